@@ -57,6 +57,15 @@ interface KVGroup {
   layers: number[] | null;
 }
 
+/** KV cache groups whose layers are alike: what the KV panel draws as one. */
+interface Band {
+  index: number;
+  groups: number[];
+  kind: string;
+  window: number | null;
+  numLayers: number; // 0 where it is not known
+}
+
 /** What happened in a step, as core/trace/events.py has it. Times in seconds; lanes and blocks count from 0. */
 interface StepEvent {
   step: number;
@@ -172,7 +181,7 @@ interface Pass extends ForwardPass {
   items: PassItem[];
   nq: number;
   nk: number;
-  graphPads: number; // positions of a CUDA graph for no request
+  graphPads: number; // positions of a CUDA graph for nobody
 }
 
 /** A piece of a sentence: text, or a request by its id or itself. */

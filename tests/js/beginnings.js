@@ -4,7 +4,8 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 
-import { placesAt, Run } from "../../assets/player/run/run.js";
+import { placesAt } from "../../assets/player/run/holdings.js";
+import { Run } from "../../assets/player/run/run.js";
 import { timesOf } from "../../assets/player/views/request_card.js";
 
 function seen(run, i) {

@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 
-import { DECODE, OVERRUN, placesAt, PREFILL, Run, STALLED, WASTED } from "../../assets/player/run/run.js";
+import { placesAt } from "../../assets/player/run/holdings.js";
+import { DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../../assets/player/run/run.js";
 
 const DOING = [[DECODE, "decode"], [WASTED, "finished"], [OVERRUN, "overrun"], [PREFILL, "prefill"], [STALLED, "stalled"]];
 

@@ -8,8 +8,9 @@ import pytest
 
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
+from core.trace.run_state import RunState
 from visualizer.documents.replay import replay
-from worlds.browser import seek
+from worlds.browser import seek, settled
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -52,3 +53,43 @@ def test_guesses_are_drawn_as_guesses(visit):
     guessed, right = sum(d.drafted for d in event.drafts), sum(d.accepted for d in event.drafts)
     assert f"{guessed} guessed: {right} right" in page.locator(".panel.row .key").inner_text()
     assert trace.mask(event.step).queries[-1].text  # the mask in a terminal knows no later token either
+
+
+@pytest.mark.parametrize("name", ["hybrid", "sliding-window"])
+def test_a_cache_is_as_long_as_its_layers_keep_it(visit, name):
+    """In the step in which a window passes blocks: lengths by kind of layer, the blocks that left, and both in words."""
+    trace = to_trace(read_raw([DATA / f"vllm-0.32-{name}.raw.jsonl.gz"])[0])
+    at, change = next((i, c) for i, e in enumerate(trace.events) for c in e.kv.changes if c.left)
+    event = trace.events[at]
+    state = RunState.of(trace.prompt_lengths)
+    for earlier in trace.events[:at]:
+        state.begin(earlier)
+        state.end(earlier)
+    state.begin(event)
+    table, kv_len = (
+        state.tables[change.request][change.group],
+        next(s.kv_len for s in event.segments if s.request == change.request),
+    )
+    held = sum(min(kv_len - 32 * place, 32) for place, block in enumerate(table) if block is not None)
+    assert 64 <= held < 96 and held < kv_len  # a window of 64, rounded up to blocks of 32
+
+    page = visit(replay=replay(trace))
+    seek(page, at)
+    page.evaluate("(id) => inflight.pin(inflight.run.request(id))", change.request)
+    settled(page)
+    left = sorted(b for c in event.kv.changes for b in c.left)
+    assert sorted(page.evaluate("[...inflight.blocks.ghosts].map(([block, g]) => g.passed && block)")) == left
+    assert page.evaluate("[...inflight.blocks.owned.keys()].length") == event.kv.used
+    assert f"window 64: {held} held, {kv_len - held} given back" in page.locator(".request-card").inner_text()
+    assert f"full: {kv_len} held" in page.locator(".request-card").inner_text() or name == "sliding-window"
+    words = [f"gives back {len(left)} block{'s' if len(left) > 1 else ''}", "behind its window"]
+    assert all(said in page.locator(".sentence").inner_text() for said in words)
+    assert "window 64: " in page.locator(".lengths-key").inner_text()
+    seek(page, at + 1)  # they are free again, or another's
+    assert page.evaluate("inflight.blocks.ghosts.size") == sum(len(c.left) for c in trace.events[at + 1].kv.changes)
+
+
+def test_the_mask_of_a_layer_with_a_window_has_its_window(visit):
+    trace = to_trace(read_raw([DATA / "vllm-0.32-hybrid.raw.jsonl.gz"])[0])
+    page = visit(replay=replay(trace))
+    assert page.evaluate("inflight.run.windows") == [64, 64, 64, None] == list(trace.header.model.windows)

@@ -18,6 +18,7 @@ def sentence(m: CaptionContext) -> Sentence:
     computed = {"prefills": _prefills(m), "decodes": _decodes(m)}
     parts = {
         "preempted": _preempted(m),
+        "behind": _behind(m),
         **(computed if m.prefills_come_first else dict(reversed(computed.items()))),
         "stalled": _stalled(m),
         "padding": _padding(m),
@@ -25,7 +26,7 @@ def sentence(m: CaptionContext) -> Sentence:
         "ends": _ends(m),
         "wait": _wait(m),
     }
-    telling = ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "padding")
+    telling = ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "behind", "padding")
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
@@ -55,6 +56,14 @@ def _preempted(m: CaptionContext) -> Clause | None:
     return _clause([p.request for p in m.event.preempted], does, cause)
 
 
+def _behind(m: CaptionContext) -> Clause | None:
+    left = [(c.request, len(c.left)) for c in m.event.kv.changes if c.left]
+    total = sum(n for _, n in left)
+    return _clause(
+        list(dict.fromkeys(r for r, _ in left)), f"[=# gives|give] back {total:,} [block|blocks] behind [=# its|their] window"
+    )
+
+
 def _decodes(m: CaptionContext) -> Clause | None:
     writing = [s.request for s in m.decodes if s.request in m.sampled]
     if not writing:
@@ -68,7 +77,7 @@ def _decodes(m: CaptionContext) -> Clause | None:
         adds = f" [={len(writing)} adds one token|each add one token]"
     short = [*([then] if then else []), *names(writing), adds]
     nothing_else = not (m.prefills or m.event.waiting.count or m.event.stalled or m.event.preempted)
-    return short, [*short, ", and none waits"] if nothing_else else short
+    return short, [*short, ", and nobody waits"] if nothing_else else short
 
 
 def _prefills(m: CaptionContext) -> Clause | None:

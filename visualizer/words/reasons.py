@@ -16,6 +16,7 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     if m.device_waited:
         sentences.append([f"The device waited {milliseconds(m.waited)} for the host before this step."])
     sentences += [_preempted(m, p) for p in event.preempted]
+    sentences += _behind(m)
     sentences += _decodes(m)
     sentences += [_draft(m, d) for d in event.drafts]
     sentences += [_chunk(m, s) for s in m.prefills if s.request not in {a.request for a in event.admitted}]
@@ -61,6 +62,27 @@ def _gives_way(victim: str) -> Sentence:
         "not recorded": "Whoever its own scheduler chooses gives way",
     }
     return [known[victim]] if victim in known else [victim[:1].upper() + victim[1:], " gives way"]
+
+
+def _behind(m: CaptionContext) -> list[Sentence]:
+    """Blocks that were given back since the layers look back over them no more."""
+    counts: dict[tuple[str, str, int | None], int] = {}
+    for change in m.event.kv.changes:
+        if change.left:
+            group = m.groups[change.group]
+            key = change.request, group.kind or "", group.window
+            counts[key] = counts.get(key, 0) + len(change.left)
+    return [
+        [{"r": r}, f" gives back {n:,} [block|blocks]{_why_behind(kind, window, n)}."] for (r, kind, window), n in counts.items()
+    ]
+
+
+def _why_behind(kind: str, window: int | None, n: int) -> str:
+    if kind == "mamba":
+        return ", as its state has moved on"
+    if kind.startswith("sliding_window") and window:
+        return f", as a window of {window:,} [token|tokens] has passed [={n} it|them]"
+    return f", as its layers look back over [={n} it|them] no more"
 
 
 def _decodes(m: CaptionContext) -> list[Sentence]:

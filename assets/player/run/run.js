@@ -7,6 +7,7 @@
 import { dealHue } from "../parts/colours.js";
 import { speaking } from "../parts/speech.js";
 import { eventReader } from "./events.js";
+import { bandsOf, take } from "./holdings.js";
 import { passesOf } from "./passes.js";
 
 export const PREFILL = 1;
@@ -33,22 +34,6 @@ export function countUpTo(list, x, value = Number) {
     else high = mid;
   }
   return low;
-}
-
-/**
- * Blocks join the end of a table at step i; null for a place that is empty from the start.
- * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i
- */
-function take(laneSpan, group, blocks, i) {
-  for (const block of blocks) {
-    if (block !== null) laneSpan.places.push({ block, group, at: laneSpan.ends[group], from: i, to: Infinity });
-    laneSpan.ends[group] += 1;
-  }
-}
-
-/** The blocks that a request holds while the passes of step i run. @param {LaneSpan} laneSpan @param {number} i */
-export function placesAt(laneSpan, i) {
-  return laneSpan.places.slice(0, countUpTo(laneSpan.places, i, (place) => place.from)).filter((place) => place.to >= i);
 }
 
 export class Run {
@@ -101,6 +86,8 @@ export class Run {
     this.blockSize = config.block_size || 1;
     /** @type {KVGroup[]} */
     this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({ kind: g.kind || "", window: g.window || null, blockSize: g.block_size || this.blockSize, layers: g.layers || null }));
+    this.bands = bandsOf(this.groups);
+    this.isGrouped = Boolean(this.header.kv_groups); // layers are not alike, or give blocks back before a request ends
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]));
     this.windows = (this.header.model || {}).windows || [null];

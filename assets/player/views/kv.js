@@ -1,17 +1,28 @@
 // The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
 
 import { dims } from "../parts/colours.js";
-import { clamp, setAttr } from "../parts/dom.js";
+import { clamp, setAttr, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
 import { CanvasView, fillBox, isIn, measure, setFont, shorten, strokeBox } from "../parts/surface.js";
-import { placesAt } from "../run/run.js";
+import { bandName, heldBy, heldWords, placesAt } from "../run/holdings.js";
+
+/** What a block of a group holds the cache of, as a line. @param {Run} run @param {number} group */
+function ofLayers(run, group) {
+  const { kind, window, layers } = run.groups[group];
+  const which = layers ? `${layers.length} [layer|layers]` : "layers";
+  if (kind === "mamba") return `A state of ${which}`;
+  if (!window) return kind.startsWith("sliding_window") ? `Of ${which} with a window` : `Of ${which} that look back over everything`;
+  return kind === "chunked_local_attention" ? `Of ${which} that look back within chunks of ${count(window)} [token|tokens]` : `Of ${which} with a window of ${count(window)} [token|tokens]`;
+}
 
 export class LengthsView extends CanvasView {
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, ".lengths canvas", ".lengths-key");
     this.pitch = 0; // of a lane, its gap included
+    /** @type {Map<Band, {stretches: [number, number][], tokens: number}[]>} */
+    this.held = new Map();
   }
 
   /** @param {ViewState} state */
@@ -20,7 +31,10 @@ export class LengthsView extends CanvasView {
     const { run, frame, palette, focus, presenter } = state;
     this.state = state;
     const held = frame.lanes.reduce((n, l) => n + (l.laneSpan ? l.kvLen : 0), 0);
-    tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
+    this.held = new Map(); // band → lane → what it holds
+    for (const band of run.isGrouped ? run.bands : []) this.held.set(band, frame.lanes.map((lane) => heldBy(run, band, lane, frame.i)));
+    if (run.isGrouped) setText(this.key, this._bandsKey(run));
+    else tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
     const large = !presenter ? 12 : state.alone === "kv" ? 28 : 20;
@@ -30,7 +44,8 @@ export class LengthsView extends CanvasView {
     const label = large > 20 ? 34 : 26;
     const size = Math.max(11, Math.min(large, presenter ? pitch : pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
-    const room = surface.w - label - measure(g, t(count(run.longest))) - 10;
+    const perLane = run.isGrouped && pitch / run.bands.length < 9 ? run.bands.length : 1; // numbers behind a lane's bars
+    const room = surface.w - label - measure(g, Array(perLane).fill(t(count(run.longest))).join("/")) - 10;
     g.textBaseline = "middle";
     for (const lane of frame.lanes) {
       const y = lane.lane * pitch + gap / 2;
@@ -50,6 +65,10 @@ export class LengthsView extends CanvasView {
       const old = (room * lane.before) / run.longest;
       const now = (room * lane.kvLen) / run.longest;
       const finished = Boolean(request.finished && request.finished.step < frame.i); // kept for the wave, or overrun
+      if (run.isGrouped) {
+        this._bands(g, state, lane, { label, y, height, room, size, finished });
+        continue;
+      }
       fillBox(g, finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid, label, y, old, height);
       if (now > old) {
         const prefill = lane.kvLen - lane.before > 1 || frame.event.segments.some((s) => s.request === request.id && s.phase === "prefill");
@@ -79,6 +98,51 @@ export class LengthsView extends CanvasView {
     setAttr(surface.canvas, "aria-label", `${t("Cache lengths")}: ${frame.lanes.flatMap((l) => (l.request ? [`${l.request.letter} ${l.kvLen}`] : [])).join(", ") || t("all empty")}`);
   }
 
+  /** How many tokens all requests hold in each band. @param {Run} run */
+  _bandsKey(run) {
+    return run.bands.map((band) => `${t(bandName(band))}: ${t(count(this._held(band)))}`).join(" · ");
+  }
+
+  /** @param {Band} band */
+  _held(band) {
+    return (this.held.get(band) || []).reduce((n, { tokens }) => n + tokens, 0);
+  }
+
+  /**
+   * A bar for each band, one below the other: what is held, new positions framed, and hollow what the window has passed.
+   * @param {Ink} g @param {ViewState} state @param {Frame["lanes"][number]} lane @param {any} place
+   */
+  _bands(g, { run, palette }, lane, { label, y, height, room, size, finished }) {
+    const colours = palette.of(/** @type {RunRequest} */ (lane.request));
+    const each = height / run.bands.length;
+    const thick = Math.max(1, each - (each >= 5 ? 2 : each >= 3 ? 1 : 0));
+    const x = (/** @type {number} */ position) => label + (room * position) / run.longest;
+    run.bands.forEach((band, b) => {
+      const { stretches, tokens } = /** @type {any} */ (this.held.get(band))[lane.lane];
+      const top = y + b * each;
+      const first = stretches.length ? stretches[0][0] : lane.kvLen;
+      if (first && thick >= 3) strokeBox(g, colours.solid, 1, label + 0.5, top + 0.5, Math.max(1, x(first) - label - 1), thick - 1, [2, 2]);
+      for (const [from, end] of stretches) {
+        const old = Math.max(from, Math.min(end, lane.before));
+        fillBox(g, finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid, x(from), top, x(old) - x(from), thick);
+        if (end <= old) continue;
+        const width = Math.max(2, x(end) - x(old));
+        fillBox(g, lane.kvLen - lane.before > 1 ? colours.tint : colours.solid, x(old), top, width, thick);
+        if (lane.kvLen - lane.before === 1) fillBox(g, palette.ink, x(end) - 2, top, 2, thick);
+        else if (thick > 5) strokeBox(g, colours.solid, 1.5, x(old) + 0.75, top + 0.75, Math.max(0.5, width - 1.5), thick - 1.5);
+      }
+      if (each < 9) return;
+      g.fillStyle = palette.ink;
+      setFont(g, `${Math.min(size, Math.max(9, each - 1))}px ${palette.mono}`);
+      g.fillText(t(count(tokens)), x(lane.kvLen) + 6, top + thick / 2 + 0.5);
+    });
+    if (each < 9 && height >= 9) {
+      g.fillStyle = palette.ink;
+      setFont(g, `${size}px ${palette.mono}`);
+      g.fillText(run.bands.map((band) => t(count(/** @type {any} */ (this.held.get(band))[lane.lane].tokens))).join("/"), x(lane.kvLen) + 6, y + height / 2 + 0.5);
+    }
+  }
+
   /**
    * A cache that was just freed by preemption: its length as an empty frame.
    * @param {Ink} g @param {ViewState} state @param {any} lost @param {number} label @param {number} y @param {number} height @param {number} room @param {number} size
@@ -105,7 +169,14 @@ export class LengthsView extends CanvasView {
     if (!lane.request) return { request: null, lines: [[`lane ${lane.lane} is free`]] };
     const grown = lane.kvLen - lane.before;
     const note = grown ? `, ${grown} of them new in this step` : "";
-    return { request: lane.request, lines: [[{ request: lane.request }, ` holds ${count(lane.kvLen)} [position|positions]${note}`]] };
+    /** @type {Span[][]} */
+    const lines = [[{ request: lane.request }, ` holds ${count(lane.kvLen)} [position|positions]${note}`]];
+    const { run } = /** @type {ViewState} */ (this.state);
+    if (run.isGrouped) {
+      lines[0] = [{ request: lane.request }, ` has ${count(lane.kvLen)} [position|positions]${note}`];
+      for (const [band, held] of this.held) lines.push([heldWords(band, lane.kvLen, held[lane.lane].tokens)]);
+    }
+    return { request: lane.request, lines };
   }
 
   places() {
@@ -113,14 +184,18 @@ export class LengthsView extends CanvasView {
   }
 
   /** @param {ViewState} state */
-  table({ frame }) {
+  table({ run, frame }) {
+    const bands = run.isGrouped ? run.bands : [];
     return {
       caption: t("Length of each request's cache"),
-      columns: ["Lane", "Request", "Before this step", "After"],
-      rows: frame.lanes.flatMap((l) => (l.request ? [[String(l.lane), l.request.letter, String(l.before), String(l.kvLen)]] : [])),
+      columns: ["Lane", "Request", "Before this step", "After", ...bands.map(bandName)],
+      rows: frame.lanes.flatMap((l) => (l.request ? [[String(l.lane), l.request.letter, String(l.before), String(l.kvLen), ...bands.map((band) => String(heldBy(run, band, l, frame.i).tokens))]] : [])),
     };
   }
 }
+
+/** What marks the blocks of a band, where there are several. @param {Band} band */
+const mark = ({ index }) => "′".repeat(index);
 
 export class BlocksView extends CanvasView {
   /** @param {HTMLElement} panel @param {ViewActions} actions */
@@ -128,8 +203,8 @@ export class BlocksView extends CanvasView {
     super(panel, actions, ".blocks canvas", ".blocks-key");
     /** @type {Map<number, BlockOwner[]>} */
     this.owned = new Map(); // block → who holds it
-    /** @type {Map<number, {request: RunRequest, at: number}>} */
-    this.ghosts = new Map(); // block → who lost it in this step
+    /** @type {Map<number, {request: RunRequest, passed: boolean}>} */
+    this.ghosts = new Map(); // block → who lost it in this step; passed: since the window had passed it, else by preemption
     this.group = 1; // blocks a tile
     /** @type {{x: number, y: number, w: number, h: number}[]} */
     this.tiles = []; // where each lies, its gap included
@@ -146,7 +221,7 @@ export class BlocksView extends CanvasView {
         const { blockSize } = run.groups[group];
         const owner = {
           request, at, group,
-          fill: clamp((lane.kvLen - at * blockSize) / blockSize, 0, 1),
+          fill: run.groups[group].kind === "mamba" ? 1 : clamp((lane.kvLen - at * blockSize) / blockSize, 0, 1),
           fresh: from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0),
         };
         owners.set(block, [...(owners.get(block) || []), owner]);
@@ -168,7 +243,10 @@ export class BlocksView extends CanvasView {
     const { w, h } = surface;
     this.owned = this.owners(frame, run);
     this.ghosts = new Map();
-    for (const v of frame.vanished) if (v.laneSpan) for (const { block, at } of placesAt(v.laneSpan, frame.i - 1)) this.ghosts.set(block, { request: v.request, at });
+    for (const v of frame.vanished) if (v.laneSpan) for (const { block } of placesAt(v.laneSpan, frame.i - 1)) this.ghosts.set(block, { request: v.request, passed: false });
+    for (const { laneSpan, request } of run.isGrouped ? frame.lanes : []) {
+      for (const { block, to } of laneSpan && request ? laneSpan.places : []) if (to === frame.i - 1) this.ghosts.set(block, { request: /** @type {RunRequest} */ (request), passed: true });
+    }
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
     const tiles = Math.ceil(total / group);
     let cols = Math.max(1, Math.ceil(Math.sqrt((tiles * w) / h)));
@@ -182,13 +260,16 @@ export class BlocksView extends CanvasView {
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = presenter ? 34 : 22;
     const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0; // for the label, below the fill
+    const marked = strip && run.isGrouped ? run.bands.slice(1).map((band) => `${mark(band)} ${t(bandName(band))}`) : [];
+    if (marked.length) setText(this.key, [t(`${count(kv.used)} of ${count(kv.total)}`), ...marked].join(" · "));
     this.tiles.forEach(({ x, y }, tile) => {
       if (group === 1) this._block(g, state, tile, x, y, bw - gap, bh - gap - strip, strip);
       else this._tile(g, state, tile, x, y, bw - gap, bh - gap);
     });
     g.globalAlpha = 1;
+    const preempted = [...this.ghosts.values()].filter((ghost) => !ghost.passed).length;
     const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
-    setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${this.ghosts.size ? `, ${t(`${this.ghosts.size} freed by preemption`)}` : ""}`);
+    setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${preempted ? `, ${t(`${preempted} freed by preemption`)}` : ""}${this.ghosts.size > preempted ? `, ${t(`${this.ghosts.size - preempted} behind a window`)}` : ""}`);
   }
 
   /**
@@ -202,7 +283,7 @@ export class BlocksView extends CanvasView {
     g.globalAlpha = lit ? 1 : 0.2;
     if (!owners) {
       fillBox(g, palette.empty, x, y, w, h);
-      if (ghost) { // freed in this step by preemption: an empty frame, crossed
+      if (ghost) { // freed in this step: an empty frame, crossed
         strokeBox(g, palette.of(ghost.request).solid, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5, [3, 2]);
         g.beginPath();
         g.moveTo(x + 2, y + h - 2);
@@ -225,25 +306,26 @@ export class BlocksView extends CanvasView {
     if (owners.length > 1 && w > 7) {
       strokeBox(g, palette.ink, 1.2, x + 1, y + 1, w - 2, h - 2, [2, 2]);
     }
-    if (strip) this._label(g, palette, owners, ghost && ghost.request, x, y + h + 1, w, strip);
+    if (strip) this._label(g, palette, run, owners, ghost && ghost.request, x, y + h + 1, w, strip);
     const [from, end] = hot?.keys || [0, 0];
-    if (owners.some((o) => o.request === hot?.request && from < (o.at + 1) * run.blockSize && end > o.at * run.blockSize)) {
+    if (owners.some((o) => o.request === hot?.request && from < (o.at + 1) * run.groups[o.group].blockSize && end > o.at * run.groups[o.group].blockSize)) {
       strokeBox(g, palette.ink, 2.5, x + 1, y + 1, w - 2, h - 2);
     }
   }
 
   /**
    * Below the fill, never on it: the owner's letter and, struck through, that of the owner until this step.
-   * @param {Ink} g @param {Palette} palette @param {BlockOwner[]} owners @param {any} lost @param {number} x @param {number} y @param {number} w @param {number} strip
+   * @param {Ink} g @param {Palette} palette @param {Run} run @param {BlockOwner[]} owners @param {any} lost @param {number} x @param {number} y @param {number} w @param {number} strip
    */
-  _label(g, palette, owners, lost, x, y, w, strip) {
+  _label(g, palette, run, owners, lost, x, y, w, strip) {
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);
     g.textBaseline = "middle";
     const middle = y + strip / 2;
     const was = lost ? measure(g, lost.letter) + 3 : 0;
     const text = owners.length > 1 ? owners.map((o) => o.request.letter).join("") : `${owners[0].request.letter}${owners[0].at}`;
+    const band = run.isGrouped ? run.bands.find(({ groups }) => groups.includes(owners[0].group)) : null;
     g.fillStyle = palette.ink;
-    g.fillText(shorten(g, text, w - was), x + 1, middle);
+    g.fillText(shorten(g, text + (band ? mark(band) : ""), w - was), x + 1, middle);
     if (!lost || was > w) return;
     g.fillStyle = palette.soft;
     g.fillText(lost.letter, x + w - was + 2, middle);
@@ -272,19 +354,22 @@ export class BlocksView extends CanvasView {
     const owners = this.owned.get(tile);
     if (!owners) {
       const ghost = this.ghosts.get(tile);
+      if (ghost?.passed) return { request: ghost.request, lines: [[`Block ${tile}: given back in this step, as the window of `, { request: ghost.request }, " has passed it"]] };
       return ghost
         ? { request: ghost.request, lines: [[`Block ${tile}: freed in this step, `, { request: ghost.request }, " was preempted"]] }
         : { request: null, lines: [[`Block ${tile} is free`]] };
     }
     const lines = owners.map((o) => {
-      const from = o.at * run.blockSize;
-      return [`Block ${tile}: `, { request: o.request }, ` positions ${from} to ${from + run.blockSize - 1}, ${Math.round(o.fill * run.blockSize)} of ${run.blockSize} filled${o.fresh ? ", new in this step" : ""}`];
+      const { blockSize } = run.groups[o.group];
+      const from = o.at * blockSize;
+      return [`Block ${tile}: `, { request: o.request }, ` positions ${from} to ${from + blockSize - 1}, ${Math.round(o.fill * blockSize)} of ${blockSize} filled${o.fresh ? ", new in this step" : ""}`];
     });
     const was = this.ghosts.get(tile);
-    if (was) lines.push([{ request: was.request }, " was preempted in this step and lost it"]);
+    if (run.isGrouped) lines.push([ofLayers(run, owners[0].group)]);
+    if (was) lines.push([{ request: was.request }, was.passed ? " gave it back in this step, as its window has passed it" : " was preempted in this step and lost it"]);
     if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
     const o = owners[0];
-    return { request: o.request, lit: owners.map((owner) => owner.request), hot: { request: o.request, keys: [o.at * run.blockSize, (o.at + 1) * run.blockSize] }, lines };
+    return { request: o.request, lit: owners.map((owner) => owner.request), hot: { request: o.request, keys: [o.at * run.groups[o.group].blockSize, (o.at + 1) * run.groups[o.group].blockSize] }, lines };
   }
 
   places() {

@@ -1,10 +1,11 @@
 // The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, the size of its cache. Up to the step on screen.
 
-import { find, h } from "../parts/dom.js";
+import { find, h, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds } from "../parts/format.js";
 import { CanvasView, fillBox } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
+import { heldBy, heldWords } from "../run/holdings.js";
 import { countUpTo } from "../run/run.js";
 
 /**
@@ -62,7 +63,7 @@ export class RequestCard extends CanvasView {
     this._named = {}; // whose name is shown
   }
 
-  /** @param {string} name @param {string} value @param {string | null} note */
+  /** @param {string} name @param {string} value @param {string | string[] | null} note */
   _row(name, value, note = null) {
     let row = this.rows.get(name);
     if (!row) {
@@ -74,7 +75,7 @@ export class RequestCard extends CanvasView {
     tell(row.dt, name);
     const said = t(value);
     if (row.value.data !== said) row.value.data = said;
-    tell(row.note, note || "");
+    setText(row.note, [note || ""].flat().map((part) => t(part)).join(" · "));
   }
 
   /** @param {ViewState} state */
@@ -98,8 +99,9 @@ export class RequestCard extends CanvasView {
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
     this._row("TPOT", tpot === null ? "–" : milliseconds(tpot));
     this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never");
-    const cache = lane ? cacheWords(run, lane.kvLen) : null;
-    this._row("Cache", cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none", cache && cache[1]);
+    const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
+    const held = lane && run.isGrouped ? run.bands.map((band) => heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens)) : null;
+    this._row("Cache", cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none", held || (cache && cache[1]));
     this._gaps(gaps, state.palette, request);
   }
 

@@ -1,0 +1,70 @@
+// The blocks that a request holds, of each kind of layers: those that a window has passed are given back before the request ends. Knows nothing of drawing.
+
+import { count } from "../parts/format.js";
+
+/**
+ * Blocks join the end of a table at step i; null for a place that is empty from the start.
+ * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i
+ */
+export function take(laneSpan, group, blocks, i) {
+  for (const block of blocks) {
+    if (block !== null) laneSpan.places.push({ block, group, at: laneSpan.ends[group], from: i, to: Infinity });
+    laneSpan.ends[group] += 1;
+  }
+}
+
+/** The blocks that a request holds while the passes of step i run. @param {LaneSpan} laneSpan @param {number} i */
+export function placesAt(laneSpan, i) {
+  return laneSpan.places.filter((place) => place.from <= i && i <= place.to);
+}
+
+/**
+ * Groups whose layers are alike: their tables are as long as each other's at every step.
+ * @param {KVGroup[]} groups
+ * @returns {Band[]}
+ */
+export function bandsOf(groups) {
+  /** @type {Map<string, Band>} */
+  const bands = new Map();
+  groups.forEach(({ kind, window, layers }, group) => {
+    const key = `${kind} ${window}`;
+    const band = bands.get(key) || { index: bands.size, groups: [], kind, window, numLayers: 0 };
+    band.groups.push(group);
+    band.numLayers += layers ? layers.length : 0;
+    bands.set(key, band);
+  });
+  return [...bands.values()];
+}
+
+/** What the layers of a band look back over, in words. @param {Band} band */
+export function bandName({ kind, window }) {
+  if (kind === "mamba") return "state";
+  if (kind === "chunked_local_attention") return `chunks of ${window}`;
+  if (kind.startsWith("sliding_window")) return window ? `window ${window}` : "window";
+  return kind === "full_attention" || kind === "mla_attention" ? "full" : kind.replaceAll("_", " ");
+}
+
+/** How much of a cache of so many positions is still held, and how much was given back. @param {Band} band @param {number} kvLen @param {number} tokens */
+export const heldWords = (band, kvLen, tokens) => `${bandName(band)}: ${count(tokens)} held${tokens < kvLen ? `, ${count(kvLen - tokens)} given back` : ""}`;
+
+/**
+ * The positions that a lane's request holds in a band, as stretches [first, end) and how many they are: of its first group, as all its groups hold the same.
+ * @param {Run} run @param {Band} band @param {Frame["lanes"][number]} lane @param {number} i
+ */
+export function heldBy(run, band, lane, i) {
+  const group = band.groups[0];
+  const { blockSize } = run.groups[group];
+  /** @type {[number, number][]} */
+  const stretches = [];
+  let tokens = 0;
+  for (const place of lane.laneSpan ? placesAt(lane.laneSpan, i) : []) {
+    const first = place.at * blockSize;
+    const end = Math.min(first + blockSize, lane.kvLen);
+    if (place.group !== group || end <= first) continue;
+    tokens += end - first;
+    const last = stretches.at(-1);
+    if (last && last[1] === first) last[1] = end;
+    else stretches.push([first, end]);
+  }
+  return { stretches, tokens };
+}

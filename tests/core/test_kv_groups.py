@@ -1,0 +1,189 @@
+"""Layers with tables of their own: which blocks a window gives back, in real recordings, by hand, and for older recordings that do not say."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.recorders.convert import ruled
+from core.recorders.raw import Recording, read_raw
+from core.recorders.vllm.inflight_vllm.groups import Leaving
+from core.trace.block_rules import PoolRules
+from core.trace.events import KV, Admitted, Arrived, BlockChange, Segment, StepEvent, Why
+from core.trace.header import GroupFacts
+from core.trace.run_state import RunState
+from core.trace.trace import Trace
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+KINDS = {"hybrid": ["sliding_window"] * 3 + ["full_attention"], "sliding-window": ["sliding_window"]}
+
+
+def recording(name: str) -> Recording:
+    return read_raw([DATA / f"vllm-0.32-{name}.raw.jsonl.gz"])[0]
+
+
+def used_as_recorded(trace: Trace, raw: Recording) -> bool:
+    total = raw.header["num_blocks"]
+    return [e.kv.used for e in trace.events] == [total - step["blocks_free"] for step in raw.steps]
+
+
+def left_of(trace: Trace) -> list[set[tuple[str, int, int]]]:
+    return [{(c.request, c.group, b) for c in e.kv.changes for b in c.left} for e in trace.events]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_group_is_there_and_every_block_in_use(name):
+    raw = recording(name)
+    trace = ruled(raw)
+    assert [group.kind for group in trace.header.groups] == KINDS[name]
+    assert {group.window for group in trace.header.groups if group.kind == "sliding_window"} == {64}
+    assert len(trace.events) == len(raw.steps) and not any(e.warnings for e in trace.events)
+    assert used_as_recorded(trace, raw) and any(left_of(trace))
+    again = Trace.from_lines(trace.lines())
+    assert again.header == trace.header and again.events == trace.events
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_left_is_found_where_nobody_recorded_it(name):
+    """A recording as the first recorders wrote it: only the number of groups, and how many blocks are free."""
+    told, raw = ruled(recording(name)), recording(name)
+    raw.header["kv_groups"] = len(KINDS[name])
+    for step in raw.steps:
+        step.pop("left", None)
+    found = ruled(raw)
+    assert "windows" in found.header.inferred and "windows" not in told.header.inferred
+    assert [(g.kind, g.window) for g in found.header.groups] == [(g.kind, g.window) for g in told.header.groups]
+    assert left_of(found) == left_of(told) and not any(e.warnings for e in found.events)
+
+
+def test_what_cannot_be_found_is_said():
+    """Free blocks that no window gives: nothing is made up, and the trace says that more is drawn than was in use."""
+    raw = recording("sliding-window")
+    raw.header["kv_groups"] = 1
+    for step in raw.steps:
+        step.pop("left", None)
+        step["blocks_free"] = min(step["blocks_free"] + step["step"] % 2, raw.header["num_blocks"])
+    trace = ruled(raw)
+    assert not any(left_of(trace)) and any("nobody recorded" in note for note in trace.header.notes)
+
+
+def test_a_block_that_left_unrecorded_is_noticed():
+    """The control: one block that leaves, and is kept from the recording, is handed on later and has two owners then."""
+    raw = recording("sliding-window")
+    at = next(i for i, step in enumerate(raw.steps) if step.get("left"))
+    gone = raw.steps[at].pop("left")
+    trace = ruled(raw)
+    assert gone and not used_as_recorded(trace, raw)
+
+
+# -- by hand ---------------------------------------------------------------------------------------------------------
+
+NOTHING = Why("none", 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def template() -> Trace:
+    return ruled(recording("sliding-window"))
+
+
+def state_of(blocks: int, computed: int) -> RunState:
+    """Request r in lane 0 with blocks 0, 1, … of four tokens each in group 0, all of them in group 1."""
+    state = RunState.of({"r": computed})
+    state.arrive(0, Arrived("r", 0.0))
+    state.admit(Admitted("r", 0, NOTHING), 0)
+    added = tuple(range(blocks))
+    state.take_blocks(KV(0, 40, (BlockChange("r", added, False, 0), BlockChange("r", tuple(b + 20 for b in added), False, 1))))
+    state.computed["r"] = computed
+    return state
+
+
+def pool(template: Trace, state: RunState) -> PoolRules:
+    groups = (GroupFacts(kind="sliding_window", window=6, block_size=4), GroupFacts(kind="full_attention", block_size=4))
+    config = replace(template.header.config, block_size=4, num_blocks=40)
+    rules = PoolRules(replace(template.header, kv_groups=groups, num_blocks=40, config=config))
+    rules.go_on_from(state)
+    return rules
+
+
+def with_changes(template: Trace, used: int, *changes: BlockChange) -> StepEvent:
+    return template.events[0]._replace(kv=KV(used, 40, changes), released=(), preempted=())
+
+
+@pytest.mark.parametrize(
+    ("computed", "left", "fault"),
+    [
+        (9, (0,), None),  # position 9 looks back to 4: block 0 held 0 to 3
+        (8, (0,), "its window spans"),  # position 8 looks back to 3
+        (13, (0, 1), None),
+        (12, (0, 1), "its window spans"),
+        (13, (7,), "does not hold"),
+        (13, (20,), "does not hold"),  # the other group's
+    ],
+)
+def test_a_block_leaves_once_the_window_has_passed_it(template, computed, left, fault):
+    state = state_of(4, computed)
+    found = pool(template, state).fault(with_changes(template, 8 - len(left), BlockChange("r", (), False, 0, left)), state)
+    assert found is None if fault is None else found is not None and fault in found
+
+
+def test_a_block_that_left_may_join_another_table_in_the_same_step(template):
+    state = state_of(4, 13)
+    changes = BlockChange("r", (), False, 0, (0, 1)), BlockChange("r", (0,), False, 0), BlockChange("r", (24,), False, 1)
+    assert pool(template, state).fault(with_changes(template, 8, *changes), state) is None
+    state.take_blocks(KV(8, 40, changes))
+    assert state.tables["r"] == {0: [None, None, 2, 3, 0], 1: [20, 21, 22, 23, 24]}
+    assert sorted(state.blocks_of("r")) == [0, 2, 3, 20, 21, 22, 23, 24]
+
+
+def test_a_request_needs_the_blocks_of_its_window_and_no_others(template):
+    state = state_of(4, 13)
+    state.take_blocks(KV(7, 40, (BlockChange("r", (), False, 0, (0, 1)),)))
+    rules = pool(template, state)
+    assert rules.lacking(Segment(0, "r", 0, "decode", 13, 1, 14), state) is None
+    assert "window spans" in (rules.lacking(Segment(0, "r", 0, "decode", 12, 1, 13), state) or "")
+    assert "too few blocks" in (rules.lacking(Segment(0, "r", 0, "decode", 16, 1, 17), state) or "")
+
+
+# -- what the recorder notices ---------------------------------------------------------------------------------------
+
+
+class Block:
+    def __init__(self, block_id: int) -> None:
+        self.block_id, self.is_null = block_id, not block_id
+
+
+class Manager:
+    def __init__(self) -> None:
+        self.req_to_blocks: dict[str, list[Block]] = {}
+
+
+@pytest.mark.parametrize("kind", ["sliding_window", "mamba"])
+def test_the_recorder_names_what_left(kind):
+    """A window moves on; a state leaves from the middle. Places that were empty from the start have never left."""
+    manager, blocks = Manager(), {b: Block(b) for b in range(10)}
+    scheduler = type("S", (), {})()
+    scheduler.kv_cache_manager = type("M", (), {"coordinator": type("C", (), {"single_type_managers": [Manager(), manager]})})
+    leaving = Leaving(scheduler, [{"kind": "full_attention"}, {"kind": kind}])
+    table = manager.req_to_blocks["r"] = [blocks[b] for b in (0, 3, 4, 5)]
+    assert leaving.of_step({"r": 9}, [["r", [[1, 2], [0, 3, 4, 5]], "table"]]) == []
+    table[1] = blocks[0]
+    table.append(blocks[6])
+    assert leaving.of_step({"r": 1}, [["r", [[], [6]], "append"]]) == [["r", 1, [3]]]
+    assert leaving.of_step({"r": 1}, []) == []
+    place = 2 if kind == "sliding_window" else 3
+    table[place] = blocks[0]
+    assert leaving.of_step({"r": 1}, []) == [["r", 1, [place + 2]]]
+    leaving.forget("r")
+    manager.req_to_blocks["r"] = [blocks[7]]
+    assert leaving.of_step({"r": 1}, [["r", [[8], [7]], "table"]]) == []
+
+
+def test_a_recording_of_before_is_not_changed_where_nothing_left():
+    raw = read_raw([DATA / "vllm-0.32.raw.jsonl.gz"])[0]
+    before = deepcopy(raw.steps)
+    trace = ruled(raw)
+    assert trace.header.kv_groups == () and raw.steps == before
+    assert not any(change.left or change.group for e in trace.events for change in e.kv.changes)
