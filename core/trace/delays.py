@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from core.policy import Limit
 from core.trace.events import Segment, StepEvent, Why
 from core.trace.pass_sizes import PassSizes, PassTime, median_low, microseconds
 from core.trace.run_state import RunState
@@ -37,7 +38,7 @@ PARTS: dict[Part, str] = {
 """Each part and its definition, in the order in which parts are drawn."""
 QUEUED, PREFILL, DECODE, OTHERS, PREEMPTED, AGAIN, STALLED, BETWEEN = range(len(PARTS))
 NAMES: tuple[Part, ...] = tuple(PARTS)
-NOT_RECORDED = "unrecorded"
+NOT_RECORDED: Limit = "unrecorded"
 """In place of a limit, where the record does not say why nobody joined. "none": no limit, until a step and a pass of it began."""
 WORST = 5
 SLOW = 2.0  # times as long as others of its size: worth a word
@@ -49,7 +50,7 @@ class Span(NamedTuple):
     part: int
     start: int
     end: int
-    limit: str | None = None
+    limit: Limit | None = None
 
 
 class Delay(NamedTuple):
@@ -65,8 +66,8 @@ class Delay(NamedTuple):
     whole_steps: int
     us: tuple[int, ...]
     steps: tuple[int, ...]
-    queued_us: Mapping[str, int]
-    queued_steps: Mapping[str, int]
+    queued_us: Mapping[Limit, int]
+    queued_steps: Mapping[Limit, int]
     uncompared_us: int
     first_step: int | None
     reason: str | None
@@ -188,17 +189,17 @@ class _Life:
     token_at: int = 0
     token_event: int = 0
     uncompared: int = 0
-    spans: list[tuple[int, int, int, str | None]] | None = None  # as `Span`
+    spans: list[tuple[int, int, int, Limit | None]] | None = None  # as `Span`
 
     def __post_init__(self) -> None:
         self.at = self.start
         self.us = [0] * len(PARTS)
         self.steps = [0] * len(PARTS)
-        self.queued_us: dict[str, int] = {}
-        self.queued_steps: dict[str, int] = {}
+        self.queued_us: dict[Limit, int] = {}
+        self.queued_steps: dict[Limit, int] = {}
         self.us_at_token = self.us
 
-    def add(self, part: int, until: int, limit: str | None = None) -> None:
+    def add(self, part: int, until: int, limit: Limit | None = None) -> None:
         """All time up to `until` that has not been given away goes to a part."""
         if until <= self.at:
             return
@@ -231,7 +232,7 @@ class _Reason(NamedTuple):
 
     start: int
     event: int
-    limit: str
+    limit: Limit
 
 
 class _Follower:
@@ -377,7 +378,7 @@ class _Follower:
         life.add(PREEMPTED if life.was_preempted else QUEUED, until, self._none(life))
         life.queue = None
 
-    def _none(self, life: _Life) -> str | None:
+    def _none(self, life: _Life) -> Limit | None:
         return None if life.was_preempted else "none"
 
     def _end(self, life: _Life, index: int, at: int, reason: str | None) -> None:
@@ -421,7 +422,7 @@ class _Follower:
         return self._events[low:high]
 
 
-def _merged(pieces: Iterable[tuple[int, int, int, str | None]]) -> Iterator[Span]:
+def _merged(pieces: Iterable[tuple[int, int, int, Limit | None]]) -> Iterator[Span]:
     before: Span | None = None
     for piece in map(Span._make, pieces):
         if before and (before.part, before.limit) == (piece.part, piece.limit):
