@@ -178,6 +178,29 @@ def test_a_request_that_is_aborted_in_its_step_has_computed_for_nothing(raw):
     Trace.from_lines(made.lines())
 
 
+def test_a_request_preempted_and_back_in_one_step_has_its_new_blocks_alone(raw):
+    """As vLLM does it when its prefix cache is reset with `reset_running_requests`."""
+
+    def step(number: int, known: int, blocks: list[int], **more) -> dict:
+        segment = {"request": "it", "start": 0, "length": known, "num_tokens": known, "draft": 0}
+        times = {name: number + at / 10 for at, name in enumerate(("t_start", "t_scheduled", "t_output", "t_end"))}
+        found = {"segments": [segment], "blocks": [["it", [blocks], "table"]], "admitted": [{"request": "it", "cached": 0}]}
+        counts = {
+            "waiting": 0,
+            "head": None,
+            "budget": raw[0]["max_num_batched_tokens"],
+            "blocks_free": 28,
+            "sampled": {"it": [5]},
+            "finished": [],
+        }
+        return {"kind": "step", "step": number, "arrived": [], "preempted": [], **times, **found, **counts, **more}
+
+    come = {"request": "it", "t": 0.0, "max_tokens": 9, "prompt": [1] * 20}
+    records = [raw[0], step(0, 20, [1, 2], arrived=[come]), step(1, 21, [3, 4], preempted=[["it", 20]])]
+    trace = open_text("\n".join(map(json.dumps, records)) + "\n")
+    assert [event.kv.used for event in trace.events] == [2, 2] and [event.warnings for event in trace.events] == [(), ()]
+
+
 def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
     """vLLM with --data-parallel-size 2 on a dense model, ten requests over HTTP; the saved traces know where they lie on one clock."""
     with pytest.raises(SystemExit) as done:
