@@ -308,7 +308,7 @@ for _policy in (
     ),
     _older(
         "static-dropped",
-        "as static, but finished rows are dropped from the batch; nobody joins before the wave ends all the same",
+        "as static, but finished rows are dropped from the batch; still, none joins before the wave ends",
         admission="barrier",
         layout="padded",
         finished_rows="dropped",
@@ -330,7 +330,7 @@ for _policy in (
     ),
     Policy(
         name="shortest-first",
-        shows="as continuous, but the shortest waiting prompt joins first; one that eight overtook is next",
+        shows="as continuous, but the shortest waiting prompt joins first; one overtaken by eight is next",
         order_by="shortest",
         aging=8,
     ),
@@ -351,7 +351,7 @@ for _policy in (
     ),
     TransformersFifo(
         name="transformers",
-        shows="decodes first; a request that lacks a KV block is passed over and gives way, and then none joins until one ends (transformers)",
+        shows="decodes first; a request that lacks a KV block is skipped and gives way, and then none joins until one ends (transformers)",
     ),
 ):
     POLICIES[_policy.name] = _policy

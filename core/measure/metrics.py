@@ -34,8 +34,8 @@ DEFINITIONS: dict[str, str] = {
     "tpot_s": "TPOT, time per output token: (E2E − TTFT) ÷ (tokens − 1), one number for each finished request of two tokens or more.",
     "e2e_s": "E2E: from a request's arrival to its last token, of finished requests.",
     "queue_s": "Queue time: from a request's arrival to the start of the first pass that computes it.",
-    "padding_waste": "Padding waste: positions computed for nobody ÷ positions computed.",
-    "positions": "Positions computed by the model: real tokens, and those for nobody: pads of a row or of a CUDA graph, overruns.",
+    "padding_waste": "Padding waste: positions computed for no request ÷ positions computed.",
+    "positions": "Positions computed by the model: real tokens, and those for no request: pads of a row or of a CUDA graph, overruns.",
     "lane_occupancy": "Lane occupancy: useful lane-steps ÷ all lane-steps (lanes × steps).",
     "lane_steps": (
         "Where every lane-step went. Useful: a request in that lane computed tokens; padding: a row computed for a request that had "

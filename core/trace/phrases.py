@@ -33,12 +33,12 @@ LIMITS: dict[Limit, LimitWords] = {
     "reads": LimitWords(
         "cached tokens read", "too many cached tokens would be read", "too many cached tokens would have been read"
     ),
-    "recovery": LimitWords("recovery", "nobody joins until somebody finishes", "nobody joined until somebody finished"),
+    "recovery": LimitWords("recovery", "none joins until one finishes", "none joined until one finished"),
     "phase": LimitWords("prompts before decodes", "the step computes prompts alone", "the steps computed prompts alone"),
-    "policy": LimitWords("the policy", "the policy lets nobody join yet", "the policy let nobody join"),
+    "policy": LimitWords("the policy", "the policy lets no request join yet", "the policy let no request join"),
     "chunk": LimitWords("the longest chunk", "prompts are computed in chunks", "prompts were computed in chunks"),
     "unrecorded": LimitWords("not recorded", "why is not recorded", "the record does not say why"),
-    "none": LimitWords("nothing", "nothing holds it back", "its next pass had yet to begin"),
+    "none": LimitWords("nothing", "nothing limits it", "its next pass had yet to begin"),
 }
 
 PART_NAMES: dict[Part, str] = {
@@ -69,8 +69,8 @@ _COUNTED = {"max_num_seqs": "[lane|lanes]", "num_blocks": "KV [block|blocks]"}
 ALIGNMENTS: dict[Alignment, str] = {
     "machine": "All ranks are on the clock of their machine.",
     "wall": "The ranks share no machine: they are aligned by wall clock, as far as their clocks agree.",
-    "second": "No common clock is on record: the ranks are aligned by the time at which each began, known to the second.",
-    "first step": "No clock is on record: the first step of every rank is drawn at 0, whenever it was.",
+    "second": "No common clock was recorded: the ranks are aligned by the time at which each began, known to the second.",
+    "first step": "No clock was recorded: the first step of every rank is drawn at 0, whenever it was.",
 }
 
 
@@ -95,7 +95,7 @@ def reason(why: Why) -> str:
         case "reads":
             return f"the step may read {why.have:,} more of {why.total:,} cached [token|tokens], and {needs}"
         case "recovery":
-            return "somebody has given way for a KV block, and nobody joins until somebody finishes"
+            return "a request has given way for a KV block, and none joins until one finishes"
         case "chunk":
             return f"a step computes at most {why.total:,} [token|tokens] of a prompt, and {needs}"
         case "phase" | "policy" | "unrecorded":
@@ -117,8 +117,8 @@ def was(limit: Limit) -> str:
 def bound(limit: Limit) -> str:
     """Which limit kept a step from doing more."""
     if limit == "unrecorded":
-        return "What held this step back is not recorded"
-    return "Nothing held this step back" if limit == "none" else f"Held back by: {LIMITS[limit].name}"
+        return "What limited this step is not recorded"
+    return "Nothing limited this step" if limit == "none" else f"Limited by: {LIMITS[limit].name}"
 
 
 def setting(name: str, value: Any) -> str:

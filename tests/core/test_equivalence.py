@@ -1,4 +1,4 @@
-"""Alone and in company: the same tokens in float32 on CPU; other tokens once neighbours can be read."""
+"""Alone and in a batch: the same tokens in float32 on CPU; other tokens once neighbours can be read."""
 
 from __future__ import annotations
 

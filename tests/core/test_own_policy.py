@@ -200,7 +200,7 @@ def test_a_limit_of_its_own_is_told_as_the_policys(tmp_path):
     assert max(len(event.segments) for event in again.events) == 2
     step = next(index for index, event in enumerate(again.events) if event.waiting.why == Why("policy"))
     said = replay(again)["captions"][step]
-    assert said["waits"] == "the policy lets nobody join yet" and said["bound"] == "Held back by: the policy"
+    assert said["waits"] == "the policy lets no request join yet" and said["bound"] == "Limited by: the policy"
 
 
 def failing(**rules) -> SchedulerWorld:

@@ -47,7 +47,7 @@ _LANE_STEPS = (
 )
 _PRICES = (
     ("again", "tokens computed again", HUES[1]),
-    ("frozen", "lane-steps of running requests that stood still", HUES[6]),
+    ("frozen", "lane-steps of running requests that stalled", HUES[6]),
     ("waited", "request-steps of those who waited", HUES[0]),
 )
 
@@ -335,9 +335,9 @@ FIGURES = {
     "total_time": Chart("Total time", total_time),
     "difference": Chart("Why, as a sum", difference_of_two),
     "throughput": Chart("Output tokens a second", throughput),
-    "latency": Chart("What a person waits", latency),
+    "latency": Chart("How long users wait", latency),
     "lane_steps": Chart("Where every lane-step went", lane_steps),
     "kv_use": Chart("KV cache in use", kv_use),
-    "pressure": Chart("Who is preempted, who stands still, who waits", pressure),
+    "pressure": Chart("Who is preempted, who stalls, who waits", pressure),
 }
 """In the order of the page."""

@@ -42,7 +42,7 @@ RANKED = _elsewhere(
     "poisson-32",
     "vllm-two-ranks",
     "Two ranks of vLLM",
-    "Thirty-two arrivals, dealt out between two data-parallel ranks of vLLM: both on one clock.",
+    "Thirty-two arrivals, divided between two data-parallel ranks of vLLM: both on one clock.",
     max_num_seqs=4,
 )
 """Runs of another engine's ranks on a preset's requests; `tests/measure/vllm_ranks.py` records them as `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""

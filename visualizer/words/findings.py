@@ -159,8 +159,8 @@ def pressure(comparison: Comparison) -> str:
 
 
 _PAID = (
-    ("again", "{name} [=# computes|compute] most again", "[token|tokens]"),
-    ("frozen", "running requests stand still longest under {name}", "[lane-step|lane-steps]"),
+    ("again", "{name} [=# recomputes|recompute] the most", "[token|tokens]"),
+    ("frozen", "running requests stall longest under {name}", "[lane-step|lane-steps]"),
     ("waited", "others wait longest under {name}", "[request-step|request-steps]"),
 )
 

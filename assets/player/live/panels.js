@@ -41,7 +41,7 @@ export class FollowedView {
     setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
     setText(this.file, all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
     const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
-    setText(this.note, [...notes, t("This is somebody else's engine: you can watch it, but not control it."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
+    setText(this.note, [...notes, t("This engine belongs to someone else: you can watch it, but not control it."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
     setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are not ranks of one engine: each recording is followed separately.") : "");
     setAttr(this.streams, "aria-label", t("Recordings"));
     this.streams.hidden = followed.streams.length < 2;

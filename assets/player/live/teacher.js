@@ -111,7 +111,7 @@ export class Teacher {
     this.error = h("p", { class: "ask-error", role: "alert" });
     this.checks = h("div", { class: "checks" },
       check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })), check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
-      check("accepting", "Take requests", (on) => ({ accepting: on })));
+      check("accepting", "Accept requests", (on) => ({ accepting: on })));
     this.panel.replaceChildren(
       h("h2", {}, t("Teacher")), this.error, this.limits,
       h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),

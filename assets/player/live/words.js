@@ -38,13 +38,13 @@ export function says({ run, state, broken }, { skipped, teaches }) {
     const held = set.held ? t(` ${count(set.held)} [request|requests] [waits|wait] for it.`) : "";
     return `${running ? t(`At the barrier: ${running} still running. `) : ""}${t("Then comes {limits}.", { limits: limitsWords(set.next || set) })}${held}`;
   }
-  if (state.late) return t("The engine was running before anybody watched: it is shown from its next run on.");
+  if (state.late) return t("The engine was running before anyone watched: it is shown from its next run on.");
   if (skipped) return t("Your connection fell behind: some steps were skipped.");
   if (set.accepting === false) return t("The teacher is not accepting requests right now.");
   if (set.hide_texts) return t("The teacher has hidden the texts: only you can read yours, here.");
   if (set.record_is_full) return t("The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.");
-  if (!run) return `${t("Nobody has asked yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a wave.") : ""}`;
-  if (isIdle(run)) return t("Nobody is in the batch now. Add a prompt: it joins in the next step.");
+  if (!run) return `${t("No requests yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a wave.") : ""}`;
+  if (isIdle(run)) return t("The batch is empty. Add a prompt: it joins in the next step.");
   if (state.pace === 0) return t("The batch is paused: the teacher takes single steps.");
   return "";
 }
@@ -57,7 +57,7 @@ export function allSay(fleet, silent) {
   if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
   if (!fleet.members.length) return t("The recordings are being opened.");
   if (fleet.sentences.length) return fleet.sentences.map(([rank, sentence]) => `${t(`Rank ${rank}`)}: ${t(sentence)}`).join(" ");
-  if (fleet.members.every(({ run }) => isIdle(run))) return t("Nobody is in a batch of any rank now.");
+  if (fleet.members.every(({ run }) => isIdle(run))) return t("The batches of all ranks are empty.");
   return silent > SILENT ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`) : "";
 }
 
@@ -68,7 +68,7 @@ export function followedSays({ run, state, broken }, { skipped, silent }) {
   if (state.followed.sentence) return t(state.followed.sentence);
   if (skipped) return t("Your connection fell behind: some steps were skipped.");
   if (!run) return t("Its engine has computed nothing yet.");
-  if (isIdle(run)) return t("Nobody is in its batch now.");
+  if (isIdle(run)) return t("Its batch is empty.");
   if (silent > SILENT) return t(`No step has come for ${Math.round(silent / 1000)} s: the engine is busy with a long one, or has stopped.`);
   return "";
 }

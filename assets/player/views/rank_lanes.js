@@ -54,7 +54,7 @@ class Band {
     if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captionAt(i)?.say || [] };
     const [before, after] = [i >= 0 ? stretch(this.member, i)[1] : 0, i + 1 < run.length ? stretch(this.member, i + 1)[0] : null];
     if (after !== null) return { pill: "idle", say: [t(i < 0 ? `Its first step begins at ${duration(after)}.` : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`)] };
-    if (run.goesOn) return { pill: "so far", say: [t(`Nothing is on record after step ${run.stepOf(i)} so far.`)] };
+    if (run.goesOn) return { pill: "so far", say: [t(`Nothing is recorded after step ${run.stepOf(i)} so far.`)] };
     return { pill: run.complete ? "idle" : "over", say: [t(run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`)] };
   }
 

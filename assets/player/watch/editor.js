@@ -97,7 +97,7 @@ export class Editor {
   _setAside(fill) {
     const edits = this.edited ? this.spec() : null;
     fill();
-    if (edits) this.frame.say("Your edits were set aside.", false, { text: "Bring them back", act: () => {
+    if (edits) this.frame.say("Your edits were set aside.", false, { text: "Restore them", act: () => {
       this.fill(edits);
       this.asShown = null;
       this._touch();

@@ -75,7 +75,7 @@ export class Leak {
   /** The runs that it was recorded for, on a page without an engine. */
   _sayWhere() {
     const { app } = this;
-    const card = showCard(app.root, "Leak", h("p", {}, t("To remove the mask's wall an engine has to run the requests again, and this page has none. It was recorded for these runs:")),
+    const card = showCard(app.root, "Leak", h("p", {}, t("To break the mask, an engine has to run the requests again, and this page has none. It was recorded for these runs:")),
       h("div", { class: "choices" }, ...this._recorded.map((entry) => h("button", { type: "button", class: "button", onclick: async () => {
         card.close();
         await app.open(entry);

@@ -89,6 +89,6 @@ export class Pair {
     }, member.name)));
     setText(this.words, this.says);
     this.go.hidden = this.step === null;
-    this.go.replaceChildren(h("span", { class: "long" }, t("Where they part: ")), t(`step ${this.step}`));
+    this.go.replaceChildren(h("span", { class: "long" }, t("Where they diverge: ")), t(`step ${this.step}`));
   }
 }

@@ -66,7 +66,7 @@ export async function showWhatIf(app) {
   };
   const card = showCard(app.root, "What if …", h("p", {}, t("Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.")),
     h("dl", { class: "what-settings" }, ...changesOf(spec.config, editor.state.policies, binding).flatMap(({ knob, name, now, others }) => [
-      h("dt", {}, t(name), h("small", {}, `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it held back step ${app.frame.event.step}`)}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
+      h("dt", {}, t(name), h("small", {}, `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it limited step ${app.frame.event.step}`)}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
     ])), message);
 }
 

@@ -212,7 +212,7 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   const keyWords = [{ request: key.request }, ` token ${keyPosition} “${visible(run.tokenText(key.request, keyPosition), 24)}”, ${keyPosition < key.start ? "cached" : "new"}`];
   if (offset < 0) {
     const why = query.finished ? " has finished; its row is computed as padding until the wave ends" : " is shorter than this pass is wide";
-    return { request: query.request, allowed: false, reason: "padding", lines: [["Pad: ", { request: query.request }, why], ["Blocked: a pad looks at nothing and nothing looks at it"]] };
+    return { request: query.request, allowed: false, reason: "padding", lines: [["Pad: ", { request: query.request }, why], ["Blocked: a pad attends to nothing and nothing attends to it"]] };
   }
   const position = query.start + offset;
   const lines = [

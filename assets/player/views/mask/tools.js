@@ -41,7 +41,7 @@ export class MaskTools {
       buttons.push(select);
     }
     if (leak.offered || leak.on) buttons.push(h("button", {
-      type: "button", class: "mini leak-button", "aria-pressed": String(leak.on), title: t("Remove the mask's wall: these requests once more, and each also reads the next one's keys"), onclick: () => actions.toggleLeak(),
+      type: "button", class: "mini leak-button", "aria-pressed": String(leak.on), title: t("Break the mask: these requests once more, and each also reads the next one's keys"), onclick: () => actions.toggleLeak(),
     }, `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`));
     if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; actions.redraw(); actions.changed(); } }, t("Whole mask")));
     else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) }, `${t("Zoom to")} ${pinned.letter}`));
