@@ -181,7 +181,7 @@ interface Pass extends ForwardPass {
   items: PassItem[];
   nq: number;
   nk: number;
-  graphPads: number; // positions of a CUDA graph for nobody
+  graphPads: number; // positions of a CUDA graph for no request
 }
 
 /** A piece of a sentence: text, or a request by its id or itself. */

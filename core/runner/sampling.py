@@ -101,7 +101,7 @@ def _adjust_row(logits: torch.Tensor, row: SamplingRow, unread: torch.Tensor | N
 
 
 def _moved(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """On the device, by a copy that nobody waits for."""
+    """On the device, by an asynchronous copy."""
     tensor = torch.tensor(values, dtype=dtype)
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 

@@ -46,6 +46,6 @@ test("a point is on the minimap only where there is one", () => {
 test("a full record is told while the batch goes on, and what matters more comes first", () => {
   const stateLine = (set) => says({ run: null, state: { class: set }, broken: "" }, { skipped: false, teaches: false });
   assert.match(stateLine({ record_is_full: true }), /^The record is full: /);
-  assert.match(stateLine({ record_is_full: false }), /^Nobody has asked yet/);
+  assert.match(stateLine({ record_is_full: false }), /^No requests yet/);
   assert.match(stateLine({ record_is_full: true, accepting: false }), /not accepting requests/);
 });

@@ -156,7 +156,7 @@ def test_graph_padding_stands_after_the_row(visit, ran, at):
         return [box.x + c.x + 2, box.y + c.y + 2]; })()""")
     )
     page.mouse.move(x, y)
-    expect(page.locator(".tooltip")).to_contain_text("Graph padding: the CUDA graph has 4 positions, 1 of them for nobody")
+    expect(page.locator(".tooltip")).to_contain_text("Graph padding: the CUDA graph has 4 positions, 1 of them for no request")
     wide = next(i for i, e in enumerate(ran.events) if e.passes[0].bucket is None)
     seek(page, wide)
     assert not page.evaluate("inflight.row.cells.some(c => c.graph)")

@@ -54,7 +54,7 @@ def stepped(url: str, *pages: Page, steps: int) -> None:
 def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
     """The same steps, letters and colours; one's own request is marked for oneself alone; scrubbing back moves nobody else."""
     ada, bo = opened(visit, live_url), opened(visit, live_url, size="phone")
-    expect(ada.locator(".live-says")).to_contain_text("Nobody has asked yet")
+    expect(ada.locator(".live-says")).to_contain_text("No requests yet")
     mine = ask(ada, "O Romeo, ", 40, "Ada")
     theirs = ask(bo, "To be", 40)
     stepped(live_url, ada, bo, steps=5)

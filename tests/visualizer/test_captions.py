@@ -152,7 +152,7 @@ def test_clauses_stand_in_the_order_in_which_things_happened():
 def test_nobody_waits_is_said_only_where_all_compute():
     for trace in worlds():
         for e, caption in zip(trace.events, captions(trace), strict=True):
-            if "nobody waits" in plain(caption["say"]):
+            if "none waits" in plain(caption["say"]):
                 assert not (e.waiting.count or e.stalled or e.preempted)
 
 

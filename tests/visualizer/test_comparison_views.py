@@ -129,7 +129,7 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
         assert price.preempted == sum(len(e.preempted) for e in zoo.runs[name].trace.events)
         assert price.waited == sum(e.waiting.count for e in zoo.runs[name].trace.events)
     said, most = findings.pressure(zoo), max(paid, key=lambda n: paid[n].again)
-    assert f"{most} computes most again, {paid[most].again} tokens" in said and "stand still longest under stall" in said
+    assert f"{most} recomputes the most, {paid[most].again} tokens" in said and "stall longest under stall" in said
     bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in pressure(zoo).data}
     assert bars["tokens computed again"] == {name: price.again for name, price in paid.items()}
     with pytest.raises(InflightError):  # where nothing is short there is nothing to tell
@@ -140,7 +140,7 @@ def test_those_who_pay_the_same_are_all_named(zoo):
     twin = dataclasses.replace(zoo, runs={"twin": zoo.runs["continuous"], "continuous": zoo.runs["continuous"]})
     said, again = findings.pressure(twin), zoo.runs["continuous"].metrics["tokens_recomputed"]
     assert said.startswith("twin and continuous are done after ") and ", twin" not in said.split(";")[0]
-    assert f"twin and continuous compute most again, {again} tokens" in said
+    assert f"twin and continuous recompute the most, {again} tokens" in said
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -109,7 +109,7 @@ def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layou
 
     defined: names of metrics whose definitions belong beside it.
     """
-    lines = textwrap.wrap(finding, _LETTERS_A_LINE)
+    lines = textwrap.wrap(finding, _LETTERS_A_LINE, break_on_hyphens=False)
     figure.update_layout(
         template=TEMPLATE,
         title={

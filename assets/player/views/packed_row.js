@@ -221,7 +221,7 @@ export class PackedRow extends CanvasView {
     const { item, position = 0 } = cell;
     const request = item.request;
     if (cell.sum) return { request: null, lines: [[cell.text]] };
-    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions], ${cell.graph} of them for nobody`]] };
+    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions], ${cell.graph} of them for no request`]] };
     if (cell.pads) {
       const why = item.finished ? "finished; its row is still computed until the wave ends" : "shorter than this pass is wide";
       return { request, lines: [[{ request }, ` ${count(cell.pads)} [pad|pads]: ${why}`]] };
