@@ -54,6 +54,7 @@ interface KVGroup {
   kind: string;
   window: number | null;
   blockSize: number;
+  units: number; // blocks of the pool that make one of the group
   layers: number[] | null;
 }
 

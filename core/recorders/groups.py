@@ -37,6 +37,7 @@ def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
             window=group["window"],
             block_size=group["block_size"],
             layers=None if group["layers"] is None else tuple(group["layers"]),
+            units=group.get("units"),
         )
         for group in groups or ()
     )
@@ -47,7 +48,7 @@ def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
     """The window of each layer, where every layer is known to have one or to look back over everything."""
     by_layer: dict[int, int | None] = {}
     for group in groups:
-        slides = group.first_seen(0) is not None
+        slides = group.kind == "ring" or group.first_seen(0) is not None
         if group.layers is None or not (slides or group.kind in _FULL):
             return None
         by_layer |= dict.fromkeys(group.layers, group.window if slides else None)

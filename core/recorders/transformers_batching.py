@@ -13,6 +13,7 @@ Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `co
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,18 @@ from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 TESTED = ("5.23.0",)
 
 
+def _units(cache: Any) -> int:
+    """Parts of a sector, so that each attention type's block is a whole number of them: sectors are what its types share."""
+    return math.lcm(*(a.blocks_per_sector for a in cache.cache_allocators.values()))
+
+
+def _free(cache: Any) -> int:
+    """Parts of the pool that no request has: of sectors that nobody holds, and of those that an attention type holds."""
+    units = _units(cache)
+    held = [units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index) for a in cache.cache_allocators.values()]
+    return units * int(cache.pool.num_free_sectors) + sum(held)
+
+
 class _Observer:
     """What is known of one processor's scheduler between its steps."""
 
@@ -40,7 +53,7 @@ class _Observer:
         self.start = time.perf_counter()
         self.steps = 0
         self.known: set[str] = set()
-        self.tables: dict[str, list[int]] = {}
+        self.tables: dict[str, list[list[int]]] = {}  # by request, a table for each attention type
         self.active: frozenset[str] = frozenset()  # before the step
         self.finished: list[list[str]] = []
         self.preempted: list[list[Any]] = []  # since the last step was recorded, with the positions they lost
@@ -53,7 +66,8 @@ class _Observer:
     def open(self, scheduler: Any, name: str, token_budget: int) -> RawWriter:
         """The writer; its header needs a scheduler that is ready."""
         cache = scheduler.cache
-        allocator = next(iter(cache.cache_allocators.values()))
+        allocators = list(cache.cache_allocators.values())
+        units = _units(cache)
         version = transformers.__version__
         header = {
             "kind": "header",
@@ -71,10 +85,19 @@ class _Observer:
             "max_num_batched_tokens": token_budget,
             "chunked": True,
             "prefix_caching": cache.use_prefix_sharing,
-            "block_size": allocator.tokens_per_page,
-            "num_blocks": allocator.num_blocks,
-            "first_block": 2 * allocator.blocks_per_sector,  # two sectors of trash come first
-            "kv_groups": len(cache.cache_allocators),
+            "block_size": allocators[0].tokens_per_page,
+            "num_blocks": cache.num_sectors * units,
+            "first_block": 2 * units,  # two sectors of trash come first
+            "kv_groups": [
+                {
+                    "kind": "ring" if (window := getattr(a, "sliding_window", None)) else "full_attention",
+                    "window": window,
+                    "block_size": a.tokens_per_page,
+                    "layers": list(a.layer_indices),
+                    "units": units // a.blocks_per_sector,
+                }
+                for a in allocators
+            ],
             "missing": [],
             **self.facts,
         }
@@ -101,7 +124,6 @@ class _Observer:
         scheduled, fast, _, read = result
         if not scheduled:
             return
-        allocator = next(iter(scheduler.cache.cache_allocators.values()))
         segments = [
             {
                 "request": future.state.request_id,
@@ -121,7 +143,7 @@ class _Observer:
             "preempted": self.preempted,
             "admitted": [{"request": s["request"], "cached": s["start"]} for s in segments if s["request"] not in self.active],
             "segments": segments,
-            "blocks": self._blocks(allocator),
+            "blocks": self._blocks(scheduler.cache),
             "waiting": len(scheduler.waiting_requests_order),
             "head": next(iter(scheduler.waiting_requests_order), None),
             "starved": [[state.request_id, length] for state, length in scheduler.starved_requests],
@@ -129,21 +151,27 @@ class _Observer:
             "cache_budget": cache_budget,
             "cache_read": read,
             "decode_fast_path": fast,
-            "blocks_free": allocator.pool.count_free_blocks(allocator.index),
+            "blocks_free": _free(scheduler.cache),
             "total_tokens": sum(s["length"] for s in segments),
         }
         self.arrived, self.preempted = [], []
 
-    def _blocks(self, allocator: Any) -> list[list[Any]]:
-        """Changes of the block tables; where there are several attention types, those of the first."""
-        tables = {request: list(table) for request, table in allocator.block_table.items()}
-        changes = []
-        for request, table in tables.items():
-            old = self.tables.get(request, [])
-            if table[: len(old)] != old or (not old and table):
-                changes.append([request, [table], "table"])
-            elif len(table) > len(old):
-                changes.append([request, [table[len(old) :]], "append"])
+    def _blocks(self, cache: Any) -> list[list[Any]]:
+        """Changes of the block tables. Ids count the pool's smallest parts; a block of an attention type is `units` of them."""
+        units = _units(cache)
+        tables: dict[str, list[list[int]]] = {}
+        for index, allocator in enumerate(cache.cache_allocators.values()):
+            each = units // allocator.blocks_per_sector
+            for request, blocks in allocator.block_table.items():
+                of = tables.setdefault(request, [[] for _ in cache.cache_allocators])
+                of[index] = [block * each + n for block in blocks for n in range(each)]
+        changes: list[list[Any]] = []
+        for request, now in tables.items():
+            old = self.tables.get(request, [[] for _ in now])
+            if any(table[: len(before)] != before for table, before in zip(now, old, strict=True)) or not any(old):
+                changes += [[request, now, "table"]] if any(now) else []
+            elif any(len(table) > len(before) for table, before in zip(now, old, strict=True)):
+                changes.append([request, [table[len(before) :] for table, before in zip(now, old, strict=True)], "append"])
         self.tables = tables
         return changes
 

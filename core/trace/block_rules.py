@@ -21,6 +21,7 @@ class PoolRules:
     def __init__(self, header: Header) -> None:
         self._groups = header.groups
         self._sizes = [group.block_size or header.config.block_size for group in self._groups]
+        self._units = [group.units or 1 for group in self._groups]
         self._own = header.engine is None
         self._owners: Counter[int] = Counter()  # block -> tables that it stands in
 
@@ -42,7 +43,7 @@ class PoolRules:
             self._give_back(change.left)
             if len(set(added)) < len(added):
                 return f"request {quoted(request)} got one block twice"
-            may_share = 0 if (request, group) in begun else hits.get(request, 0) // self._sizes[group]
+            may_share = 0 if (request, group) in begun else hits.get(request, 0) // self._sizes[group] * self._units[group]
             if any(self._owners[b] for b in change.added[may_share:] if b is not None):
                 return "a block has two owners"
             if change.added:
@@ -66,23 +67,24 @@ class PoolRules:
     def lacking(self, s: Segment, state: RunState) -> str | None:
         """What a segment's positions lack, in any group. state: while its pass runs."""
         tables = state.tables.get(s.request, {})
-        for index, (group, size) in enumerate(zip(self._groups, self._sizes, strict=True)):
+        for index, (group, size, units) in enumerate(zip(self._groups, self._sizes, self._units, strict=True)):
             table = tables.get(index, [])
-            if group.kind in _BY_POSITION and len(table) * size < s.kv_len:
+            needed = min(s.kv_len, group.window or s.kv_len) if group.kind == "ring" else s.kv_len
+            if group.kind in (*_BY_POSITION, "ring") and len(table) // units * size < needed:
                 return f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
             first = group.first_seen(s.start)
-            if first is not None and None in table[first // size : -(-s.kv_len // size)]:
+            if first is not None and None in table[first // size * units : -(-s.kv_len // size) * units]:
                 return f"request {quoted(s.request)} lacks a block that its window spans"
         return None
 
     def _leaving(self, change: BlockChange, state: RunState) -> str | None:
-        group, size = self._groups[change.group], self._sizes[change.group]
+        group, size, units = self._groups[change.group], self._sizes[change.group], self._units[change.group]
         table = state.tables.get(change.request, {}).get(change.group, [])
         first = group.first_seen(state.computed.get(change.request, 0))
         for block in change.left:
             if self._own or block not in table:
                 return f"request {quoted(change.request)} gave back a block that it does not hold"
-            if first is not None and (table.index(block) + 1) * size > first:
+            if first is not None and (table.index(block) // units + 1) * size > first:
                 return f"request {quoted(change.request)} gave back a block that its window spans"
         return None
 

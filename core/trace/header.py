@@ -117,13 +117,15 @@ class GroupFacts(Facts):
     """Layers of another engine's model that share a block table for each request, a KV cache group. All groups share one pool.
 
     kind: as vLLM names it ("full_attention", "sliding_window", "chunked_local_attention", "mamba", …). window: tokens that its layers look back over, the
-    present one included; blocks that lie behind are given back. block_size: tokens in a block. layers: their indices in the model.
+    present one included; blocks that lie behind are given back, or overwritten where the kind is "ring". block_size: tokens in a block. layers: their
+    indices in the model. units: consecutive blocks of the pool that make one of the group, whose blocks are larger.
     """
 
     kind: str | None = None
     window: int | None = None
     block_size: int | None = None
     layers: tuple[int, ...] | None = None
+    units: int | None = None
 
     def first_seen(self, position: int) -> int | None:
         """The first position that a query at `position` attends to; None where the group has no sliding window."""
@@ -324,7 +326,7 @@ def _groups(data: object) -> tuple[GroupFacts, ...]:
         raise InvalidTrace("the header's kv_groups are not a list.", 1)
     groups = tuple(_facts(GroupFacts, group, "KV cache group") for group in data or ())
     for group in groups:
-        lengths = [length for length in (group.window, group.block_size) if length is not None]
+        lengths = [length for length in (group.window, group.block_size, group.units) if length is not None]
         if min([*lengths, *(layer + 1 for layer in group.layers or ())], default=1) < 1:
             raise InvalidTrace("the header's kv_groups have numbers that none can have.", 1)
     return groups

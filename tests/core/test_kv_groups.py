@@ -7,9 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
+from core.measure.baselines.records import BaselineRequest
+from core.measure.baselines.transformers_continuous import TransformersContinuous
 from core.recorders.convert import ruled
 from core.recorders.raw import Recording, read_raw
+from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
 from core.trace.block_rules import PoolRules
 from core.trace.events import KV, Admitted, Arrived, BlockChange, Segment, StepEvent, Why
@@ -187,3 +191,40 @@ def test_a_recording_of_before_is_not_changed_where_nothing_left():
     trace = ruled(raw)
     assert trace.header.kv_groups == () and raw.steps == before
     assert not any(change.left or change.group for e in trace.events for change in e.kv.changes)
+
+
+# -- transformers ----------------------------------------------------------------------------------------------------
+
+
+def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
+    """A small random Gemma 3 with three layers of a window and one without: a block of the ring is three of the pool's."""
+    layers = ["sliding_attention"] * 3 + ["full_attention"]
+    config = Gemma3TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+        sliding_window=40, layer_types=layers, max_position_embeddings=256, eos_token_id=None, bos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    work = [BaselineRequest(f"r{n}", tuple(range(1, 1 + n)), 30) for n in (5, 50, 20, 40)]
+    path = tmp_path / "run.raw.jsonl"
+    with recording_transformers(path, "gemma3"):
+        driver = TransformersContinuous(Gemma3ForCausalLM(config).eval(), work, 3, 32, limits={"num_blocks": 24})
+        for one in work:
+            driver.add(one)
+        while driver.has_work:
+            assert driver.step()
+        driver.close()
+    (raw,) = read_raw([path])
+    trace = ruled(raw)
+    ring, full = trace.header.groups
+    assert (ring.kind, ring.window, ring.layers, ring.units) == ("ring", 40, (0, 1, 2), 3)
+    assert (full.kind, full.window, full.layers, full.units) == ("full_attention", None, (3,), 1)
+    assert trace.header.model.windows == (40, 40, 40, None)
+    assert used_as_recorded(trace, raw) and not any(e.warnings for e in trace.events)
+    state, longest = RunState.of(trace.prompt_lengths), 0
+    for event in trace.events:
+        state.begin(event)
+        for s in event.segments:  # pages of 32: a ring of 40 never has more than two
+            tables = state.tables[s.request]
+            assert len(tables[0]) == 3 * min(2, -(-s.kv_len // 32)) and len(tables[1]) == -(-s.kv_len // 32)
+            longest = max(longest, s.kv_len)
+        state.end(event)
+    assert longest > 64

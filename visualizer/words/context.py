@@ -71,7 +71,7 @@ class CaptionContext:
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(
-            s.kv_len == len(table) * (self.groups[group].block_size or self.config.block_size)
+            s.kv_len == len(table) // (self.groups[group].units or 1) * (self.groups[group].block_size or self.config.block_size)
             for group, table in self.state.tables[s.request].items()
         )
         return (

@@ -39,13 +39,14 @@ export function bandsOf(groups) {
 /** What the layers of a band look back over, in words. @param {Band} band */
 export function bandName({ kind, window }) {
   if (kind === "mamba") return "state";
+  if (kind === "ring") return `ring of ${window}`;
   if (kind === "chunked_local_attention") return `chunks of ${window}`;
   if (kind.startsWith("sliding_window")) return window ? `window ${window}` : "window";
   return kind === "full_attention" || kind === "mla_attention" ? "full" : kind.replaceAll("_", " ");
 }
 
 /** How much of a cache of so many positions is still held, and how much was given back. @param {Band} band @param {number} kvLen @param {number} tokens */
-export const heldWords = (band, kvLen, tokens) => `${bandName(band)}: ${count(tokens)} held${tokens < kvLen ? `, ${count(kvLen - tokens)} given back` : ""}`;
+export const heldWords = (band, kvLen, tokens) => `${bandName(band)}: ${count(tokens)} held${tokens < kvLen && band.kind !== "ring" ? `, ${count(kvLen - tokens)} given back` : ""}`;
 
 /**
  * The positions that a lane's request holds in a band, as stretches [first, end) and how many they are: of its first group, as all its groups hold the same.
@@ -53,14 +54,18 @@ export const heldWords = (band, kvLen, tokens) => `${bandName(band)}: ${count(to
  */
 export function heldBy(run, band, lane, i) {
   const group = band.groups[0];
-  const { blockSize } = run.groups[group];
+  const { blockSize, units, kind, window } = run.groups[group];
+  if (kind === "ring" && window) {
+    const held = lane.laneSpan ? Math.min(lane.kvLen, window) : 0;
+    return { stretches: /** @type {[number, number][]} */ (held ? [[lane.kvLen - held, lane.kvLen]] : []), tokens: held };
+  }
   /** @type {[number, number][]} */
   const stretches = [];
   let tokens = 0;
   for (const place of lane.laneSpan ? placesAt(lane.laneSpan, i) : []) {
-    const first = place.at * blockSize;
+    const first = Math.floor(place.at / units) * blockSize;
     const end = Math.min(first + blockSize, lane.kvLen);
-    if (place.group !== group || end <= first) continue;
+    if (place.group !== group || place.at % units || end <= first) continue;
     tokens += end - first;
     const last = stretches.at(-1);
     if (last && last[1] === first) last[1] = end;

@@ -85,7 +85,7 @@ export class Run {
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
     this.blockSize = config.block_size || 1;
     /** @type {KVGroup[]} */
-    this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({ kind: g.kind || "", window: g.window || null, blockSize: g.block_size || this.blockSize, layers: g.layers || null }));
+    this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({ kind: g.kind || "", window: g.window || null, blockSize: g.block_size || this.blockSize, units: g.units || 1, layers: g.layers || null }));
     this.bands = bandsOf(this.groups);
     this.isGrouped = Boolean(this.header.kv_groups); // layers are not alike, or give blocks back before a request ends
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;

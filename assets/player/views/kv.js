@@ -12,6 +12,7 @@ function ofLayers(run, group) {
   const { kind, window, layers } = run.groups[group];
   const which = layers ? `${layers.length} [layer|layers]` : "layers";
   if (kind === "mamba") return `A state of ${which}`;
+  if (kind === "ring") return `Of ${which} whose newest token overwrites the one ${count(window || 0)} before`;
   if (!window) return kind.startsWith("sliding_window") ? `Of ${which} with a window` : `Of ${which} that look back over everything`;
   return kind === "chunked_local_attention" ? `Of ${which} that look back within chunks of ${count(window)} [token|tokens]` : `Of ${which} with a window of ${count(window)} [token|tokens]`;
 }
@@ -217,11 +218,13 @@ export class BlocksView extends CanvasView {
     for (const lane of frame.lanes) {
       const { request } = lane;
       if (!lane.laneSpan || !request) continue;
-      for (const { block, group, at, from } of placesAt(lane.laneSpan, frame.i)) {
-        const { blockSize } = run.groups[group];
+      for (const { block, group, at: place, from } of placesAt(lane.laneSpan, frame.i)) {
+        const { blockSize, units, kind, window } = run.groups[group];
+        const at = Math.floor(place / units);
+        const length = kind === "ring" ? Math.min(lane.kvLen, window || lane.kvLen) : lane.kvLen;
         const owner = {
           request, at, group,
-          fill: run.groups[group].kind === "mamba" ? 1 : clamp((lane.kvLen - at * blockSize) / blockSize, 0, 1),
+          fill: kind === "mamba" ? 1 : clamp((length - at * blockSize) / blockSize, 0, 1),
           fresh: from === frame.i && at * blockSize >= (lane.laneSpan.hit || 0),
         };
         owners.set(block, [...(owners.get(block) || []), owner]);
@@ -362,7 +365,7 @@ export class BlocksView extends CanvasView {
     const lines = owners.map((o) => {
       const { blockSize } = run.groups[o.group];
       const from = o.at * blockSize;
-      return [`Block ${tile}: `, { request: o.request }, ` positions ${from} to ${from + blockSize - 1}, ${Math.round(o.fill * blockSize)} of ${blockSize} filled${o.fresh ? ", new in this step" : ""}`];
+      return [`Block ${tile}: `, { request: o.request }, ` ${run.groups[o.group].kind === "ring" ? "slots" : "positions"} ${from} to ${from + blockSize - 1}, ${Math.round(o.fill * blockSize)} of ${blockSize} filled${o.fresh ? ", new in this step" : ""}`];
     });
     const was = this.ghosts.get(tile);
     if (run.isGrouped) lines.push([ofLayers(run, owners[0].group)]);
