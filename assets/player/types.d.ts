@@ -121,7 +121,16 @@ interface Replay extends Beside {
   captions?: Caption[];
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];
+  delays?: Delays | null;
   begin?: { step: number; requests: any[] } | null;
+}
+
+/** Where requests' time went: see visualizer/documents/delays.py. Times in microseconds. */
+interface Delays {
+  parts: [string, string, string][];
+  requests: Record<string, { us: number[]; steps: number[]; queued: Record<string, number>; uncompared: number; ended: boolean }>;
+  limits: Record<string, string>;
+  worst: { kind: "gap" | "wait"; us: number; step: number | null; request: string; say: Record<string, Span[]> }[];
 }
 
 /** Data in addition to the events, by request. texts: new pieces. */

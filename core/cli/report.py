@@ -14,7 +14,7 @@ from core.trace.delays import NAMES, QUEUED, SLOW, Delay, Gap, delays
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
-from core.trace.phrases import PART_NAMES, letters, reason, was
+from core.trace.phrases import PART_NAMES, letters, queued_by, reason
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
@@ -110,7 +110,7 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
 
 def _wait(delay: Delay) -> str:
     by = sorted(delay.queued_us.items(), key=lambda one: -one[1])
-    return ", ".join(f"{was(limit)} {seconds(us / 1e6)}" for limit, us in by)
+    return ", ".join(f"{queued_by(limit)} {seconds(us / 1e6)}" for limit, us in by)
 
 
 def headline(trace: Trace) -> Text:

@@ -14,32 +14,28 @@ from core.trace.trace import Trace
 
 
 class LimitWords(NamedTuple):
-    """name: the limit itself. brief: that it binds, in a few words. was: that it did, of a request that waited."""
+    """name: the limit itself. brief: that it binds, in a few words."""
 
     name: str
     brief: str
-    was: str
 
 
 LIMITS: dict[Limit, LimitWords] = {
-    "lanes": LimitWords("lanes", "no lane is free", "no lane was free"),
-    "budget": LimitWords("token budget", "the token budget is spent", "the token budget was spent"),
-    "blocks": LimitWords("KV blocks", "too few KV blocks are free", "too few KV blocks were free"),
-    "barrier": LimitWords("barrier", "the wave must end first", "the wave had to end first"),
-    "prefill": LimitWords("one prompt at a time", "one prompt at a time", "another prompt was being computed"),
-    "margin": LimitWords(
-        "the margin of KV blocks", "the last KV blocks are kept for decodes", "the last KV blocks were kept for decodes"
-    ),
-    "reads": LimitWords(
-        "cached tokens read", "too many cached tokens would be read", "too many cached tokens would have been read"
-    ),
-    "recovery": LimitWords("recovery", "none joins until one finishes", "none joined until one finished"),
-    "phase": LimitWords("prompts before decodes", "the step computes prompts alone", "the steps computed prompts alone"),
-    "policy": LimitWords("the policy", "the policy lets no request join yet", "the policy let no request join"),
-    "chunk": LimitWords("the longest chunk", "prompts are computed in chunks", "prompts were computed in chunks"),
-    "unrecorded": LimitWords("not recorded", "why is not recorded", "the record does not say why"),
-    "none": LimitWords("nothing", "nothing limits it", "its next pass had yet to begin"),
+    "lanes": LimitWords("lanes", "no lane is free"),
+    "budget": LimitWords("token budget", "the token budget is spent"),
+    "blocks": LimitWords("KV blocks", "too few KV blocks are free"),
+    "barrier": LimitWords("barrier", "the wave must end first"),
+    "prefill": LimitWords("one prompt at a time", "one prompt at a time"),
+    "margin": LimitWords("the margin of KV blocks", "the last KV blocks are kept for decodes"),
+    "reads": LimitWords("cached tokens read", "too many cached tokens would be read"),
+    "recovery": LimitWords("recovery", "none joins until one finishes"),
+    "phase": LimitWords("prompts before decodes", "the step computes prompts alone"),
+    "policy": LimitWords("the policy", "the policy lets no request join yet"),
+    "chunk": LimitWords("the longest chunk", "prompts are computed in chunks"),
+    "unrecorded": LimitWords("not recorded", "why is not recorded"),
+    "none": LimitWords("nothing", "nothing limits it"),
 }
+
 
 PART_NAMES: dict[Part, str] = {
     "queued": "queued",
@@ -109,9 +105,9 @@ def brief(why: Why) -> str:
     return "too little budget is left" if why.limit == "budget" and why.have else LIMITS[why.limit].brief
 
 
-def was(limit: Limit) -> str:
-    """Why a request waited: by a key of `core.trace.delays.Delay.queued_us`."""
-    return LIMITS[limit].was
+def queued_by(limit: Limit) -> str:
+    """Why a request was queued: by a key of `core.trace.delays.Delay.queued_us`."""
+    return "its next pass has yet to begin" if limit == "none" else LIMITS[limit].brief
 
 
 def bound(limit: Limit) -> str:

@@ -15,7 +15,7 @@ from core.policy import Why
 from core.simulate.cost import Linear, Load
 from core.simulate.engine import SimulatedEngine
 from core.trace.delays import NAMES, PARTS, delays
-from core.trace.phrases import PART_NAMES, was
+from core.trace.phrases import PART_NAMES, queued_by
 from worlds.delays import adds_up
 from worlds.examples import examples
 from worlds.visual import record, request
@@ -166,4 +166,4 @@ def test_a_run_that_was_cut_is_followed_to_its_end():
 
 
 def test_every_part_and_limit_has_its_words():
-    assert set(PARTS) == set(PART_NAMES) and was("lanes") != was("unrecorded") != was("none")
+    assert set(PARTS) == set(PART_NAMES) and queued_by("lanes") != queued_by("unrecorded") != queued_by("none")

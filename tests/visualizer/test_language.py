@@ -12,9 +12,10 @@ import pytest
 from core.config import POLICIES
 from core.measure.metrics import DEFINITIONS
 from core.trace import block_rules, step_rules
+from core.trace.delays import NOT_RECORDED, PARTS
 from core.trace.events import Why
 from core.trace.messages import key_of
-from core.trace.phrases import ALIGNMENTS, LIMITS, SETTINGS, bound, brief, reason, setting
+from core.trace.phrases import ALIGNMENTS, LIMITS, PART_NAMES, SETTINGS, bound, brief, queued_by, reason, setting
 from core.trace.trace import Trace
 from visualizer import words
 from visualizer.charts import cost
@@ -32,7 +33,7 @@ SAME = set(
     """# %|# KiB|# MiB|# ms|# s|# → #|#e-#|#×|, {base} #|Block|Block #: |Budget|CPU|CSV|CUDA|Cache|E#E p#|Engine
     |Export|HTML|ITL|ITL p#|In vLLM:|Inflight|JSON|KV|Link|Live|O Romeo, |PNG|Pad: |Pads|Perfetto|Phase|Policies|Policy|Prompt
     |Rank|Rank #|Seed|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace("\n    |", "|").split("|")
-) | {"# [CPU|CPUs]"}
+) | {"# [CPU|CPUs]", " (# ms)"}
 
 RUNS = {name: Trace.load(catalogue.TRACES / f"{name}.jsonl") for name in catalogue.RUNS}
 RUNS |= {f"{name}, rank {rank.number}": rank.trace for name in catalogue.RANKED for rank in catalogue.ranks(name).ranks}
@@ -168,6 +169,7 @@ def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german(
         setting(name, value) for name in SETTINGS for value in (1, 16) if name.endswith(("seqs", "tokens", "size", "blocks"))
     }
     said |= {setting(name, on) for name in ("chunked_prefill", "prefix_caching", "prefill_first") for on in (True, False)}
+    said |= {*PARTS.values(), *PART_NAMES.values(), *(queued_by(limit) for limit in (*LIMITS, NOT_RECORDED))}
     german = language.catalogue("de")
     keys = {key_of(text)[0] for text in said}
     assert sorted(key for key in keys if re.search("[A-Za-z]", language._HOLE.sub("", key)) and key not in german) == []

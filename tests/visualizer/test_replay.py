@@ -41,7 +41,7 @@ def ran() -> Trace:
 
 def test_a_replay_is_json_and_has_every_fact(ran: Trace):
     data = json.loads(json.dumps(replay(ran), allow_nan=False))
-    assert set(data) == {"schema", "records", "header", "complete", "letters", "texts", "events", "captions", "totals"}
+    assert set(data) == {"schema", "records", "header", "complete", "letters", "texts", "events", "captions", "totals", "delays"}
     assert [StepEvent.from_json(event) for event in data["events"]] == ran.events
     in_file = [json.loads(line) for line in ran.lines() if line.startswith('{"step"')]
     assert data["events"] == [{name: value for name, value in event.items() if name != "crc"} for event in in_file]

@@ -1,8 +1,8 @@
 """A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
 
-    {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […], "totals": […]}
+    {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […], "totals": […], "delays": …}
 
-Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
+Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`. delays: see `visualizer.documents.delays`.
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on.
 """
@@ -20,6 +20,7 @@ from core.trace.phrases import ALIGNMENTS, letter, letters
 from core.trace.ranks import Ranks
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
+from visualizer.documents.delays import delays_document
 from visualizer.words.captions import Captioner, captions
 from visualizer.words.findings import totals
 from visualizer.words.language import OTHERS, elsewhere, speaking
@@ -41,6 +42,7 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
         "events": [event.to_json() for event in trace.events],
         **spoken(trace),
+        "delays": delays_document(trace),
     }
 
 

@@ -77,6 +77,7 @@ const KEYS = [
   [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
   [["r"], "the reasons of this step"],
+  [["w"], "what was slow, and why"],
   [["t"], "tables in place of pictures"],
   [["p"], "presenter; there 1 to 6 show one view, F fills the screen"],
   [["?"], "this list"],

@@ -45,6 +45,7 @@ export class Run {
     this.goesOn = false; // more steps will come
     this.room = Infinity; // steps that are kept at most, where the oldest go
     this.totals = replay.totals || []; // {name, value, means}
+    this.delays = replay.delays || null; // where each request's time went, see delays.js; known once the run is over
     /** @type {StepEvent[]} */
     this.events = [];
     /** @type {Caption[]} */

@@ -1,12 +1,15 @@
-// The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, the size of its cache. Up to the step on screen.
+// The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, the size of its cache, up to the step on screen; and
+// where all its time went, once the run is over.
 
 import { find, h, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds } from "../parts/format.js";
 import { CanvasView, fillBox } from "../parts/surface.js";
 import { chip } from "../parts/chips.js";
+import { timeOf } from "../run/delays.js";
 import { heldBy, heldWords } from "../run/holdings.js";
 import { countUpTo } from "../run/run.js";
+import { timeBar, timeLegend } from "./time_bar.js";
 
 /**
  * The times of a request up to step i, in seconds since its arrival; null for what has not happened.
@@ -51,23 +54,28 @@ function cacheWords(run, n) {
   return [words, `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${count(run.header.model.layers)} [layer|layers])`];
 }
 
+const HALF = new Set(["Waited", "TTFT", "TPOT", "Preempted"]); // two of these share a line
+
 export class RequestCard extends CanvasView {
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, "canvas", ".gaps-key");
     this.name = find(panel, ".card-name");
     this.list = find(panel, "dl");
+    this.went = find(panel, ".went-area");
+    this.wentKey = find(panel, ".went-key");
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
     /** @type {{request?: RunRequest, run?: Run}} */
     this._named = {}; // whose name is shown
+    this._wentStamp = "";
   }
 
   /** @param {string} name @param {string} value @param {string | string[] | null} note */
   _row(name, value, note = null) {
     let row = this.rows.get(name);
     if (!row) {
-      row = { dt: h("dt", {}), dd: h("dd", {}), value: document.createTextNode(""), note: h("small", {}) };
+      row = { dt: h("dt", {}), dd: h("dd", { class: HALF.has(name) ? null : "whole" }), value: document.createTextNode(""), note: h("small", {}) };
       row.dd.append(row.value, row.note);
       this.list.append(row.dt, row.dd);
       this.rows.set(name, row);
@@ -102,7 +110,18 @@ export class RequestCard extends CanvasView {
     const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
     const held = lane && run.isGrouped ? run.bands.map((band) => heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens)) : null;
     this._row("Cache", cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none", held || (cache && cache[1]));
+    this._went(run, request, state.language);
     this._gaps(gaps, state.palette, request);
+  }
+
+  /** Where its time went, from its arrival to its end. @param {Run} run @param {RunRequest} request @param {string} language */
+  _went(run, request, language) {
+    const time = timeOf(run, request);
+    const stamp = `${request.id}/${language}/${time?.whole}`;
+    if (stamp === this._wentStamp) return;
+    this._wentStamp = stamp;
+    tell(this.wentKey, time ? `${milliseconds(time.whole)}${time.ended ? "" : ", not at its end"}` : "known when the run has ended");
+    this.went.replaceChildren(...(time ? [timeBar(time), h("ul", { class: "went-legend" }, ...timeLegend(time))] : []));
   }
 
   /** @param {ViewState} state */

@@ -79,6 +79,14 @@ export class Address {
     return `#${p}`;
   }
 
+  /** The address of another step of this run, with a request selected. */
+  hashAt(step, letter) {
+    const p = new URLSearchParams(this._hash().slice(1));
+    p.set("step", String(step));
+    p.set("pin", letter);
+    return `#${p}`;
+  }
+
   write() {
     if (!this.app.run || (document.documentElement.dataset.part || "watch") !== "watch" || addressed().has("part")) return; // another part has the address
     this._written = this._hash();

@@ -8,6 +8,7 @@ import { t } from "../parts/speech.js";
 import { exportMenu } from "./export.js";
 import { factsOf, limitsOf, notesOf, showFacts, sourceOf } from "./facts.js";
 import { showRuns } from "./runs_card.js";
+import { showSlow } from "./slow.js";
 import { showWhatIf } from "./what_if.js";
 
 /** The width of an element when it is not shortened. */
@@ -31,6 +32,7 @@ export class Bar {
       ".policy-chip, .source": () => app.run && showFacts(root, app.run),
       ".race-button": () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && (app.entry.comparison || app.entry.name) } }, bubbles: true })),
       ".what-button": () => showWhatIf(app),
+      ".slow-button": () => showSlow(app),
       ".share-button": () => app.address.share(),
       ".edit-button": () => app.editor.toggle(),
     };
@@ -52,6 +54,7 @@ export class Bar {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
       if (app.server) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
+      if (app.run?.delays) items.push({ text: "What was slow?", note: "The longest gaps and waits, and why", act: () => showSlow(app) });
       items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
         { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
@@ -95,6 +98,7 @@ export class Bar {
       chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
     root.querySelector(".totals").replaceChildren(...(app.run.totals || []).map(({ name, value, means }) => h("span", { title: means }, `${name} `, h("b", {}, value))));
+    app.$(".slow-button").hidden = !app.run.delays;
     this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));
     app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
     app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;

@@ -95,15 +95,17 @@ export class Live {
     return !ended.error;
   }
 
-  /** The totals of the whole run, from the server's stored copy. */
+  /** The totals of the whole run and where its requests' time went, from the server's stored copy. */
   async _total(run, url) {
     if (!url) return;
     try {
-      run.totals = (await fetchJson(url)).totals;
+      ({ totals: run.totals, delays: run.delays } = await fetchJson(url));
     } catch {
       return; // the run itself is here
     }
-    if (this.app.run === run) this.app.bar.marks();
+    if (this.app.run !== run) return;
+    this.app.bar.marks();
+    this.app.redraw();
   }
 
   /** Say why it failed. If a run was on screen before, it is restored, and the visitor can switch between the two. */

@@ -5,6 +5,7 @@ import { isOurKey, isTyping, pressesButton } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
 import { focusView } from "./presenter.js";
+import { showSlow } from "./slow.js";
 
 export const SPEEDS = [1, 2, 4, 8, 15, 30, 60];
 
@@ -155,6 +156,7 @@ export function playerKeys(app) {
     else if (e.key === "?") showKeys(app.root, app.intro.words);
     else if (e.key === "p") app.present(!app.presenter);
     else if (e.key === "t") app.tables.toggle();
+    else if (e.key === "w") showSlow(app);
     else if (e.key === "c") app.setClock(!app.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
     else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();

@@ -1,0 +1,17 @@
+// Where a request's time went, as visualizer/documents/delays.py tells it. Pure: knows no DOM and no word of its own.
+
+/**
+ * A request's time in parts, those that are nothing left out; null where it is not known: of a run that goes on, or of a request that it does not know.
+ * whole: in seconds; the parts add up to it. limits: of the part "queued", the longest first.
+ * @param {Run} run
+ * @param {RunRequest} request
+ */
+export function timeOf(run, request) {
+  const found = run.delays?.requests[request.id];
+  if (!run.delays || !found) return null;
+  const parts = run.delays.parts.map(([name, label, means], n) => ({ name, label, means, seconds: found.us[n] / 1e6, steps: found.steps[n] })).filter(({ seconds }) => seconds > 0);
+  const { limits } = run.delays;
+  const queued = Object.entries(found.queued).sort((a, b) => b[1] - a[1]).map(([limit, us]) => ({ limit, words: limits[limit], seconds: us / 1e6 }));
+  const whole = found.us.reduce((a, b) => a + b, 0) / 1e6;
+  return { whole, parts, limits: queued, uncompared: found.uncompared / 1e6, ended: found.ended };
+}

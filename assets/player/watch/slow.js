@@ -1,0 +1,76 @@
+// What was slow: the longest gaps between tokens and the longest waits, each a link to its step, and every request's time in a table that sorts. The
+// numbers and the sentences are visualizer/documents/delays.py's.
+
+import { bareCard } from "../parts/floating.js";
+import { chip, spans } from "../parts/chips.js";
+import { h, icon } from "../parts/dom.js";
+import { count, milliseconds } from "../parts/format.js";
+import { speaking, t } from "../parts/speech.js";
+import { timeOf } from "../run/delays.js";
+import { timeBar } from "../views/time_bar.js";
+
+const MOST_ROWS = 200;
+
+/** The longest of a kind, each a link to its step. */
+function worst(app, go, kind, title, none) {
+  const found = app.run.delays.worst.filter((one) => one.kind === kind);
+  const shown = { run: app.run, index: Infinity };
+  return h("section", {}, h("h3", {}, t(title)), found.length ? h("ol", { class: "worst" }, ...found.map(({ step, request, say }) => {
+    const sentence = h("span", {}, ...spans(shown, say[speaking()] || say.en));
+    if (step === null) return h("li", {}, sentence);
+    const { letter } = app.run.request(request);
+    return h("li", {}, h("a", { href: app.address.hashAt(step, letter), onclick: (e) => { e.preventDefault(); go(step, letter); } }, h("b", {}, t(`step ${step}`)), " ", sentence));
+  })) : h("p", {}, t(none)));
+}
+
+/** Columns: [key, words, what they mean, the seconds of a request's time]. Parts that nobody has are left out. */
+function columnsOf(run, times) {
+  const has = (part) => times.some(({ time }) => time.parts.some(({ name }) => name === part));
+  const parts = run.delays.parts.filter(([name]) => has(name)).map(([name, label, means]) => [name, label, means, (time) => time.parts.find((part) => part.name === name)?.seconds || 0]);
+  return [["whole", "in all", "From its arrival to its end; the parts add up to the whole", (time) => time.whole], ...parts];
+}
+
+/** Every request's time, sorted by a column. */
+function table(app, go) {
+  const { run } = app;
+  const times = run.requests.map((request) => ({ request, time: timeOf(run, request) })).filter(({ time }) => time);
+  const columns = columnsOf(run, times);
+  const most = Math.max(...times.map(({ time }) => time.whole));
+  let [by, down] = [run.delays.worst.some(({ kind }) => kind === "wait") ? "queued" : "whole", true];
+  const box = h("div", { class: "slow-table", tabindex: "0", role: "group", "aria-label": t("Where every request's time went") });
+  const draw = (focused = "") => {
+    const value = columns.find(([key]) => key === by)?.[3];
+    const rows = [...times].sort((a, b) => (down ? -1 : 1) * (value ? value(a.time) - value(b.time) : a.request.index - b.request.index));
+    const head = (key, words, means) => h("th", { scope: "col", "aria-sort": by === key ? (down ? "descending" : "ascending") : null },
+      h("button", { type: "button", title: means && t(means), "data-by": key, onclick: () => { [by, down] = [key, by === key ? !down : key !== "request"]; draw(key); } }, t(words), by === key ? h("span", { "aria-hidden": "true" }, down ? " ↓" : " ↑") : null));
+    const row = ({ request, time }) => h("tr", { "aria-current": app.pinned === request ? "true" : null, onclick: () => go(null, request.letter) },
+      h("th", { scope: "row" }, h("button", { type: "button", class: "link" }, chip({ run, index: Infinity }, request), " ", h("bdi", {}, request.id))),
+      h("td", {}, h("div", { class: "slow-bar" }, timeBar(time, most))),
+      ...columns.map(([key, , , of]) => h("td", {}, of(time) ? t(milliseconds(of(time))) : "–", key === "queued" && time.limits[0] && time.limits[0].limit !== "none" ? h("small", {}, t(time.limits[0].words)) : null)));
+    box.replaceChildren(h("table", {},
+      h("thead", {}, h("tr", {}, head("request", "request"), h("td", {}), ...columns.map(([key, words, means]) => head(key, words, means)))),
+      h("tbody", {}, ...rows.slice(0, MOST_ROWS).map(row))));
+    if (focused) /** @type {HTMLElement} */ (box.querySelector(`[data-by="${focused}"]`)).focus();
+  };
+  draw();
+  const rest = times.length - MOST_ROWS;
+  return h("section", {}, h("h3", {}, t("Who waited longest, and why")), box, rest > 0 ? h("p", {}, t(`and ${count(rest)} more, which “show --delays” prints`)) : null);
+}
+
+/** The card about the run on screen. */
+export function showSlow(app) {
+  const { run } = app;
+  if (!run?.delays) return app.toast("Where the time went is known when the run has ended.");
+  const dialog = bareCard(app.root, "What was slow?", "runs-card slow-card");
+  const go = (step, pin) => {
+    dialog.close();
+    app.look({ step, pin });
+  };
+  dialog.replaceChildren(
+    h("header", { class: "runs-head" }, h("h2", {}, t("What was slow?")), h("form", { method: "dialog" }, h("button", { class: "icon-button", "aria-label": t("Close") }, icon("close")))),
+    ...(run.header.source === "simulated" ? [h("p", {}, t("Simulated: these times come from a cost model."))] : []),
+    worst(app, go, "gap", "The longest gaps between tokens", "No request got a second token."),
+    worst(app, go, "wait", "The longest waits", "No request waited for longer than for the next step to begin."),
+    table(app, go));
+  return dialog.showModal();
+}

@@ -1,0 +1,76 @@
+"""Why it was slow, in sentences: the longest gaps between tokens and the longest waits, each with what is on record about it. Nothing is guessed:
+where the record has no cause, the sentence says so. See `core.trace.delays`.
+"""
+
+from __future__ import annotations
+
+from core.trace.delays import AGAIN, BETWEEN, PREEMPTED, QUEUED, SLOW, STALLED, Delay, Gap
+from core.trace.phrases import queued_by, reason
+from visualizer.words.vocabulary import Sentence, milliseconds, names, said
+
+_WORTH = 0.02  # of a wait: what took less is not named
+
+
+def gap_sentence(gap: Gap) -> Sentence:
+    """A gap between two tokens, and why it was long, in the language that is spoken."""
+    who = [gap.request, *gap.beside]
+    took = milliseconds(gap.whole_us / 1e6)
+    first = f" [={len(who)} gets|each get] the next token after {took}: "
+    return said([*names(who), first, *_cause(gap, len(who)), "."])
+
+
+def wait_sentence(delay: Delay) -> Sentence:
+    """How long a request was queued, and by which limits, the longest first, in the language that is spoken."""
+    by = sorted(((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]), reverse=True)
+    end = "for its first pass" if delay.first_step is not None else "and is never computed"
+    causes: Sentence = []
+    for us, limit in by:
+        causes += [", "] * bool(causes) + [queued_by(limit), f" ({milliseconds(us / 1e6)})"]
+    return said([{"r": delay.request}, f" waits {milliseconds(delay.us[QUEUED] / 1e6)} {end}: ", *causes, "."])
+
+
+def _cause(gap: Gap, n: int) -> Sentence:
+    """n: how many requests have the gap."""
+    match gap.cause:
+        case "others":
+            odd = (
+                f"; nothing on record says why it took {gap.times:.1f} times as long as others of its size"
+                if _is_slow(gap)
+                else ""
+            )
+            return [*_prompts(gap), odd] if odd else _prompts(gap)
+        case "preempted" | "again" | "prefill":
+            away, again = milliseconds(gap.us[PREEMPTED] / 1e6), milliseconds(gap.us[AGAIN] / 1e6)
+            return [
+                f"[={n} it is|they are] preempted, away for {away}, and {gap.again:,} [token|tokens] [={gap.again} is|are] computed again in {again}"
+            ]
+        case "stalled":
+            held: Sentence = [f"for {milliseconds(gap.us[STALLED] / 1e6)} nothing is computed for [={n} it|them]"]
+            held += [": ", reason(gap.why)] if gap.why is not None else [", why is not recorded"]
+            return held + (["; ", *_prompts(gap, " meanwhile")] if gap.prompts else [])
+        case "between":
+            return [f"for {milliseconds(gap.us[BETWEEN] / 1e6)} no pass runs"]
+    return _decoding(gap)
+
+
+def _prompts(gap: Gap, where: str = "") -> Sentence:
+    """Whose prompts were computed in the gap."""
+    where = where or (" in the same pass" if gap.together else " in a pass between the two")
+    total = sum(tokens for _, tokens in gap.prompts)
+    does = f" [={len(gap.prompts)} computes|compute] {total:,} [token|tokens] of prefill"
+    return [*names([request for request, _ in gap.prompts]), does, where]
+
+
+def _decoding(gap: Gap) -> Sentence:
+    """Decoding alone took the time."""
+    if gap.uncompared and gap.prompts:
+        return [*_prompts(gap), "; this run has no pass without a prefill to compare it with"]
+    if gap.times is None:
+        return ["this run has no other pass of its size to compare it with"]
+    if _is_slow(gap):
+        return [f"nothing on record says why; the pass took {gap.times:.1f} times as long as others of its size"]
+    return ["that is what a pass of its size takes in this run"]
+
+
+def _is_slow(gap: Gap) -> bool:
+    return gap.times is not None and gap.times >= SLOW
