@@ -272,7 +272,7 @@ class _Follower:
                 self._end(lives[finished.request], index, start, finished.finish_reason)
         state.begin(event)
         if state.waiting:
-            limit = event.waiting.why.limit if event.waiting.why else NOT_RECORDED
+            limit: Limit = event.waiting.why.limit if event.waiting.why else NOT_RECORDED
             if not self._reasons or self._reasons[-1].limit != limit:
                 self._reasons.append(_Reason(start, index, limit))
         for request in (*(a.request for a in event.arrived), *(p.request for p in event.preempted)):
