@@ -1,4 +1,4 @@
-"""An engine that serves. It takes its steps on a thread of its own; requests join and leave at every step, each with its own stream.
+"""A serving engine. It takes its steps on its own thread; requests join and leave at every step, each with its own stream.
 
     serving = ServingEngine(engine)
     serving.start()
@@ -6,7 +6,7 @@
     async for piece in stream: ...
     serving.close()
 
-What other threads may call is here; each call becomes a message to the engine's thread (`core.serving.engine_thread`). Knows nothing of HTTP.
+These are the calls for other threads; each becomes a message to the engine's thread (`core.serving.engine_thread`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Status = Literal["ok", "draining", "failed"]
 
 
 class ServingEngine:
-    """engine: idle, and used by nobody else from `start` to `close`. name: what clients call the model. hidden: what viewers are not told."""
+    """engine: idle, and used exclusively from `start` to `close`. name: what clients call the model. hidden: what viewers do not see."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ServingEngine:
         hidden: Hidden = Hidden(),  # noqa: B008 (frozen)
     ) -> None:
         self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.model.name or ""
-        # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, a third to those who check.
+        # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, a third to validation.
         self.tokenizer = copy.deepcopy(engine.tokenizer)
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
         self._validator, self._session = RequestValidator(engine, self.limits, self.name), Session(self.limits.kept_tokens)
@@ -55,22 +55,22 @@ class ServingEngine:
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self._validator, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
         self.settings = messages.SetClass()
-        self._change: messages.ChangeConfig | None = None  # asked for last
+        self._change: messages.ChangeConfig | None = None  # the latest request
         self._draining = False
 
     # -- its life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take the first step when the first request comes. Raises ExecutionFailed where the KV pool cannot be had."""
+        """Start the thread, which takes its first step when a request comes. Raises ExecutionFailed if the KV pool cannot be made."""
         self._thread.start()
 
     def drain(self) -> None:
-        """Take no more requests and show no more events; what is under way goes on."""
+        """Accept no more requests and show no more events; requests in progress continue."""
         self._draining = True
         self.send(messages.Command.DRAIN)
 
     def close(self) -> None:
-        """End now: what is under way is cancelled, the thread joined."""
+        """End now: cancel requests in progress and join the thread."""
         self.drain()
         self.send(messages.Command.STOP)
         self._thread.join()
@@ -83,12 +83,12 @@ class ServingEngine:
 
     @property
     def status(self) -> Status:
-        """failed: the engine could not be made ready again after a step that failed; the next request tries once more."""
+        """failed: the engine could not be restored after a failed step; the next request tries again."""
         return "draining" if self._draining or self._thread.has_ended else "ok" if self._thread.works else "failed"
 
     @property
     def num_requests(self) -> int:
-        """Requests under way."""
+        """Requests in progress."""
         return self._validator.num_under_way
 
     @property
@@ -97,7 +97,7 @@ class ServingEngine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has a request under way, or is about to hand one over."""
+        """Whether no request is in progress or about to be submitted."""
         return not self.num_requests and not self.engine.has_work
 
     @property
@@ -113,14 +113,14 @@ class ServingEngine:
 
     @property
     def class_state(self) -> ClassState:
-        """How everything is set now, changes that the engine's thread has not seen yet included."""
+        """The current settings, including changes that the engine's thread has not seen yet."""
         settings = messages.SetClass(self.settings.accepting and self.status != "draining", self.settings.shadow)
         return self._thread.class_state(settings, self.config_to_come)
 
     def session(self, run: int | None = None) -> Trace:
-        """A run so far, by default the latest in which something happened: a trace that passes `check`. May take a while: not for an event loop.
+        """A run so far, by default the latest in which something happened: a trace that passes `check`. It may take a while: do not call on an event loop.
 
-        Nicknames are not in it. Raises InflightError for a run that is not kept; see `Session`.
+        It has no nicknames. Raises InflightError for a run that is not kept; see `Session`.
         """
         trace = self._session.copy(run)
         with self._validator.tokenizer() as tokenizer:
@@ -143,7 +143,7 @@ class ServingEngine:
         self.send(messages.TakeSteps(count))
 
     def clear(self) -> None:
-        """Cancel everything under way."""
+        """Cancel everything in progress."""
         self.send(messages.Command.CANCEL_ALL)
 
     def change(self, config: EngineConfig, start: RunStart = "barrier") -> None:
@@ -177,8 +177,8 @@ class ServingEngine:
     ) -> TokenStream:
         """Queue a request whose prompt `check` returned; returns as soon as the engine has queued it.
 
-        num_top_logprobs: how many top tokens to report for each token. even_if_closed: also while no requests are taken.
-        Raises Unavailable while the server takes no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
+        num_top_logprobs: how many top tokens to report for each token. even_if_closed: also while no requests are accepted.
+        Raises Unavailable while the server accepts no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
         cannot hold and for a nickname that is not allowed.
         """
         nickname = self._validator.nickname(nickname)
@@ -199,6 +199,6 @@ class ServingEngine:
             await asyncio.shield(stream.accepted)
         except asyncio.CancelledError:
             stream.cancel()
-            stream.accepted.add_done_callback(lambda future: future.exception())  # nobody else will look
+            stream.accepted.add_done_callback(lambda future: future.exception())  # otherwise never retrieved
             raise
         return stream

@@ -1,9 +1,9 @@
-"""The one thread that takes an engine's steps. Messages come in (`core.serving.messages`) and are handled between two steps; what happened goes
+"""The one thread that takes an engine's steps. Messages come in (`core.serving.messages`) and are handled between steps; results go
 out through the `OutputProcessor`.
 
     Submit, Cancel, SetPace, ChangeConfig, … ─→ EngineThread ─→ OutputProcessor ─→ each request's stream, the log for viewers, the metrics
 
-Only this thread touches the engine and what serves it, so nothing here needs a lock. The engine is driven by its public functions alone.
+Only this thread touches the engine and its helpers, so nothing here needs a lock. The engine is driven only by its public functions.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _log = logging.getLogger("inflight.serving")
 
 
 class EngineThread:
-    """works: False while the engine could not be made ready. held: unfinished requests that wait for the run to come. next_change: the limits
-    that are waited for. last_change: those that were asked for last and are no longer.
+    """works: False while the engine could not be made ready. held: unfinished requests that wait for the next run. next_change: the limits
+    of the next run. last_change: the previous such limits, no longer pending.
     """
 
     def __init__(self, engine: EngineCore, session: Session, outputs: OutputProcessor) -> None:
@@ -41,7 +41,7 @@ class EngineThread:
         self.held: dict[str, TokenStream] = {}
         self.next_change: messages.ChangeConfig | None = None
         self.last_change: messages.ChangeConfig | None = None
-        self._class: messages.SetClass | None = None  # once a teacher sets something
+        self._class: messages.SetClass | None = None  # set by a teacher
         self._announced: ClassState | None = None
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._stopping = self.has_ended = False
@@ -50,13 +50,13 @@ class EngineThread:
     # -- for everybody -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the first run; raises ExecutionFailed where the KV pool cannot be had."""
+        """Begin the first run; raises ExecutionFailed if the KV pool cannot be made."""
         self._begin_run()
         self._outputs.log.add(self._pace_entry)
         self._thread.start()
 
     def send(self, message: ToEngine) -> None:
-        """Have the message handled between two steps."""
+        """Queue a message, to be handled between two steps."""
         self._inbox.put(message)
 
     def join(self) -> None:
@@ -65,7 +65,7 @@ class EngineThread:
             self._thread.join()
 
     def class_state(self, settings: messages.SetClass, next: EngineConfig | None) -> ClassState:
-        """How everything is set now. next: the limits of the run to come."""
+        """The current settings. next: the limits of the next run."""
         hidden, full = self._outputs.log.hidden, self._session.is_full
         return ClassState(self._engine.config, next, len(self.held), full, hidden, settings.shadow, settings.accepting)
 
@@ -92,7 +92,7 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Handle the messages that wait now; if there is none, wait so long for one, None for as long as it takes."""
+        """Handle all queued messages; if there is none, wait up to `wait_s` for one, None for as long as it takes."""
         with suppress(queue.Empty):
             while True:
                 self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
@@ -134,19 +134,21 @@ class EngineThread:
                 event = self._engine.step()
             if event is not None:
                 self._outputs.process(event)
-        except Exception as error:  # any error: the server goes on without the requests that it concerns
+        except Exception as error:  # any error: the server continues without the requests concerned
             self._recover(error)
         self._begin_next_run()
         self._announce()
 
     def _recover(self, error: Exception) -> None:
-        """After a step that failed: those in a lane end with an error, those that waited are queued again."""
+        """After a failed step: requests in a lane end with an error, waiting ones are queued again."""
         _log.error(
             "A step failed; the server goes on without the requests in it.", exc_info=error
-        )  # the reason may quote a prompt: the log alone
+        )  # the reason may quote a prompt, so it goes only to the log
         self.num_step_failures += 1
         self._outputs.metrics.step_failures.inc()
-        for event in list(self._session.latest):  # running ahead, a step may have been read before the next one failed
+        for event in list(
+            self._session.latest
+        ):  # with asynchronous execution a step may have been read before the next one failed
             if event.step > self._outputs.last_step:
                 self._outputs.process(event)
         streams = self._outputs.let_go()
@@ -158,7 +160,7 @@ class EngineThread:
         self._rejoin(stream for stream in streams if begun and stream.id not in begun)
 
     def _end(self) -> None:
-        """The thread ends, perhaps because of a bug: nobody may be left waiting for it."""
+        """Release everyone who waits, because the thread ends, perhaps due to a bug."""
         self.has_ended = True
         self._outputs.log.close()
         self._handle_all()
@@ -172,7 +174,7 @@ class EngineThread:
         return [*self._outputs.streams.values(), *self.held.values()]
 
     def _submit(self, stream: TokenStream) -> None:
-        """Queue a request, or hold it for the run to come."""
+        """Queue a request, or hold it for the next run."""
         if self.next_change is not None and self.next_change.start == "barrier":
             self.held[stream.id] = stream
             stream.call(stream.accept)
@@ -202,7 +204,7 @@ class EngineThread:
             self._outputs.cancelled(stream)
 
     def _rejoin(self, streams: Iterable[TokenStream]) -> None:
-        """Queue the requests again that waited when their run ended, but for those who wanted to leave."""
+        """Queue the requests again that waited when their run ended, except cancelled ones."""
         for stream in streams:
             if stream.is_leaving:
                 self._outputs.cancelled(stream)
@@ -213,13 +215,13 @@ class EngineThread:
     # -- runs: each begins from an empty engine and is kept whole ------------------------------------------------------
 
     def _begin_run(self, config: EngineConfig | None = None) -> None:
-        """A new run, by default under the limits as they are; raises what `begin` of the engine raises."""
+        """Begin a new run, by default under the current limits; raises what the engine's `begin` raises."""
         self._engine.begin("s", config=config)
         self.works = True
         self._outputs.begin_run(self._session.run, self._engine.trace.header)
 
     def _restart(self, config: EngineConfig | None = None) -> None:
-        """Begin again after a failure, as far as that is possible."""
+        """Begin again after a failure, if possible."""
         try:
             self._begin_run(config)
         except Exception as error:
@@ -227,7 +229,7 @@ class EngineThread:
             self.works = False
 
     def _hold_waiting(self) -> None:
-        """Requests without a lane leave this run; its record calls them cancelled."""
+        """Take requests without a lane out of this run, whose record shows them as cancelled."""
         running = self._engine.running
         streams = self._outputs.streams.values()
         waiting = [s for s in streams if s.times.admitted is None and s.id not in running and not s.is_leaving]
@@ -237,11 +239,11 @@ class EngineThread:
         self._outputs.carried(waiting)
 
     def _begin_next_run(self) -> None:
-        """Begin the run to come once this one is empty; the requests held join it."""
+        """Begin the next run once this one is empty; the held requests join it."""
         change = self.next_change
         if change is None or self._outputs.streams:
             return
-        if self._engine.has_work:  # those held leave the queue in a step of their own
+        if self._engine.has_work:  # held requests leave the queue in a separate step
             self.pace.owe()
             return
         before, self.next_change = self._engine.config, None
@@ -262,7 +264,7 @@ class EngineThread:
         return {"kind": "pace", "steps_per_s": self.pace.steps_per_s, "t": self._engine.now}
 
     def _announce(self) -> None:
-        """Tell viewers how everything is set, where that has changed."""
+        """Announce the settings to viewers if they have changed."""
         if self._class is None:
             return
         state = self.class_state(self._class, self.next_change.config if self.next_change else None)

@@ -1,8 +1,8 @@
-"""The benchmark of the CUDA path: one command of at most eight minutes on an H200, in parts that stand for themselves.
+"""The benchmark of the CUDA path: one command of at most eight minutes on an H200, in independent parts.
 
 Models have the shapes of published ones and random weights in bfloat16. Every contender runs in this process, alone in memory. Each part is saved
-before the next begins, and a failure in one stops none of the others; in the end what they found is held against the bars. docs/gpu.md says how to
-run it and what the result holds.
+before the next begins, and a failure in one does not stop the others; finally the results are compared with the bars. docs/gpu.md says how to
+run it and what the result contains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from core.errors import InflightError, first_sentence
 __all__ = ["FULL", "TINY", "Device", "Scale", "headline", "report", "run"]
 
 SCHEMA = 3
-_FRAMES = 8  # of a failure, the innermost ones: enough to find it without running it again
+_FRAMES = 8  # innermost frames kept of a failure: enough to find it without running it again
 
 
 def run(
@@ -40,7 +40,7 @@ def run(
     """The benchmark's result, see docs/gpu.md; written to `out` after every part.
 
     names: of the parts to run, all by default. resume: keep what `out` already holds of the same settings, versions and device.
-    minutes: a part that would not end within them is not begun. Raises InflightError for an unknown part or a file that is no result.
+    minutes: a part that would not end within them is not started. Raises InflightError for an unknown part or a file that is not a result.
     """
     known = {part.name: part for part in benchmark_parts(scale)}
     if unknown := [name for name in names or () if name not in known]:
@@ -48,14 +48,14 @@ def run(
     end = device.clock() + 60 * minutes
     key = json.loads(
         json.dumps({"schema": SCHEMA, "scale": asdict(scale), **device.about()})
-    )  # as it will be read: tuples are lists
+    )  # as it will be read back: tuples become lists
     earlier = _earlier(out, key, note) if resume and out is not None and out.is_file() else {}
     parts = {name: _record(part, "not run", why="it was not asked for") for name, part in known.items()}
     parts |= {name: record for name, record in earlier.items() if record["status"] == "done"}
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     data: dict[str, Any] = {"created": created, "quick": scale.quick, "key": key, "parts": parts}
     wanted = [part for name, part in known.items() if not names or name in names]
-    wanted.sort(key=lambda part: earlier.get(part.name, {}).get("status") == "failed")  # it may take the device with it: last
+    wanted.sort(key=lambda part: earlier.get(part.name, {}).get("status") == "failed")  # last, because it may crash the device
     lost: str | None = None
     for part in wanted:
         left, expected = end - device.clock(), 0.0 if scale.quick else part.expected_s
@@ -80,7 +80,7 @@ def run(
 
 
 def headline(record: Mapping[str, Any]) -> str:
-    """What became of a part, in a line."""
+    """The outcome of a part, in a line."""
     if record["status"] == "done":
         return f"{record['title']}, in {record['took_s']:.0f} s"
     return f"{record['title']}: {record['status']}, {record['why']}."
@@ -93,13 +93,13 @@ def _run_part(part: BenchmarkPart, context: PartContext) -> dict[str, Any]:
     try:
         device.free()
         result = part.run(context)
-        json.dumps(result, allow_nan=False)  # numbers that are none are a failure too
+        json.dumps(result, allow_nan=False)  # non-finite numbers are a failure, too
         record = _record(part, "done", result=result)
     except Exception as error:  # a failure in one part must not stop the others
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
         where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         record = _record(part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}", where=where)
-    with suppress(RuntimeError):  # of a lost device, which the caller asks for
+    with suppress(RuntimeError):  # the device may be lost, which the caller checks
         device.free()
     return {**record, "notes": context.notes, "took_s": round(device.clock() - started, 1)}
 
@@ -126,12 +126,12 @@ def _earlier(path: Path, key: Mapping[str, Any], note: Callable[[str], None]) ->
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InflightError(f"{path} is not a result of this benchmark, so it cannot be resumed.") from None
     if changed:
-        note(f"{path} was made with another {', '.join(changed)}: everything runs anew.")
+        note(f"{path} was made with a different {', '.join(changed)}: everything runs again.")
     return {} if changed else parts
 
 
 def report(data: Mapping[str, Any]) -> Report:
-    """What was found by the parts that are done, held against the bars; of a quick run the numbers alone."""
+    """The results of the finished parts, compared with the bars; for a quick run only the numbers."""
     done = {name: part["result"] for name, part in data["parts"].items() if part["status"] == "done"}
     found, scale = Report("gpu", "GPU benchmark"), data["key"]["scale"]
     if accuracy := done.get("accuracy"):
@@ -146,7 +146,7 @@ def report(data: Mapping[str, Any]) -> Report:
         if main["all"]["idle"] is not None:
             found.limits.append(Limit("device idle", round(100 * main["all"]["idle"], 2), "%", 5.0))
         for name, at_least in (("transformers-continuous", 5.0), ("generate-waves", None)):
-            if name in done and done[name]["output_tok_s"]:  # a run that was cut at once wrote nothing
+            if name in done and done[name]["output_tok_s"]:  # a run cut at once produced nothing
                 ratio = main["compared"]["output_tok_s"] / done[name]["output_tok_s"]
                 found.ratios.append(Ratio("inflight", name, (ratio,), at_least))
     for shape in scale["decode"]:

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, in order of importance: each builds its model, measures, and hands back plain data. They share nothing.
+"""The parts of the benchmark, in order of importance: each builds its model, measures, and returns plain data. They share nothing.
 
 On a CPU, where tests run, time is the host's.
 """
@@ -51,7 +51,7 @@ MODES = ((False, False), (True, False), (True, True), (False, True))  # CUDA gra
 
 @dataclass(frozen=True)
 class BenchmarkPart:
-    """expected_s: about what it takes on an H200; it is not begun with less time left."""
+    """expected_s: roughly its duration on an H200; it is not started with less time left."""
 
     name: str
     title: str
@@ -74,7 +74,7 @@ def benchmark_parts(scale: Scale) -> list[BenchmarkPart]:
 
 
 def speed(seconds: float, outputs: Mapping[str, Sequence[int]], cut: bool) -> dict[str, Any]:
-    """What every run is counted by. cut: its time was up before all was written."""
+    """The speed of a run. cut: its time was up before every token was generated."""
     tokens = sum(map(len, outputs.values()))
     return {"seconds": round(seconds, 4), "output_tokens": tokens, "output_tok_s": round(tokens / seconds, 1), "cut": cut}
 
@@ -98,9 +98,9 @@ class TimedRun:
     trace: Trace
 
     def to_json(self) -> dict[str, Any]:
-        """Its speed, how long the device was idle, and how the trace says that passes were computed.
+        """Its speed, how long the device was idle, and how passes were computed according to the trace.
 
-        idle: the share of its time in which no pass ran; None on a GPU whose passes the host timed, one after the other.
+        idle: the share of its time in which no pass ran; None on a GPU whose passes were timed by the host, one after another.
         """
         header, events = self.trace.header, self.trace.events
         by_host = header.device.startswith("cuda") and header.execution is None
@@ -111,7 +111,7 @@ class TimedRun:
 
 
 def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> TimedRun:
-    """Run a workload under the stopwatch."""
+    """Run a workload and time it."""
     gc.collect()
     started = device.now()
     steps = engine.stream(workload)
@@ -123,7 +123,7 @@ def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = m
 
 
 class NoEvents(TraceRecorder):
-    """Keeps an event that there is instead of making one for each step: what a run then saves is the cost of recording."""
+    """Reuses an event instead of creating one for each step: the time a run saves is the cost of recording."""
 
     def __init__(self, event: StepEvent) -> None:
         self._event = event
@@ -161,10 +161,10 @@ def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_
 
 
 def _accuracy(context: PartContext) -> dict[str, Any]:
-    """How near the packed step stays to the model itself: greedy tokens in float32, logits in bfloat16.
+    """How close the packed step is to the model itself: greedy tokens in float32, logits in bfloat16.
 
-    The weights are those of the bfloat16 model in both, so that what differs is arithmetic alone. In bfloat16 the packed step is held
-    against what `model(...)` in bfloat16 makes of each request alone: both err from the same float32 logits.
+    The weights are those of the bfloat16 model in both, so that only arithmetic differs. In bfloat16 the packed step is compared
+    with `model(...)` in bfloat16 on each request alone: both err from the same float32 logits.
     """
     scale = context.scale
     workload = scale.workload(scale.accuracy_requests, scale.accuracy_tokens)
@@ -191,7 +191,7 @@ def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workl
 
     def keep(rows: Sequence[SamplingRow], logits: torch.Tensor) -> None:
         for row, own in zip(rows, logits, strict=True):
-            kept.setdefault(row.request, []).append(own.clone())  # the buffer belongs to the pass
+            kept.setdefault(row.request, []).append(own.clone())  # later passes reuse the buffer
 
     with observing(keep):
         outputs = _packed(model, workload, scale).outputs
@@ -216,7 +216,7 @@ def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workl
 
 
 def _packed(model: PreTrainedModel, workload: Workload, scale: Scale) -> Trace:
-    """All at once, prompts in chunks beside decodes."""
+    """All requests at once, with prompt chunks beside decodes."""
     smaller = replace(scale, lanes=len(workload), budget=scale.accuracy_budget)
     return engine_for(probe(model), smaller, workload).run(workload)
 
@@ -229,7 +229,7 @@ def _rms(values: torch.Tensor) -> float:
 
 
 def _whole(context: PartContext) -> dict[str, Any]:
-    """All requests, each run beside one without events, then those that the others answer too."""
+    """All requests, each run beside one without events, then those that the other contenders answer, too."""
     scale, device = context.scale, context.device
     adapter, whole = probe(context.model(scale.main), scale.main.name), scale.workload()
     engine = engine_for(adapter, scale, whole)
@@ -292,7 +292,7 @@ def _ablation(context: PartContext) -> dict[str, Any]:
             timed(engine, workload, device, context.limit(scale.ablated_s))  # to warm up
             found = {"error": None, **timed(engine, workload, device, context.limit(scale.ablated_s)).to_json()}
             context.note(f"{name}: {found['output_tok_s']:,.1f} output tok/s")
-        except Exception as error:  # a way to compute that this device or model does not allow
+        except Exception as error:  # not possible on this device or with this model
             found = {"error": first_sentence(error)}
             context.note(f"{name}: {found['error']}")
         rows.append({"name": name, "off": off, **found})
@@ -303,7 +303,7 @@ def _ablation(context: PartContext) -> dict[str, Any]:
 
 
 def _waves(context: PartContext) -> dict[str, Any]:
-    """`model.generate` on left-padded waves; the tokens counted are those asked for, not those that a wave computes for nothing."""
+    """`model.generate` on left-padded waves; only requested tokens are counted, not those that a wave computes for nothing."""
     scale, device = context.scale, context.device
     model, workload = context.model(scale.main), scale.workload(scale.compared)
     for most_tokens, limit_s in ((4, scale.probe_s), (None, scale.baseline_s)):  # the first to warm up
@@ -328,7 +328,7 @@ def _continuous(context: PartContext) -> dict[str, Any]:
 def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest]) -> list[dict[str, Any]]:
     """Every setting on the same short answers.
 
-    Every attention first plainly; one that does not run so is not tried with graphs or running ahead.
+    Every attention first plainly; one that does not run this way is not tried with graphs or running ahead.
     """
     end = context.device.clock() + context.limit(context.scale.probes_s)
     tried: dict[Variant, dict[str, Any]] = {}
@@ -343,7 +343,7 @@ def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[Ba
 def continuous(
     context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], tried: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All of it under the best setting; under the next best if that one fails after all. Raises InflightError if none runs."""
+    """All requests under the best setting, or the next best if that fails. Raises InflightError if none runs."""
     end = context.device.clock() + context.limit(context.scale.baseline_s)
     failed: list[dict[str, Any]] = []
     for found in sorted((t for t in tried if t["step_s"] is not None), key=lambda t: t["step_s"]):

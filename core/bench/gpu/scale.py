@@ -2,7 +2,7 @@
 
 `FULL` measures an H200 in eight minutes, `TINY` proves that the code runs. Speed depends on shapes, never on weights, so models are those of
 published ones with random weights. Sources: the `config.json` of Qwen/Qwen3-0.6B, meta-llama/Llama-3.2-1B and meta-llama/Llama-3.1-8B. The whole
-run is the one of nano-vllm's benchmark.
+run is that of nano-vllm's benchmark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DTYPE = torch.bfloat16
 
 @dataclass(frozen=True)
 class ModelShape:
-    """settings: of the model's config, by transformers' names."""
+    """settings: of the model's config, under transformers' names."""
 
     name: str
     settings: dict[str, Any]
@@ -38,7 +38,7 @@ class ModelShape:
     def build(
         self, device: torch.device, dtype: torch.dtype, context: int, seed: int = 0, initializer_range: float = 0.02
     ) -> PreTrainedModel:
-        """A model of random weights, drawn on the device itself.
+        """A model with random weights, generated on the device itself.
 
         context: positions, fewer than the published model has, so that nothing is sized for a request of 131,072 tokens.
         """
@@ -74,7 +74,7 @@ LLAMA_8B = ModelShape("llama-3.1-8b", {
 
 
 def weight_bytes_read(model: PreTrainedModel) -> int:
-    """Bytes of weights that a decode step must read: every parameter once; of an untied embedding table next to nothing, a row a token."""
+    """Bytes of weights that a decode step must read: every parameter once; except untied embedding tables, of which it reads one row per token."""
     read = sum(p.numel() * p.element_size() for p in model.parameters())  # a tied table is one parameter
     table: Any = model.get_input_embeddings().weight
     output: Any = model.get_output_embeddings()
@@ -86,7 +86,7 @@ class Scale:
     """Sizes and time limits of the parts. Seconds are named `_s`."""
 
     main: ModelShape = QWEN3_06B  # of the whole runs
-    decode: tuple[ModelShape, ...] = (LLAMA_1B, LLAMA_8B)  # whose decode step is held against memory bandwidth
+    decode: tuple[ModelShape, ...] = (LLAMA_1B, LLAMA_8B)  # their decode step is compared with memory bandwidth
     requests: int = 256  # prompts and outputs of `lengths` tokens, drawn evenly
     compared: int = 64  # the first of them, which every contender answers
     lengths: tuple[int, int] = (100, 1024)
@@ -109,7 +109,7 @@ class Scale:
     accuracy_tokens: int = 32
     accuracy_budget: int = 512
     accuracy_range: float = 0.04  # the standard deviation of the weights where logits are compared
-    quick: bool = False  # too small to mean anything, so nothing is held against a bar
+    quick: bool = False  # too small to be meaningful, so no bars apply
 
     def workload(self, count: int | None = None, most_tokens: int | None = None) -> Workload:
         """The first `count` requests of the whole run, all by default, each of at most `most_tokens` new tokens."""
@@ -123,7 +123,7 @@ class Scale:
         return requests([self.decode_context - new // 2] * self.lanes, [new] * self.lanes, shape.settings["vocab_size"])
 
     def num_blocks(self, workload: Workload) -> int:
-        """A pool in which as many of these requests as there are lanes fit whole, one block more each for a token beyond the end."""
+        """A pool that holds one full request per lane, plus one block each for a token beyond the end."""
         sizes = sorted((len(r.prompt_token_ids or ()) + r.sampling.max_new_tokens for r in workload), reverse=True)
         return sum(-(-size // self.block_size) + 1 for size in sizes[: self.lanes])
 
@@ -142,7 +142,7 @@ TINY = replace(
 
 
 def lengths_of(workload: Workload) -> dict[str, int]:
-    """What a result says of its requests."""
+    """A result's account of its requests."""
     return {
         "requests": len(workload),
         "prompt_tokens": sum(len(r.prompt_token_ids or ()) for r in workload),
@@ -151,7 +151,7 @@ def lengths_of(workload: Workload) -> dict[str, int]:
 
 
 class Device:
-    """What time it is, what is in memory, how fast memory copies. clock: seconds on the host, for tests."""
+    """The device's time, memory and copy bandwidth. clock: seconds on the host, for tests."""
 
     def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
         self.torch, self.clock = device, clock
@@ -164,7 +164,7 @@ class Device:
         return self.clock()
 
     def answers(self) -> bool:
-        """Whether anything can still run: after an illegal access every call of the process fails."""
+        """Whether the device still works: after an illegal access every call of the process fails."""
         try:
             torch.zeros(1, device=self.torch).add_(1).item()
         except Exception:
@@ -172,7 +172,7 @@ class Device:
         return True
 
     def free(self) -> None:
-        """Give back the device memory that nobody refers to any more."""
+        """Release unused device memory."""
         gc.collect()
         if self.on_cuda:
             torch.cuda.empty_cache()
@@ -181,10 +181,10 @@ class Device:
         """Bytes a second of a copy of `size` bytes within the device's memory, those read and those written both counted; a median."""
         source = torch.empty(size, dtype=torch.uint8, device=self.torch).random_()
         copy = Timer("target.copy_(source)", globals={"source": source, "target": torch.empty_like(source)})
-        return 2 * size / copy.blocked_autorange().median  # it waits for the device by itself
+        return 2 * size / copy.blocked_autorange().median  # it synchronises with the device
 
     def about(self) -> dict[str, Any]:
-        """What it is and which software runs on it: what two results must share to stand in one file."""
+        """The device and its software: two results in one file must agree on these."""
         found = torch.cuda.get_device_properties(self.torch) if self.on_cuda else None
         triton = version("triton") if find_spec("triton") else None
         return {
@@ -199,7 +199,7 @@ class Device:
 
 @dataclass
 class PartContext:
-    """What a part runs in. left: seconds until the whole benchmark must end. say: told of what is worth a line on the way, which is also kept."""
+    """The context of a part. left: seconds until the whole benchmark must end. say: called with progress notes, which are also kept."""
 
     scale: Scale
     device: Device
@@ -212,7 +212,7 @@ class PartContext:
         self.say(f"  {text}")
 
     def limit(self, seconds: float) -> float:
-        """At most so long, and no longer than is left."""
+        """`seconds`, but no more than is left."""
         return max(1.0, min(seconds, self.left()))
 
     def model(self, shape: ModelShape, initializer_range: float = 0.02) -> Any:
