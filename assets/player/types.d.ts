@@ -19,9 +19,11 @@ interface RunRequest {
   maxNew: number | null;
   before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;
-  waits: [first: number, last: number, preempted: boolean][];
+  waits: [first: number, last: number, preempted: boolean, place?: number, since?: number][];
   laneSpans: LaneSpan[];
   samples: number[];
+  unseen: [first: number, count: number][];
+  cameUnseen: boolean;
   finished: { step: number; reason: string } | null;
   live?: boolean;
 }
@@ -88,6 +90,28 @@ interface StepEvent {
   overrun: { request: string; rows: number }[];
   drafts: { request: string; drafted: number; accepted: number }[];
   warnings?: string[]; // see `warningsOf`
+  resumed: Resumed | null;
+}
+
+/** The state after steps that are not shown. */
+interface Resumed {
+  first: number;
+  last: number;
+  missing: number;
+  source: string;
+  arrived: { request: string; t: number }[];
+  ended: { request: string; finishReason: string }[];
+  running: Carried[];
+  waiting: Carried[];
+}
+
+interface Carried {
+  request: string;
+  lane: number;
+  computed: number;
+  tokens: number[];
+  tables: (number | null)[][];
+  wasPreempted: boolean;
 }
 
 interface ForwardPass {
@@ -154,6 +178,7 @@ interface Waiting {
   request: RunRequest;
   since: number;
   preempted: boolean;
+  place: number | null;
 }
 
 /** What step i shows. */

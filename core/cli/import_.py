@@ -64,7 +64,7 @@ def _row(recording: Recording, trace: Trace, path: Path) -> dict[str, Any]:
         "rank": recording.rank,
         "steps": len(trace.events),
         "requests": len(trace.asked),
-        "tokens": sum(len(event.sampled) for event in trace.events),
+        "tokens": sum(len(event.tokens) for event in trace.events),
         "preemptions": sum(len(event.preempted) for event in trace.events),
         "complete": trace.complete,
         "faults": recording.faults,

@@ -51,7 +51,10 @@ class _Engine:
         return [f"{header.engine}, {header.model.name}", *header.notes, _padded(STEP_COLUMNS)]
 
     def _row(self, event: StepEvent) -> tuple[str, ...]:
-        for arrived in event.arrived:
+        if event.resumed is not None:
+            self._holders = {c.request: c.lane for c in event.resumed.running if c.lane is not None}
+            self._letters = {r: name for r, name in self._letters.items() if r in {c.request for c in event.resumed.carried}}
+        for arrived in event.newcomers:
             self._letters[arrived.request] = letter(self._arrived)
             self._arrived += 1
         row = step_row(event, self._lanes, self._letters, self._holders)

@@ -75,14 +75,18 @@ class SLOs:
 
 @dataclass
 class RequestTimes:
-    """The times of one request, read from the events, in steps and seconds; None for what has not happened."""
+    """The times of one request, read from the events, in steps and seconds; None for what has not happened, or happened in steps that are not shown.
+
+    is_unseen: its first pass was in one of those.
+    """
 
     request: str
     num_prompt_tokens: int
     arrival: float | None = None
     first_pass: float | None = None
     first_step: int | None = None
-    token_times: list[float] = field(default_factory=list)
+    token_times: list[float | None] = field(default_factory=list)
+    is_unseen: bool = False
     finish_step: int | None = None
     finish_reason: str | None = None
 
@@ -97,7 +101,8 @@ class RequestTimes:
 
     @property
     def ttft_s(self) -> float | None:
-        return self.token_times[0] - self.arrival if self.token_times and self.arrival is not None else None
+        first = self.token_times[0] if self.token_times else None
+        return None if first is None or self.arrival is None else first - self.arrival
 
     @property
     def queue_s(self) -> float | None:
@@ -105,21 +110,24 @@ class RequestTimes:
 
     @property
     def itl_s(self) -> list[float]:
-        return [b - a for a, b in zip(self.token_times, self.token_times[1:], strict=False)]
+        pairs = zip(self.token_times, self.token_times[1:], strict=False)
+        return [later - earlier for earlier, later in pairs if earlier is not None and later is not None]
 
     @property
     def e2e_s(self) -> float | None:
-        return self.token_times[-1] - self.arrival if self.is_done and self.token_times and self.arrival is not None else None
+        last = self.token_times[-1] if self.is_done and self.token_times else None
+        return None if last is None or self.arrival is None else last - self.arrival
 
     @property
     def tpot_s(self) -> float | None:
         if not self.is_done or self.num_tokens < 2:
             return None
-        return (self.token_times[-1] - self.token_times[0]) / (self.num_tokens - 1)
+        first, last = self.token_times[0], self.token_times[-1]
+        return None if first is None or last is None else (last - first) / (self.num_tokens - 1)
 
     def meets(self, slos: SLOs) -> bool:
         """Whether it ended by itself within every limit; a request of one token has no TPOT to miss."""
-        if self.e2e_s is None:
+        if self.e2e_s is None or self.ttft_s is None:
             return False
         times = ((getattr(self, f.name), getattr(slos, f.name)) for f in fields(slos))
         return all(limit is None or time is None or time <= limit for time, limit in times)
@@ -141,15 +149,20 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
     """The times of every request by id, including those that have not arrived."""
     times = {request: RequestTimes(request, len(ids)) for request, ids in trace.prompts.items()}
     for event in trace.events:
-        for arrived in event.arrived:
+        for arrived in event.newcomers:
             times[arrived.request].arrival = arrived.t
+        for carried in event.resumed.carried if event.resumed else ():
+            mine = times[carried.request]
+            mine.token_times += [None] * len(carried.tokens)
+            has_run = carried.lane is not None or carried.was_preempted
+            mine.is_unseen |= mine.first_pass is None and has_run
         for segment in event.segments:
             mine = times[segment.request]
-            if mine.first_pass is None:
+            if mine.first_pass is None and not mine.is_unseen:
                 mine.first_pass, mine.first_step = event.passes[segment.pass_index].t_start, event.step
         for sampled in event.sampled:
             times[sampled.request].token_times.append(event.passes[sampled.pass_index].t_end)
-        for finished in event.finished:
+        for finished in event.ends:
             times[finished.request].finish_step, times[finished.request].finish_reason = event.step, finished.finish_reason
     return times
 
@@ -273,6 +286,8 @@ def _tokens_recomputed(trace: Trace) -> int:
     reached: dict[str, int] = {}
     again = 0
     for event in trace.events:
+        for carried in event.resumed.carried if event.resumed else ():
+            reached[carried.request] = max(reached.get(carried.request, 0), carried.computed)
         for segment in event.segments:
             high = reached.get(segment.request, 0)
             again += max(0, min(segment.kv_len, high) - segment.start)
@@ -295,7 +310,12 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
 
 def _since(lives: Iterable[RequestTimes], what: str) -> list[float]:
     """Arrivals of requests that still wait for `what`: unfinished ones, in a run that was cut."""
-    return [life.arrival or 0.0 for life in lives if life.finish_reason is None and getattr(life, what) is None]
+    happened = {
+        "ttft_s": lambda life: bool(life.token_times),
+        "queue_s": lambda life: life.is_unseen or life.first_pass is not None,
+        "e2e_s": lambda life: False,
+    }[what]
+    return [life.arrival or 0.0 for life in lives if life.finish_reason is None and not happened(life)]
 
 
 def _present(values: Iterable[float | None]) -> Sequence[float]:

@@ -55,6 +55,7 @@ PROOFS: dict[str, tuple[Proof, str]] = {
     "event.sampled.logprob, margin": ("rerun", "a greedy token's agree with each other; their values, only the model can check"),
     "event.finished": ("replayed", "length, and end tokens if the header names them; cancellations and non-finite logits came from outside and are taken on trust"),
     "event.kv, budget": ("replayed", "every block by number, every hit by the tokens of the prompts, the split, and the limit that bound"),
+    "event.resumed": ("bounded", "another engine's, from its recording: it fits the steps before it, and those after it fit it"),
     "event.warnings": ("bounded", "a run of ours has none; for another engine's steps they are determined again, whatever the file says"),
     "event.overrun, released, drafts": ("replayed", "which requests had stopped when the step was launched; which left which lane, before the passes or after them"),
     "texts": ("decoded", "one piece per token; decoded again if the tokenizer is available, also another engine's; otherwise taken on trust"),
@@ -207,8 +208,8 @@ class _Texts:
         return None
 
     def add(self, event: StepEvent) -> None:
-        for s in event.sampled:
-            self._tokens[s.request][1].append(s.token_id)
+        for request, token in event.tokens:
+            self._tokens[request][1].append(token)
 
     def fault(self, of_one: TokenTexts) -> str | None:
         prompt, output = self._tokens.pop(of_one.request)

@@ -12,23 +12,26 @@ import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, takewhile
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace
+from core.recorders.gaps import Gap, State
 from core.recorders.groups import infer_windows
 from core.recorders.raw import Recording, gathered, is_raw, read_raw
 from core.recorders.recorded_header import check_facts, recorded_config, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
 from core.trace.events import (
     KV,
+    NOT_RECORDED,
     UNRECORDED,
     Admitted,
     Arrived,
     BeforeOrAfter,
     BlockChange,
     Budget,
+    Carried,
     Draft,
     Finished,
     LaneReleased,
@@ -36,6 +39,7 @@ from core.trace.events import (
     Pass,
     Preempted,
     PrefixHit,
+    Resumed,
     Sampled,
     Segment,
     Stalled,
@@ -46,21 +50,27 @@ from core.trace.events import (
 )
 from core.trace.file import TokenizedRequest
 from core.trace.inferred import why_admitted, why_stalled, why_waiting
+from core.trace.messages import english
+from core.trace.phrases import GOES_ON, not_shown
 from core.trace.run_state import RunState
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request
 from core.workload.workload import Workload
 
 _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
+_MOST_GAPS = 8  # that are told of one by one
 
 
 @dataclass
 class _Known:
-    """What the state of a run does not say of a request."""
+    """What the state of a run does not say of a request. has_come, num_told, is_over: what the events so far say of it; num_told: of its output."""
 
     prompt: list[int]
     max_tokens: int
     output: list[int] = field(default_factory=list)
+    has_come: bool = False
+    num_told: int = 0
+    is_over: bool = False
 
 
 def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
@@ -77,15 +87,21 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 
 
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
-    steps = _followable(recording)
-    start = min((a["t"] for step in steps for a in step["arrived"]), default=steps[0]["t_start"] if steps else 0.0)
-    conversion, events = _followed(recording, steps, start)
+    steps = {step["step"]: step for step in reversed(recording.steps)}  # by number, the first of each
+    arrivals = [a["t"] for step in recording.steps for a in step["arrived"]]
+    told = [row["t"] for snapshot in recording.snapshots.values() for row in snapshot["requests"] if row.get("t") is not None]
+    start = min([*arrivals, *told], default=recording.steps[0]["t_start"] if steps else 0.0)
+    conversion, events, faults = _followed(recording, steps, start)
+    if steps and not events:
+        raise InvalidTrace(f"{recording.name} begins with steps that are missing, and none after them says the whole state.")
+    shown = [steps[event.step] for event in events]
     is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
-    if is_silent and any(e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, steps, strict=True)):
-        if infer_windows(recording.header, steps, events):
-            conversion, events = _followed(recording, steps, start)
+    if is_silent and any(e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)):
+        if not any(event.resumed for event in events) and infer_windows(recording.header, shown, events):
+            conversion, events, faults = _followed(recording, steps, start)
         else:
-            recording.faults.append("Blocks left their requests that nobody recorded, so more are drawn than were in use.")
+            faults.append("Blocks left their requests that nobody recorded, so more are drawn than were in use.")
+    recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
         tokenizer = tokenizer_of(str(model))
@@ -94,12 +110,6 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     if tokenizer is None or recording.is_hashed:
         trace.recorded_texts = conversion.plain_texts()
     return trace
-
-
-def _followed(recording: Recording, steps: list[dict[str, Any]], start: float) -> tuple[Conversion, list[StepEvent]]:
-    conversion = Conversion(recording, start)
-    computed = [frozenset(s["request"] for s in step["segments"]) for step in steps] + [frozenset()]
-    return conversion, [conversion.event(step, later) for step, later in zip(steps, computed[1:], strict=True)]
 
 
 def ruled(recording: Recording) -> Trace:
@@ -150,13 +160,42 @@ def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
     return those_that_open(openings + [(recording.name, partial(ruled, recording)) for recording in recordings])
 
 
-def _followable(recording: Recording) -> list[dict[str, Any]]:
-    """The steps up to the first that is missing, those without a pass left out."""
-    steps = recording.steps
-    whole = [step for _, step in takewhile(lambda pair: pair[1]["step"] == steps[0]["step"] + pair[0], enumerate(steps))]
-    if len(whole) < len(steps):
-        recording.faults.append(f"After step {whole[-1]['step']} steps are missing; what follows them is not shown.")
-    return whole
+DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, InflightError)
+"""What a step raises that says what none can."""
+
+
+def _followed(
+    recording: Recording, steps: dict[int, dict[str, Any]], start: float
+) -> tuple[Conversion, list[StepEvent], list[str]]:
+    """An event for every step that can be shown, and a sentence for what cannot. steps: by number."""
+    conversion, events, faults = Conversion(recording, start), list[StepEvent](), list[str]()
+    gap, last = None, -1
+    for number in sorted(steps):
+        step, snapshot = steps[number], recording.snapshots.get(number)
+        if gap is None and number != last + 1:
+            gap = Gap(last + 1, recording)
+        last = number
+        try:
+            if gap is not None and not conversion.resume(gap, step, snapshot):
+                continue
+            if gap is None and snapshot is not None and (odd := conversion.contradiction(snapshot, step)):
+                faults.append(odd)
+            later = steps.get(number + 1)
+            events.append(conversion.event(step, frozenset(s["request"] for s in later["segments"]) if later else frozenset()))
+            gap = None
+        except DAMAGE as error:
+            faults.append(f"Step {number} is damaged: {type(error).__name__} {error}.")
+            gap = gap or Gap(number, recording)
+            gap.is_damaged(step)
+    gaps = [event.resumed for event in events if event.resumed is not None]
+    faults += [english(f"{not_shown(resumed)}{GOES_ON[resumed.source]}") for resumed in gaps[:_MOST_GAPS]]
+    if len(gaps) > _MOST_GAPS:
+        faults.append(english(f"So it is in {len(gaps) - _MOST_GAPS} more [place|places]."))
+    if gap is not None:
+        faults.append(
+            f"After step {gap.first - 1} steps are missing, and none after them says the whole state: they are not shown."
+        )
+    return conversion, events, faults
 
 
 class Conversion:
@@ -172,7 +211,8 @@ class Conversion:
         self._requests: list[dict[str, Any]] = []
         self._changes: list[BlockChange] = []  # of the step, in the order in which they happened
         self._lingering: list[str] = []  # over, and computed once more in the step to come
-        self._steps, self._t = 0, 0.0
+        self._number, self._t = 0, 0.0
+        self._resumed: Resumed | None = None  # of the step to come
         self._margins = False  # whether logprobs are on record
 
     @property
@@ -189,6 +229,7 @@ class Conversion:
         has just ended. Raises InvalidTrace for a request that never arrived.
         """
         run, lingering, self._changes = self._run, self._lingering, []
+        self._number = step["step"]
         arrived = tuple(self._arrive(a) for a in step["arrived"])
         cancelled, released = self._cancel(step)
         newest_first = sorted(step["preempted"], key=lambda p: -list(self._known).index(p[0]))
@@ -220,10 +261,14 @@ class Conversion:
         unread = {row.request for row in overrun}
         sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
         drafts += tuple(Draft(r, given[r]["draft"], 0) for r in rows if r in unread and given[r]["draft"])
+        for segment in segments:
+            run.compute(segment)
+        for draft in drafts:
+            run.reject(draft)
         waiting, stall_why = self._waiting(step, used)
         stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
-        ended = [(r, reason.rpartition(".")[2].lower()) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None]
-        finished = tuple(self._finish(r, _FINISH_REASONS.get(reason, "error")) for r, reason in ended)
+        ended = [(r, reason) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None]
+        finished = tuple(self._finish(r, _finish_reason(reason)) for r, reason in ended)
         self._lingering = [f.request for f in finished if f.request in later]
         leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
         released += [self._leave(request, "after") for request in leaving]
@@ -231,9 +276,9 @@ class Conversion:
         prefill = sum(s.length for s in segments if s.phase == "prefill")
         total = decode + prefill
         t_start, t_scheduled, t_output, t_end = self._times(step)
-        self._steps += 1
-        return StepEvent(
-            step=self._steps - 1,
+        resumed, self._resumed = self._resumed, None
+        event = StepEvent(
+            step=step["step"],
             t_start=t_start,
             t_end=t_end,
             timings=Timings(round(t_scheduled - t_start, 6), None, round(t_output - t_scheduled, 6), None),
@@ -253,7 +298,19 @@ class Conversion:
             overrun=overrun,
             released=tuple(released),
             drafts=drafts,
+            resumed=resumed,
         )
+        self._note(event)
+        return event
+
+    def _note(self, event: StepEvent) -> None:
+        """What this event says of each request."""
+        for arrived in event.newcomers:
+            self._known[arrived.request].has_come = True
+        for request, _ in event.tokens:
+            self._known[request].num_told += 1
+        for finished in event.ends:
+            self._known[finished.request].is_over = True
 
     def abort(self, aborts: list[dict[str, Any]]) -> None:
         """Requests ended from outside, added as they become known."""
@@ -273,6 +330,12 @@ class Conversion:
     # -- requests in and out -----------------------------------------------------------------------------------------
 
     def _arrive(self, arrived: dict[str, Any]) -> Arrived:
+        come = self._meet(arrived)
+        self._run.arrive(self._number, come)
+        return come
+
+    def _meet(self, arrived: dict[str, Any]) -> Arrived:
+        """A request is known from now on."""
         request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
         room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
@@ -282,8 +345,7 @@ class Conversion:
         self._known[request] = _Known(prompt, most)
         self._run.num_tokens[request] = len(prompt)
         self._requests.append({"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t})
-        self._run.arrive(self._steps, come := Arrived(request, t))
-        return come
+        return Arrived(request, t)
 
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
         request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
@@ -298,7 +360,7 @@ class Conversion:
     def _preempt(self, request: str, lost: int) -> Preempted:
         preempted = Preempted(request, lost, self._lane(request))
         self._changes.append(BlockChange(request, (), True))
-        self._run.preempt(self._steps, preempted)
+        self._run.preempt(self._number, preempted)
         return preempted
 
     def _lane(self, request: str) -> int:
@@ -321,13 +383,13 @@ class Conversion:
 
     def _finish(self, request: str, reason: str) -> Finished:
         finished = Finished(request, reason)
-        self._run.finish(self._steps, finished)
+        self._run.finish(self._number, finished)
         return finished
 
     def _leave(self, request: str, when: BeforeOrAfter) -> LaneReleased:
         left = LaneReleased(request, self._lane(request), when)
         self._changes.append(BlockChange(request, (), True))
-        self._run.leave(self._steps, left)
+        self._run.leave(self._number, left)
         return left
 
     def _leaving(self, step: dict[str, Any]) -> list[BlockChange]:
@@ -336,6 +398,96 @@ class Conversion:
             BlockChange(request, (), False, group, tuple(block - self._first_block for block in ids))
             for request, group, ids in step.get("left", ())
         ]
+
+    # -- after steps that are missing --------------------------------------------------------------------------------
+
+    def resume(self, gap: Gap, step: dict[str, Any], snapshot: dict[str, Any] | None) -> bool:
+        """Whether the state before this step is known, and the next event goes on from it; else the step is passed over. snapshot: of this step."""
+        state = gap.state_before(
+            step, snapshot, self._aborts, {r: known.prompt for r, known in self._known.items() if known.has_come}
+        )
+        if state is None:
+            gap.pass_over(step)
+            return False
+        self._forget_untold()
+        self._resumed = self._resumption(gap, state, step)
+        for carried in self._resumed.carried:
+            self._known[carried.request].output += carried.tokens
+        self._run.resume(step["step"], self._resumed)
+        return True
+
+    def _forget_untold(self) -> None:
+        """A step that was damaged may have been taken in half."""
+        run, known = self._run, self._known
+        untold = {request for request, one in known.items() if not one.has_come}
+        self._requests = [asked for asked in self._requests if asked["id"] not in untold]
+        for request in untold:
+            del known[request]
+            run.forget(request)
+        for request, one in known.items():
+            del one.output[one.num_told :]
+            run.num_tokens[request] = len(one.prompt) + one.num_told
+        run.finished = {request: step for request, step in run.finished.items() if request in known and known[request].is_over}
+
+    def _resumption(self, gap: Gap, state: State, step: dict[str, Any]) -> Resumed:
+        """Requests from before the gap keep their lanes, others take the lowest that are free."""
+        run, known, snapshot = self._run, self._known, state.snapshot
+        rows = {row["request"]: row for row in snapshot["requests"]}
+        over = {request: _finish_reason(row["finished"]) for request, row in rows.items() if "finished" in row}
+        computing = {s["request"] for s in step["segments"]}
+        running = [r for r in snapshot["running"] if r not in over or r in computing]
+        waiting = [r for r in snapshot["waiting"] if r not in over]
+        before = [request for request, one in known.items() if not one.is_over]
+        lanes = {r: lane for r in running if r in known and (lane := run.lane_of(r)) is not None}
+        free = (lane for lane in count() if lane not in lanes.values())
+        lanes |= {r: next(free) for r in [r for r in running if r not in lanes]}
+        new = sorted((rows[r] for r in {*running, *waiting} - set(before)), key=lambda row: row["t"] or 0.0)
+        arrived = tuple(self._meet(row | {"t": step["t_start"] if row["t"] is None else row["t"]}) for row in new)
+        self._lingering = [request for request in running if request in over]
+        gone = [*self._lingering, *(r for r in before if r not in {*running, *waiting})]
+        cancelled = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
+        reasons = {r: _finish_reason(reason) for r, reason in gap.reasons.items()} | dict.fromkeys(cancelled, "cancelled") | over
+        return Resumed(
+            gap.first,
+            step["step"] - 1,
+            gap.missing,
+            state.source,
+            arrived,
+            tuple(Finished(request, reasons.get(request, NOT_RECORDED)) for request in gone),
+            tuple(self._carried(rows[request], lanes[request]) for request in running),
+            tuple(self._carried(rows[request], None) for request in waiting),
+        )
+
+    def _carried(self, row: dict[str, Any], lane: int | None) -> Carried:
+        request, known = row["request"], self._known[row["request"]]
+        tokens = tuple(row["output"][: known.max_tokens][len(known.output) :])
+        was_preempted = lane is None and bool(row.get("preemptions"))
+        return Carried(request, lane, row["computed"], tokens, () if lane is None else self._tables(row), was_preempted)
+
+    def _tables(self, row: dict[str, Any]) -> tuple[tuple[int | None, ...], ...]:
+        """Of a row of a snapshot: its blocks in each KV cache group."""
+        first = self._first_block
+        return tuple(tuple(None if b < first else b - first for b in group) for group in row.get("blocks", ()))
+
+    def contradiction(self, snapshot: dict[str, Any], step: dict[str, Any]) -> str | None:
+        """What the snapshot before this step says that the steps so far do not."""
+        run = self._run
+        gone = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
+        rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
+        queues = [("run", set(snapshot["running"]), set(run.running)), ("wait", set(snapshot["waiting"]), set(run.waiting))]
+        told = f"The snapshot before step {step['step']} does not agree with the steps before it: "
+        for does, here, there in queues:
+            if differ := (here & rows.keys()) ^ (there - gone):
+                return f"{told}{len(differ)} requests do not {does} in both."
+        for request, row in rows.items():
+            known, tables = self._known[request], {g: list(table) for g, table in enumerate(self._tables(row)) if table}
+            if row["output"][: known.max_tokens] != known.output:
+                return f"{told}request {request} does not have the same tokens in both."
+            if request in run.computed and row["computed"] != run.computed[request]:
+                return f"{told}request {request} has computed {row['computed']} positions, not {run.computed[request]}."
+            if request in run.computed and tables != run.tables.get(request):
+                return f"{told}request {request} does not have the same blocks in both."
+        return None
 
     # -- what was computed -------------------------------------------------------------------------------------------
 
@@ -405,3 +557,8 @@ class Conversion:
             for request, known in self._known.items()
         }
         return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
+
+
+def _finish_reason(recorded: str) -> str:
+    """In our words."""
+    return _FINISH_REASONS.get(recorded.rpartition(".")[2].lower(), "error")

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.convert import Conversion
+from core.recorders.convert import DAMAGE, Conversion
+from core.recorders.gaps import Gap
 from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder
@@ -28,22 +29,16 @@ from core.trace.rules import Checker
 from core.workload.request import Request
 
 MOST_LINES = 1024  # that one look takes in
-_OPEN = 64  # steps that may be written before one that was scheduled earlier; then that one is missing
-_UNTIL = (
-    "Requests from before may have tokens and blocks that are not on record: "
-    "what comes is shown from the first step on in which everybody has just arrived."
-)
+_OPEN = 8  # steps of an asynchronous engine that may be written before one that was scheduled earlier; then that one is missing
+_UNTIL = "what comes is shown from the next snapshot on, or once nobody from before is left."
 _QUIET = 20  # looks without anything new after which nothing more is expected of a step
-_DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, InflightError)
 Step = dict[str, Any]
 RawHeader = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A recording begins, or is shown anew after something of it was missed. header: a trace's. model: as the engine was
-    told of it.
-    """
+    """A recording begins, or is shown anew after a step that cannot be followed. header: a trace's. model: as the engine was told of it."""
 
     header: Header
     model: str
@@ -74,7 +69,6 @@ class Follower:
         self._lines: Lines | None = None
         self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
-        self._gap, self._passed = "", 0  # what was missed last, and the steps since that cannot be shown
         self._quiet = 0  # looks without anything new
 
     @property
@@ -92,7 +86,7 @@ class Follower:
             try:
                 line = self._lines.next() if self._lines else None
             except (InvalidTrace, OSError) as error:
-                self._lose(f"{self.name} cannot be read on: {error}")
+                self._said = f"{self.name} cannot be read on: {error}"
                 line = None
             if line is not None:
                 self._read(line, news)
@@ -142,15 +136,17 @@ class Follower:
             self._anew(recording, recording.untried, news)
         except OSError as error:
             self._said = f"{path.name} cannot be read: {error.strerror}."
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self._said = str(error) if isinstance(error, InflightError) else f"{path.name} has a header that cannot be followed."
         else:
             self._lines, self._refused = lines, None
-            is_whole = header.get("part", 1) == 1
+            is_whole = _part(header) == 1
             self._next: int | None = 0 if is_whole else None  # the number of the step that is expected
             self._early: dict[int, Step] = {}
+            self._snapshots: dict[int, Step] = {}  # of steps to come
+            self._last = -1  # the number of the step that was taken last
             if not is_whole:
-                self._lose(f"{path.name} is not the first part of its recording.")
+                self._lose(Gap(0, recording), f"{path.name} is not the first part of its recording")
         return self._lines is not None
 
     def _anew(self, recording: Recording, notes: list[str], news: list[News]) -> None:
@@ -161,7 +157,8 @@ class Follower:
         header = replace(trace_header(recording, model_folder(model), 0.0, absent, notes), workload="followed", arrival_unit="s")
         self._checker = Checker(header)
         self._pending: Step | None = None  # the step that waits for the one after it
-        self._is_lost = False
+        self._gap: Gap | None = None  # steps that cannot be shown, until the state is known again
+        self._goes_on: Gap | None = None  # the gap that ends with the pending step
         news.append(Begun(header, model))
 
     # -- its steps -----------------------------------------------------------------------------------------------------
@@ -170,10 +167,11 @@ class Follower:
         recording = Recording(self.name, {})
         try:
             take(recording, json.loads(line))
-        except _DAMAGE:
-            self._lose(f"{self.name} has a line that is no record.")
+        except DAMAGE:
+            self._said = f"{self.name} has a line that is no record."
             return
         self._conversion.abort(recording.aborts)
+        self._snapshots |= recording.snapshots
         for step in recording.steps:
             self._sort(step, news)
         if recording.complete:
@@ -184,27 +182,32 @@ class Follower:
             self._said = why + dropped
 
     def _sort(self, step: Step, news: list[News]) -> None:
-        """With asynchronous scheduling a step is written when its output is back, and one without any as soon as it is scheduled."""
+        """Steps are written in their order when their outputs are back. With asynchronous scheduling one without a pass is written as soon as it is
+        scheduled.
+        """
         number = step["step"]
         if self._next is not None and number < self._next:
-            return self._lose(f"{self.name} has step {number} after step {self._next - 1}.")
+            self._said = f"{self.name} has step {number} after step {self._next - 1}."
+            return
         self._next = number if self._next is None else self._next
         self._early[number] = step
+        self._take_early(news)
+        if len(self._early) > (_OPEN if self._is_asynchronous else 0):
+            self._skip(news)
+
+    @property
+    def _is_asynchronous(self) -> bool:
+        return self._lines is None or bool(self._lines.header.get("async_scheduling"))
+
+    def _take_early(self, news: list[News]) -> None:
         while self._next in self._early:
             self._take(self._early.pop(self._next), news)
             self._next += 1
-        if len(self._early) > _OPEN:
-            self._skip(news)
 
     def _skip(self, news: list[News]) -> None:
         """Give up on the step that is expected."""
-        assert self._next is not None
-        first, self._next = self._next, min(self._early)
-        missing = f"Step {first} is" if self._next == first + 1 else f"Steps {first} to {self._next - 1} are"
-        self._lose(f"{missing} missing in {self.name}.")
-        while self._next in self._early:
-            self._take(self._early.pop(self._next), news)
-            self._next += 1
+        self._next = min(self._early)
+        self._take_early(news)
 
     def _settle(self, news: list[News]) -> None:
         """Nothing more is expected: what waited is told."""
@@ -214,59 +217,78 @@ class Follower:
             self._tell(frozenset(), news)
 
     def _take(self, step: Step, news: list[News]) -> None:
+        number, expected = step["step"], self._last + 1
+        snapshot, self._last = self._snapshots.get(number), number
+        self._snapshots = {later: known for later, known in self._snapshots.items() if later > number}
+        if self._pending is not None:
+            self._tell(_computing(step) if number == expected else frozenset(), news)
+        if self._gap is None and number != expected:
+            missing = f"Step {expected} is" if number == expected + 1 else f"Steps {expected} to {number - 1} are"
+            self._lose(Gap(expected, self._conversion.recording), f"{missing} missing in {self.name}")
+        if self._gap is not None and not self._resume(self._gap, step, snapshot):
+            return
+        self._pending = step
+        if not step.get("finished") or not self._is_asynchronous:
+            self._tell(frozenset(), news)
+
+    def _resume(self, gap: Gap, step: Step, snapshot: Step | None) -> bool:
+        """Whether the state before this step is known: the run goes on with it."""
         try:
-            if self._is_lost and not _begins_empty(step):
-                return self._pass_over()
-            if self._is_lost and self._lines:
-                passed = english(f" {self._passed:,} [step|steps] after that cannot be shown.") if self._passed else ""
-                self._anew(Recording(self.name, self._lines.header), [self._gap + passed], news)
-                self._said = ""
-            if self._pending is not None:
-                self._tell(frozenset(s["request"] for s in step["segments"]), news)
-            self._pending = step
-            if not step.get("finished") or not self._lines or not self._lines.header.get("async_scheduling"):
-                self._tell(frozenset(), news)
-        except _DAMAGE as error:
-            self._lose(str(error) if isinstance(error, InflightError) else f"Step {step.get('step')} is damaged.")
+            if self._conversion.resume(gap, step, snapshot):
+                self._gap, self._goes_on, self._said = None, gap, ""
+                return True
+        except DAMAGE:
+            gap.is_damaged(step)
+        self._say_passed(gap)
+        return False
 
     def _tell(self, later: frozenset[str], news: list[News]) -> None:
         """The step that waited. later: who has rows in the one after it."""
         assert self._pending is not None
-        step, self._pending = self._pending, None
-        event = self._conversion.event(step, later)
-        for asked in self._conversion.take_requests():
-            request = Request.from_json(asked)
-            prompt = asked["prompt_token_ids"]
-            if fault := self._checker.fault_of_request(request, prompt):
+        step, gap = self._pending, self._goes_on or Gap(self._pending["step"], self._conversion.recording)
+        self._pending = self._goes_on = None
+        met: list[News] = []
+        try:
+            event = self._conversion.event(step, later)
+        except DAMAGE as error:
+            self._conversion.take_requests()
+            gap.is_damaged(step)
+            return self._lose(
+                gap, str(error).rstrip(".") if isinstance(error, InflightError) else f"Step {step['step']} is damaged"
+            )
+        try:
+            for asked in self._conversion.take_requests():
+                request = Request.from_json(asked)
+                prompt = asked["prompt_token_ids"]
+                if fault := self._checker.fault_of_request(request, prompt):
+                    raise InvalidTrace(fault)
+                ids = [LEFT_OUT] * len(prompt) if self._conversion.recording.is_hashed else prompt
+                met.append(Met(request.id, ids, request.sampling.max_new_tokens))
+            if fault := self._checker.fault(event):
                 raise InvalidTrace(fault)
-            ids = [LEFT_OUT] * len(prompt) if self._conversion.recording.is_hashed else prompt
-            news.append(Met(request.id, ids, request.sampling.max_new_tokens))
-        if fault := self._checker.fault(event):
-            raise InvalidTrace(fault)
+        except DAMAGE as error:  # nobody knows what the checker has taken of it
+            sentence = str(error).rstrip(".") if isinstance(error, InflightError) else f"Step {step['step']} is damaged"
+            self._anew(self._conversion.recording, [f"{sentence}."], news)
+            gap.is_damaged(step)
+            return self._lose(gap, sentence)
         self._checker.forget_finished()
         self._conversion.forget_finished()
-        news.append(event._replace(warnings=self._checker.warnings))
+        news += [*met, event._replace(warnings=self._checker.warnings)]
 
-    def _lose(self, sentence: str) -> None:
-        """What is known of the engine no longer holds, until it is seen empty."""
-        if not self._is_lost:
-            self._gap, self._passed = sentence, 0
-            self._said = f"{sentence} {_UNTIL}"
-        self._is_lost, self._pending = True, None
+    def _lose(self, gap: Gap, sentence: str) -> None:
+        """What is known of the engine no longer holds. sentence: without a full stop."""
+        self._gap, self._lost = gap, sentence
+        self._said = f"{sentence}: {_UNTIL}"
 
-    def _pass_over(self) -> None:
-        """Count a step that cannot be shown. It is said in round numbers, so that a long wait says little."""
-        self._passed += 1
-        if str(self._passed).rstrip("0") in ("1", "2", "5"):
-            passed = english(f"At least {self._passed:,} [step has|steps have] passed meanwhile.")
-            self._said = f"{self._gap} {_UNTIL} {passed}"
+    def _say_passed(self, gap: Gap) -> None:
+        """Steps that cannot be shown are counted in round numbers, so that a long wait says little."""
+        if str(gap.passed).rstrip("0") in ("1", "2", "5"):
+            passed = english(f"At least {gap.passed:,} [step has|steps have] passed meanwhile.")
+            self._said = f"{self._lost}: {_UNTIL} {passed}"
 
 
-def _begins_empty(step: Step) -> bool:
-    """Whether everybody in this step has just arrived: nothing from before it is needed."""
-    new = {arrived["request"] for arrived in step["arrived"]}
-    here = {segment["request"] for segment in step["segments"]}
-    return bool(here) and here <= new and not step["preempted"] and step.get("waiting", 0) == len(new - here)
+def _computing(step: Step) -> frozenset[str]:
+    return frozenset(segment["request"] for segment in step["segments"])
 
 
 # -- the files -------------------------------------------------------------------------------------------------------

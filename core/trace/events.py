@@ -12,11 +12,13 @@ from core.trace.schema import from_object, table
 
 BeforeOrAfter = Literal["before", "after"]
 _NO_MICROSECONDS = 2.0**33  # seconds
-_RARE = ("warnings",)  # of a step's fields
+_RARE = ("warnings", "resumed")  # of a step's fields
 
 
 NOTHING_BINDS = Why("none")
 UNRECORDED = Why("unrecorded")
+NOT_RECORDED = "not recorded"
+"""The finish reason of a request that ended in a step that is not on record."""
 
 
 def to_microseconds(seconds: float) -> float:
@@ -204,6 +206,46 @@ class Draft(NamedTuple):
     accepted: int
 
 
+class Carried(NamedTuple):
+    """A request that is there when a run goes on after steps that are not shown. lane: None while it waits. computed: positions in its cache.
+
+    tokens: those it got in the steps that are not shown. tables: its block table in each KV cache group; None for a place whose block has left.
+    was_preempted: it waits, and has run before.
+    """
+
+    request: str
+    lane: int | None
+    computed: int
+    tokens: tuple[int, ...] = ()
+    tables: tuple[tuple[int | None, ...], ...] = ()
+    was_preempted: bool = False
+
+
+class Resumed(NamedTuple):
+    """Steps before this one are not shown, `first` to `last`, and here is the whole state from which the run goes on. Of another engine's recording
+    alone.
+
+    missing: how many of these steps are not on record; the state is known again after those that are. source: a snapshot in the recording,
+    or the steps themselves, from which the state could be worked out. arrived: requests that came in these steps and are there now. ended: those
+    that were there before and have finished; one that ended in a step that is missing, by a reason that was not recorded. running: in the order
+    of their admission; one that has finished holds its lane until it leaves. waiting: in the order of the queue.
+    """
+
+    first: int
+    last: int
+    missing: int
+    source: Literal["snapshot", "steps"]
+    arrived: tuple[Arrived, ...]
+    ended: tuple[Finished, ...]
+    running: tuple[Carried, ...]
+    waiting: tuple[Carried, ...]
+
+    @property
+    def carried(self) -> tuple[Carried, ...]:
+        """All requests that are there."""
+        return (*self.running, *self.waiting)
+
+
 class StepEvent(NamedTuple):
     """One step. Steps count from 0; one in which nothing could run has no event.
 
@@ -229,6 +271,23 @@ class StepEvent(NamedTuple):
     released: tuple[LaneReleased, ...] = ()
     drafts: tuple[Draft, ...] = ()
     warnings: tuple[str, ...] = ()
+    resumed: Resumed | None = None
+
+    @property
+    def newcomers(self) -> tuple[Arrived, ...]:
+        """Requests that no event before this one names."""
+        return self.arrived if self.resumed is None else (*self.resumed.arrived, *self.arrived)
+
+    @property
+    def ends(self) -> tuple[Finished, ...]:
+        """Requests that no event after this one says have finished."""
+        return self.finished if self.resumed is None else (*self.resumed.ended, *self.finished)
+
+    @property
+    def tokens(self) -> tuple[tuple[str, int], ...]:
+        """New tokens by request, in order; those first that were sampled in steps that are not shown."""
+        before = () if self.resumed is None else [(c.request, token) for c in self.resumed.carried for token in c.tokens]
+        return (*before, *((s.request, s.token_id) for s in self.sampled))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data by field; the records in it become arrays in field order. A field of `_RARE` is there only where it says something."""

@@ -81,10 +81,10 @@ def records(
     count = 0
     for event in events:
         count += 1
-        for arrived in event.arrived:
+        for arrived in event.newcomers:
             yield from until(arrived.request)
         yield event.to_json()
-        for finished in event.finished:
+        for finished in event.ends:
             over.add(finished.request)
             yield {"kind": "texts", **texts(finished.request)._asdict()}
     for request in asked:

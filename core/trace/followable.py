@@ -15,7 +15,7 @@ from core.trace.header import Header
 from core.trace.run_state import RunState
 from core.trace.schema import misshapen
 
-_FINISH_REASONS = ("length", "stop", "cancelled", "error")
+FINISH_REASONS = ("length", "stop", "cancelled", "error")
 _PHASES = ("prefill", "decode")
 
 
@@ -45,7 +45,7 @@ def arrivals(event: StepEvent, state: RunState, header: Header) -> str | None:
 def cancellations(event: StepEvent, state: RunState, header: Header) -> str | None:
     for finished in event.finished:
         request, reason = finished.request, finished.finish_reason
-        if reason not in _FINISH_REASONS:
+        if reason not in FINISH_REASONS:
             return f"request {quoted(request)} cannot finish by “{reason}”"
         if finished.when == "before" and request not in state.waiting and request not in state.running:
             return f"request {quoted(request)} cannot be cancelled"

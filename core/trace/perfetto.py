@@ -57,7 +57,10 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
     lane = {s.request: s.lane for s in event.segments}
     marks = [(f"{a.request} arrives", _ENGINE, a.t) for a in event.arrived]
     marks += [(f"{p.request} preempted", p.lane + 1, event.t_start) for p in event.preempted]
-    marks += [(f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, event.t_end) for f in event.finished]
+    if event.resumed is not None:
+        marks.append((f"steps {event.resumed.first} to {event.resumed.last} are not shown", _ENGINE, event.t_start))
+        marks += [(f"{a.request} arrives", _ENGINE, a.t) for a in event.resumed.arrived]
+    marks += [(f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, event.t_end) for f in event.ends]
     return [{"name": n, "ph": "i", "s": "t", "pid": _PID, "tid": tid, "ts": _us(t)} for n, tid, t in marks]
 
 

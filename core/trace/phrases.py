@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from core.trace.delays import Part
-from core.trace.events import Limit, Why
+from core.trace.events import Limit, Resumed, Why
 from core.trace.ranks import Alignment
 from core.trace.trace import Trace
 
@@ -68,6 +68,20 @@ ALIGNMENTS: dict[Alignment, str] = {
     "second": "No common clock was recorded: the ranks are aligned by the time at which each began, known to the second.",
     "first step": "No clock was recorded: the first step of every rank is drawn at 0, whenever it was.",
 }
+
+
+GOES_ON = {"snapshot": "; the run goes on from a snapshot.", "steps": "; the run goes on where its state can be worked out."}
+"""What is said after `not_shown`, by the source of the state."""
+
+
+def not_shown(resumed: Resumed) -> str:
+    """Which steps before one are missing, or cannot be shown as others before them are missing; without a full stop."""
+    first, last, missing = resumed.first, resumed.last, resumed.missing
+    number = last - first + 1
+    steps = f"Step {first} is" if number == 1 else f"Steps {first} {'and' if number == 2 else 'to'} {last} are"
+    if missing == number:
+        return f"{steps} missing in this recording"
+    return f"{steps} not shown, as {missing:,} of them [={missing} is|are] missing in this recording"
 
 
 def reason(why: Why) -> str:
@@ -140,5 +154,5 @@ def letter(index: int) -> str:
 
 def letters(trace: Trace) -> dict[str, str]:
     """The letter of every request, in order of arrival; those that never arrived come last."""
-    arrived = [a.request for event in trace.events for a in event.arrived]
+    arrived = [a.request for event in trace.events for a in event.newcomers]
     return {request: letter(i) for i, request in enumerate(dict.fromkeys([*arrived, *trace.asked]))}

@@ -21,6 +21,7 @@ from core.trace.events import (
     Finished,
     LaneReleased,
     Preempted,
+    Resumed,
     Sampled,
     Segment,
     StepEvent,
@@ -117,7 +118,8 @@ class RunState:
         return [block for table in self.tables.get(request, {}).values() for block in table if block is not None]
 
     def begin(self, event: StepEvent) -> None:
-        """Arrivals, cancellations, preemptions, admissions and new blocks: the state while the passes run."""
+        """What steps that are not shown left behind, arrivals, cancellations, preemptions, admissions and new blocks: the state while the passes run."""
+        self.take_resumption(event)
         self.take_arrivals(event)
         self.take_cancellations(event)
         self.take_preemptions(event)
@@ -143,6 +145,10 @@ class RunState:
             self.forget(request)
 
     # -- part by part ------------------------------------------------------------------------------------------------
+
+    def take_resumption(self, event: StepEvent) -> None:
+        if event.resumed is not None:
+            self.resume(event.step, event.resumed)
 
     def take_arrivals(self, event: StepEvent) -> None:
         for arrived in event.arrived:
@@ -181,6 +187,25 @@ class RunState:
                 self.leave(event.step, left)
 
     # -- record by record --------------------------------------------------------------------------------------------
+
+    def resume(self, step: int, resumed: Resumed) -> None:
+        """The state after steps that are not shown. What it does not say, as when somebody left a lane, is not known any more."""
+        for arrived in resumed.arrived:
+            self.since[arrived.request] = self.arrived[arrived.request] = step
+        for finished in resumed.ended:
+            self.finished[finished.request] = step
+        for carried in resumed.carried:
+            self.num_tokens[carried.request] += len(carried.tokens)
+        for carried in resumed.waiting:
+            if carried.was_preempted:
+                self.lost.setdefault(carried.request, 0)
+                self.since[carried.request] = step
+        self.waiting = deque(carried.request for carried in resumed.waiting)
+        self.lanes = {carried.lane: carried.request for carried in resumed.running if carried.lane is not None}
+        self.freed = {}
+        self.computed = {carried.request: carried.computed for carried in resumed.running}
+        self.chunks |= {carried.request: self.chunks.get(carried.request, 0) for carried in resumed.running}
+        self.tables = {carried.request: dict(enumerate(map(list, carried.tables))) for carried in resumed.running}
 
     def arrive(self, step: int, arrived: Arrived) -> None:
         self.waiting.append(arrived.request)

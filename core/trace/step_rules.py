@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from core.trace import followable
+from core.trace import followable, resumption
 from core.trace.block_rules import PoolRules
 from core.trace.bounds import parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_reason
 from core.trace.events import UNRECORDED, BeforeOrAfter, Segment, StepEvent
@@ -53,6 +53,7 @@ class StepRules:
         self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
         self.parts = (
             Part(None, self._clock, None),
+            Part(resumption.followable, self._resumption, RunState.take_resumption),
             Part(followable.arrivals, self._arrivals, RunState.take_arrivals),
             Part(followable.cancellations, self._cancels, RunState.take_cancellations),
             Part(followable.preemptions, self._preemptions, RunState.take_preemptions),
@@ -81,6 +82,16 @@ class StepRules:
         if not parts_fit(event, self._header.has_one_clock):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         return None
+
+    def _resumption(self, event: StepEvent) -> str | None:
+        """A state from the recording takes the place of what was known before steps that are not shown."""
+        if event.resumed is None:
+            return None
+        self.state.take_resumption(event)
+        self._pool.go_on_from(self.state)
+        self._late = self._due = self.state.finished.keys() & set(self.state.lanes.values())
+        self._in_vain = set()
+        return resumption.oddity(event.resumed, self.state, self._header)
 
     def _arrivals(self, event: StepEvent) -> str | None:
         for arrived in event.arrived:

@@ -74,8 +74,8 @@ class Trace:
         """Generated token ids by request."""
         outputs: dict[str, list[int]] = {request: [] for request in self.asked}
         for event in self.events:
-            for sampled in event.sampled:
-                outputs[sampled.request].append(sampled.token_id)
+            for request, token in event.tokens:
+                outputs[request].append(token)
         return outputs
 
     @cached_property

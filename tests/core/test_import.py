@@ -224,9 +224,9 @@ def test_a_gap_is_said_and_nothing_is_made_up(raw):
     recording = Recording("x", raw[0], steps[:10] + steps[12:], dropped=2)
     made = to_trace(recording)
     assert len(made.events) == 10 and not made.complete
-    assert recording.faults == ["After step 9 steps are missing; what follows them is not shown."]
+    assert recording.faults == ["After step 9 steps are missing, and none after them says the whole state: they are not shown."]
     assert list(made.header.notes) == recording.faults
-    with pytest.raises(InvalidTrace, match="never arrived: an earlier part is missing"):
+    with pytest.raises(InvalidTrace, match="begins with steps that are missing, and none after them says the whole state"):
         to_trace(Recording("x", raw[0], steps[4:]))
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from core import Workload
 from core.config import POLICIES, EngineConfig
+from core.recorders.convert import to_trace
+from core.recorders.raw import read_raw
 from core.trace.run_state import Frame
 from core.trace.trace import Texts, Trace
 from visualizer.documents.catalogue import TRACES
@@ -85,4 +87,14 @@ def test_runs_made_to_be_awkward(tmp_path: Path) -> None:
     ]
     made += [(f"{policy}, launched ahead", real_run(policy, 1)) for policy in POLICIES if POLICIES[policy].layout != "split"]
     assert any(e.preempted for _, t in made for e in t.events) and any(e.overrun for _, t in made for e in t.events)
+    assert list(differences(made, tmp_path)) == []
+
+
+def test_runs_that_go_on_after_steps_that_are_missing(tmp_path: Path) -> None:
+    made = []
+    for first in range(1, 200, 13):
+        (recording,) = read_raw([Path(__file__).parents[1] / "data" / "vllm-0.32-snapshots.raw.jsonl.gz"])
+        recording.steps = [s for s in recording.steps if s["step"] % 67 != first % 67 and not first <= s["step"] < first + 3]
+        made.append((f"without {first}", to_trace(recording)))
+    assert all(any(e.resumed for e in trace.events) for _, trace in made)
     assert list(differences(made, tmp_path)) == []

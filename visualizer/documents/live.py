@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.serving.event_log import without_tokens
-from core.trace.events import RECORDS, StepEvent
+from core.trace.events import RECORDS, Resumed, StepEvent
 from core.trace.header import Header
 from visualizer.charts.theme import Hues
 from visualizer.documents.replay import Deltas, Texts
@@ -113,9 +113,35 @@ class LiveRun:
             },
         }
 
+    def _resume(self, step: int, resumed: Resumed) -> None:
+        """Steps before this one are not shown: times of what happened in them are not known."""
+        lives = self._lives
+        for arrived in resumed.arrived:
+            lives[arrived.request].arrived = arrived.t
+        for finished in resumed.ended:
+            lives[finished.request].reason = finished.finish_reason
+        lanes = {carried.request: carried.lane for carried in resumed.running}
+        for request, life in lives.items():
+            if life.waits and life.waits[-1][1] is None:
+                life.waits[-1][1] = step - 1
+            if life.lane_spans and life.lane_spans[-1][2] is None and life.lane_spans[-1][0] != lanes.get(request):
+                life.lane_spans[-1][2] = step - 1
+        for carried in resumed.carried:
+            life = lives[carried.request]
+            life.generated += len(carried.tokens)
+            if carried.lane is None:
+                life.waits.append([step, None, carried.was_preempted])
+                continue
+            if not life.waits:
+                life.waits.append([step, step - 1, False])
+            if not life.lane_spans or life.lane_spans[-1][2] is not None:
+                life.lane_spans.append([carried.lane, step, None])
+
     def _follow(self, event: StepEvent) -> None:
         step, lives = event.step, self._lives
         self._step = step + 1
+        if event.resumed is not None:
+            self._resume(step, event.resumed)
         for arrived in event.arrived:
             lives[arrived.request].arrived = arrived.t
             lives[arrived.request].waits.append([step, None, False])

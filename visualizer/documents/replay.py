@@ -91,7 +91,7 @@ def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
         (rank.offset + arrived.t, rank.number, arrived.request)
         for rank in ranks.ranks
         for event in rank.trace.events
-        for arrived in event.arrived
+        for arrived in event.newcomers
     ]
     letters: dict[int, dict[str, str]] = {rank.number: {} for rank in ranks.ranks}
     for n, (_, number, request) in enumerate(sorted(arrived)):
@@ -150,7 +150,7 @@ class Deltas:
         captions = [self._captioner.caption_with(event, lambda compose: (compose(), elsewhere(compose))) for event in events]
         letters: dict[str, str] = {}
         for event in events:
-            for arrived in event.arrived:
+            for arrived in event.newcomers:
                 letters[arrived.request] = self._captioner.letters[arrived.request]
                 prompts[arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
         for event, known in zip_longest(events, texts):
@@ -167,9 +167,9 @@ class Deltas:
     def _decoded(self, event: StepEvent) -> Texts:
         """The pieces of an event's tokens, by request."""
         found: dict[str, list[str]] = {}
-        for sampled in event.sampled:
-            found.setdefault(sampled.request, []).append(self._detokenizer(sampled.request).add(sampled.token_id))
-        for finished in event.finished:
+        for request, token in event.tokens:
+            found.setdefault(request, []).append(self._detokenizer(request).add(token))
+        for finished in event.ends:
             detokenizer = self._detokenizers.pop(finished.request, None)
             if detokenizer and finished.request in found:
                 found[finished.request][-1] += detokenizer.finish()

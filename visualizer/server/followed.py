@@ -44,6 +44,7 @@ class Followed:
         import_tokenizers()  # while there is one thread: importing transformers in two threads at once fails
         self._lives: dict[str, Live] = {}
         self._begun: dict[str, tuple[int, RankPlace]] = {}  # by stream: the number of its current run, and that run's place
+        self._unplaced: set[str] = set()  # streams whose current run has shown no step yet
         self._letters = itertools.count()  # shared by all ranks, so that no two requests have the same
         self._lock = threading.Lock()
 
@@ -146,7 +147,9 @@ class Followed:
         if isinstance(news, Begun):
             with suppress(InvalidTrace):  # otherwise it has no place among the ranks
                 self._begun[name] = run, RankPlace(name, news.header, 0.0)
-        elif isinstance(news, StepEvent) and news.step == 0 and name in self._begun:
+                self._unplaced.add(name)
+        elif isinstance(news, StepEvent) and name in self._unplaced:
+            self._unplaced.discard(name)
             self._begun[name] = run, replace(self._begun[name][1], begin=news.t_start)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:

@@ -79,7 +79,7 @@ class Captioner:
         """The result of `make`, which is given a function that composes the sentences of the next event, in any language."""
         waited = self._waited(event)
         self.state.begin(event)
-        for arrived in event.arrived:
+        for arrived in event.newcomers:
             self.letters[arrived.request] = letter(next(self._numbers))
         context = CaptionContext(
             event, self.state, self._config, self._prompt, self._asked, self.letters, self._groups, waited, self._own

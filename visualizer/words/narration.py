@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.trace.events import Segment
-from core.trace.phrases import brief, reason
+from core.trace.phrases import brief, not_shown, reason
 from visualizer.words.context import CaptionContext
 from visualizer.words.vocabulary import NAMED, Sentence, joined, names, once_more, padding_causes, plain
 
@@ -17,6 +17,7 @@ def sentence(m: CaptionContext) -> Sentence:
     """The step in one sentence: clauses are chosen by importance and put in the order of events."""
     computed = {"prefills": _prefills(m), "decodes": _decodes(m)}
     parts = {
+        "resumed": _resumed(m),
         "preempted": _preempted(m),
         "behind": _behind(m),
         **(computed if m.prefills_come_first else dict(reversed(computed.items()))),
@@ -26,7 +27,7 @@ def sentence(m: CaptionContext) -> Sentence:
         "ends": _ends(m),
         "wait": _wait(m),
     }
-    telling = ("preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "behind", "padding")
+    telling = ("resumed", "preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "behind", "padding")
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
@@ -47,6 +48,15 @@ def _clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | Non
         return None
     short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
     return short, [*short, cause] if cause else short
+
+
+def _resumed(m: CaptionContext) -> Clause | None:
+    """Which steps before this one are not shown."""
+    resumed = m.event.resumed
+    if resumed is None:
+        return None
+    say: Sentence = [not_shown(resumed)]
+    return say, say
 
 
 def _preempted(m: CaptionContext) -> Clause | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.trace.events import Admitted, Draft, Finished, Overrun, Preempted, Segment, Stalled, Why
-from core.trace.phrases import bound, reason
+from core.trace.events import NOT_RECORDED, Admitted, Draft, Finished, Overrun, Preempted, Segment, Stalled, Why
+from core.trace.phrases import GOES_ON, bound, not_shown, reason
 from visualizer.words.context import CaptionContext
 from visualizer.words.vocabulary import Sentence, milliseconds, names, padding_causes
 
@@ -11,7 +11,8 @@ from visualizer.words.vocabulary import Sentence, milliseconds, names, padding_c
 def reasons(m: CaptionContext) -> list[Sentence]:
     """A sentence for each decision of the step, in the order in which they were taken."""
     event = m.event
-    sentences = [_arrived(m, a.request) for a in event.arrived]
+    sentences = _resumed(m)
+    sentences += [_arrived(m, a.request) for a in event.arrived]
     sentences += [_finished(m, f) for f in event.finished if f.when == "before"]
     if m.device_waited:
         sentences.append([f"The device waited {milliseconds(m.waited)} for the host before this step."])
@@ -31,6 +32,27 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     sentences += [_finished(m, f) for f in event.finished if f.when == "after"]
     if m.config.policy.keeps_finished and m.leaving:
         sentences.append([f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the next step."])
+    return sentences
+
+
+def _resumed(m: CaptionContext) -> list[Sentence]:
+    """Which steps are not shown, and what is known of the requests that came or ended in them."""
+    resumed = m.event.resumed
+    if resumed is None:
+        return []
+    ended: dict[bool, list[str]] = {True: [], False: []}
+    for finished in resumed.ended:
+        ended[finished.finish_reason == NOT_RECORDED].append(finished.request)
+    sentences: list[Sentence] = [[not_shown(resumed), GOES_ON[resumed.source]]]
+    if resumed.arrived:
+        came = [arrived.request for arrived in resumed.arrived]
+        sentences.append([*names(came, limit=12), f" [={len(came)} arrives|arrive] in these steps."])
+    if ended[False]:
+        sentences.append([*names(ended[False], limit=12), f" [={len(ended[False])} ends|end] in these steps."])
+    if ended[True]:
+        sentences.append(
+            [*names(ended[True], limit=12), f" [={len(ended[True])} ends|end] in these steps, for a reason that is not recorded."]
+        )
     return sentences
 
 

@@ -15,7 +15,7 @@ export function eventReader(records) {
   /** @type {Record<string, [string, string, any][]>} */
   const kinds = Object.fromEntries(Object.entries(records).map(([name, fields]) => [name, Object.entries(fields).map(([field, kind]) => [field, camel(field), kind])]));
   const read = (/** @type {any} */ kind, /** @type {any} */ value) => {
-    if (kind === null || value === null) return value;
+    if (kind === null || value === null || (value === undefined && !Array.isArray(kind))) return value ?? null;
     return Array.isArray(kind) ? (value ?? []).map((/** @type {any} */ row) => record(kind[0], row)) : record(kind, value);
   };
   const record = (/** @type {string} */ name, /** @type {any[]} */ row) => {

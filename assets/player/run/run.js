@@ -9,6 +9,7 @@ import { speaking } from "../parts/speech.js";
 import { eventReader } from "./events.js";
 import { bandsOf, take } from "./holdings.js";
 import { passesOf } from "./passes.js";
+import { goOnFrom } from "./resumed.js";
 
 export const PREFILL = 1;
 export const DECODE = 2;
@@ -195,6 +196,7 @@ export class Run {
         waits: [], // [first step, last step, preempted]
         laneSpans: [],
         samples: [], // the step of each generated token
+        unseen: [], cameUnseen: false, // [first, count] of those sampled, and whether it arrived, in steps that are not shown
         finished: null,
       };
       this.requests.push(request);
@@ -250,12 +252,20 @@ export class Run {
     return laneSpan?.to === Infinity ? laneSpan : null;
   }
 
+  /** @param {RunRequest} request */
+  _dealHue(request) {
+    if (request.hue >= 0) return;
+    const live = this.requests.filter((r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity));
+    request.hue = this._lastHue = this._hues.get(request.id) ?? dealHue(live.map((r) => r.hue), this._lastHue);
+  }
+
   /** @param {StepEvent} event */
   _fold(event) {
     const i = this.events.length;
     for (const laneSpan of this._leaving) this._leave(laneSpan, i - 1, "finished");
     this._leaving = [];
     const overrun = new Set(event.overrun.map((o) => o.request));
+    if (event.resumed) goOnFrom(this, event.resumed, i);
 
     // at the start of the step: arrivals, cancellations, preemptions, admissions
     for (const { request, t } of event.arrived) {
@@ -279,10 +289,7 @@ export class Run {
     for (const { request, lane } of event.admitted) {
       const met = this._meet(request);
       this._stopWaiting(met, i);
-      if (met.hue < 0) {
-        const live = this.requests.filter((r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity));
-        met.hue = this._lastHue = this._hues.get(request) ?? dealHue(live.map((r) => r.hue), this._lastHue);
-      }
+      this._dealHue(met);
       this._enter(met, lane, i);
     }
     for (const { request, numCachedTokens } of event.kv.prefixHits) {
@@ -341,22 +348,24 @@ export class Run {
 
   /** @param {number} i */
   _inOrder(i) {
-    const waiting = [];
+    let waiting = /** @type {Waiting[]} */ ([]);
     for (const request of this.requests) {
       for (let w = request.waits.length - 1; w >= 0; w -= 1) {
-        const [from, to, preempted] = request.waits[w];
+        const [from, to, preempted, place = null, since = from] = request.waits[w];
         if (from > i) continue;
-        if (to >= i) waiting.push({ request, since: from, preempted });
+        if (to >= i) waiting.push({ request, since, preempted, place });
         break;
       }
     }
+    const placed = waiting.filter((w) => w.place !== null).sort((a, b) => (a.place ?? 0) - (b.place ?? 0)); // in the order that goes on after steps that are not shown
+    waiting = waiting.filter((w) => w.place === null);
     if ((this.header.batching || {}).requeue) {
       const rank = (/** @type {Waiting} */ { request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
-      return waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b));
+      return [...placed, ...waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b))];
     }
     const lost = (/** @type {Waiting} */ { request, since }) => request.laneSpans.filter((s) => s.to < since).at(-1)?.index ?? -1; // of one step the one admitted first
     const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || lost(a) - lost(b));
-    return [...front, ...waiting.filter((w) => !w.preempted)];
+    return [...front, ...placed, ...waiting.filter((w) => !w.preempted)];
   }
 
   /** @param {RunRequest} request @param {number} i */
@@ -393,7 +402,7 @@ export class Run {
     const event = this.events[i];
     const lanes = this.holders[i].map((index, lane) => {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
-      const before = laneSpan && i > Math.max(0, laneSpan.from) ? this.kvLens[i - 1][lane] : (laneSpan && laneSpan.hit) || 0;
+      const before = laneSpan && i > Math.max(0, laneSpan.from) && !event.resumed ? this.kvLens[i - 1][lane] : (laneSpan && laneSpan.hit) || 0;
       return { lane, laneSpan, request: laneSpan && laneSpan.request, status: this.statuses[i][lane], kvLen: this.kvLens[i][lane], before };
     });
     const vanished = event.preempted.map((p) => {

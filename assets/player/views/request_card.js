@@ -12,7 +12,7 @@ import { countUpTo } from "../run/run.js";
 import { timeBar, timeLegend } from "./time_bar.js";
 
 /**
- * The times of a request up to step i, in seconds since its arrival; null for what has not happened.
+ * The times of a request up to step i, in seconds since its arrival; null for what has not happened, or happened in steps that are not shown.
  * @param {Run} run
  * @param {RunRequest} request
  * @param {number} i
@@ -20,24 +20,28 @@ import { timeBar, timeLegend } from "./time_bar.js";
 export function timesOf(run, request, i) {
   const { before } = request;
   const at = request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
+    if (request.unseen.some(([first, count]) => k >= first && k < first + count)) return null;
     const event = run.events[step];
     const mine = event.sampled.filter((s) => s.request === request.id); // several, where a step has several passes
-    return event.passes[mine[k - countUpTo(request.samples, step - 1)].passIndex].tEnd;
+    const unseen = request.unseen.reduce((n, [first, count]) => n + (request.samples[first] === step ? count : 0), 0);
+    return event.passes[mine[k - countUpTo(request.samples, step - 1) - unseen].passIndex].tEnd;
   });
   const arrived = request.arrived ?? 0;
   const began = before?.computed ?? startOf(run, request, i);
   const first = before?.token ?? at[0] ?? null;
-  const gaps = at.slice(1).map((t, k) => t - at[k]);
+  const gaps = at.slice(1).flatMap((t, k) => (t === null || at[k] === null ? [] : [t - (at[k] ?? 0)]));
   const n = run.numGenerated(request, i);
+  const last = at.at(-1) ?? null;
   return {
     waited: began === null ? null : began - arrived, ttft: first === null ? null : first - arrived, gaps,
-    tpot: n > 1 && at.length ? (at[at.length - 1] - first) / (n - 1) : null,
-    preemptions: request.waits.filter(([from, , preempted]) => preempted && from <= i).length,
+    tpot: n > 1 && last !== null && first !== null ? (last - first) / (n - 1) : null,
+    preemptions: request.waits.filter(([from, , preempted, place]) => preempted && place === undefined && from <= i).length,
   };
 }
 
 /** When the first pass for a request began, among the steps up to i; null if there is none. @param {Run} run @param {RunRequest} request @param {number} i */
 function startOf(run, request, i) {
+  if (request.cameUnseen && (request.laneSpans[0]?.from === request.waits[0]?.[0] || request.waits[0]?.[2])) return null; // it was computed before it was seen
   for (const { segments, passes } of run.events.slice(0, i + 1)) {
     const first = segments.find((s) => s.request === request.id);
     if (first) return passes[first.passIndex].tStart;
@@ -100,8 +104,8 @@ export class RequestCard extends CanvasView {
     const n = run.numGenerated(request, frame.i);
     const { finished } = request;
     const here = request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
-    this._row("Now", !here ? "has not arrived" : finished && finished.step <= frame.i ? `finished in step ${run.stepOf(finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
-    this._row("Arrived", here ? `step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}` : "–");
+    this._row("Now", !here ? "has not arrived" : finished && finished.step <= frame.i ? `finished ${finished.reason === "not recorded" ? "before" : "in"} step ${run.stepOf(finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
+    this._row("Arrived", here ? `${request.cameUnseen ? "before " : ""}step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}` : "–");
     this._row("Tokens", `${count(run.promptLength(request))} prompt [token|tokens] + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`);
     this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");

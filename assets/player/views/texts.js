@@ -99,7 +99,7 @@ export class TextsView {
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
       setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       /** @type {Record<string, string>} */
-      const words = { length: "finished", stop: "stopped", cancelled: run.header.engine ? "ended from outside" : "cancelled", error: "failed" };
+      const words = { length: "finished", stop: "stopped", cancelled: run.header.engine ? "ended from outside" : "cancelled", error: "failed", "not recorded": "ended unseen" };
       tell(row.note, done ? ` ${words[done.reason] || "done"}` : !holds ? " preempted, waits" : "");
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(focus, request));

@@ -1,0 +1,232 @@
+"""A recording with snapshots of which steps are missing: what is shown before and after each gap is what the whole recording shows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from core import Trace
+from core.errors import InvalidTrace
+from core.measure.metrics import metrics, request_times
+from core.recorders.convert import ruled, to_trace
+from core.recorders.follow import Begun, Follower
+from core.recorders.raw import gathered
+from core.trace.events import NOT_RECORDED, StepEvent
+from core.trace.perfetto import chrome_trace
+from visualizer.documents.replay import Deltas
+from visualizer.words.captions import captions, plain
+from visualizer.words.language import speaking
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+RECORDED = DATA / "vllm-0.32-snapshots.raw.jsonl.gz"  # asynchronous, a snapshot every 16 steps
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return [f"{line}\n" for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def whole(lines) -> dict[int, StepEvent]:
+    return {event.step: event for event in opened(lines)[0].events}
+
+
+def opened(lines: list[str]) -> tuple[Trace, list[str]]:
+    """The trace, which obeys its rules, and what is said of the recording."""
+    (recording,) = gathered([("run.raw.jsonl", iter(lines))])
+    return ruled(recording), recording.faults
+
+
+def without(lines: list[str], steps: Collection[int]) -> list[str]:
+    """The recording without these steps."""
+    return [line for line in lines if not (line.startswith('{"kind":"step"') and json.loads(line)["step"] in steps)]
+
+
+def facts(event: StepEvent, apart_from: Collection[str] = ()) -> StepEvent:
+    """All that an engine records of a step: lanes are inferred, and after a gap another may be free."""
+
+    def kept(records):
+        return tuple(r._replace(lane=0) if hasattr(r, "lane") else r for r in records if r.request not in apart_from)
+
+    return event._replace(
+        resumed=None,
+        admitted=kept(event.admitted),
+        preempted=kept(event.preempted),
+        segments=kept(event.segments),
+        finished=kept(event.finished),
+        released=kept(event.released),
+        kv=event.kv._replace(changes=kept(event.kv.changes)),
+    )
+
+
+def agrees(event: StepEvent, other: StepEvent) -> bool:
+    """Whether a step is the same in a recording with a gap. Requests that were ended from outside just before it goes on are gone there."""
+    left = {f.request for f in other.finished if f.when == "before"} if event.resumed else set()
+    return facts(event, left) == facts(other, left)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_shown_beside_gaps_is_what_the_whole_recording_shows(lines, whole, seed):
+    rng = random.Random(seed)
+    missing: set[int] = set()
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        first = rng.randrange(1, len(whole))
+        missing |= set(range(first, first + rng.choice([1, 1, 2, 5, 20])))
+    trace, faults = opened(without(lines, missing))
+    assert all(agrees(event, whole[event.step]) and not event.warnings for event in trace.events)
+    shown = {event.step for event in trace.events}
+    for event in trace.events:
+        if gap := event.resumed:
+            steps = set(range(gap.first, gap.last + 1))
+            assert steps.isdisjoint(shown) and gap.missing == len(steps & missing) and gap.last == event.step - 1
+            assert gap.source == "steps" or gap.last - gap.first < 16 + len(steps & missing)
+    unshown = whole.keys() - shown
+    told = set().union(*(range(e.resumed.first, e.resumed.last + 1) for e in trace.events if e.resumed))
+    end = set(range(max(shown) + 1, max(whole) + 1))
+    assert unshown <= told | end and missing & whole.keys() <= unshown
+    assert (
+        len(faults) == sum(e.resumed is not None for e in trace.events) + bool(end - missing) and not trace.complete
+    ) or not end
+
+
+def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whole):
+    before, (trace, faults) = opened(lines)[0], opened(without(lines, {41}))
+    (gap,) = [event.resumed for event in trace.events if event.resumed]
+    assert faults == ["Steps 41 to 47 are not shown, as 1 of them is missing in this recording; the run goes on from a snapshot."]
+    ended = {f.request: f.finish_reason for f in gap.ended}
+    shared = [r for r in trace.asked if r not in ended]
+    assert {r: trace.outputs[r] for r in shared} == {r: before.outputs[r] for r in shared}
+    assert {r: trace.texts.output[r] for r in shared} == {r: before.texts.output[r] for r in shared}
+    true_times, times = request_times(before), request_times(trace)
+    carried = {c.request: len(c.tokens) for c in gap.carried}
+    assert sum(carried.values()) > 0
+    for request in shared:
+        mine, theirs = times[request].token_times, true_times[request].token_times
+        assert len(mine) == len(theirs) and all(a is None or a == b for a, b in zip(mine, theirs, strict=True))
+        assert mine.count(None) == carried.get(request, 0)
+        assert times[request].ttft_s in (None, true_times[request].ttft_s)
+        assert set(times[request].itl_s) <= set(true_times[request].itl_s)
+    assert metrics(trace)["output_tokens"] == sum(map(len, trace.outputs.values()))
+    reasons = {f.request: f.finish_reason for event in whole.values() for f in event.finished}
+    assert all(reason in (reasons[request], NOT_RECORDED) for request, reason in ended.items())
+    marks = [e["name"] for e in chrome_trace(trace)["traceEvents"]]
+    assert "steps 41 to 47 are not shown" in marks
+
+
+def test_it_is_said_where_the_run_goes_on(lines):
+    trace, _ = opened(without(lines, {47}))
+    at = next(i for i, event in enumerate(trace.events) if event.resumed)
+    caption = captions(trace)[at]
+    assert plain(caption["say"]).startswith("Step 47 is missing in this recording; ")
+    assert plain(caption["why"][0]) == "Step 47 is missing in this recording; the run goes on from a snapshot."
+    with speaking("de"):
+        assert plain(captions(trace)[at]["why"][0]) == (
+            "Schritt 47 fehlt in dieser Aufnahme; der Lauf geht von einer Momentaufnahme aus weiter."
+        )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_lines_cost_no_more_than_until_the_next_snapshot(lines, whole, seed):
+    rng = random.Random(seed)
+    damaged = list(lines)
+    for at in rng.sample(range(1, len(lines) - 1), 3):
+        damaged[at] = damaged[at][: rng.randrange(1, len(damaged[at]) - 2)] + "\n"
+    trace, faults = opened(damaged)
+    aborted = any(line.startswith('{"kind":"abort') for line, is_there in zip(lines, damaged, strict=True) if line != is_there)
+    assert aborted or all(agrees(event, whole[event.step]) for event in trace.events)
+    assert len(trace.events) > len(whole) - 3 * 33 and "this is no record. So are 2 more lines." in faults[0]
+
+
+def test_an_old_part_is_enough(lines, whole):
+    """The first files of a ring are gone: the run begins at the first snapshot."""
+    later = [line for line in without(lines, range(60)) if '"kind":"snapshot"' not in line[:20] or json.loads(line)["step"] > 60]
+    header = json.dumps(json.loads(lines[0]) | {"part": 3}) + "\n"
+    trace, faults = opened([header, *later[1:]])
+    first = trace.events[0]
+    assert first.resumed and (first.step, first.resumed.first, first.resumed.missing) == (64, 0, 60)
+    assert not first.resumed.ended and faults[0].startswith("Steps 0 to 63 are not shown, as 60 of them are missing")
+    assert [e.sampled for e in trace.events] == [whole[e.step].sampled for e in trace.events]
+    assert [e.kv.used for e in trace.events] == [whole[e.step].kv.used for e in trace.events]
+
+
+def test_a_snapshot_that_contradicts_the_steps_is_told(lines):
+    """Each agrees with the steps before it; one that is forged does not, and from it a run goes on with a warning."""
+    assert opened(lines)[1] == []
+
+    def forged(line: str) -> str:
+        data = json.loads(line)
+        if data["kind"] != "snapshot" or data["step"] != 48:
+            return line
+        data["requests"][0]["computed"] -= 1
+        return json.dumps(data, separators=(",", ":")) + "\n"
+
+    spoiled = [forged(line) for line in lines]
+    trace, faults = opened(spoiled)
+    assert len(faults) == 1 and faults[0].startswith("The snapshot before step 48 does not agree with the steps before it: ")
+    assert not any(event.warnings for event in trace.events)
+    (odd,) = [event for event in opened(without(spoiled, {47}))[0].events if event.warnings]
+    assert odd.step == 48 and "positions that do not follow its cache" in odd.warnings[0]
+
+
+def test_a_state_that_nobody_can_have_is_refused(lines):
+    (recording,) = gathered([("run.raw.jsonl", iter(without(lines, {47})))])
+    made = to_trace(recording)
+    at = next(i for i, event in enumerate(made.events) if event.resumed)
+    gap = made.events[at].resumed
+    assert gap is not None
+    one, *others = gap.running
+    for wrong, says in (
+        (gap._replace(running=(one._replace(lane=99), *others)), "there is no lane 99"),
+        (gap._replace(running=tuple(others)), "not those are there after the steps that are missing who can be"),
+        (gap._replace(running=(one._replace(tables=((9999,),)), *others)), "has a block that the pool does not have"),
+        (gap._replace(missing=0), "not those steps can be missing"),
+        (gap._replace(arrived=gap.arrived + made.events[0].arrived), "cannot have arrived in the steps that are missing"),
+    ):
+        made.events[at] = made.events[at]._replace(resumed=wrong)
+        with pytest.raises(InvalidTrace, match=says):
+            Trace.from_lines(made.lines())
+
+
+def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
+    """In the same run, with the same events as of the file; the live page's texts are the whole ones."""
+    path = tmp_path / "run.raw.jsonl"
+    damaged = without(lines, {41})
+    cut = next(i for i, line in enumerate(damaged) if '"step":46,' in line[:40])
+    path.write_text("".join(damaged[:cut]))
+    follower = Follower(path)
+    news = list(follower.look())
+    for _ in range(30):
+        news += follower.look()  # nothing more comes: the one that is expected is given up
+    assert follower.sentence == (
+        "Step 41 is missing in run.raw.jsonl: what comes is shown from the next snapshot on, or once nobody from before is left."
+        " At least 2 steps have passed meanwhile."
+    )
+    with path.open("a") as file:
+        file.write("".join(damaged[cut:]))
+    while more := follower.look():
+        news += more
+    for _ in range(30):
+        news += follower.look()
+    found = [one for one in news if isinstance(one, StepEvent)]
+    assert sum(isinstance(one, Begun) for one in news) == 1
+    trace, _ = opened(damaged)
+    assert [e.step for e in found] == [e.step for e in trace.events] and [e.sampled for e in found] == [
+        e.sampled for e in trace.events
+    ]
+    assert [e.resumed and e.resumed.carried for e in found] == [e.resumed and e.resumed.carried for e in trace.events]
+    deltas = Deltas.of(trace, trace.tokenizer or _Ids())
+    texts: dict[str, int] = {}
+    for event in trace.events:
+        for request, pieces in deltas.delta([event])["texts"]["output"].items():
+            texts[request] = texts.get(request, 0) + len(pieces)
+    assert texts == {request: len(output) for request, output in trace.outputs.items() if output}
+
+
+class _Ids:
+    def decode(self, token_ids, **_):
+        return "".join(f"<{i}>" for i in token_ids)
