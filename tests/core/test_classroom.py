@@ -203,7 +203,7 @@ def test_a_wave_that_does_not_fit_leaves_nothing_behind():
     async def send(made: ServingEngine):
         room = Classroom(made)
         made.set_pace(0)
-        with pytest.raises(InflightError, match="requests are under way"):
+        with pytest.raises(InflightError, match="requests are in progress"):
             await room.wave([((4, 5), greedy(3))] * 6)
         made.set_pace(None)
         await idle(made)

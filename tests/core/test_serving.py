@@ -107,7 +107,7 @@ def test_limits_are_refused_in_a_sentence_before_anything_changes():
         with pytest.raises(TooManyRequests, match="2 of your requests"):
             await made.submit((4,), greedy(2), client="one")
         streams.append(await made.submit((4,), greedy(200), client="two"))
-        with pytest.raises(TooManyRequests, match="3 requests are under way"):
+        with pytest.raises(TooManyRequests, match="3 requests are in progress"):
             await made.submit((4,), greedy(2), client="three")
         for stream in streams:
             stream.cancel()

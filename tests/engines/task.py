@@ -1,5 +1,5 @@
 """The same task for several engines: a preset's requests, decoded greedily under limits that all of them support, and the loop that
-submits them. Knows no engine.
+submits them.
 """
 
 from __future__ import annotations

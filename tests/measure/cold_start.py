@@ -1,7 +1,7 @@
-"""`python tests/measure/cold_start.py`: a page that nobody has started yet. A process of its own is started and a browser, open already, asks it as soon as it
+"""`python tests/measure/cold_start.py`: a page that has not been started yet. A process of its own is started and a browser, open already, asks it as soon as it
 listens; what one waits for is counted from the start of that process.
 
-The page is this installation's. Knows nothing of how it is made.
+The page is this installation's.
 """
 
 from __future__ import annotations

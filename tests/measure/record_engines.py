@@ -1,4 +1,4 @@
-"""`python tests/measure/record_engines.py --python PYTHON_WITH_VLLM`: the comparisons of engines that ship with the page, measured anew.
+"""`python tests/measure/record_engines.py --python PYTHON_WITH_VLLM`: the comparisons of engines that ship with the page, measured again.
 
 vLLM, our `continuous` and transformers serve the same requests, submitted before the same steps, in rotated order. vLLM runs in an environment of its own.
 """

@@ -1,4 +1,4 @@
-"""The class at the door, small: everybody is served, and a row says what they waited for."""
+"""The class at the door, small: all visitors are served, and a row shows how long they waited."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class _Contexts:
         self._kept: dict[BrowserContext, tuple[str, Page, CDPSession]] = {}
 
     def take(self, site: str, options: dict[str, Any]) -> BrowserContext:
-        """One that nobody has now, with nothing stored in it."""
+        """An unused one, with nothing stored in it."""
         kind = repr((site, sorted(options.items())))
         if free := self._free.get(kind):
             return free.pop()

@@ -1,4 +1,4 @@
-"""The page with the engine that everybody shares, in a process of its own: `live_url` is a fixture. The teacher's token is TOKEN."""
+"""The page with the shared engine, in a separate process: `live_url` is a fixture. The teacher's token is TOKEN."""
 
 from __future__ import annotations
 

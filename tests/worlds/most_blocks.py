@@ -1,4 +1,4 @@
-"""A policy of one's own, as somebody outside would write it: whoever holds most blocks gives way."""
+"""A custom policy, as a user would write it: whoever holds most blocks gives way."""
 
 from __future__ import annotations
 

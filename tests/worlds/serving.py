@@ -114,7 +114,7 @@ def tokens(pieces: list[Piece]) -> list[int]:
 
 
 async def idle(made: ServingEngine) -> None:
-    """The engine has nothing left to do, and nobody holds anything."""
+    """The engine has nothing left to do, and no request holds anything."""
     while made.engine.has_work or made.num_requests:
         await asyncio.sleep(0.001)
     assert made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0

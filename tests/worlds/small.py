@@ -111,7 +111,7 @@ def world_of(policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limit
 
 
 def checker_of(trace: Trace) -> Checker:
-    """The rules, told of everybody who was asked."""
+    """The rules, given all requests."""
     checker = Checker(trace.header)
     assert [checker.fault_of_request(*asked) for asked in trace.asked.values()] == [None] * len(trace.asked)
     return checker
