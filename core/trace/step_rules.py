@@ -105,7 +105,10 @@ class StepRules:
         state = self.state
         cancelled = [f for f in event.finished if f.when == "before"]
         again = {row.request for row in event.overrun}  # launched before the cancellation was known, too
-        if goes_on := self._in_vain - {f.request for f in cancelled} - again:
+        goes_on = self._in_vain - {f.request for f in cancelled} - again
+        if not self._own:  # with several batches in flight this step may be another batch's, scheduled before the cancellation
+            goes_on &= {s.request for s in event.segments}
+        if goes_on:
             return f"request {quoted(min(goes_on))} lost a token but goes on"
         leaving: list[str] = []
         for finished in cancelled:

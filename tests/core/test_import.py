@@ -201,6 +201,41 @@ def test_a_request_preempted_and_back_in_one_step_has_its_new_blocks_alone(raw):
     assert [event.kv.used for event in trace.events] == [2, 2] and [event.warnings for event in trace.events] == [(), ()]
 
 
+def test_a_client_that_leaves_between_two_batches_in_flight_is_no_oddity(raw):
+    """Pipeline parallelism: a's step is computed while b's is scheduled, then a's client leaves, and the step after has no row of it."""
+
+    def step(number: int, request: str, start: int, length: int, **more) -> dict:
+        segment = {"request": request, "start": start, "length": length, "num_tokens": start + length, "draft": 0}
+        times = {"t_start": number, "t_scheduled": number + 0.1, "t_output": number + 1.5, "t_end": number + 1.6}
+        counts = {"waiting": 0, "head": None, "budget": raw[0]["max_num_batched_tokens"], "blocks_free": 29}
+        nothing = {"arrived": [], "preempted": [], "admitted": [], "blocks": [], "finished": []}
+        return {
+            "kind": "step",
+            "step": number,
+            "segments": [segment],
+            **nothing,
+            **counts,
+            **times,
+            "sampled": {request: [5]},
+            **more,
+        }
+
+    def joining(request: str, block: int) -> dict:
+        come = {"request": request, "t": 0.0, "max_tokens": 2, "prompt": [1] * 4}
+        return {"arrived": [come], "admitted": [{"request": request, "cached": 0}], "blocks": [[request, [[block]], "table"]]}
+
+    records = [
+        raw[0] | {"pipeline_parallel_size": 2},
+        step(0, "a", 0, 4, **joining("a", 1)),
+        {"kind": "abort", "t": 1.2, "requests": ["a"]},
+        step(1, "b", 0, 4, **joining("b", 2)),
+        step(2, "b", 4, 1, finished=[["b", "length"]]),
+    ]
+    trace = open_text("\n".join(map(json.dumps, records)) + "\n")
+    assert [[row.request for row in event.overrun] for event in trace.events] == [["a"], [], []]
+    assert [event.warnings for event in trace.events] == [(), (), ()]
+
+
 def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
     """vLLM with --data-parallel-size 2 on a dense model, ten requests over HTTP; the saved traces know where they lie on one clock."""
     with pytest.raises(SystemExit) as done:
