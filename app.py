@@ -46,6 +46,12 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         metavar="PLACE",
         help="show another engine on the Live tab instead, from the recordings that it writes: files, or a folder (the newest in it)",
     )
+    parser.add_argument(
+        "--collect",
+        type=Path,
+        metavar="FOLDER",
+        help="take the recordings that engines send to this page, write them into a folder, and follow that",
+    )
     parser.add_argument("--tokenizer", metavar="NAME", help="tokenizer of the followed engine's model: a folder or a hub id")
     parser.add_argument("--live-model", metavar="NAME", help="model of the shared engine: built in, a local folder or a hub id")
     options = parser.parse_args(arguments)
@@ -70,6 +76,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             live=options.live,
             teacher_token=setting("INFLIGHT_TEACHER_TOKEN"),
             follow=options.follow,
+            collect=options.collect,
             tokenizer=options.tokenizer,
             **({"live_model": options.live_model} if options.live_model else {}),
         )

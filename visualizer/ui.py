@@ -39,6 +39,7 @@ from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, scri
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
+from visualizer.server.collected import Collected
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
 from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, origins_of
@@ -130,6 +131,7 @@ def launch(
     live_model: str = DEFAULT_MODEL,
     teacher_token: str | None = None,
     follow: Sequence[Path] = (),
+    collect: Path | None = None,
     tokenizer: str | None = None,
     prevent_thread_lock: bool = False,
     **options,
@@ -138,7 +140,7 @@ def launch(
 
     trust_visitors: on a public address they get the limits of a page at home. trace_hosts: see `origins`. live: whether visitors share an
     engine, running `live_model`; by default everywhere except on a Space, where they are strangers to each other. teacher_token: generated if
-    not given. follow: recordings of another engine to show instead; tokenizer: of its model, if it is not where they say. options: passed on
+    not given. follow: recordings of another engine to show instead; collect: a folder that takes what engines send, and is followed; tokenizer: of its model, if it is not where they say. options: passed on
     to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a model that strangers may not run.
     """
     if world_size() > 1:
@@ -157,15 +159,19 @@ def launch(
         raise InflightError(
             f"The page's files cannot be written: {(error.strerror or str(error)).lower()}. TMPDIR names another place."
         ) from None
-    if follow and is_space():
+    if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
     if live_model not in BUILTIN_MODELS and not here.any_model:
         raise InflightError(f"On a public page only built-in models can be shared: {', '.join(BUILTIN_MODELS)}.")
     models = ModelCache()
     server = Server(store, here, traces, models)
     shared: SharedEngine | Followed | None = None
-    if follow:
-        shared = Followed(follow, not are_strangers(host, trust_visitors), named_tokenizer(tokenizer) if tokenizer else None)
+    if follow or collect:
+        collected = Collected.into(collect) if collect else None
+        places = [*follow, *([collect] if collect else ())]
+        shared = Followed(
+            places, not are_strangers(host, trust_visitors), named_tokenizer(tokenizer) if tokenizer else None, collected
+        )
     elif not is_space() if live is None else live:
         shared = SharedEngine(live_model, models, here, teacher_token)
     for path in (*files.values(), picture):

@@ -128,8 +128,8 @@ class Collection:
         for fact in ("part", "line"):
             header.pop(fact, None)
         ranks = "" if header.get("ranks", 1) == 1 else f".rank{header.get('rank', 0)}"
-        model, created = (_safe(header.get(fact)) for fact in ("model", "created"))
-        name = f"{model or 'engine'}-{created}-{key}{ranks}.raw"
+        digits = re.sub("[^0-9]", "", str(header.get("created")))
+        name = f"{_safe(header.get('model')) or 'engine'}-{digits[:8]}-{digits[8:14]}-{key}{ranks}.raw"
         stream = _Stream(header, name, self.folder / f"{name}.jsonl", 0, 0, 0)
         known = sorted((part, path) for path in self._files() if (part := _part_of(path, name)))
         while known and not self._resume(stream, *known[-1]):

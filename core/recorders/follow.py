@@ -9,17 +9,15 @@ sentence, and what can be shown is. Knows no terminal and no page.
 from __future__ import annotations
 
 import json
-import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.convert import DAMAGE, Conversion
 from core.recorders.gaps import Gap
-from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw, take
+from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, recording_named
+from core.recorders.raw import Recording, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder
 from core.trace.events import StepEvent
@@ -33,7 +31,6 @@ _OPEN = 8  # steps of an asynchronous engine that may be written before one that
 _UNTIL = "what comes is shown from the next snapshot on, or once nobody from before is left."
 _QUIET = 20  # looks without anything new after which nothing more is expected of a step
 Step = dict[str, Any]
-RawHeader = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,14 +54,15 @@ News = Begun | Met | StepEvent
 
 
 class Follower:
-    """The newest recording at a place, a file or a folder, and whichever takes its place. rank: whose, in a folder; by default the lowest there.
+    """The newest recording at a place, a file or a folder, and whichever takes its place. rank, engine: whose, see `newest`; by default another
+    engine's is gone over to only once the one that is followed has ended, or writes no more.
 
     sentence: how things stand, where the steps do not say it. is_over: the recording has ended, and no other has begun.
     has_more: the last look left something that is there already.
     """
 
-    def __init__(self, place: Path, rank: int | None = None) -> None:
-        self.place, self.rank = place, rank
+    def __init__(self, place: Path, rank: int | None = None, engine: str | None = None) -> None:
+        self.place, self.rank, self.engine = place, rank, engine
         self.is_over, self.has_more = False, False
         self._lines: Lines | None = None
         self._refused: RawHeader | None = None  # the recording that cannot be followed
@@ -74,6 +72,11 @@ class Follower:
     @property
     def sentence(self) -> str:
         return self._missing or self._said
+
+    @property
+    def facts(self) -> RawHeader:
+        """What the recording says of its engine; nothing where there is none."""
+        return self._lines.header if self._lines else self._refused or {}
 
     @property
     def name(self) -> str:
@@ -106,13 +109,15 @@ class Follower:
         """Go over to another recording, if one is there; else say how things stand."""
         self._missing = ""
         try:
-            found = newest(self.place, self.rank)
+            found = newest(self.place, self.rank, self.engine)
         except InvalidTrace as error:
             self._missing = str(error)
             return False
         known = self._lines.header if self._lines else self._refused
         if found is not None and (known is None or recording_named(found[1]) != recording_named(known)):
             if self._lines:
+                if engine_of(found[1]) != engine_of(self._lines.header) and not self.is_over and is_written(self._lines.path):
+                    return False
                 self._settle(news)
                 self._lines.close()
             return self._begin(*found, news)
@@ -289,142 +294,3 @@ class Follower:
 
 def _computing(step: Step) -> frozenset[str]:
     return frozenset(segment["request"] for segment in step["segments"])
-
-
-# -- the files -------------------------------------------------------------------------------------------------------
-
-
-def header_of(path: Path) -> RawHeader | None:
-    """The header that a file begins with; None where there is no file yet, or its first line is still being written. Raises InvalidTrace
-    for what is no raw recording, or cannot be read.
-    """
-    if not path.exists():
-        return None
-    if not path.is_file():
-        raise InvalidTrace(f"{path.name} is no file.")
-    try:
-        with path.open("rb") as file:
-            first = file.readline(MAX_LINE_BYTES)
-    except OSError as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror}.") from None
-    if not first.endswith(b"\n") and len(first) < MAX_LINE_BYTES:
-        return None
-    text = first.decode("utf-8", "replace")
-    if not is_raw(text):
-        raise InvalidTrace(f"{path.name} is no raw recording: its first line is not the header of one.")
-    header: RawHeader = json.loads(text)
-    check_header(header, path.name)
-    return header
-
-
-def recording_named(header: RawHeader) -> RawHeader:
-    """What tells a recording from every other: its header, which all its parts share."""
-    return {fact: value for fact, value in header.items() if fact not in ("part", "line")}
-
-
-def newest(place: Path, rank: int | None = None) -> tuple[Path, RawHeader] | None:
-    """The first file of the newest recording, and its header: of this file or of those beside it that a recorder told of this name has
-    written, or in this folder, where files that are none do not count.
-
-    rank: whose; by default the lowest there is. None where nothing has been recorded. Raises InvalidTrace for a file that is none.
-    """
-    if place.is_dir():
-        found = _recordings(place)
-    else:
-        header = header_of(place)
-        found = [(place, header)] if header else []
-        found += [(path, header) for path, header in _recordings(place.parent) if path != place and _is_of(path.name, place.name)]
-    if rank is None:
-        rank = min((_rank(header) for _, header in found), default=0)
-    mine = [(path, header) for path, header in found if _rank(header) == rank]
-    if not mine:
-        return None
-    latest = recording_named(max((header for _, header in mine), key=lambda header: str(header.get("created", ""))))
-    return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: _part(pair[1]))
-
-
-def _is_of(name: str, told: str) -> bool:
-    """Whether a recorder that was told to write to one name would call a file by this one: see `Parts` of the recorder."""
-    suffix = ".raw.jsonl" if told.endswith(".raw.jsonl") else ".jsonl" * told.endswith(".jsonl")
-    stem, kind = re.escape(told.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
-    return re.fullmatch(rf"{stem}(\.\d{{8}}-\d{{6}}(-\d+)?)?{kind}(\.\d+)?\.jsonl", name) is not None
-
-
-def ranks_in(place: Path) -> list[int]:
-    """The data-parallel ranks that are on record in a folder."""
-    return sorted({_rank(header) for _, header in _recordings(place)}) if place.is_dir() else []
-
-
-def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
-    found = []
-    for path in folder.glob("*.jsonl"):
-        with suppress(OSError):  # it may be gone by now
-            now = path.stat()
-            if (header := _header_then(path, now.st_ino, now.st_size, now.st_mtime_ns)) is not None:
-                found.append((path, header))
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
-    """The header of a file as it was then, read once: a folder is looked at again and again, and most files in it do not change."""
-    try:
-        return header_of(path)
-    except InvalidTrace:
-        return None
-
-
-def _rank(header: RawHeader) -> int:
-    rank = header.get("rank", 0)
-    return rank if type(rank) is int else 0
-
-
-def _part(header: RawHeader) -> int:
-    return Recording("", header).part
-
-
-class Lines:
-    """The lines of one recording after its header, as they become whole, over all its parts. path: of the part that is read."""
-
-    def __init__(self, path: Path, header: RawHeader) -> None:
-        self.header = header
-        self._file: IO[bytes] | None = None
-        self._rest = b""  # of a line that is still being written
-        self._open(path, _part(header))
-
-    def next(self) -> str | None:
-        """The next line with its end, if there is one yet; one that its part left unfinished comes without. Raises InvalidTrace for one without end."""
-        assert self._file is not None
-        read = self._file.readline(MAX_LINE_BYTES)
-        following = None if read else self._following()
-        if following is not None:
-            read = self._file.readline(MAX_LINE_BYTES)  # the last of it may have come just before the next part was begun
-        self._rest += read
-        if len(self._rest) >= MAX_LINE_BYTES:
-            raise InvalidTrace(f"{self.path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
-        if not self._rest.endswith(b"\n") and (read or following is None):
-            return None
-        line, self._rest = self._rest, b""
-        if not read and following is not None:
-            self._open(*following)
-            return line.decode("utf-8", "replace") if line else self.next()
-        return line.decode("utf-8", "replace")
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def _open(self, path: Path, part: int) -> None:
-        self.close()
-        self.path, self._part, self._file = path, part, path.open("rb")
-        self._file.readline()  # its header, which is known
-
-    def _following(self) -> tuple[Path, int] | None:
-        """The next part that is kept, whatever it is called, once it has begun."""
-        mine = recording_named(self.header)
-        later = [
-            (path, _part(header))
-            for path, header in _recordings(self.path.parent)
-            if _part(header) > self._part and recording_named(header) == mine
-        ]
-        return min(later, key=lambda found: found[1], default=None)

@@ -119,6 +119,15 @@ class Placement:
         alignment, offsets = _aligned(by_rank)
         return cls(by_rank, tuple(offsets), alignment)
 
+    @classmethod
+    def across(cls, places: Iterable[RankPlace]) -> Placement:
+        """The same of several engines, which have nothing but the time in common, in the order given. Raises InvalidTrace where there is none."""
+        given = tuple(places)
+        if not given:
+            raise InvalidTrace("there is no recording to open.")
+        alignment, offsets = _aligned(given)
+        return cls(given, tuple(offsets), alignment)
+
     @property
     def count(self) -> int:
         return max(

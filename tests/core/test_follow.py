@@ -15,7 +15,8 @@ import pytest
 
 from core import Trace
 from core.recorders.convert import to_trace
-from core.recorders.follow import Begun, Follower, Met, ranks_in
+from core.recorders.follow import Begun, Follower, Met
+from core.recorders.growing import engines_in
 from core.recorders.raw import read_raw
 from core.recorders.texts import LEFT_OUT
 from core.trace.events import StepEvent, Timings
@@ -297,7 +298,7 @@ def test_each_rank_of_a_folder_is_followed_by_itself(tmp_path):
     for rank in (0, 1):
         content = gzip.decompress((DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz").read_bytes())
         (tmp_path / f"run.rank{rank}.raw.jsonl").write_bytes(content)
-    assert ranks_in(tmp_path) == [0, 1]
+    assert [engine.ranks for engine in engines_in(tmp_path)] == [(0, 1)]
     first, second = (len(recording.steps) for recording in read_raw(tmp_path.glob("*.jsonl")))
     assert [len(events(look(Follower(tmp_path, rank)))) for rank in (None, 0, 1)] == [first, first, second]
 

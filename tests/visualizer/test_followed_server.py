@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,11 @@ from starlette.testclient import TestClient
 
 from core.errors import InflightError
 from core.recorders.convert import open_recording
-from core.recorders.follow import MOST_LINES
+from core.recorders.follow import MOST_LINES, Follower
 from core.recorders.raw import read_raw
 from core.serving.event_log import EventLog, events, events_together
 from visualizer.documents.live import HIDDEN
-from visualizer.server.followed import Followed
+from visualizer.server.followed import Followed, at_work
 from visualizer.server.live import CHAPTER, CHAPTERS
 from worlds.ranks import FILES, ranks, text
 from worlds.server_events import messages_in
@@ -162,15 +164,52 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
     assert len(letters) == len(set(letters)) > 8
 
 
-def test_recordings_of_two_engines_are_not_put_on_one_clock(tmp_path, recording):
-    unpack(FILES[1], tmp_path / "other.raw.jsonl")
-    header, *rest = (tmp_path / "other.raw.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "other.raw.jsonl").write_text("".join([json.dumps({**json.loads(header), "model": "another"}) + "\n", *rest]))
-    followed = Followed([recording, tmp_path / "other.raw.jsonl"], shows_texts=True)
-    followed.live()
-    log = followed.live("other.raw.jsonl").event_log
-    states = asyncio.run(sent(log, lambda found: any(m["followed"]["ranks"] == [] for m in found if "followed" in m)))
-    assert [m["followed"]["says"] for m in states if "followed" in m][-1] == []
+def test_engines_are_listed_with_their_load_each_with_its_own_ranks_and_all_on_one_clock(tmp_path, recording):
+    """Two engines of one model in a folder, one of two ranks; and a third, followed by its file."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number, (file, instance) in enumerate(((FILES[0], "a"), (FILES[1], "a"), (FILES[0], "b"))):
+        header, *rest = gzip.decompress(file.read_bytes()).decode().splitlines(keepends=True)
+        facts = {**json.loads(header), "instance": instance, "host": "node", "pid": number, "created": f"{number}"}
+        (folder / f"{number}.raw.jsonl").write_text("".join([json.dumps(facts) + "\n", *rest]))
+    followed = Followed([folder, recording], shows_texts=True)
+    log = followed.live("folder").event_log
+    states = asyncio.run(sent(log, lambda found: any(len(m["followed"]["all"]) == 4 for m in found if "followed" in m)))
+    told = [m["followed"] for m in states if "followed" in m][-1]
+    assert [(engine["name"], len(engine["ranks"])) for engine in told["engines"]] == [("node:2", 1), ("node:0", 2), ("7582", 1)]
+    assert [rank["of"] for rank in told["ranks"]] == ["folder"] and told["count"] == 2  # its other rank is not there
+    assert [rank["name"] for rank in told["all"]] == ["node:2", "node:0, rank 0", "node:0, rank 1", "7582"]
+    offsets = [rank["offset"] for rank in told["all"]]
+    assert offsets[0] == offsets[1] and told["all_says"]
+    with TestClient(Starlette(routes=followed.routes(lambda request: "me"))) as http:
+        engines = http.get("/inflight/live/engines").json()["engines"]
+    loads = [rank for engine in engines for rank in engine["ranks"]]
+    assert [rank["of"] for rank in loads] == ["folder", "folder, node:0", "folder, node:0, rank 1", "run.raw.jsonl"]
+    assert all(rank["running"] == rank["waiting"] == 0 and rank["kv_total"] > 0 for rank in loads if rank["running"] is not None)
+
+
+def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
+    """And the newest that writes is shown before a newer one that does not."""
+    header, *steps = gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True)[:9]
+
+    def write(name: str, age: float, **facts: str) -> Path:
+        path = tmp_path / f"{name}.raw.jsonl"
+        path.write_text(json.dumps({**json.loads(header), "instance": name, **facts}) + "\n" + "".join(steps))
+        os.utime(path, (time.time() - age,) * 2)
+        return path
+
+    first = write("first", 0, created="1")
+    write("dead", 3600, created="9")
+    follower = Follower(tmp_path)
+    follower.look()
+    assert follower.name == "first.raw.jsonl"
+    write("second", 0, created="2")
+    follower.look()
+    assert follower.name == "first.raw.jsonl"
+    assert [engine.key for engine in at_work(tmp_path)] == ["first", "second"]
+    os.utime(first, (time.time() - 3600,) * 2)
+    follower.look()
+    assert follower.name == "second.raw.jsonl"
 
 
 @pytest.mark.slow

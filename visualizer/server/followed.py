@@ -1,5 +1,6 @@
 """Another engine on the Live tab, followed through the recordings that it writes: the counterpart of `shared_engine`. It takes no requests.
 
+GET inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads`
 GET inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording if there are several
 """
 
@@ -9,42 +10,64 @@ import asyncio
 import copy
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Mount
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
 
 from core.errors import InvalidTrace
-from core.recorders.follow import Begun, Follower, Met, News, ranks_in
+from core.recorders.follow import Begun, Follower, Met, News
+from core.recorders.growing import EngineThere, engine_of, engines_in
 from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Placement, RankPlace
+from visualizer.server.collected import Collected
+from visualizer.server.engine_load import EngineLoad
 from visualizer.server.limits import Refused
 from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
+from visualizer.server.routes import answer
 from visualizer.server.shared_engine import class_address
 
-_Streams = dict[str, tuple[Path, int | None]]  # by name: the path, and the rank within a folder
+RECENT_S = 600.0  # without news, after which an engine is no longer among those that are at work
+
+
+class _Stream(NamedTuple):
+    """What is followed: see `Follower`."""
+
+    place: Path
+    rank: int | None = None
+    engine: str | None = None
 
 
 class Followed:
     """One per process. places: recordings that may still grow, and folders of them. shows_texts: whether visitors can read the prompts and
     answers of the engine's users. tokenizer: the model's; by default that of the model named in the recording, if it is on this machine.
+    collected: what engines send to this page, whose folder is among the places.
     """
 
-    def __init__(self, places: Sequence[Path], shows_texts: bool, tokenizer: Any = None) -> None:
+    def __init__(
+        self, places: Sequence[Path], shows_texts: bool, tokenizer: Any = None, collected: Collected | None = None
+    ) -> None:
+        self._collected = collected
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
         import_tokenizers()  # while there is one thread: importing transformers in two threads at once fails
         self._lives: dict[str, Live] = {}
         self._begun: dict[str, tuple[int, RankPlace]] = {}  # by stream: the number of its current run, and that run's place
         self._unplaced: set[str] = set()  # streams whose current run has shown no step yet
+        self._facts: dict[str, dict[str, Any]] = {}  # by stream: what its recording says of its engine
+        self._loads: defaultdict[str, EngineLoad] = defaultdict(EngineLoad)
+        self._standing: dict[str, dict[str, Any]] = {}
         self._letters = itertools.count()  # shared by all ranks, so that no two requests have the same
         self._lock = threading.Lock()
 
@@ -61,16 +84,23 @@ class Followed:
             if name not in self._lives:
                 if name not in streams:
                     raise Refused(f"There is no followed recording named {name}.")
-                place, rank = streams[name]
                 live = self._lives[name] = Live(
-                    partial(self._messages, name, Follower(place, rank)), self._tokenizer_of, self._shows_texts, self._letters
+                    partial(self._messages, name, Follower(*streams[name])), self._tokenizer_of, self._shows_texts, self._letters
                 )
                 live.start()
             return self._lives[name]
 
     def routes(self, whom: Callable[[Request], str]) -> list[BaseRoute]:
         """whom: gives the address of a request's client."""
-        return [Mount("/inflight/live", app=live_app(self.live, None, whom))]
+
+        async def engines(request: Request) -> Response:
+            return answer({"engines": await asyncio.to_thread(self.loads)})
+
+        return [
+            Route("/inflight/live/engines", engines, methods=["GET"]),
+            Mount("/inflight/live", app=live_app(self.live, None, whom)),
+            *(self._collected.routes() if self._collected else ()),
+        ]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -85,34 +115,87 @@ class Followed:
             if self._shows_texts
             else "its texts hidden, as others reach this page (--trust-visitors shows them)"
         )
-        return f"Live: {names} is followed at {class_address(local, shared, host)}, {texts}."
+        address = class_address(local, shared, host)
+        collects = f"\n{self._collected.announce(address.partition('#')[0])}" if self._collected else ""
+        return f"Live: {names} is followed at {address}, {texts}.{collects}"
 
-    def _streams(self) -> _Streams:
-        """What can be followed now, by name: for a folder every rank; the lowest has the folder's name, since it is there from the start."""
-        found: _Streams = {}
+    def _streams(self) -> dict[str, _Stream]:
+        """What can be followed now, by name. A folder's own name is that of the lowest rank of the newest engine in it, see `Follower`;
+        any other that is at work there, and every other rank, is a stream of its own.
+        """
+        found: dict[str, _Stream] = {}
         for number, place in enumerate(self._places, 1):
             name = f"{place.name} ({number})" if place.name in found else place.name
-            found[name] = (place, None)
-            found |= {f"{name}, rank {rank}": (place, rank) for rank in ranks_in(place)[1:]}
+            found[name] = _Stream(place)
+            engines = at_work(place) if place.is_dir() else []
+            own = self._facts.get(name) or (engines[-1].header if engines else {})
+            for engine in engines:
+                called = name
+                if engine.key != engine_of(own):
+                    called = f"{name}, {title_of(engine.header)}"
+                    called = f"{called} ({engine.key})" if called in found else called
+                    found[called] = _Stream(place, engine.ranks[0], engine.key)
+                found |= {f"{called}, rank {rank}": _Stream(place, rank, engine.key) for rank in engine.ranks[1:]}
         return found
 
-    def _together(self, name: str, streams: _Streams) -> dict[str, Any]:
-        """Its place among the ranks of its engine, which are those of its folder, or all single files that are followed.
+    def _engines(self, streams: dict[str, _Stream]) -> list[dict[str, Any]]:
+        """The engines that are followed: {name, model, ranks: [{of: their stream, rank}]}, as far as they are known by now."""
+        found: dict[tuple[Path | None, str], dict[str, Any]] = {}
+        for name, stream in streams.items():
+            if facts := self._facts.get(name):
+                first = {"name": title_of(facts), "model": str(facts.get("model")), "ranks": []}
+                engine = found.setdefault((_folder(stream.place), engine_of(facts)), first)
+                engine["ranks"].append({"of": name, "rank": facts.get("rank", 0)})
+        return list(found.values())
 
-        ranks: {of: their stream, rank, run: the number of their run, offset: see `Placement`}; empty if it is alone.
+    def loads(self) -> list[dict[str, Any]]:
+        """The same, each rank with its load now, see `EngineLoad.to_json`, and how its recording stands."""
+        engines = self._engines(self._streams())
+        for engine in engines:
+            for rank in engine["ranks"]:
+                rank |= self._loads[rank["of"]].to_json() | self._standing.get(rank["of"], {})
+        return engines
+
+    def _together(self, name: str, streams: dict[str, _Stream]) -> dict[str, Any]:
+        """Its place among the ranks of its engine, and among all that are followed.
+
+        ranks, all: {of: their stream, rank, run: the number of their run, offset: see `Placement`, name: where engines are several}; empty
+        if it is alone.
         """
-        folder = _folder(streams[name][0]) if name in streams else None
-        begun = {of: self._begun[of] for of, (place, _) in streams.items() if of in self._begun and _folder(place) == folder}
-        try:
-            placement = Placement.of(place for _, place in begun.values())
-        except InvalidTrace:  # recordings of several engines, or none yet
-            return {"ranks": [], "count": 1, "says": []}
-        placed = zip(placement.places, placement.offsets, strict=True)
-        return {
-            "ranks": [{"of": p.name, "rank": p.rank, "run": begun[p.name][0], "offset": offset} for p, offset in placed],
-            "count": placement.count,
-            "says": [ALIGNMENTS[placement.alignment]] * (len(placement.places) > 1) + placement.faults,
+        engines = self._engines(streams)
+        mine: list[dict[str, Any]] = next(
+            (engine["ranks"] for engine in engines if any(rank["of"] == name for rank in engine["ranks"])), []
+        )
+        titles = {
+            rank["of"]: engine["name"] + (f", rank {rank['rank']}" if len(engine["ranks"]) > 1 else "")
+            for engine in engines
+            for rank in engine["ranks"]
         }
+        placed, alone = self._placed(Placement.of, [rank["of"] for rank in mine]), {"ranks": [], "count": 1, "says": []}
+        told = (
+            alone
+            if placed is None
+            else {"ranks": placed[1], "count": placed[0].count, "says": _says(placed[0]) + placed[0].faults}
+        )
+        across = self._placed(Placement.across, list(titles)) if len(engines) > 1 else None
+        everybody = [] if across is None else [rank | {"name": titles[rank["of"]]} for rank in across[1]]
+        return told | {
+            "engines": engines if len(engines) > 1 else [],
+            "all": everybody,
+            "all_says": _says(across[0]) if across else [],
+        }
+
+    def _placed(
+        self, place: Callable[[Iterable[RankPlace]], Placement], names: Sequence[str]
+    ) -> tuple[Placement, list[dict[str, Any]]] | None:
+        """Those of the streams that have begun, on one clock; None where that cannot be."""
+        begun = {of: self._begun[of] for of in names if of in self._begun}
+        try:
+            placement = place(where for _, where in begun.values())
+        except InvalidTrace:  # two recordings of one rank, say, or none yet
+            return None
+        placed = zip(placement.places, placement.offsets, strict=True)
+        return placement, [{"of": p.name, "rank": p.rank, "run": begun[p.name][0], "offset": offset} for p, offset in placed]
 
     async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[LogEntry]]:
         runs, last_state = 0, None
@@ -122,9 +205,14 @@ class Followed:
                 runs += isinstance(news, Begun)
                 self._note(name, runs, news)
                 messages.append(_message(news, runs))
+            self._facts[name] = follower.facts
+            self._standing[name] = {"sentence": follower.sentence, "is_over": follower.is_over}
             streams = self._streams()
             for stream in streams.keys() - self._lives.keys():
-                self.live(stream)  # follow ranks that appear later, too
+                self.live(stream)  # follow engines and ranks that appear later, too
+            if name not in streams and not follower.has_more:
+                self._forget(name)
+                return
             state = {
                 "kind": "followed",
                 "of": name,
@@ -142,6 +230,13 @@ class Followed:
             if not follower.has_more:
                 await asyncio.sleep(PERIOD)
 
+    def _forget(self, name: str) -> None:
+        """An engine that is no longer at work; should it come back, it is followed anew."""
+        with self._lock:
+            for known in (self._lives, self._begun, self._facts, self._loads, self._standing):
+                known.pop(name, None)
+            self._unplaced.discard(name)
+
     def _note(self, name: str, run: int, news: News) -> None:
         """Note when its run begins, which its first step shows."""
         if isinstance(news, Begun):
@@ -151,12 +246,30 @@ class Followed:
         elif isinstance(news, StepEvent) and name in self._unplaced:
             self._unplaced.discard(name)
             self._begun[name] = run, replace(self._begun[name][1], begin=news.t_start)
+        if isinstance(news, StepEvent):
+            self._loads[name].take(news)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
         """The tokenizer of a recording's model, if it is on this machine; needed only if prompts were recorded."""
         if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()
+
+
+def at_work(folder: Path) -> list[EngineThere]:
+    """The engines that were there within the last minutes, and at least the newest."""
+    engines = engines_in(folder)
+    return [engine for engine in engines if time.time() - engine.at < RECENT_S] or engines[-1:]
+
+
+def title_of(facts: dict[str, Any]) -> str:
+    """An engine by its process and where that is, as far as it says so."""
+    pid = str(facts.get("pid", "?"))[:12]
+    return f"{str(facts['host'])[:40]}:{pid}" if facts.get("host") else pid
+
+
+def _says(placement: Placement) -> list[str]:
+    return [ALIGNMENTS[placement.alignment]] * (len(placement.places) > 1)
 
 
 def _folder(place: Path) -> Path | None:

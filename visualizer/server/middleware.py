@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
+from core.serving.http.collect import BODY
 from core.serving.http.guard import BodyBounds, BodyGuard
 
 SILENT = 10.0  # seconds without a further piece of an unfinished body
@@ -23,6 +24,7 @@ def path_of(scope: Scope) -> str:
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
+COLLECT = "/inflight/collect"  # engines send their steps there, if the page takes them
 FILES = ("/inflight/uploads", "/inflight/datasets")  # files that visitors open are sent there unparsed
 
 
@@ -67,9 +69,14 @@ def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
     question: bytes of a JSON request, which is parsed in the process that serves everyone: megabytes of brackets would stall it. file: bytes of
     a file that a visitor opens, which goes unparsed to a separate process.
     """
+
+    def bounds(scope: Scope) -> BodyBounds:
+        path = path_of(scope)
+        return BODY if path == COLLECT else BodyBounds(file if path in FILES else question, SILENT, each_piece=True)
+
     return BodyGuard(
         app,
-        lambda scope: BodyBounds(file if path_of(scope) in FILES else question, SILENT, each_piece=True),
+        bounds,
         lambda status, sentence: JSONResponse({"error": sentence}, status),
     )
 

@@ -23,7 +23,7 @@ BATCH = 2**20  # bytes after which a batch is sent
 MOST_BODY = 32 * 2**20  # bytes that a collector takes at once
 HEARTBEAT = 10.0  # seconds without news after which a batch without lines says that the engine is still there
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # which may pass by themselves
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds between two attempts
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two attempts
 _TIMEOUT = 10.0  # seconds
 
 
