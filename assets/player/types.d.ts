@@ -291,6 +291,7 @@ interface RanksState {
 /** The run of one rank; offset: where its time 0 lies on the common clock. */
 interface Rank {
   rank: number;
+  name?: string; // of its engine, where there are several
   offset: number;
   run: Run;
   replay?: any;

@@ -16,7 +16,7 @@ from typing import Any
 from core.errors import InflightError, InvalidTrace
 from core.recorders.convert import DAMAGE, Conversion
 from core.recorders.gaps import Gap
-from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, recording_named
+from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, part_of, recording_named
 from core.recorders.raw import Recording, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder
@@ -145,7 +145,7 @@ class Follower:
             self._said = str(error) if isinstance(error, InflightError) else f"{path.name} has a header that cannot be followed."
         else:
             self._lines, self._refused = lines, None
-            is_whole = _part(header) == 1
+            is_whole = part_of(header) == 1
             self._next: int | None = 0 if is_whole else None  # the number of the step that is expected
             self._early: dict[int, Step] = {}
             self._snapshots: dict[int, Step] = {}  # of steps to come

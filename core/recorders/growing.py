@@ -112,7 +112,7 @@ def newest(place: Path, rank: int | None = None, engine: str | None = None) -> t
     if not mine:
         return None
     latest = recording_named(max(mine, key=lambda pair: (is_written(pair[0]), _created(pair[1])))[1])
-    return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: _part(pair[1]))
+    return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: part_of(pair[1]))
 
 
 def _is_of(name: str, told: str) -> bool:
@@ -146,7 +146,7 @@ def _rank(header: RawHeader) -> int:
     return rank if type(rank) is int else 0
 
 
-def _part(header: RawHeader) -> int:
+def part_of(header: RawHeader) -> int:
     return Recording("", header).part
 
 
@@ -157,7 +157,7 @@ class Lines:
         self.header = header
         self._file: IO[bytes] | None = None
         self._rest = b""  # of a line that is still being written
-        self._open(path, _part(header))
+        self._open(path, part_of(header))
 
     def next(self) -> str | None:
         """The next line with its end, if there is one yet; one that its part left unfinished comes without. Raises InvalidTrace for one without end."""
@@ -190,8 +190,8 @@ class Lines:
         """The next part that is kept, whatever it is called, once it has begun."""
         mine = recording_named(self.header)
         later = [
-            (path, _part(header))
+            (path, part_of(header))
             for path, header in _recordings(self.path.parent)
-            if _part(header) > self._part and recording_named(header) == mine
+            if part_of(header) > self._part and recording_named(header) == mine
         ]
         return min(later, key=lambda found: found[1], default=None)

@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from core.recorders.convert import open_recording
 from worlds.axe import serious
 from worlds.browser import settled
+from worlds.collecting import sending_again
 from worlds.page_server import serve
 from worlds.ranks import FILES as RANKS
 from worlds.ranks import records
@@ -182,3 +183,36 @@ def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(url,
                 expect(page.locator(".followed h2")).to_contain_text("2 ranks")
             assert serious(page) == [], (scheme, shown)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_engines_that_send_to_the_page_are_listed_and_shown_together(tmp_path, visit, size):
+    """Two engines, one of them with two ranks, send what was recorded of them: a row each, with what it has to do, all on one clock."""
+    folder = tmp_path / "collected"
+    with serve((sys.executable, "app.py", "--collect", str(folder))) as url:
+        sender = f"{url}/inflight/collect?token={(folder / '.token').read_text()}"
+        with (
+            sending_again(VLLM, sender, instance="a", host="node1", pid=1),
+            sending_again(RANKS[0], sender, instance="b", host="node2", pid=2),
+            sending_again(RANKS[1], sender, instance="b", host="node2", pid=3),
+        ):
+            page = opened(visit, url, size=size)
+            rows = page.locator(".engines tbody tr")
+            expect(rows).to_have_count(3)
+            names = {row.split("\n")[0] for row in rows.all_inner_texts()}
+            assert names == {"node1:1", "node2:2, rank 0", "node2:2, rank 1"}
+            expect(rows.filter(has_text="node1:1").locator("td").nth(2)).to_contain_text("%")
+            button(page, "All engines").click()
+            settled(page, "inflight.ranks.all && inflight.ranks.members.length === 3")
+            expect(page.locator(".followed h2")).to_have_text("2 engines")
+            expect(page.locator(".band h4 button").first).to_contain_text("node")
+            assert serious(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            rows.get_by_role("button", name="node2:2, rank 1").click()
+            settled(page, f"!inflight.ranks.all && inflightLive.batch.run?.length === {STEPS[1]}")
+            expect(page.locator(".engines [aria-pressed=true]")).to_have_text("node2:2, rank 1")
+            button(page, "All ranks").click()
+            settled(page, "inflight.ranks.all && inflight.ranks.members.length === 2")
+        expect(rows.filter(has_text="node1:1")).to_contain_text("ended")
+    assert len(list(folder.glob("*.jsonl"))) == 3

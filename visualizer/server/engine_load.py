@@ -43,7 +43,7 @@ class EngineLoad:
         return {
             "running": self._running,
             "waiting": self._last.waiting.count,
-            "kv_used": self._last.kv.used,
+            "kv_used": self._last.kv.used if self._running else 0,  # whoever is over holds no block
             "kv_total": self._last.kv.total,
             "tokens_s": 0.0 if silent > _IDLE_S else sum(tokens for *_, tokens in self._tokens) / span,
             "silent_s": silent,

@@ -138,18 +138,20 @@ export class Batch {
   }
 }
 
-/** @typedef {{of: string, rank: number, offset: number, run: Run}} Going */
+/** @typedef {{of: string, rank: number, name?: string, offset: number, run: Run}} Going */
 
 /** All ranks of the engine that is followed, placed on one clock as the server says. */
 export class Fleet {
   /**
    * @param {import("../parts/server.js").Server} server
+   * @param {"ranks" | "all"} scope which of those that the server names: the ranks of one engine, or of all
    * @param {string[]} names of their streams
    * @param {number} most chapters that are kept of one
    * @param {() => void} changed
    */
-  constructor(server, names, most, changed) {
+  constructor(server, scope, names, most, changed) {
     this.server = server;
+    this.scope = scope;
     this.names = names;
     this.most = clamp(Math.floor(KEPT / names.length), 2, most);
     this.changed = changed;
@@ -189,14 +191,14 @@ export class Fleet {
 
   /** The state of each rank's recording, where its steps do not show it. */
   get sentences() {
-    return this.members.map(({ rank, of }) => [rank, this.batches.get(of)?.state.followed?.sentence]).filter(([, sentence]) => sentence);
+    return this.members.map((member) => [member, this.batches.get(member.of)?.state.followed?.sentence]).filter(([, sentence]) => sentence);
   }
 
   /** The current picture; null while no rank has steps. A run that the server has not placed yet is left out. */
   get picture() {
-    const placed = (this.followed?.ranks || []).filter(({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of).number === run);
+    const placed = (this.followed?.[this.scope] || []).filter(({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of).number === run);
     const known = new Map(this.members.map((member) => [member.of, member]));
-    const members = placed.map(({ of, rank, offset }) => Object.assign(known.get(of) || { of }, { rank, offset, run: this.batches.get(of).run }));
+    const members = placed.map(({ of, rank, offset, name }) => Object.assign(known.get(of) || { of }, { rank, offset, name, run: this.batches.get(of).run }));
     if (members.length !== this.members.length || members.some((member, n) => member !== this.members[n])) this.members = members;
     if (!members.length) return null;
     const begins = members.map((member) => stretch(member, 0)[0]);

@@ -51,7 +51,7 @@ export class Live {
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
     this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run }));
     this.shadow = new ShadowView(this.$(".shadow"));
-    this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), () => this._all());
+    this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), (scope) => this._all(scope));
     this.$(".ask").hidden = !this.options.asks;
     root.classList.toggle("asks", this.options.asks);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
@@ -98,8 +98,20 @@ export class Live {
 
   /** Update how long nothing has come, which no message triggers. */
   _wait(signal) {
+    this._measure();
     this.redraw();
     setTimeout(() => signal.aborted || this._wait(signal), 1000);
+  }
+
+  /** What each of several engines has to do now. */
+  async _measure() {
+    if (this.measuring || !(this.fleet?.followed || this.batch.state.followed)?.engines.length) return;
+    this.measuring = true;
+    try {
+      this.loads = (await this.server.get("inflight/live/engines")).engines;
+      this.redraw();
+    } catch { /* the stream says that the server is away */ }
+    this.measuring = false;
   }
 
   /** Switch to another of the followed recordings. */
@@ -113,11 +125,11 @@ export class Live {
     this.redraw();
   }
 
-  /** All ranks of the engine, on one clock. */
-  _all() {
+  /** All ranks of the engine on one clock, or those of all engines. */
+  _all(/** @type {"ranks" | "all"} */ scope) {
     const { app, batch } = this;
     this._leaveFleet();
-    this.fleet = new Fleet(this.server, batch.state.followed.ranks.map((rank) => rank.of), batch.most, () => this._renewAll());
+    this.fleet = new Fleet(this.server, scope, batch.state.followed[scope].map((rank) => rank.of), batch.most, () => this._renewAll());
     app.empty("Nothing has run here yet.");
     this._follow();
     this.redraw();
@@ -127,10 +139,10 @@ export class Live {
   _renewAll() {
     const { app, fleet } = this;
     this.steppedAt = performance.now();
-    const { followed } = /** @type {Fleet} */ (fleet);
-    if (followed?.ranks.some((rank) => !fleet.names.includes(rank.of))) {
+    const { followed, scope } = /** @type {Fleet} */ (fleet);
+    if (followed?.[scope].some((rank) => !fleet.names.includes(rank.of))) {
       this.batch.state.followed = followed;
-      return this._all();
+      return this._all(scope);
     }
     const { picture } = /** @type {Fleet} */ (fleet);
     if (picture && this.before) {
@@ -272,7 +284,7 @@ export class Live {
     this.own.draw();
     this.finished.draw();
     this.shadow.draw(batch.state);
-    this.followed.draw(batch.state.followed, batch.run, Boolean(fleet));
+    this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);
     this.teacher.draw();
   }
 }

@@ -8,6 +8,9 @@ import { speaking, t, tell } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";
 
 const MOST = 6; // finished requests listed
+const LOADS = ["Running", "Waiting", "KV", "tok/s"];
+const KV = LOADS.indexOf("KV");
+const SILENT = 10; // s without a step, while requests run, after which it is said
 const ROWS = ["Steps", "Lanes in use", "Time to answer"];
 const share = (part) => (part === null ? "–" : `${Math.round(100 * part)} %`);
 
@@ -19,7 +22,7 @@ export class FollowedView {
   /**
    * @param {HTMLElement} section
    * @param {(of: string) => void} choose
-   * @param {() => void} all
+   * @param {(scope: "ranks" | "all") => void} all
    */
   constructor(section, choose, all) {
     this.section = section;
@@ -29,30 +32,77 @@ export class FollowedView {
     this.file = h("p", { class: "followed-file" });
     this.note = h("p", { class: "followed-note" });
     this.streams = h("nav", { class: "followed-streams" });
+    this.engines = new EngineList(choose);
     this.clock = h("p", { class: "followed-note" });
-    section.append(this.title, this.file, this.streams, this.clock, this.note);
+    section.append(this.title, this.file, this.streams, this.engines.table, this.clock, this.note);
   }
 
-  /** followed: the latest state of what is on screen, {of, file, texts, streams} and `Followed._together`; all: whether all ranks are. */
-  draw(/** @type {any} */ followed, run, all) {
+  /** followed: the latest state of what is on screen, {of, file, texts, streams} and `Followed._together`; all: of which all ranks are on
+   * screen: of its engine ("ranks"), of every one ("all"), or of none. loads: see `Followed.loads`. */
+  draw(/** @type {any} */ followed, run, all, loads) {
     this.section.hidden = !followed;
     if (!followed) return;
     const engine = run?.header.engine;
-    setText(this.title, engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
-    setText(this.file, all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
+    const several = followed.engines.length > 1;
+    setText(this.title, all === "all" ? t(`${count(followed.engines.length)} [engine|engines]`) : engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
+    setText(this.file, all === "all" ? t("Each recorded in files of its own") : all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
     const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
     setText(this.note, [...notes, t("This engine belongs to someone else: you can watch it, but not control it."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
-    setText(this.clock, followed.says.length ? followed.says.map((says) => t(says)).join(" ") : followed.streams.length > 1 ? t("These are not ranks of one engine: each recording is followed separately.") : "");
+    const clock = all === "all" ? followed.all_says : followed.says;
+    setText(this.clock, clock.length ? clock.map((says) => t(says)).join(" ") : followed.streams.length > 1 && !several ? t("These are not ranks of one engine: each recording is followed separately.") : "");
     setAttr(this.streams, "aria-label", t("Recordings"));
+    this.engines.draw(several ? followed : null, all, loads || followed.engines);
     this.streams.hidden = followed.streams.length < 2;
-    const key = JSON.stringify([speaking(), followed.streams, followed.ranks.map((rank) => rank.of), all || followed.of]);
+    const key = JSON.stringify([speaking(), followed.streams, several, followed.ranks.map((rank) => rank.of), followed.all.length, all, followed.of]);
     if (key === this._key) return;
     this._key = key;
     const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, text);
     const focused = [...this.streams.children].indexOf(document.activeElement);
-    this.streams.replaceChildren(...(followed.ranks.length > 1 ? [button(t("All ranks"), all, this.all)] : []),
-      ...followed.streams.map((of) => button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of))));
+    this.streams.replaceChildren(...(followed.all.length > 1 ? [button(t("All engines"), all === "all", () => this.all("all"))] : []),
+      ...(followed.ranks.length > 1 ? [button(t("All ranks"), all === "ranks", () => this.all("ranks"))] : []),
+      ...(several ? [] : followed.streams.map((of) => button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of)))));
     if (focused >= 0) /** @type {HTMLElement} */ (this.streams.children[focused])?.focus();
+  }
+}
+
+/** Several engines: a row for each rank, with what it has to do now. */
+class EngineList {
+  /** @param {(of: string) => void} choose */
+  constructor(choose) {
+    this.choose = choose;
+    this.heads = LOADS.map(() => h("th", { scope: "col" }));
+    this.body = h("tbody", {});
+    this.table = h("table", { class: "engines" }, h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)), this.body);
+    this.rows = new Map();
+  }
+
+  /** followed: null where there are not several engines. */
+  draw(followed, all, loads) {
+    this.table.hidden = !followed;
+    if (!followed) return;
+    setAttr(this.table, "aria-label", t("Engines"));
+    for (const [n, head] of this.heads.entries()) tell(head, LOADS[n]);
+    const shown = loads.flatMap((engine) => engine.ranks.map((rank) => ({ engine, ...rank })));
+    if (shown.map(({ of }) => of).join("\n") !== [...this.rows.keys()].join("\n")) {
+      this.rows = new Map(shown.map(({ of }) => [of, this._row(of)]));
+      this.body.replaceChildren(...[...this.rows.values()].map(({ row }) => row));
+    }
+    for (const { engine, of, rank, running, waiting, kv_used: used, kv_total: total, tokens_s: speed, silent_s: silent, is_over: over } of shown) {
+      const { button, model, cells } = this.rows.get(of);
+      setText(button, engine.ranks.length > 1 ? `${engine.name}, ${t(`rank ${rank}`)}` : engine.name);
+      setAttr(button, "aria-pressed", String(!all && of === followed.of));
+      const stands = over ? t("ended") : running && silent > SILENT ? t(`no step for ${count(Math.round(silent))} s`) : "";
+      setText(model, [engine.model, stands].filter(Boolean).join(" · "));
+      const numbers = [running, waiting, total && Math.round((100 * used) / total), speed ?? null].map((x) => (typeof x === "number" ? count(Math.round(x)) : "–"));
+      for (const [n, cell] of cells.entries()) setText(cell, n === KV && total ? `${numbers[n]} %` : numbers[n]);
+    }
+  }
+
+  _row(of) {
+    const button = h("button", { type: "button", class: "button mini", onclick: () => this.choose(of) });
+    const model = h("span", { class: "followed-note" });
+    const cells = LOADS.map(() => h("td", {}));
+    return { button, model, cells, row: h("tr", {}, h("th", { scope: "row" }, button, model), ...cells) };
   }
 }
 

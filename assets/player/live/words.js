@@ -56,7 +56,7 @@ export const followedWords = (run) => (run ? limitsOf(run).map(([words], i) => (
 export function allSay(fleet, silent) {
   if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
   if (!fleet.members.length) return t("The recordings are being opened.");
-  if (fleet.sentences.length) return fleet.sentences.map(([rank, sentence]) => `${t(`Rank ${rank}`)}: ${t(sentence)}`).join(" ");
+  if (fleet.sentences.length) return fleet.sentences.map(([{ name, rank }, sentence]) => `${name || t(`Rank ${rank}`)}: ${t(sentence)}`).join(" ");
   if (fleet.members.every(({ run }) => isIdle(run))) return t("The batches of all ranks are empty.");
   return silent > SILENT ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`) : "";
 }

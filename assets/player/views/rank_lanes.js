@@ -12,6 +12,12 @@ import { doingOf, drawTimeAxis, GUTTER, LaneChart } from "./lane_chart.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 
+/**
+ * A rank by its number, or by its engine where there are several.
+ * @param {Rank} member
+ */
+const titleOf = (member) => member.name || t(`Rank ${member.rank}`);
+
 /** One rank's lanes and the sentence above them. */
 class Band {
   /**
@@ -23,14 +29,14 @@ class Band {
     this.member = member;
     /** @type {RunRequest[] | null} */
     this.focus = null;
-    const name = t(`Rank ${member.rank}`);
+    const name = titleOf(member);
     this.pill = h("span", { class: "pill" });
     this.sentence = h("span", { class: "band-say" });
     this.share = h("span", { class: "band-busy", title: t("The share of the time shown in which this rank computes steps") });
     const canvas = h("canvas", { role: "img" });
     this.stage = h("div", { class: "canvas" }, canvas);
     this.el = h("section", { class: "band", "data-rank": String(member.rank) },
-      h("h4", {}, h("button", { type: "button", class: "mini", title: t("This rank alone, at this moment"), onclick: () => view.actions.chooseRank(member) }, name), this.pill, this.sentence, this.share), this.stage);
+      h("h4", {}, h("button", { type: "button", class: "mini", title: t(member.name ? "This engine alone, at this moment" : "This rank alone, at this moment"), onclick: () => view.actions.chooseRank(member) }, name), this.pill, this.sentence, this.share), this.stage);
     this.chart = new LaneChart(canvas, view.actions.redraw);
     this._said = "";
     this.at = { i: -1, inside: false }; // where it stands
@@ -82,7 +88,7 @@ class Band {
     const { member, run } = this;
     if (this._length !== run.length) {
       this._length = run.length;
-      setAttr(this.chart.canvas, "aria-label", t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`));
+      setAttr(this.chart.canvas, "aria-label", member.name ? t(`Lanes of {name}, ${count(run.length)} [step|steps]`, { name: member.name }) : t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`));
       tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
     }
     const { pill, say } = this.words();
@@ -119,9 +125,9 @@ class Band {
     const { scale } = this.chart;
     if (!this.chart.painted?.run.length || x < GUTTER) return null;
     const i = indexAt(this.run, scale, x);
-    if (x < scale.from(i) || x > scale.to(i) + 1) return { step: null, request: null, lines: [[`rank ${this.member.rank} computes nothing here`]] };
+    if (x < scale.from(i) || x > scale.to(i) + 1) return { step: null, request: null, lines: [this.member.name ? [this.member.name, ": ", "nothing is computed here"] : [`rank ${this.member.rank} computes nothing here`]] };
     const found = this.chart.hit(x, y);
-    return { step: i, request: found && found.request, lines: [[`rank ${this.member.rank}: `, ...(found ? found.lines[0] : [`step ${this.run.stepOf(i)}`])], ...(found ? found.lines.slice(1) : [])] };
+    return { step: i, request: found && found.request, lines: [[this.member.name ? `${this.member.name}: ` : `rank ${this.member.rank}: `, ...(found ? found.lines[0] : [`step ${this.run.stepOf(i)}`])], ...(found ? found.lines.slice(1) : [])] };
   }
 }
 
@@ -241,7 +247,7 @@ export class RankLanes {
         const { pill, say } = band.words();
         const { run } = band;
         return [
-          String(band.member.rank), inside ? String(run.stepOf(i)) : t(pill), inside ? run.frame(i).lanes.map((l) => `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`).join("; ") : "",
+          band.member.name || String(band.member.rank), inside ? String(run.stepOf(i)) : t(pill), inside ? run.frame(i).lanes.map((l) => `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`).join("; ") : "",
           i < 0 ? "0" : String(run.numWaiting[i]), plain(band, say),
         ];
       }),

@@ -183,7 +183,7 @@ export class Ranks {
     const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, t(text));
     const focused = [...this.names.children].indexOf(document.activeElement);
     this.names.replaceChildren(...(this.members.length > 1 ? [button("All ranks", this.all, () => this.showAll(!this.all))] : []),
-      ...this.members.map((m) => button(`Rank ${m.rank}`, !this.all && m === current, () => this.choose(m))));
+      ...this.members.map((m) => button(m.name || `Rank ${m.rank}`, !this.all && m === current, () => this.choose(m))));
     if (focused >= 0) /** @type {HTMLElement} */ (this.names.children[focused])?.focus();
     const [aligned, ...faults] = this.says;
     this.words.replaceChildren(...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")), this.members.length > 1 ? t(aligned) : "");
