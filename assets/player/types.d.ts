@@ -220,7 +220,7 @@ interface Pass extends ForwardPass {
 }
 
 /** A piece of a sentence: text, or a request by its id or itself. */
-type Span = string | { r: string; request?: undefined } | { r?: undefined; request: RunRequest };
+type Span = string | { r: string; request?: undefined; said?: undefined } | { r?: undefined; request: RunRequest; said?: undefined } | { r?: undefined; request?: undefined; said: string };
 
 /** Steps or seconds to pixels: where step i begins and ends. */
 interface LaneScale {

@@ -111,6 +111,37 @@ def test_a_simulated_run_says_so_there(visit):
     assert "Simulated: these times come from a cost model." in page.inner_text(".slow-card")
 
 
+def on_the_axis(page, step: int) -> list[str]:
+    """What the axis says where a step is drawn."""
+    return page.evaluate(
+        """(step) => { const i = inflight.run.indexOf(step), { lanes } = inflight;
+        return lanes.hit((lanes.scale.from(i) + lanes.scale.to(i)) / 2, 3).lines.map((line) => line.map((s) => s.said ?? s.r ?? s).join("")); }""",
+        step,
+    )
+
+
+def test_a_step_that_took_long_is_seen_on_the_axis_of_steps(visit):
+    trace = loaded("long-prompt-arrives")
+    page = visit(replay=replay(trace))
+    took = sorted(e.t_end - e.t_start for e in trace.events)
+    median = took[(len(took) - 1) // 2]
+    slow = [i for i, e in enumerate(trace.events) if e.t_end - e.t_start >= 2 * median]
+    assert page.evaluate("[...inflight.lanes.slow.keys()]") == slow and 8 in slow
+    assert on_the_axis(page, 8) == [
+        "step 8 took 49.2 ms, 15.0 times the median step",
+        "r0 r1 r2 r3 each get the next token after 49.2 ms: r4 computes 493 tokens of prefill in the same pass.",
+    ]
+    assert on_the_axis(page, 12) == [f"step 12 took {1e3 * (trace.event(12).t_end - trace.event(12).t_start):.2f} ms"]
+    ink = """([step, w]) => { const i = inflight.run.indexOf(step), { lanes } = inflight, { d } = lanes.surface;
+        return [...lanes.ground.getContext("2d").getImageData(Math.round(lanes.scale.to(i) * d) - w, Math.round(2 * d), 1, 1).data]; }"""
+    assert page.evaluate(ink, [8, 4])[3] > 0 and page.evaluate(ink, [12, 4])[3] == 0
+    page.evaluate("inflight.seekStep(8)")
+    expect(page.locator(".panel.lanes > h3 > .key")).to_have_text("step 8 took 49.2 ms, 15.0 times the median step")
+    page.keyboard.press("c")  # over seconds its width tells
+    settled(page, "inflight.lanes.scale.clock")
+    assert page.evaluate(ink, [8, 4])[3] == 0
+
+
 def test_sentences_have_the_same_numbers_in_german():
     for path in sorted(TRACES.glob("*.jsonl")):
         found = delays(Trace.load(path, trusted=True))

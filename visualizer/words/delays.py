@@ -34,7 +34,7 @@ def _cause(gap: Gap, n: int) -> Sentence:
     match gap.cause:
         case "others":
             odd = (
-                f"; nothing on record says why it took {gap.times:.1f} times as long as others of its size"
+                f"; nothing on record says why the pass took {gap.times:.1f} times as long as others of its size"
                 if _is_slow(gap)
                 else ""
             )

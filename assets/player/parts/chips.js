@@ -1,4 +1,4 @@
-// Spans with requests in them, as DOM: a plain string, or {r: id} / {request} drawn as its tinted letter. Text stays text.
+// Spans with requests in them, as DOM: a plain string, {said} for one that is in the spoken language already, or {r: id} / {request} drawn as its tinted letter. Text stays text.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
@@ -24,7 +24,7 @@ export function chip(shown, request, held = true) {
  */
 export function spans(shown, list, held = (_request) => true) {
   return (list || []).map((span) => {
-    if (typeof span === "string") return document.createTextNode(span);
+    if (typeof span === "string" || span.said !== undefined) return document.createTextNode(typeof span === "string" ? span : span.said);
     const request = span.request || shown.run.request(span.r);
     return request ? chip(shown, request, held(request)) : document.createTextNode(String(shown.run.letters?.[span.r] ?? span.r ?? ""));
   });
@@ -32,5 +32,5 @@ export function spans(shown, list, held = (_request) => true) {
 
 /** The same as text. @param {SentenceContext} shown @param {Span[]} list */
 export function plain(shown, list) {
-  return (list || []).map((span) => (typeof span === "string" ? span : (span.request || shown.run.request(span.r) || { letter: span.r }).letter)).join("");
+  return (list || []).map((span) => (typeof span === "string" ? span : span.said ?? (span.request || shown.run.request(span.r) || { letter: span.r }).letter)).join("");
 }

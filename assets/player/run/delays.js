@@ -1,4 +1,17 @@
-// Where a request's time went, as visualizer/documents/delays.py tells it. Pure: knows no DOM and no word of its own.
+// Where a request's time went, as visualizer/documents/delays.py tells it, and which steps took long. Pure: knows no DOM and no word of its own.
+
+const SLOW = 2; // times the median step: worth a mark
+
+/**
+ * The steps that took at least twice as long as the median step, by index: how many times as long.
+ * @param {Run} run
+ * @returns {Map<number, number>}
+ */
+export function slowSteps(run) {
+  const took = run.events.map((e) => e.tEnd - e.tStart);
+  const median = [...took].sort((a, b) => a - b)[(took.length - 1) >> 1];
+  return new Map(took.map((t, i) => /** @type {[number, number]} */ ([i, t / median])).filter(([, times]) => times >= SLOW && Number.isFinite(times)));
+}
 
 /**
  * A request's time in parts, those that are nothing left out; null where it is not known: of a run that goes on, or of a request that it does not know.

@@ -2,10 +2,11 @@
 // chart is above or below it, on the same axis.
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
-import { canvasIn, clamp, find, setAttr } from "../parts/dom.js";
-import { t, tell } from "../parts/speech.js";
+import { canvasIn, clamp, find, setAttr, setText } from "../parts/dom.js";
+import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds } from "../parts/format.js";
 import { fillBox, measure } from "../parts/surface.js";
+import { slowSteps } from "../run/delays.js";
 import { doingOf, GUTTER, LaneChart } from "./lane_chart.js";
 
 const WHAT = 90; // right of the playhead: room for its words
@@ -29,6 +30,8 @@ export class LanesView extends LaneChart {
     /** @type {string[]} */
     this.counts = []; // what lanes did over the whole run, "37 decode"
     this.dragging = false;
+    /** @type {ReturnType<typeof slowSteps>} */
+    this.slow = new Map();
     this._x = NaN; // where the playhead is
     this._scrub();
     this._turnTo();
@@ -52,10 +55,12 @@ export class LanesView extends LaneChart {
   }
 
   /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param {ViewState} state */
-  _axis(g, { run, clock }) {
+  _axis(g, state) {
+    const { run, clock } = state;
     const { scale, axis, font, surface } = this;
     const span = (surface.w - GUTTER) / scale.per;
     const unit = roundUnit(span, Math.max(3, surface.w / (clock ? 110 : 70)), !clock);
+    this._slow(g, state);
     const first = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
     for (let v = first; GUTTER + v * scale.per <= surface.w - 14; v += unit) {
       const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
@@ -65,6 +70,40 @@ export class LanesView extends LaneChart {
       if (e.arrived.length) g.fillRect(scale.from(i), axis - 5, 1, 4);
       if (e.finished.length) g.fillRect((scale.from(i) + scale.to(i)) / 2 - 1, axis - 7, 2.5, 6);
     });
+  }
+
+  /** Behind the labels a bar for each step that took long, as high as the axis from ten times the median on; over seconds its width tells. @param {Ink} g @param {ViewState} state */
+  _slow(g, { run, clock, palette }) {
+    this.slow = slowSteps(run);
+    if (clock) return;
+    g.fillStyle = palette.warn;
+    g.globalAlpha = 0.45;
+    for (const [i, times] of this.slow) {
+      const height = this.axis * Math.min(1, Math.log10(times));
+      const middle = (this.scale.from(i) + this.scale.to(i)) / 2;
+      const width = Math.max(3, this.scale.to(i) - this.scale.from(i) - 1);
+      g.fillRect(middle - width / 2, this.axis - height, width, height);
+    }
+    g.globalAlpha = 1;
+    g.fillStyle = palette.soft;
+  }
+
+  /** How long a step took, and against what. @param {Run} run @param {number} i */
+  _took(run, i) {
+    const { tStart, tEnd } = run.events[i];
+    const times = this.slow.get(i);
+    return `step ${run.stepOf(i)} took ${milliseconds(tEnd - tStart)}${times ? `, ${times.toFixed(1)} times the median step` : ""}`;
+  }
+
+  /** On the axis: how long the step took, and what is on record about it. @param {number} x @param {number} y @returns {any} */
+  hit(x, y) {
+    const { painted, scale } = this;
+    if (!painted?.run.length || y >= this.axis || x < GUTTER) return super.hit(x, y);
+    const { run } = painted;
+    const i = indexAt(run, scale, x);
+    const step = run.stepOf(i);
+    const said = (run.delays?.worst || []).filter((one) => one.kind === "gap" && one.step === step).map(({ say }) => (say[speaking()] || say.en).map((span) => (typeof span === "string" ? { said: span } : span)));
+    return { request: null, lines: [[this._took(run, i)], ...said] };
   }
 
   /** @param {LaneChart["counted"]} c */
@@ -99,10 +138,9 @@ export class LanesView extends LaneChart {
       this.what.style.transform = `translateX(${side.toFixed(2)}px)`;
     }
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
-    const e = frame.event;
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
-    tell(this.key, `${waited}step ${e.step} took ${milliseconds(e.tEnd - e.tStart)}`);
+    setText(this.key, `${waited && t(waited)}${t(this._took(run, frame.i))}`);
   }
 
   /**
