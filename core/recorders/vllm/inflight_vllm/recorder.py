@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -178,17 +178,7 @@ class _Snapshot:
         self.ended = [str(r.get_finished_reason()) if r.is_finished() else None for r in self.requests]
 
     def record(self, asked: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """As plain data; called on the writer's thread. asked: what is asked for by a request."""
-        rows = []
-        for at, request in enumerate(self.requests):
-            row = asked(request) | {"computed": self.computed[at], "output": list(request.output_token_ids[: self.lengths[at]])}
-            if at < len(self.tables):
-                row["blocks"] = [[block.block_id for block in group] for group in self.tables[at]]
-            if request.num_preemptions:
-                row["preemptions"] = request.num_preemptions
-            if self.ended[at] in _BY_ITSELF:
-                row["finished"] = self.ended[at]
-            rows.append(row)
+        """As plain data; called on the writer's thread, which makes the requests one by one. asked: what is asked for by a request."""
         waiting, at = [], self.num_running
         for number, is_heap in zip(self.num_waiting, self.are_sorted, strict=True):
             queue = self.requests[at : at + number]
@@ -201,8 +191,19 @@ class _Snapshot:
             "running": [request.request_id for request in self.requests[: self.num_running]],
             "waiting": waiting,
             "blocks_free": self.blocks_free,
-            "requests": rows,
+            "requests": self._rows(asked),
         }
+
+    def _rows(self, asked: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for at, request in enumerate(self.requests):
+            row = asked(request) | {"computed": self.computed[at], "output": list(request.output_token_ids[: self.lengths[at]])}
+            if at < len(self.tables):
+                row["blocks"] = [[block.block_id for block in group] for group in self.tables[at]]
+            if request.num_preemptions:
+                row["preemptions"] = request.num_preemptions
+            if self.ended[at] in _BY_ITSELF:
+                row["finished"] = self.ended[at]
+            yield row
 
 
 class Recorder:

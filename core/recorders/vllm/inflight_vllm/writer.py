@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -143,7 +144,13 @@ class RawWriter:
 
 
 def _line(data: dict[str, Any]) -> str:
-    return json.dumps(data, separators=(",", ":")) + "\n"
+    if data["kind"] != "snapshot":
+        return json.dumps(data, separators=(",", ":")) + "\n"
+    rows = []
+    for row in data.pop("requests"):  # one by one: the whole would keep the engine's thread from running for as long as it takes
+        rows.append(json.dumps(row, separators=(",", ":")))
+        time.sleep(0)
+    return f'{json.dumps(data, separators=(",", ":"))[:-1]},"requests":[{",".join(rows)}]}}\n'
 
 
 class Parts:
