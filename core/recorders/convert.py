@@ -18,7 +18,7 @@ from typing import Any
 
 from core.errors import InflightError, InvalidTrace
 from core.recorders.gaps import Gap, State
-from core.recorders.groups import infer_windows
+from core.recorders.groups import infer_windows, kv_groups
 from core.recorders.raw import Recording, gathered, is_raw, read_raw
 from core.recorders.recorded_header import check_facts, recorded_config, trace_header
 from core.recorders.texts import LEFT_OUT, model_folder, plain, tokenizer_of
@@ -49,6 +49,7 @@ from core.trace.events import (
     Why,
 )
 from core.trace.file import TokenizedRequest
+from core.trace.header import GroupFacts
 from core.trace.inferred import why_admitted, why_stalled, why_waiting
 from core.trace.messages import english
 from core.trace.phrases import GOES_ON, not_shown
@@ -204,6 +205,7 @@ class Conversion:
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
         self._facts, self._config = recording.header, recorded_config(recording)
+        self._groups = kv_groups(self._facts) or (GroupFacts(),)
         self._first_block = self._facts.get("first_block", 1)
         self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
         self._run = RunState.of({}, recording.requeues)
@@ -525,7 +527,7 @@ class Conversion:
         length = step.get("waiting", len(run.waiting))
         if head is None:
             return Waiting(length), stall_why
-        why = why_waiting(run.num_tokens[head], lanes, budget, blocks, self._config, not run.lanes)
+        why = why_waiting(run.num_tokens[head], lanes, budget, blocks, self._config, self._groups, not run.lanes)
         return Waiting(length, head, UNRECORDED if step.get("skipped") else why), stall_why
 
     def _budget(self, step: dict[str, Any]) -> tuple[int, int]:

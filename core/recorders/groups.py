@@ -38,6 +38,7 @@ def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
             block_size=group["block_size"],
             layers=None if group["layers"] is None else tuple(group["layers"]),
             units=group.get("units"),
+            most_blocks=group.get("most_blocks"),
         )
         for group in groups or ()
     )

@@ -118,7 +118,8 @@ class GroupFacts(Facts):
 
     kind: as vLLM names it ("full_attention", "sliding_window", "chunked_local_attention", "mamba", …). window: tokens that its layers look back over, the
     present one included; blocks that lie behind are given back, or overwritten where the kind is "ring". block_size: tokens in a block. layers: their
-    indices in the model. units: consecutive blocks of the pool that make one of the group, whose blocks are larger.
+    indices in the model. units: consecutive blocks of the pool that make one of the group, whose blocks are larger. most_blocks: that a request is
+    counted with when it is admitted, however long it is.
     """
 
     kind: str | None = None
@@ -126,6 +127,13 @@ class GroupFacts(Facts):
     block_size: int | None = None
     layers: tuple[int, ...] | None = None
     units: int | None = None
+    most_blocks: int | None = None
+
+    def blocks_for(self, tokens: int, block_size: int) -> int:
+        """Blocks of the pool that a request of so many tokens is counted with when it is admitted. block_size: where the group does not say."""
+        kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
+        needed = -(-kept // (self.block_size or block_size))
+        return min(needed, self.most_blocks or needed) * (self.units or 1)
 
     def first_seen(self, position: int) -> int | None:
         """The first position that a query at `position` attends to; None where the group has no sliding window."""
@@ -326,7 +334,7 @@ def _groups(data: object) -> tuple[GroupFacts, ...]:
         raise InvalidTrace("the header's kv_groups are not a list.", 1)
     groups = tuple(_facts(GroupFacts, group, "KV cache group") for group in data or ())
     for group in groups:
-        lengths = [length for length in (group.window, group.block_size, group.units) if length is not None]
+        lengths = [length for length in (group.window, group.block_size, group.units, group.most_blocks) if length is not None]
         if min([*lengths, *(layer + 1 for layer in group.layers or ())], default=1) < 1:
             raise InvalidTrace("the header's kv_groups have numbers that none can have.", 1)
     return groups

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from core.config import EngineConfig
 from core.trace.events import NOTHING_BINDS, UNRECORDED, StepEvent, Why
-from core.trace.header import Header
+from core.trace.header import GroupFacts, Header
 from core.trace.run_state import RunState
 
 REASONS = (
@@ -26,15 +28,24 @@ def why_admitted(length: int, missing: int, budget: tuple[int, int], longest: in
 
 
 def why_waiting(
-    tokens: int, lanes: tuple[int, int], budget: tuple[int, int], blocks: tuple[int, int], config: EngineConfig, alone: bool
+    tokens: int,
+    lanes: tuple[int, int],
+    budget: tuple[int, int],
+    blocks: tuple[int, int],
+    config: EngineConfig,
+    groups: Sequence[GroupFacts],
+    alone: bool,
 ) -> Why:
-    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each. alone: nobody runs."""
+    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each. groups: of the KV cache. alone:
+    nobody runs.
+    """
     if lanes[0] <= 0:
         return Why("lanes", 0, 1, lanes[1])
     if budget[0] <= 0:
         return Why("budget", 0, tokens, budget[1])
     first = tokens if config.policy.reserve == "prompt" else min(tokens, budget[0])
-    need, kept = -(-first // config.block_size), 0 if alone else int(config.policy.watermark * (blocks[1] + 1))
+    need = sum([group.blocks_for(first, config.block_size) for group in groups])
+    kept = 0 if alone else int(config.policy.watermark * (blocks[1] + 1))
     return Why("blocks", max(0, blocks[0] - kept), need, blocks[1]) if need > blocks[0] - kept else UNRECORDED
 
 
@@ -52,7 +63,11 @@ def inferred_reasons(event: StepEvent, state: RunState, header: Header) -> list[
     blocks = header.num_blocks - event.kv.used, header.num_blocks
     lanes = config.num_lanes - len(state.lanes), config.num_lanes
     head, chunks = event.waiting.request, {s.request: s for s in event.segments}
-    reasons = [None if head is None else why_waiting(state.num_tokens[head], lanes, budget, blocks, config, not state.lanes)]
+    reasons = [
+        None
+        if head is None
+        else why_waiting(state.num_tokens[head], lanes, budget, blocks, config, header.groups, not state.lanes)
+    ]
     longest = header.engine.long_prefill_token_threshold if header.engine else None
     for request in [a.request for a in event.admitted]:
         chunk = chunks.get(request)

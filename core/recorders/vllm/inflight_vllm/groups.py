@@ -31,7 +31,10 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
             window = spec.attention_chunk_size
         layers = [re.search(r"\.(\d+)\.", f".{name}.") for name in group.layer_names]
         indices = sorted({int(layer[1]) for layer in layers if layer}) if all(layers) else None
-        facts.append({"kind": kind, "window": window, "block_size": manager.block_size, "layers": indices})
+        most = getattr(
+            manager, "max_admission_blocks_per_request", None
+        )  # where blocks leave, a request is admitted with no more than these
+        facts.append({"kind": kind, "window": window, "block_size": manager.block_size, "layers": indices, "most_blocks": most})
     return facts
 
 
