@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,9 @@ import typer
 
 from core.cli.options import Json
 from core.cli.output import finish, print_line, print_note
-from core.recorders.convert import those_that_open, to_trace
+from core.errors import InflightError
+from core.recorders.compare import STEP_FACTS, compare_steps, compare_totals, rank_of
+from core.recorders.convert import ruled, those_that_open
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import named_tokenizer
 from core.trace.messages import english
@@ -23,49 +26,84 @@ RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: every part
 
 def import_(
     raw: RawFiles,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Save the trace here; with several ranks, one file each.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Save the trace here; with several ranks, one file each.", show_default=False),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--verify", help="Compare every step of the trace with the raw lines; exit code 1 if any differs.")
+    ] = False,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --verify: vLLM's /metrics at the end, whose counters the totals are compared with.", show_default=False
+        ),
+    ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Folder or hub id of a tokenizer.", show_default="the model's, if available")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Convert a recording by `inflight-vllm` or another recorder into a trace that the page and `show` open, and check it."""
+    """Convert a recording by `inflight-vllm` or another recorder into a trace that the page and `show` open, and check it.
+
+    Steps that are against a rule are shown, and counted as warnings; a recording that cannot be read leaves no file.
+    """
+    if out is None and not compare:
+        raise InflightError("--out says where to save the trace; --verify alone compares it with the recording.")
+    if metrics is not None and not compare:
+        raise InflightError("--metrics belongs to --verify.")
     recordings = read_raw(raw)
     given = named_tokenizer(tokenizer) if tokenizer else None
-    opened = those_that_open((recording.name, partial(to_trace, recording, given)) for recording in recordings)
+    opened = those_that_open((recording.name, partial(ruled, recording, given)) for recording in recordings)
     ranks = Ranks.of(opened.traces, opened.refused)
     by_rank = {recording.rank: recording for recording in recordings}
     rows = []
     for rank, trace in ((rank.number, rank.trace) for rank in ranks.ranks):
         recording = by_rank[rank]
-        path = out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{rank}{out.suffix}")
-        trace.save(path)
-        Trace.load(path)  # the rules of every trace apply: a file that breaks them is not passed on
-        rows.append(_row(recording, trace, path))
+        path = out and (out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{rank}{out.suffix}"))
+        if path:
+            trace.save(path)
+        row = _row(recording, trace, path)
+        if compare:
+            mine = [file for file in raw if rank_of(file) == rank]
+            row["compared"] = [asdict(found) for found in compare_steps(mine, trace)]
+        rows.append(row)
+    if metrics is not None:
+        rows[-1]["compared"] += [asdict(found) for found in compare_totals(metrics, [rank.trace for rank in ranks.ranks])]
     for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
         print_note(fault)
     if len(ranks.ranks) > 1:
         print_note(ALIGNMENTS[ranks.alignment])
     finish(rows, _print, json)
+    if any(found["differ"] for row in rows for found in row["compared"]):
+        raise typer.Exit(1)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         print_line(
-            f"{row['path']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
-            f"{english(str(row['preemptions']) + ' [preemption|preemptions]')}."
+            f"{row['path'] or row['recording']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
+            f"{english(str(row['preemptions']) + ' [preemption|preemptions]')}"
+            f"{english(', ' + str(row['warnings']) + ' [warning|warnings]') if row['warnings'] else ''}."
         )
+        for found in row["compared"]:
+            same = f"the same in {found['count']:,}" if found["fact"] in STEP_FACTS else "the same"
+            differs = f"differ in {found['differ']:,} of {found['count']:,}; {found['first']}"
+            print_line(f"    {found['means']}: {differs if found['differ'] else same}")
 
 
-def _row(recording: Recording, trace: Trace, path: Path) -> dict[str, Any]:
+def _row(recording: Recording, trace: Trace, path: Path | None) -> dict[str, Any]:
     return {
-        "path": str(path),
+        "path": path and str(path),
+        "recording": recording.name,
         "engine": str(trace.header.engine),
         "rank": recording.rank,
         "steps": len(trace.events),
         "requests": len(trace.asked),
         "tokens": sum(len(event.tokens) for event in trace.events),
         "preemptions": sum(len(event.preempted) for event in trace.events),
+        "warnings": sum(len(event.warnings) for event in trace.events),
         "complete": trace.complete,
         "faults": recording.faults,
+        "compared": [],
     }

@@ -113,9 +113,18 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     return trace
 
 
-def ruled(recording: Recording) -> Trace:
-    """Its trace, which its rules accept as every trace's: raises InvalidTrace."""
-    return Trace.from_lines(to_trace(recording).lines())
+def still_there(step: dict[str, Any], following: dict[str, Any]) -> frozenset[str]:
+    """Who keeps a lane and blocks through the step that follows, though over: whoever has a row in it and, where it was scheduled before this one's
+    output was back, whoever ends in this one.
+    """
+    is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
+    ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()
+    return frozenset({s["request"] for s in following["segments"]} | ending)
+
+
+def ruled(recording: Recording, tokenizer: Any = None) -> Trace:
+    """Its trace as it is read from a file, so with the warnings of its steps: raises InvalidTrace. tokenizer: see `to_trace`."""
+    return Trace.from_lines(to_trace(recording, tokenizer).lines())
 
 
 def open_recording(path: Path) -> Trace:
@@ -182,7 +191,7 @@ def _followed(
             if gap is None and snapshot is not None and (odd := conversion.contradiction(snapshot, step)):
                 faults.append(odd)
             later = steps.get(number + 1)
-            events.append(conversion.event(step, frozenset(s["request"] for s in later["segments"]) if later else frozenset()))
+            events.append(conversion.event(step, still_there(step, later) if later else frozenset()))
             gap = None
         except DAMAGE as error:
             faults.append(f"Step {number} is damaged: {type(error).__name__} {error}.")
@@ -227,8 +236,8 @@ class Conversion:
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
-        """The next step. later: the requests of the one after it, since an engine that schedules ahead computes one more row for a request that
-        has just ended. Raises InvalidTrace for a request that never arrived.
+        """The next step. later: those who are `still_there` in the one after it, since an engine that schedules ahead may compute one more row for a
+        request that has just ended. Raises InvalidTrace for a request that never arrived.
         """
         run, lingering, self._changes = self._run, self._lingering, []
         self._number = step["step"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.convert import DAMAGE, Conversion
+from core.recorders.convert import DAMAGE, Conversion, still_there
 from core.recorders.gaps import Gap
 from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, part_of, recording_named
 from core.recorders.raw import Recording, take
@@ -202,7 +202,10 @@ class Follower:
 
     @property
     def _is_asynchronous(self) -> bool:
-        return self._lines is None or bool(self._lines.header.get("async_scheduling"))
+        if self._lines is None:
+            return True
+        header = self._lines.header
+        return bool(header.get("async_scheduling")) or (header.get("pipeline_parallel_size") or 1) > 1
 
     def _take_early(self, news: list[News]) -> None:
         while self._next in self._early:
@@ -226,7 +229,7 @@ class Follower:
         snapshot, self._last = self._snapshots.get(number), number
         self._snapshots = {later: known for later, known in self._snapshots.items() if later > number}
         if self._pending is not None:
-            self._tell(_computing(step) if number == expected else frozenset(), news)
+            self._tell(still_there(self._pending, step) if number == expected else frozenset(), news)
         if self._gap is None and number != expected:
             missing = f"Step {expected} is" if number == expected + 1 else f"Steps {expected} to {number - 1} are"
             self._lose(Gap(expected, self._conversion.recording), f"{missing} missing in {self.name}")
@@ -248,7 +251,7 @@ class Follower:
         return False
 
     def _tell(self, later: frozenset[str], news: list[News]) -> None:
-        """The step that waited. later: who has rows in the one after it."""
+        """The step that waited. later: who is `still_there` in the one after it."""
         assert self._pending is not None
         step, gap = self._pending, self._goes_on or Gap(self._pending["step"], self._conversion.recording)
         self._pending = self._goes_on = None
@@ -290,7 +293,3 @@ class Follower:
         if str(gap.passed).rstrip("0") in ("1", "2", "5"):
             passed = english(f"At least {gap.passed:,} [step has|steps have] passed meanwhile.")
             self._said = f"{self._lost}: {_UNTIL} {passed}"
-
-
-def _computing(step: Step) -> frozenset[str]:
-    return frozenset(segment["request"] for segment in step["segments"])

@@ -1,0 +1,220 @@
+"""Holds a trace against the raw lines that it was made of, step by step, and its totals against the counters of vLLM's own `/metrics`.
+
+The lines are read here once more, and the trace is followed by its events alone: nothing that converts a recording is used, so that no mistake of
+the conversion is repeated. What a recording does not say is not compared.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.errors import InflightError
+from core.trace.events import KV, StepEvent
+from core.trace.trace import Trace
+
+STEP_FACTS = {
+    "positions": "what each request computes",
+    "tokens": "the tokens that each request gets",
+    "waiting": "how many wait",
+    "head": "who is next",
+    "preempted": "who is preempted, and with how many tokens",
+    "blocks": "KV blocks in use",
+    "shown": "steps on record that are shown, or said not to be",
+}
+"""What is compared in every step."""
+TOTALS = {
+    "generation_tokens": "generated tokens",
+    "num_preemptions": "preemptions",
+    "prefix_cache_hits": "tokens found in the prefix cache",
+}
+"""What is compared with vLLM's counters, by their names without `vllm:` and `_total`. What a KV connector found is counted apart, and added here."""
+
+
+@dataclass
+class Compared:
+    """One fact. count: how often it was compared. differ: how often not the same; first: in which step and how, the first time."""
+
+    fact: str
+    means: str
+    count: int = 0
+    differ: int = 0
+    first: str = ""
+
+    def note(self, where: str, raw: Any, trace: Any) -> None:
+        self.count += 1
+        if raw != trace:
+            self.differ += 1
+            self.first = self.first or f"{where}: {raw} on record, {trace} in the trace"
+
+
+@dataclass
+class _Drawn:
+    """Who waits and which blocks are held, as the events of a trace say one after the other."""
+
+    waiting: set[str] = field(default_factory=set)
+    tables: dict[str, dict[int, list[int | None]]] = field(default_factory=dict)
+
+    def until_the_passes(self, event: StepEvent) -> None:
+        if (resumed := event.resumed) is not None:
+            self.waiting = {carried.request for carried in resumed.waiting}
+            self.tables = {c.request: {g: list(table) for g, table in enumerate(c.tables)} for c in resumed.running}
+        self.waiting |= {arrived.request for arrived in event.arrived} | {p.request for p in event.preempted}
+        self.waiting -= {f.request for f in event.finished if f.when == "before"} | {a.request for a in event.admitted}
+        gone = {left.request for left in event.released if left.when == "before"} | {p.request for p in event.preempted}
+        self._take(event.kv, gone)
+
+    def after_the_passes(self, event: StepEvent) -> None:
+        for left in event.released:
+            self.tables.pop(left.request, None)
+
+    def _take(self, kv: KV, gone: set[str]) -> None:
+        for change in kv.changes:
+            if change.released and change.request in gone:
+                self.tables.pop(change.request, None)
+                continue
+            table = self.tables.setdefault(change.request, {}).setdefault(change.group, [])
+            table[:] = [None if block in change.left else block for block in table]
+            table += change.added
+
+    @property
+    def num_blocks(self) -> int:
+        return len({b for tables in self.tables.values() for table in tables.values() for b in table if b is not None})
+
+
+def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
+    """The recording of one rank, all its parts, with the trace that was made of it. Lines that are damaged are not compared."""
+    found = {fact: Compared(fact, means) for fact, means in STEP_FACTS.items()}
+    header, steps = _read(paths)
+    first = min(steps, default=0)
+    drawn, shown = _Drawn(), set[int]()
+    for event in trace.events:
+        number = event.step if event.step in steps else event.step + first
+        if (resumed := event.resumed) is not None:
+            shown |= set(range(resumed.first, resumed.last + 1))
+        shown.add(number)
+        drawn.until_the_passes(event)
+        if number in steps:
+            _compare(steps[number], event, drawn, header, found)
+        drawn.after_the_passes(event)
+    for number in sorted(steps):
+        found["shown"].note(f"step {number}", "there", "there" if number in shown else "neither shown nor said to be missing")
+    return [compared for compared in found.values() if compared.count]
+
+
+def _compare(
+    raw: Mapping[str, Any], event: StepEvent, drawn: _Drawn, header: Mapping[str, Any], found: dict[str, Compared]
+) -> None:
+    where = f"step {raw['step']}"
+    computed = {s.request: (s.start, s.length) for s in event.segments}
+    found["positions"].note(where, {s["request"]: (s["start"], s["length"]) for s in raw["segments"]}, computed)
+    tokens: dict[str, list[int]] = {}
+    for s in event.sampled:
+        tokens.setdefault(s.request, []).append(s.token_id)
+    in_vain = {row.request for row in event.overrun}
+    of_raw = {r: [int(i) for i in ids] for r, ids in raw.get("sampled", {}).items() if r not in in_vain and ids}
+    # The engine takes no more of the guesses than a request asked for.
+    of_raw = {r: ids[: len(tokens[r])] if len(ids) > 1 and r in tokens else ids for r, ids in of_raw.items()}
+    found["tokens"].note(where, of_raw, tokens)
+    if "waiting" in raw:
+        found["waiting"].note(where, (raw["waiting"],) * 2, (event.waiting.count, len(drawn.waiting)))
+    if "head" in raw:
+        found["head"].note(where, raw["head"], event.waiting.request)
+    found["preempted"].note(
+        where, sorted(map(tuple, raw.get("preempted", ()))), sorted((p.request, p.tokens_lost) for p in event.preempted)
+    )
+    if "blocks_free" in raw and header.get("num_blocks") is not None:
+        used = header["num_blocks"] - raw["blocks_free"]
+        found["blocks"].note(where, (used, used), (event.kv.used, drawn.num_blocks))
+
+
+def rank_of(path: Path) -> int:
+    """The rank that a file says that it is of."""
+    try:
+        return int(json.loads(next(_lines(path), "{}")).get("rank", 0))
+    except (ValueError, TypeError, AttributeError):
+        return 0
+
+
+def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
+    """All ranks' totals with the counters of the engine that they are of, since it was started. A request that was ended from outside may have
+    got one token more in each step that was under way then. Raises InflightError for a file without counters of vLLM.
+    """
+    try:
+        counters = _counters(metrics.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InflightError(f"{metrics.name} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
+    if not counters.keys() & TOTALS.keys():
+        raise InflightError(f"{metrics.name} has no counters of vLLM.")
+    if "prefix_cache_hits" in counters:
+        counters["prefix_cache_hits"] += counters.get("external_prefix_cache_hits", 0)
+    traces = list(traces)
+    events = [event for trace in traces for event in trace.events]
+    tokens = sum(len(event.sampled) for event in events)
+    cancelled = sum(f.finish_reason == "cancelled" for event in events for f in event.finished)
+    depth = max((2 if trace.header.engine and trace.header.engine.async_ else 1 for trace in traces), default=1)
+    ours = {
+        "generation_tokens": tokens,
+        "num_preemptions": sum(len(event.preempted) for event in events),
+        "prefix_cache_hits": sum(_first_hits(trace) for trace in traces),
+    }
+    found = []
+    for name, means in TOTALS.items():
+        if name in counters:
+            compared = Compared(name, means)
+            is_apart = name == "generation_tokens" and 0 <= tokens - counters[name] <= cancelled * depth
+            compared.note("in all", counters[name], counters[name] if is_apart else ours[name])
+            found.append(compared)
+    return found
+
+
+def _first_hits(trace: Trace) -> int:
+    """Tokens found in the prefix cache; vLLM does not count those of requests that come back after a preemption."""
+    met, total = set[str](), 0
+    for event in trace.events:
+        hits = event.kv.cached_tokens
+        for admitted in event.admitted:
+            total += hits.get(admitted.request, 0) if admitted.request not in met else 0
+            met.add(admitted.request)
+    return total
+
+
+def _counters(text: str) -> dict[str, int]:
+    counters: dict[str, int] = {}
+    for name, value in re.findall(r"^vllm:(\w+?)_total(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE):
+        counters[name] = counters.get(name, 0) + int(float(value))
+    return counters
+
+
+def _read(paths: Iterable[Path]) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """The header and the steps by their numbers."""
+    header: dict[str, Any] = {}
+    steps: dict[int, dict[str, Any]] = {}
+    for path in paths:
+        for line in _lines(path):
+            try:
+                data = json.loads(line)
+                kind = data["kind"]
+                if kind == "step":
+                    steps[int(data["step"])] = data
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            header = data if kind == "header" and not header else header
+    return header, steps
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8", errors="replace")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8", errors="replace") as lines
+        ):
+            yield from lines
+    except (OSError, EOFError):  # cut short: what there is has been read
+        return
