@@ -40,8 +40,7 @@ def compare(
         typer.Option(help="A policy; repeatable, the first one is the baseline.", show_default="static, continuous"),
     ] = None,
     baseline: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length."),
+        list[str] | None, typer.Option(help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length.")
     ] = None,
     model: Model = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,

@@ -45,6 +45,9 @@ class RunResult:
         return cls(trace.outputs, metrics(trace), margins, trace)
 
 
+Read = Callable[[Any], RunResult]
+
+
 @dataclass(frozen=True)
 class Contender:
     """Entering `ready` is the setup, calling what it yields is the run, leaving it is the teardown.
@@ -54,17 +57,11 @@ class Contender:
 
     name: str
     ready: Callable[[], AbstractContextManager[Callable[[], Any]]]
-    read: Callable[[Any], RunResult] = RunResult.of
+    read: Read = RunResult.of
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        start: Callable[[], Any],
-        read: Callable[[Any], RunResult] = RunResult.of,
-        about: Mapping[str, Any] | None = None,
-    ):
+    def of(cls, name: str, start: Callable[[], Any], read: Read = RunResult.of, about: Mapping[str, Any] | None = None):
         """One that needs no setup."""
         return cls(name, lambda: nullcontext(start), read, about or {})
 

@@ -52,9 +52,7 @@ class Ranks:
         """traces: with the names of their files. refused: a sentence for each file that could not be opened. Raises InvalidTrace for files that
         are not of one engine.
         """
-        named = [
-            (RankPlace(name, trace.header, trace.events[0].t_start if trace.events else 0.0), trace) for name, trace in traces
-        ]
+        named = [(RankPlace(name, t.header, t.events[0].t_start if t.events else 0.0), t) for name, t in traces]
         placement = Placement.of(place for place, _ in named)
         by_rank = {place.rank: trace for place, trace in named}
         ranks = tuple(

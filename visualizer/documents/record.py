@@ -173,10 +173,8 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
         engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
     ]
     if recording.outside:
-        work, limits = (
-            baselines.baseline_requests(workload, tokenizer),
-            (asked.config.max_num_seqs, asked.config.max_num_batched_tokens),
-        )
+        limits = (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
+        work = baselines.baseline_requests(workload, tokenizer)
         contenders += [baselines.contender(other, adapter.model, work, *limits) for other in recording.outside]
     shown = timed(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")

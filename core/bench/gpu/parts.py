@@ -24,7 +24,7 @@ from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError, first_sentence
 from core.measure.baselines import baseline_requests
 from core.measure.baselines.generate import generate_serial, generate_waves
-from core.measure.baselines.records import BaselineRequest, BaselineRun
+from core.measure.baselines.records import BaselineRun, Work
 from core.measure.baselines.transformers_continuous import Variant, ready
 from core.measure.compare import first_differences, nearest_to_median
 from core.measure.metrics import metrics, wall_s
@@ -325,7 +325,7 @@ def _continuous(context: PartContext) -> dict[str, Any]:
     }
 
 
-def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest]) -> list[dict[str, Any]]:
+def try_settings(context: PartContext, model: PreTrainedModel, work: Work) -> list[dict[str, Any]]:
     """Every setting on the same short answers.
 
     Every attention first plainly; one that does not run this way is not tried with graphs or running ahead.
@@ -340,9 +340,7 @@ def try_settings(context: PartContext, model: PreTrainedModel, work: Sequence[Ba
     return list(tried.values())
 
 
-def continuous(
-    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], tried: list[dict[str, Any]]
-) -> dict[str, Any]:
+def continuous(context: PartContext, model: PreTrainedModel, work: Work, tried: list[dict[str, Any]]) -> dict[str, Any]:
     """All requests under the best setting, or the next best if that fails. Raises InflightError if none runs."""
     end = context.device.clock() + context.limit(context.scale.baseline_s)
     failed: list[dict[str, Any]] = []
@@ -355,9 +353,7 @@ def continuous(
     raise InflightError("transformers' continuous batching ran in none of its settings.")
 
 
-def _run(
-    context: PartContext, model: PreTrainedModel, work: Sequence[BaselineRequest], variant: Variant, limit_s: float
-) -> dict[str, Any]:
+def _run(context: PartContext, model: PreTrainedModel, work: Work, variant: Variant, limit_s: float) -> dict[str, Any]:
     """One run from a clean device, or why there is none. step_s: the median gap between two tokens of a request, None if it was cut."""
     scale, device = context.scale, context.device
     found: dict[str, Any] = {"settings": variant._asdict(), "error": None, "step_s": None}

@@ -6,13 +6,13 @@ records. What cannot be observed is None. Setup (caches, threads) happens before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from core.errors import InflightError
 from core.measure.baselines.article import article
 from core.measure.baselines.generate import generate_serial, generate_waves
-from core.measure.baselines.records import BaselineRequest, BaselineRun, baseline_requests
+from core.measure.baselines.records import BaselineRun, Work, baseline_requests
 from core.measure.baselines.transformers_continuous import continuous_settings, ready
 from core.measure.rounds import Contender
 
@@ -21,7 +21,7 @@ NAMES = ("generate-waves", "generate-serial", "transformers-continuous", "articl
 __all__ = ["NAMES", "contender", "baseline_requests"]
 
 
-def contender(name: str, model: Any, work: Sequence[BaselineRequest], lanes: int, budget: int = 256) -> Contender:
+def contender(name: str, model: Any, work: Work, lanes: int, budget: int = 256) -> Contender:
     """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
     if name == "transformers-continuous":
         about = continuous_settings(work, lanes, budget)

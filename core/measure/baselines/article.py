@@ -11,7 +11,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
+from core.measure.baselines.records import BaselineRequest, BaselineRun, Work, prompt_lengths
 
 
 @dataclass(eq=False)
@@ -28,9 +28,7 @@ class Row:
         return 0 if self.layers is None else self.layers[0][0].shape[2]
 
 
-def article(
-    model: Any, work: Sequence[BaselineRequest], lanes: int, clock: Callable[[], float] = time.perf_counter
-) -> BaselineRun:
+def article(model: Any, work: Work, lanes: int, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
     """Continuous batching as the GPT-2 article writes it; see `article_step`."""
     waiting = [Row(request, list(request.prompt)) for request in work]
     running: list[Row] = []
@@ -91,6 +89,6 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
         at += count
 
 
-def article_rows(work: Sequence[BaselineRequest]) -> list[Row]:
+def article_rows(work: Work) -> list[Row]:
     """Rows to drive `article_step` by hand."""
     return [Row(request, list(request.prompt)) for request in work]

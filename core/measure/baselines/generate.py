@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, StoppingCriteria
 
-from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
+from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
@@ -27,11 +27,7 @@ class _Clock(StoppingCriteria):
 
 
 def generate_waves(
-    model: Any,
-    work: Sequence[BaselineRequest],
-    lanes: int,
-    clock: Callable[[], float] = time.perf_counter,
-    limit_s: float = math.inf,
+    model: Any, work: Work, lanes: int, clock: Callable[[], float] = time.perf_counter, limit_s: float = math.inf
 ) -> BaselineRun:
     """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
 
@@ -54,12 +50,12 @@ def generate_waves(
     return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes, "padding": "left"}, cut)
 
 
-def generate_serial(model: Any, work: Sequence[BaselineRequest], clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+def generate_serial(model: Any, work: Work, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
     """`model.generate` on one request after another."""
     return generate_waves(model, work, 1, clock)
 
 
-def _generate(model: Any, wave: Sequence[BaselineRequest], observer: _Clock) -> list[list[int]]:
+def _generate(model: Any, wave: Work, observer: _Clock) -> list[list[int]]:
     width = max(len(request.prompt) for request in wave)
     ids = torch.tensor([[0] * (width - len(request.prompt)) + list(request.prompt) for request in wave], device=model.device)
     mask = torch.tensor(

@@ -21,6 +21,9 @@ class BaselineRequest(NamedTuple):
     max_new_tokens: int
 
 
+Work = Sequence[BaselineRequest]
+
+
 @dataclass(frozen=True)
 class BaselineRun:
     """outputs: generated ids by request. token_times: seconds from the start to each of a request's tokens, None if not observable.
@@ -82,6 +85,6 @@ def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[Baselin
     return found
 
 
-def prompt_lengths(work: Sequence[BaselineRequest]) -> dict[str, int]:
+def prompt_lengths(work: Work) -> dict[str, int]:
     """Prompt tokens by request."""
     return {request.id: len(request.prompt) for request in work}

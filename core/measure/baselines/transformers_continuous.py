@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from core.errors import InflightError
-from core.measure.baselines.records import BaselineRequest, BaselineRun, prompt_lengths
+from core.measure.baselines.records import BaselineRequest, BaselineRun, Work, prompt_lengths
 
 _PAGE = 32  # tokens in a page of transformers' paged cache
 _FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
@@ -31,7 +31,7 @@ class Variant(NamedTuple):
 _PLAIN = Variant()
 
 
-def continuous_settings(work: Sequence[BaselineRequest], lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
+def continuous_settings(work: Work, lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
     """The best settings for these requests: a pool that just fits, no prefix hashing, and the variant's own choices."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
@@ -69,13 +69,7 @@ class TransformersContinuous:
     """
 
     def __init__(
-        self,
-        model: Any,
-        work: Sequence[BaselineRequest],
-        lanes: int,
-        budget: int,
-        variant: Variant = _PLAIN,
-        limits: Mapping[str, Any] | None = None,
+        self, model: Any, work: Work, lanes: int, budget: int, variant: Variant = _PLAIN, limits: Mapping[str, Any] | None = None
     ) -> None:
         config = GenerationConfig(
             do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work)
@@ -164,7 +158,7 @@ class TransformersContinuous:
 @contextmanager
 def ready(
     model: Any,
-    work: Sequence[BaselineRequest],
+    work: Work,
     lanes: int,
     budget: int = 256,
     clock: Callable[[], float] = time.perf_counter,
