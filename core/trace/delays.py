@@ -4,7 +4,7 @@
                         └──────── preempted ─ again ──────────────────────┘
 
 A request ends with its last token, or at the start of the step that finds it cancelled; one that has not ended is followed to the end of the last
-step. What is measured is split at the times on record, in whole microseconds; `others` alone is a comparison, see `PARTS`. `worst` finds the
+step, or of the last before steps that are not shown. What is measured is split at the times on record, in whole microseconds; `others` alone is a comparison, see `PARTS`. `worst` finds the
 longest gaps between tokens and the longest waits, and what in the record explains them. Follows from the events alone.
 """
 
@@ -257,18 +257,22 @@ class _Follower:
 
     def _follow(self, index: int, event: StepEvent, state: RunState) -> None:
         start, lives = microseconds(event.t_start), self.lives
+        if event.resumed is not None:  # what happened in the steps that are not shown is not claimed
+            for life in lives.values():
+                if not life.over:
+                    self._end(life, index, microseconds(self._events[index - 1].t_end) if index else life.at, None)
         for arrived in event.arrived:
             lives[arrived.request] = _Life(
                 arrived.request, microseconds(arrived.t), queue=-1, since=index, spans=[] if self._keep_spans else None
             )
         for preempted in event.preempted:
-            if preempted.request in lives:
+            if preempted.request in lives and not lives[preempted.request].over:
                 life = lives[preempted.request]
                 life.add(BETWEEN, start)
                 life.queue, life.since, life.was_preempted = -1, index, True
                 life.lost = max(life.lost, preempted.tokens_lost)
         for finished in event.finished:
-            if finished.when == "before" and finished.request in lives:
+            if finished.when == "before" and finished.request in lives and not lives[finished.request].over:
                 self._end(lives[finished.request], index, start, finished.finish_reason)
         state.begin(event)
         if state.waiting:

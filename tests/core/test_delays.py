@@ -15,7 +15,9 @@ from core.policy import Why
 from core.simulate.cost import Linear, Load
 from core.simulate.engine import SimulatedEngine
 from core.trace.delays import NAMES, PARTS, delays
+from core.trace.events import Carried, Resumed
 from core.trace.phrases import PART_NAMES, queued_by
+from core.trace.run_state import RunState
 from worlds.delays import adds_up
 from worlds.examples import examples
 from worlds.visual import record, request
@@ -163,6 +165,22 @@ def test_a_run_that_was_cut_is_followed_to_its_end():
     cut = replace(trace, events=trace.events[:4], complete=False)
     a, b = adds_up(cut).requests
     assert a.reason is b.reason is None and b.queued_us == {"lanes": 29_000} and steps(b) == {"queued": 3}
+
+
+def test_nothing_is_claimed_of_steps_that_are_not_shown():
+    """One lane, A in it and B behind; steps 3 and 4 are missing, and A goes on in step 5."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 8), request("b", 3, 2, arrival=1), request("c", 3, 2, arrival=9))
+    state = RunState.of(trace.prompt_lengths)
+    for event in trace.events[:5]:
+        state.begin(event)
+        state.end(event)
+    carried = {r: Carried(r, lane, n, tables=((),)) for r, lane, n in [("a", 0, 7), ("b", None, 0)]}
+    resumed = Resumed(3, 4, 2, "steps", (), (), (carried["a"],), (carried["b"],))
+    events = [*trace.events[:3], trace.events[5]._replace(resumed=resumed), *trace.events[6:]]
+    a, b, c = delays(replace(trace, events=events)).requests
+    assert (a.reason, a.whole_us, a.whole_steps) == (None, 29_000, 3) and sum(a.us) == a.whole_us
+    assert (b.reason, b.queued_us, b.whole_steps) == (None, {"lanes": 19_000}, 2)
+    assert c.reason == "length" and sum(c.us) == c.whole_us
 
 
 def test_every_part_and_limit_has_its_words():
