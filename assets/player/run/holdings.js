@@ -3,10 +3,11 @@
 import { count } from "../parts/format.js";
 
 /**
- * Blocks join the end of a table at step i; null for a place that is empty from the start.
- * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i
+ * Blocks join the end of a table at step i, after others have left it; null for a place that is empty from the start.
+ * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i @param {number[]} left
  */
-export function take(laneSpan, group, blocks, i) {
+export function take(laneSpan, group, blocks, i, left = []) {
+  for (const place of left.length ? laneSpan.places : []) if (place.group === group && place.to === Infinity && left.includes(place.block)) place.to = i - 1;
   for (const block of blocks) {
     if (block !== null) laneSpan.places.push({ block, group, at: laneSpan.ends[group], from: i, to: Infinity });
     laneSpan.ends[group] += 1;

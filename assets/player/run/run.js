@@ -300,9 +300,7 @@ export class Run {
     // the passes
     for (const { request, added, group = 0, left = [] } of event.kv.changes) {
       const laneSpan = this._laneSpanOf(request);
-      if (!laneSpan) continue;
-      for (const place of left.length ? laneSpan.places : []) if (place.group === group && place.to === Infinity && left.includes(place.block)) place.to = i - 1;
-      take(laneSpan, group, added, i);
+      if (laneSpan) take(laneSpan, group, added, i, left);
     }
     for (const s of event.segments) {
       const laneSpan = this._laneSpanOf(s.request);
