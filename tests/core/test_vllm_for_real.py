@@ -25,6 +25,7 @@ from core.workload.presets import preset
 from engines.task import EngineTask
 from engines.vllm import PYTHON, VllmProcess, vllm_python
 from measure.vllm_ranks import Served, served
+from measure.vllm_traffic import KINDS, send, traffic
 
 INSTALL = "INFLIGHT_VLLM_INSTALL"
 MODEL = ASSETS / "models" / "shakespeare-bpe"
@@ -102,6 +103,27 @@ def test_it_serves_records_and_opens(python, tmp_path, capsys):
     asked = [Request(prompt, prompt=prompt, sampling=SamplingParams(80, ignore_eos=True)) for prompt in PROMPTS]
     ours = engine.run(Workload(asked))
     assert {prompt: ours.text(prompt) for prompt in PROMPTS} == texts
+
+
+BUSY = ("--max-num-seqs", "8", "--max-num-batched-tokens", "256", "--num-gpu-blocks-override", "31", "--max-model-len", "512")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "arguments"),
+    [
+        (KINDS, ("--scheduling-policy", "priority")),
+        (KINDS[:-1], ("--long-prefill-token-threshold", "32")),
+        (KINDS[:-1], ("--scheduler-cls", "inflight_vllm.RecordingAsyncScheduler")),
+    ],
+    ids=["priority", "long-prefill", "asynchronous class"],
+)
+def test_a_recording_of_traffic_agrees_with_the_servers_own_counters(python, tmp_path, kinds, arguments):
+    """Answers by threes, stop strings, structured output, clients that leave: every step as recorded, every total as vLLM counted it."""
+    with served(python, tmp_path, MODEL, *BUSY, *arguments) as server:
+        send(server, traffic(40, 1, kinds), tmp_path)
+    with pytest.raises(SystemExit) as compared:
+        main(["import", str(tmp_path / "run.raw.jsonl"), "--verify", "--metrics", str(tmp_path / "metrics.txt")])
+    assert compared.value.code in (0, None)
 
 
 @pytest.mark.parametrize("name", ["kv-pressure", "shared-prefix"])
