@@ -48,13 +48,15 @@ FIELD_TERMS = set(
     re.findall(
         r"\w+",
         """attention batch batches batching block budget cache caches caching chunked continuous cpu cuda decode decodes drift engine engines
-        float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks tab token
+        float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks ring scheduler tab tok token
         tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
         apple code cpus csv gpu logit max median qr romeo server transformers azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt""",
     )
 )
 ALIKE = set(
-    re.findall(r"\w+", "quotient also an fast hand in lies live min minus name phase plan position rest so still text was will")
+    re.findall(
+        r"\w+", "quotient also an fast hand id in lies live min minus name phase plan position rest so still text was will"
+    )
 )
 NOT_OURS = re.compile(
     r"""(?x) \{[^{}]*\} | \|[^]|]*\] | `[^`]*` | „[^“]*“ | “[^”]*” | \([a-z ]+\) | --[\w-]+ | \b\w+(?:\.[A-Za-z]\w*)+ | \b\w+_\w+\b
