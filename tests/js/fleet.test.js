@@ -10,7 +10,7 @@ const placed = (of, rank, offset, run = 1) => ({ of, rank, offset, run });
 
 /** Two ranks of whom b lies 10 s after a on their clock. */
 function fleet(told = () => {}) {
-  const two = new Fleet(null, ["a", "b"], 2, told);
+  const two = new Fleet(null, "ranks", ["a", "b"], 2, told);
   for (const of of ["a", "b"]) two.take(of, state(placed("a", 0, 0), placed("b", 1, 10)));
   return two;
 }
@@ -42,7 +42,7 @@ test("it begins where all are still kept, and shows no more than its room", () =
   assert.deepEqual([long.picture.from, long.picture.span, long.picture.room], [199.5 - 64, 199.5, 64]);
 });
 
-test("a rank that was started again is left out until it has been placed again; the others laneSpan who they are", () => {
+test("a rank that was started again is left out until it has been placed again; the others stay who they are", () => {
   const two = fleet();
   chapter(two, "a", 0, 2);
   chapter(two, "b", 0, 2);
