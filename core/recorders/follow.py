@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace
-from core.recorders.convert import DAMAGE, Conversion, still_there
+from core.recorders.conversion import DAMAGE, Conversion, still_there
 from core.recorders.gaps import Gap
 from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, part_of, recording_named
 from core.recorders.raw import Recording, take

@@ -20,10 +20,11 @@ from zipfile import ZipFile
 import pytest
 
 from core.errors import InvalidTrace
-from core.recorders.convert import check_facts, trace_header
 from core.recorders.raw import read_raw
+from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
-from core.recorders.vllm.inflight_vllm.recorder import Recorder, _Recording
+from core.recorders.vllm.inflight_vllm.recorder import Recorder
+from core.recorders.vllm.inflight_vllm.schedulers import Recording
 from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 
 HEADER = {"kind": "header", "raw": 1, "engine": "vllm", "version": "0.32.0", "model": "m", "pid": 1, "created": "now"}
@@ -98,7 +99,7 @@ class OneByOne:
         pass
 
 
-class Recorded(_Recording, OneByOne):
+class Recorded(Recording, OneByOne):
     pass
 
 

@@ -3,16 +3,16 @@
     pip install ./core/recorders/vllm
     INFLIGHT_TRACE=recordings vllm serve MODEL --scheduler-cls inflight_vllm.RecordingAsyncScheduler
 
-`recorder` listens to the scheduler and makes the records, `writer` writes them from a thread of its own. README.md beside this package says
+`schedulers` wraps vLLM's schedulers, `recorder` makes the records, `writer` writes them from a thread of its own and `sender` sends them. README.md beside this package says
 what an operator has to know. Imports the standard library and vLLM alone, and is imported as `inflight_vllm` where vLLM runs: hence its
 relative imports.
 """
 
 from typing import Any
 
-from . import recorder
+from . import schedulers
 from .recorder import __version__ as __version__
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(recorder, name)  # the scheduler classes that there are with this version of vLLM
+    return getattr(schedulers, name)  # the scheduler classes that there are with this version of vLLM

@@ -3,7 +3,8 @@
 The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
 rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
 numbers; a thread of the writer's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
-counted; every so many steps stands a snapshot, the whole state, from which a reader goes on. Any failure here switches the recorder off with one line in the log and never reaches the engine.
+counted; every so many steps there is a snapshot, the whole state, from which a reader can go on. Any failure switches the recorder off with one
+line in the log and never reaches the engine.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
-from importlib import util
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .groups import Leaving, groups_of
 from .sender import Sender
+from .snapshot import Snapshot
 from .writer import QUEUED_RECORDS, Parts, RawWriter, Sink, log
 
 __version__ = "0.1.0"
@@ -129,83 +128,6 @@ class _Open(NamedTuple):
     decisions: _Decisions
 
 
-_BY_ITSELF = ("length", "stop", "repetition")  # ends of requests; of any other an abort tells
-
-
-class _Snapshot:
-    """The state before a step is scheduled: who is there, and what each has.
-
-    With asynchronous scheduling steps may be in flight then. Their positions count as computed, as vLLM counts them, and their tokens as sampled: the
-    snapshot is finished when their outputs are back, and says what is so after all steps before its own, whichever way those ran.
-
-    step: its number. t: seconds. computed: positions, by request in the order of `requests`, running ones first. tables: of those that hold blocks,
-    in the same order, the blocks of each KV cache group. waits_for: the steps in flight, by identity of what was scheduled.
-    """
-
-    def __init__(self, scheduler: Any, step: int, t: float, told: set[str], in_flight: Collection[int]) -> None:
-        """told: requests of which the step itself will say that they arrive."""
-        self.step, self.t, self.waits_for = step, t, set(in_flight)
-        self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-        self.num_running = len(scheduler.running)
-        queues = getattr(scheduler, "kv_holding_waiting", ()), scheduler.waiting
-        waiting = [[r for r in getattr(queue, "_heap", queue) if r.request_id not in told] for queue in queues]
-        self.are_sorted = [hasattr(queue, "_heap") for queue in queues]  # a heap is put in order by the writer's thread
-        self.num_waiting = list(map(len, waiting))
-        self.requests = [*scheduler.running, *(request for queue in waiting for request in queue)]
-        self.computed = [request.num_computed_tokens for request in self.requests]
-        holding = self.num_running + self.num_waiting[0]
-        blocks_of = scheduler.kv_cache_manager.get_blocks
-        self.tables = [[list(group) for group in blocks_of(r.request_id).blocks] for r in self.requests[:holding]]
-        self.num_tokens = 0
-        self.lengths: list[int] = []
-        self.ended: list[str | None] = []
-
-    def back(self, output: Any, results: Any) -> None:
-        """The output of a step that was in flight: guesses that turned out wrong were not computed after all."""
-        self.waits_for.discard(id(output))
-        drafts = output.scheduled_spec_decode_tokens
-        if drafts and results.sampled_token_ids:
-            sampled = dict(zip(results.req_ids, results.sampled_token_ids, strict=False))
-            for at, request in enumerate(self.requests[: self.num_running]):
-                guessed, got = drafts.get(request.request_id), sampled.get(request.request_id)
-                if guessed and got is not None and len(got):
-                    self.computed[at] -= len(guessed) - len(got) + 1
-
-    def finish(self) -> None:
-        """All steps before this one have their outputs."""
-        self.lengths = [len(request.output_token_ids) for request in self.requests]
-        self.num_tokens = sum(self.lengths) + sum(request.num_prompt_tokens for request in self.requests)
-        self.ended = [str(r.get_finished_reason()) if r.is_finished() else None for r in self.requests]
-
-    def record(self, asked: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """As plain data; called on the writer's thread, which makes the requests one by one. asked: what is asked for by a request."""
-        waiting, at = [], self.num_running
-        for number, is_heap in zip(self.num_waiting, self.are_sorted, strict=True):
-            queue = self.requests[at : at + number]
-            waiting += [request.request_id for request in (sorted(queue) if is_heap else queue)]
-            at += number
-        return {
-            "kind": "snapshot",
-            "step": self.step,
-            "t": self.t,
-            "running": [request.request_id for request in self.requests[: self.num_running]],
-            "waiting": waiting,
-            "blocks_free": self.blocks_free,
-            "requests": self._rows(asked),
-        }
-
-    def _rows(self, asked: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for at, request in enumerate(self.requests):
-            row = asked(request) | {"computed": self.computed[at], "output": list(request.output_token_ids[: self.lengths[at]])}
-            if at < len(self.tables):
-                row["blocks"] = [[block.block_id for block in group] for group in self.tables[at]]
-            if request.num_preemptions:
-                row["preemptions"] = request.num_preemptions
-            if self.ended[at] in _BY_ITSELF:
-                row["finished"] = self.ended[at]
-            yield row
-
-
 class Recorder:
     """Turns what one scheduler does into records. Every method is called on the engine's thread."""
 
@@ -220,7 +142,7 @@ class Recorder:
         self._preempted: list[tuple[str, int]] = []
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
         self._snapshot_steps, self._snapshot_due = asked["snapshot_steps"], asked["snapshot_steps"]
-        self._snapshot: _Snapshot | None = None  # of a step that has been scheduled, while steps before it are in flight
+        self._snapshot: Snapshot | None = None  # of a step that has been scheduled, while steps before it are in flight
         self._t_arrived: dict[str, float] = {}  # of those that have not left since the latest snapshot
         self._told: set[str] = set()  # whose prompts a snapshot has said; the writer's thread alone knows it
         version = read(sys.modules.get("vllm"), "__version__")
@@ -311,7 +233,7 @@ class Recorder:
         data = {"kind": "abort", "t": self.now(), "requests": requests, "status": str(status)}
         self.writer.put(lambda: data)
 
-    def scheduling(self) -> tuple[float, _Snapshot | None]:
+    def scheduling(self) -> tuple[float, Snapshot | None]:
         """A step is about to be scheduled: when, and the state before it where a snapshot is due."""
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
@@ -322,7 +244,7 @@ class Recorder:
             return t, None
         try:
             told = {arrived["request"] for arrived in self._arrived}
-            return t, _Snapshot(self._scheduler, self._steps, t, told, self._open.keys())
+            return t, Snapshot(self._scheduler, self._steps, t, told, self._open.keys())
         except Exception as error:  # another version of vLLM: its steps may still be what they were
             self._no_snapshots(error)
             return t, None
@@ -348,7 +270,7 @@ class Recorder:
             is_whole, writer.wants_snapshot = writer.wants_snapshot, False
             writer.put(lambda: self._snapshot_record(snapshot, times, is_whole))
 
-    def _snapshot_record(self, snapshot: _Snapshot, times: dict[str, float | None], is_whole: bool) -> dict[str, Any]:
+    def _snapshot_record(self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool) -> dict[str, Any]:
         """On the writer's thread. times: of arrival. is_whole: it has to be readable without what came before."""
         self._told = set() if is_whole else self._told & times.keys()
         return snapshot.record(partial(self._asked_again, times))
@@ -361,7 +283,7 @@ class Recorder:
         self._told.add(request.request_id)
         return known
 
-    def scheduled(self, began: tuple[float, _Snapshot | None], output: Any) -> None:
+    def scheduled(self, began: tuple[float, Snapshot | None], output: Any) -> None:
         """began: what `scheduling` returned."""
         scheduler, (t_start, snapshot) = self._scheduler, began
         requests, waiting, deferred = scheduler.requests, scheduler.waiting, getattr(scheduler, "deferred_waiting", ())
@@ -507,99 +429,3 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
         if all(count <= 1 for count in counts):  # one row of numbers a request; drafts lay them out otherwise
             data["logprobs"] = {r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)}
     return data
-
-
-_Scheduler: Any = object  # the vLLM scheduler behind the mixin
-
-
-class _Recording(_Scheduler):
-    """Mixed into a scheduler of vLLM: passes every call on unchanged and tells the recorder of it."""
-
-    _recorder: Recorder | None = None
-    requests: dict[str, Any]  # the scheduler's
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.record_anew()
-
-    def record_anew(self, facts: dict[str, Any] | None = None) -> None:
-        """End the current recording, if any, and begin one in the file that the environment names; call it while there are no requests."""
-        try:
-            self.recording_ends()
-            theirs = next(
-                cls.__name__ for cls in type(self).__mro__ if cls.__module__ != __name__
-            )  # vLLM's, or a user's own on top of ours
-            self._recorder = Recorder(self, theirs, facts)
-        except Exception as error:
-            _give_up(error)
-
-    def _tell(self, method: Callable[..., Any], *facts: Any) -> Any:
-        """Call a method of the recorder; a failure in it never reaches the engine."""
-        recorder = self._recorder
-        if recorder is None:
-            return None
-        try:
-            if recorder.writer.failure is not None:  # which has been said
-                self._recorder = None
-                return None
-            return method(recorder, *facts)
-        except Exception as error:
-            self._recorder = None
-            _give_up(error)
-            recorder.writer.end()
-            return None
-
-    def add_request(self, request: Any) -> None:
-        super().add_request(request)
-        self._tell(Recorder.arrived, request)
-
-    def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
-        self._tell(Recorder.preempted, request)  # before: preemption sets its counters to zero
-        super()._preempt_request(request, *args, **kwargs)
-
-    def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
-        asked = self.requests if request_ids is None else [request_ids] if isinstance(request_ids, str) else request_ids
-        ending = [request for request in asked if request in self.requests]
-        result = super().finish_requests(None if request_ids is None else ending, finished_status)
-        if ending:
-            self._tell(Recorder.aborted, ending, finished_status)
-        return result
-
-    def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        began = self._tell(Recorder.scheduling)
-        output = super().schedule(*args, **kwargs)
-        self._tell(Recorder.scheduled, began, output)
-        return output
-
-    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        t_output = self._tell(Recorder.now)
-        answers = super().update_from_output(scheduler_output, model_runner_output)
-        self._tell(Recorder.computed, scheduler_output, model_runner_output, t_output, answers)
-        return answers
-
-    def recording_ends(self) -> None:
-        """Write what is left, and record nothing more until `record_anew`."""
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            recorder.writer.close()
-
-    def shutdown(self) -> None:
-        super().shutdown()
-        self.recording_ends()
-
-
-def _give_up(error: Exception) -> None:
-    log.error("Inflight stopped recording: %s: %s. The engine goes on.", type(error).__name__, error)
-
-
-if util.find_spec("vllm") is not None:
-    from vllm.v1.core.sched.scheduler import Scheduler
-
-    class RecordingScheduler(_Recording, Scheduler):
-        """vLLM's scheduler, on record."""
-
-    with suppress(ImportError):  # there is none in every version
-        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-
-        class RecordingAsyncScheduler(_Recording, AsyncScheduler):
-            """vLLM's asynchronous scheduler, on record."""
