@@ -13,7 +13,7 @@ from core.cli.options import Json
 from core.cli.output import finish, print_line, print_note
 from core.errors import InflightError
 from core.recorders.compare import STEP_FACTS, compare_steps, compare_totals, rank_of
-from core.recorders.convert import ruled, those_that_open
+from core.recorders.convert import checked_trace, open_all
 from core.recorders.raw import Recording, read_raw
 from core.recorders.texts import named_tokenizer
 from core.trace.messages import english
@@ -54,7 +54,7 @@ def import_(
         raise InflightError("--metrics belongs to --verify.")
     recordings = read_raw(raw)
     given = named_tokenizer(tokenizer) if tokenizer else None
-    opened = those_that_open((recording.name, partial(ruled, recording, given)) for recording in recordings)
+    opened = open_all((recording.name, partial(checked_trace, recording, given)) for recording in recordings)
     ranks = Ranks.of(opened.traces, opened.refused)
     by_rank = {recording.rank: recording for recording in recordings}
     rows = []

@@ -10,7 +10,7 @@ import typer
 
 from core.cli.output import print_line
 from core.cli.report import STEP_COLUMNS, step_row
-from core.recorders.follow import Begun, Follower
+from core.recorders.follow import Follower, RecordingBegun
 from core.trace.events import StepEvent
 from core.trace.messages import english
 from core.trace.phrases import letter
@@ -30,19 +30,19 @@ class _Engine:
         """Lines for what happened since the last call: the latest step, and how many came before it."""
         lines: list[str] = []
         rows: list[tuple[str, ...]] = []
-        for news in self.follower.look():
-            if isinstance(news, Begun):
-                lines += [*_latest(rows), *self._begin(news)]
+        for update in self.follower.poll():
+            if isinstance(update, RecordingBegun):
+                lines += [*_latest(rows), *self._begin(update)]
                 rows = []
-            elif isinstance(news, StepEvent):
-                rows.append(self._row(news))
+            elif isinstance(update, StepEvent):
+                rows.append(self._row(update))
         lines += _latest(rows)
         if self.follower.sentence != self._said:
             self._said = self.follower.sentence
             lines += [self._said] if self._said else []
         return [self.name + text for text in lines]
 
-    def _begin(self, begun: Begun) -> list[str]:
+    def _begin(self, begun: RecordingBegun) -> list[str]:
         self._letters: dict[str, str] = {}
         self._holders: dict[str, int] = {}
         self._arrived = 0

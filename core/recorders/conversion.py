@@ -55,13 +55,13 @@ _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 
 @dataclass
 class _Known:
-    """What the state of a run does not say of a request. has_come, num_told, is_over: what the events so far say of it; num_told: of its output."""
+    """What the state of a run does not say of a request. has_arrived, num_in_events, is_over: what the events so far say of it; num_in_events: of its output."""
 
     prompt: list[int]
     max_tokens: int
     output: list[int] = field(default_factory=list)
-    has_come: bool = False
-    num_told: int = 0
+    has_arrived: bool = False
+    num_in_events: int = 0
     is_over: bool = False
 
 
@@ -187,9 +187,9 @@ class Conversion:
     def _note(self, event: StepEvent) -> None:
         """What this event says of each request."""
         for arrived in event.newcomers:
-            self._known[arrived.request].has_come = True
+            self._known[arrived.request].has_arrived = True
         for request, _ in event.tokens:
-            self._known[request].num_told += 1
+            self._known[request].num_in_events += 1
         for finished in event.ends:
             self._known[finished.request].is_over = True
 
@@ -211,11 +211,11 @@ class Conversion:
     # -- requests in and out -----------------------------------------------------------------------------------------
 
     def _arrive(self, arrived: dict[str, Any]) -> Arrived:
-        come = self._meet(arrived)
+        come = self._register(arrived)
         self._run.arrive(self._number, come)
         return come
 
-    def _meet(self, arrived: dict[str, Any]) -> Arrived:
+    def _register(self, arrived: dict[str, Any]) -> Arrived:
         """A request is known from now on."""
         request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
@@ -285,29 +285,29 @@ class Conversion:
     def resume(self, gap: Gap, step: dict[str, Any], snapshot: dict[str, Any] | None) -> bool:
         """Whether the state before this step is known, and the next event goes on from it; else the step is passed over. snapshot: of this step."""
         state = gap.state_before(
-            step, snapshot, self._aborts, {r: known.prompt for r, known in self._known.items() if known.has_come}
+            step, snapshot, self._aborts, {r: known.prompt for r, known in self._known.items() if known.has_arrived}
         )
         if state is None:
             gap.pass_over(step)
             return False
-        self._forget_untold()
+        self._undo_partial_step()
         self._resumed = self._resumption(gap, state, step)
         for carried in self._resumed.carried:
             self._known[carried.request].output += carried.tokens
         self._run.resume(step["step"], self._resumed)
         return True
 
-    def _forget_untold(self) -> None:
+    def _undo_partial_step(self) -> None:
         """A step that was damaged may have been taken in half."""
         run, known = self._run, self._known
-        untold = {request for request, one in known.items() if not one.has_come}
-        self._requests = [asked for asked in self._requests if asked["id"] not in untold]
-        for request in untold:
+        unseen = {request for request, one in known.items() if not one.has_arrived}
+        self._requests = [request for request in self._requests if request["id"] not in unseen]
+        for request in unseen:
             del known[request]
             run.forget(request)
         for request, one in known.items():
-            del one.output[one.num_told :]
-            run.num_tokens[request] = len(one.prompt) + one.num_told
+            del one.output[one.num_in_events :]
+            run.num_tokens[request] = len(one.prompt) + one.num_in_events
         run.finished = {request: step for request, step in run.finished.items() if request in known and known[request].is_over}
 
     def _resumption(self, gap: Gap, state: State, step: dict[str, Any]) -> Resumed:
@@ -323,7 +323,7 @@ class Conversion:
         free = (lane for lane in count() if lane not in lanes.values())
         lanes |= {r: next(free) for r in [r for r in running if r not in lanes]}
         new = sorted((rows[r] for r in {*running, *waiting} - set(before)), key=lambda row: row["t"] or 0.0)
-        arrived = tuple(self._meet(row | {"t": step["t_start"] if row["t"] is None else row["t"]}) for row in new)
+        arrived = tuple(self._register(row | {"t": step["t_start"] if row["t"] is None else row["t"]}) for row in new)
         self._lingering = [request for request in running if request in over]
         gone = [*self._lingering, *(r for r in before if r not in {*running, *waiting})]
         cancelled = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
@@ -356,18 +356,18 @@ class Conversion:
         gone = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
         rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
         queues = [("run", set(snapshot["running"]), set(run.running)), ("wait", set(snapshot["waiting"]), set(run.waiting))]
-        told = f"The snapshot before step {step['step']} does not agree with the steps before it: "
+        start = f"The snapshot before step {step['step']} does not agree with the steps before it: "
         for does, here, there in queues:
             if differ := (here & rows.keys()) ^ (there - gone):
-                return f"{told}{len(differ)} requests do not {does} in both."
+                return f"{start}{len(differ)} requests do not {does} in both."
         for request, row in rows.items():
             known, tables = self._known[request], {g: list(table) for g, table in enumerate(self._tables(row)) if table}
             if row["output"][: known.max_tokens] != known.output:
-                return f"{told}request {request} does not have the same tokens in both."
+                return f"{start}request {request} does not have the same tokens in both."
             if request in run.computed and row["computed"] != run.computed[request]:
-                return f"{told}request {request} has computed {row['computed']} positions, not {run.computed[request]}."
+                return f"{start}request {request} has computed {row['computed']} positions, not {run.computed[request]}."
             if request in run.computed and tables != run.tables.get(request):
-                return f"{told}request {request} does not have the same blocks in both."
+                return f"{start}request {request} does not have the same blocks in both."
         return None
 
     # -- what was computed -------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ class Conversion:
 
     # -- the whole ---------------------------------------------------------------------------------------------------
 
-    def asked(self) -> dict[str, TokenizedRequest]:
+    def requests(self) -> dict[str, TokenizedRequest]:
         """The requests that are known, in the order of whoever asked where that is on record; raises InvalidRequest or InvalidWorkload."""
         if workload := self._facts.get("workload"):
             requests = [r for r in Workload.from_json(workload) if r.id in self._known]

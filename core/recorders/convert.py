@@ -44,8 +44,8 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
     steps = {step["step"]: step for step in reversed(recording.steps)}  # by number, the first of each
     arrivals = [a["t"] for step in recording.steps for a in step["arrived"]]
-    told = [row["t"] for snapshot in recording.snapshots.values() for row in snapshot["requests"] if row.get("t") is not None]
-    start = min([*arrivals, *told], default=recording.steps[0]["t_start"] if steps else 0.0)
+    seen = [row["t"] for snapshot in recording.snapshots.values() for row in snapshot["requests"] if row.get("t") is not None]
+    start = min([*arrivals, *seen], default=recording.steps[0]["t_start"] if steps else 0.0)
     conversion, events, faults = _followed(recording, steps, start)
     if steps and not events:
         raise InvalidTrace(f"{recording.name} begins with steps that are missing, and none after them says the whole state.")
@@ -61,13 +61,13 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     if tokenizer is None and model is not None:
         tokenizer = tokenizer_of(str(model))
     header = trace_header(recording, model, start, conversion.absent, recording.faults)
-    trace = Trace(header, conversion.asked(), events, conversion.is_over, tokenizer)
+    trace = Trace(header, conversion.requests(), events, conversion.is_over, tokenizer)
     if tokenizer is None or recording.is_hashed:
         trace.recorded_texts = conversion.plain_texts()
     return trace
 
 
-def ruled(recording: Recording, tokenizer: Any = None) -> Trace:
+def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     """Its trace as it is read from a file, so with the warnings of its steps: raises InvalidTrace. tokenizer: see `to_trace`."""
     return Trace.from_lines(to_trace(recording, tokenizer).lines())
 
@@ -75,7 +75,7 @@ def ruled(recording: Recording, tokenizer: Any = None) -> Trace:
 def open_recording(path: Path) -> Trace:
     """The trace of a recording of one rank in one file; raises InvalidTrace."""
     (recording,) = read_raw([path])
-    return ruled(recording)
+    return checked_trace(recording)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Opened:
     refused: tuple[str, ...] = ()
 
 
-def those_that_open(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
+def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
     """What comes of several files, by their names. Raises the first one's error where none can be opened."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
@@ -112,7 +112,7 @@ def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
         else:
             openings.append((name, partial(Trace.from_lines, text.removesuffix("\n").split("\n"))))
     recordings = gathered(raw) if raw else []
-    return those_that_open(openings + [(recording.name, partial(ruled, recording)) for recording in recordings])
+    return open_all(openings + [(recording.name, partial(checked_trace, recording)) for recording in recordings])
 
 
 def _followed(

@@ -34,7 +34,7 @@ Step = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Begun:
+class RecordingBegun:
     """A recording begins, or is shown anew after a step that cannot be followed. header: a trace's. model: as the engine was told of it."""
 
     header: Header
@@ -42,7 +42,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Met:
+class RequestSeen:
     """A request that arrives in the step to come. prompt: its token ids, LEFT_OUT where they were."""
 
     request: str
@@ -50,7 +50,7 @@ class Met:
     max_new_tokens: int
 
 
-News = Begun | Met | StepEvent
+Update = RecordingBegun | RequestSeen | StepEvent
 
 
 class Follower:
@@ -82,9 +82,9 @@ class Follower:
     def name(self) -> str:
         return (self._lines.path if self._lines else self.place).name
 
-    def look(self) -> list[News]:
+    def poll(self) -> list[Update]:
         """What has happened since the last call; a step once it is known who of it computes one more row."""
-        news: list[News] = []
+        updates: list[Update] = []
         for _ in range(MOST_LINES):
             try:
                 line = self._lines.next() if self._lines else None
@@ -92,20 +92,20 @@ class Follower:
                 self._said = f"{self.name} cannot be read on: {error}"
                 line = None
             if line is not None:
-                self._read(line, news)
-            elif not self._another(news):
+                self._read(line, updates)
+            elif not self._another(updates):
                 self.has_more = False
                 break
         else:
             self.has_more = True
-        self._quiet = 0 if news else self._quiet + 1
+        self._quiet = 0 if updates else self._quiet + 1
         if self._quiet == _QUIET and self._lines:
-            self._settle(news)
-        return news
+            self._settle(updates)
+        return updates
 
     # -- which recording -----------------------------------------------------------------------------------------------
 
-    def _another(self, news: list[News]) -> bool:
+    def _another(self, updates: list[Update]) -> bool:
         """Go over to another recording, if one is there; else say how things stand."""
         self._missing = ""
         try:
@@ -118,9 +118,9 @@ class Follower:
             if self._lines:
                 if engine_of(found[1]) != engine_of(self._lines.header) and not self.is_over and is_written(self._lines.path):
                     return False
-                self._settle(news)
+                self._settle(updates)
                 self._lines.close()
-            return self._begin(*found, news)
+            return self._begin(*found, updates)
         if self._lines and not self._lines.path.exists():
             self._missing = (
                 f"{self.name} has been removed: what its engine still writes is shown, and then whichever recording comes."
@@ -131,14 +131,14 @@ class Follower:
             self._missing = f"{self.name} is not there yet: it is shown as soon as an engine writes it."
         return False
 
-    def _begin(self, path: Path, header: RawHeader, news: list[News]) -> bool:
+    def _begin(self, path: Path, header: RawHeader, updates: list[Update]) -> bool:
         """Whether it can be followed."""
         recording = Recording(path.name, header)
         self._lines, self._refused, self.is_over, self._said = None, header, False, ""
         try:
             check_facts(recording)
             lines = Lines(path, header)
-            self._anew(recording, recording.untried, news)
+            self._anew(recording, recording.untried, updates)
         except OSError as error:
             self._said = f"{path.name} cannot be read: {error.strerror}."
         except DAMAGE as error:
@@ -154,7 +154,7 @@ class Follower:
                 self._lose(Gap(0, recording), f"{path.name} is not the first part of its recording")
         return self._lines is not None
 
-    def _anew(self, recording: Recording, notes: list[str], news: list[News]) -> None:
+    def _anew(self, recording: Recording, notes: list[str], updates: list[Update]) -> None:
         """An engine of which nothing is known but its header."""
         self._conversion = Conversion(recording, 0.0)
         model = str(recording.header.get("model", ""))
@@ -164,11 +164,11 @@ class Follower:
         self._pending: Step | None = None  # the step that waits for the one after it
         self._gap: Gap | None = None  # steps that cannot be shown, until the state is known again
         self._goes_on: Gap | None = None  # the gap that ends with the pending step
-        news.append(Begun(header, model))
+        updates.append(RecordingBegun(header, model))
 
     # -- its steps -----------------------------------------------------------------------------------------------------
 
-    def _read(self, line: str, news: list[News]) -> None:
+    def _read(self, line: str, updates: list[Update]) -> None:
         recording = Recording(self.name, {})
         try:
             take(recording, json.loads(line))
@@ -178,15 +178,15 @@ class Follower:
         self._conversion.abort(recording.aborts)
         self._snapshots |= recording.snapshots
         for step in recording.steps:
-            self._sort(step, news)
+            self._sort(step, updates)
         if recording.complete:
-            self._settle(news)
+            self._settle(updates)
             self.is_over = True
             dropped = f" Its recorder could not keep up and dropped {recording.dropped} records." if recording.dropped else ""
             why = " ".join(recording.faults) or "The recording has ended: its engine was shut down, or records no more."
             self._said = why + dropped
 
-    def _sort(self, step: Step, news: list[News]) -> None:
+    def _sort(self, step: Step, updates: list[Update]) -> None:
         """Steps are written in their order when their outputs are back. With asynchronous scheduling one without a pass is written as soon as it is
         scheduled.
         """
@@ -196,9 +196,9 @@ class Follower:
             return
         self._next = number if self._next is None else self._next
         self._early[number] = step
-        self._take_early(news)
+        self._take_early(updates)
         if len(self._early) > (_OPEN if self._is_asynchronous else 0):
-            self._skip(news)
+            self._skip(updates)
 
     @property
     def _is_asynchronous(self) -> bool:
@@ -207,29 +207,29 @@ class Follower:
         header = self._lines.header
         return bool(header.get("async_scheduling")) or (header.get("pipeline_parallel_size") or 1) > 1
 
-    def _take_early(self, news: list[News]) -> None:
+    def _take_early(self, updates: list[Update]) -> None:
         while self._next in self._early:
-            self._take(self._early.pop(self._next), news)
+            self._take(self._early.pop(self._next), updates)
             self._next += 1
 
-    def _skip(self, news: list[News]) -> None:
+    def _skip(self, updates: list[Update]) -> None:
         """Give up on the step that is expected."""
         self._next = min(self._early)
-        self._take_early(news)
+        self._take_early(updates)
 
-    def _settle(self, news: list[News]) -> None:
+    def _settle(self, updates: list[Update]) -> None:
         """Nothing more is expected: what waited is told."""
         while self._early:
-            self._skip(news)
+            self._skip(updates)
         if self._pending is not None:
-            self._tell(frozenset(), news)
+            self._emit(frozenset(), updates)
 
-    def _take(self, step: Step, news: list[News]) -> None:
+    def _take(self, step: Step, updates: list[Update]) -> None:
         number, expected = step["step"], self._last + 1
         snapshot, self._last = self._snapshots.get(number), number
         self._snapshots = {later: known for later, known in self._snapshots.items() if later > number}
         if self._pending is not None:
-            self._tell(still_there(self._pending, step) if number == expected else frozenset(), news)
+            self._emit(still_there(self._pending, step) if number == expected else frozenset(), updates)
         if self._gap is None and number != expected:
             missing = f"Step {expected} is" if number == expected + 1 else f"Steps {expected} to {number - 1} are"
             self._lose(Gap(expected, self._conversion.recording), f"{missing} missing in {self.name}")
@@ -237,7 +237,7 @@ class Follower:
             return
         self._pending = step
         if not step.get("finished") or not self._is_asynchronous:
-            self._tell(frozenset(), news)
+            self._emit(frozenset(), updates)
 
     def _resume(self, gap: Gap, step: Step, snapshot: Step | None) -> bool:
         """Whether the state before this step is known: the run goes on with it."""
@@ -250,12 +250,12 @@ class Follower:
         self._say_passed(gap)
         return False
 
-    def _tell(self, later: frozenset[str], news: list[News]) -> None:
+    def _emit(self, later: frozenset[str], updates: list[Update]) -> None:
         """The step that waited. later: who is `still_there` in the one after it."""
         assert self._pending is not None
         step, gap = self._pending, self._goes_on or Gap(self._pending["step"], self._conversion.recording)
         self._pending = self._goes_on = None
-        met: list[News] = []
+        requests_seen: list[Update] = []
         try:
             event = self._conversion.event(step, later)
         except DAMAGE as error:
@@ -271,17 +271,17 @@ class Follower:
                 if fault := self._checker.fault_of_request(request, prompt):
                     raise InvalidTrace(fault)
                 ids = [LEFT_OUT] * len(prompt) if self._conversion.recording.is_hashed else prompt
-                met.append(Met(request.id, ids, request.sampling.max_new_tokens))
+                requests_seen.append(RequestSeen(request.id, ids, request.sampling.max_new_tokens))
             if fault := self._checker.fault(event):
                 raise InvalidTrace(fault)
         except DAMAGE as error:  # nobody knows what the checker has taken of it
             sentence = str(error).rstrip(".") if isinstance(error, InflightError) else f"Step {step['step']} is damaged"
-            self._anew(self._conversion.recording, [f"{sentence}."], news)
+            self._anew(self._conversion.recording, [f"{sentence}."], updates)
             gap.is_damaged(step)
             return self._lose(gap, sentence)
         self._checker.forget_finished()
         self._conversion.forget_finished()
-        news += [*met, event._replace(warnings=self._checker.warnings)]
+        updates += [*requests_seen, event._replace(warnings=self._checker.warnings)]
 
     def _lose(self, gap: Gap, sentence: str) -> None:
         """What is known of the engine no longer holds. sentence: without a full stop."""

@@ -38,7 +38,7 @@ class Checker:
         self._rules = StepRules(header, self._requests, self._num_prompt)
         self._plain = RunState.of({}, header.policy.requeue)  # the events of another engine added up, whatever the rules say
         self._early: list[str] = []  # warnings of requests whose step is to come
-        self._told: set[str] = set()  # whose texts have been read, and who still hold their lanes
+        self._texts_read: set[str] = set()  # whose texts have been read, and who still hold their lanes
         self._cut_off: str | None = None  # the first whose texts were read though it had not finished
         self._step, self._t = -1, 0.0
 
@@ -75,7 +75,7 @@ class Checker:
         if fault := followable.shape(event, self._step, self._t) or self._fault_of_parts(event):
             return f"step {event.step}: {fault}."
         self._step, self._t = event.step, event.t_end
-        for request in self._told.difference(self._state.lanes.values()):
+        for request in self._texts_read.difference(self._state.lanes.values()):
             self._forget(request)
         return None
 
@@ -106,7 +106,7 @@ class Checker:
 
     def fault_of_texts(self, request: Any, prompt: Any, output: Any) -> str | None:
         """What is wrong with the texts of a request: every token has its piece of text. A request that is over is then forgotten."""
-        if not isinstance(request, str) or request not in self._num_prompt or request in self._told:
+        if not isinstance(request, str) or request not in self._num_prompt or request in self._texts_read:
             return "these are the texts of no request."
         counts = (self._num_prompt[request], self._state.num_tokens[request] - self._num_prompt[request])
         for pieces, count in zip((prompt, output), counts, strict=True):
@@ -118,7 +118,7 @@ class Checker:
             return fault
         if request not in self._state.finished:
             self._cut_off = self._cut_off or request
-        self._told.add(request)
+        self._texts_read.add(request)
         if request not in self._state.lanes.values():
             self._forget(request)
         return None
@@ -130,7 +130,7 @@ class Checker:
             self._ids.discard(request)
 
     def _forget(self, request: str) -> None:
-        self._told.discard(request)
+        self._texts_read.discard(request)
         self._rules.ends_by.pop(request, None)
         del self._requests[request], self._num_prompt[request]
         self._state.forget(request)
@@ -155,7 +155,7 @@ class Checker:
         left = min(self._num_prompt.keys() - self._state.finished.keys(), default=self._cut_off)
         if complete and left is not None:
             return f"the run is said to be complete, but request {quoted(left)} has not finished."
-        if missing := self._num_prompt.keys() - self._told:
+        if missing := self._num_prompt.keys() - self._texts_read:
             return f"the texts of request {min(missing)!r} are missing."
         most = max(1, -(-self._longest // self._config.block_size) * self._config.num_lanes)
         is_sized = self._own and self._config.num_blocks is None and not self._header.is_interactive

@@ -10,7 +10,7 @@ from dataclasses import replace
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.measure.divergence import divergence
 from core.models.load import load_adapter
-from core.recorders.follow import Follower, News
+from core.recorders.follow import Follower, Update
 from core.trace.events import StepEvent
 from core.workload.presets import PRESETS
 from engines.contenders import transformers_batching
@@ -61,14 +61,14 @@ def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
     requests = [replace(r, sampling=replace(r.sampling, max_new_tokens=24)) for r in list(preset.workload)[:4]]
     asked = EngineTask.of(replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)), tokenizer)
     contender = transformers_batching(asked, adapter.model)
-    seen: list[News] = []
+    seen: list[Update] = []
     with contender.ready() as start:
         (folder,) = tmp_path.iterdir()
         follower = Follower(folder)
 
         def follow() -> None:
             while not follower.is_over:
-                seen.extend(follower.look())
+                seen.extend(follower.poll())
                 time.sleep(0.01)
 
         watching = threading.Thread(target=follow, daemon=True)

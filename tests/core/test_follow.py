@@ -15,7 +15,7 @@ import pytest
 
 from core import Trace
 from core.recorders.convert import to_trace
-from core.recorders.follow import Begun, Follower, Met
+from core.recorders.follow import Follower, RecordingBegun, RequestSeen
 from core.recorders.growing import engines_in
 from core.recorders.raw import read_raw
 from core.recorders.texts import LEFT_OUT
@@ -44,16 +44,16 @@ def named(header: str, **facts: object) -> str:
     return json.dumps({**json.loads(header), **facts}) + "\n"
 
 
-def look(follower: Follower) -> list:
+def poll(follower: Follower) -> list:
     """All there is by now."""
-    news = follower.look()
+    updates = follower.poll()
     while follower.has_more:
-        news += follower.look()
-    return news
+        updates += follower.poll()
+    return updates
 
 
-def events(news: list) -> list[StepEvent]:
-    return [event for event in news if isinstance(event, StepEvent)]
+def events(updates: list) -> list[StepEvent]:
+    return [event for event in updates if isinstance(event, StepEvent)]
 
 
 def bare(events: list[StepEvent]) -> list[StepEvent]:
@@ -76,9 +76,9 @@ def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
     first, second = tmp_path / "run.raw.jsonl", tmp_path / "run.raw.2.jsonl"
     header, *records = (line for line in lines_of(recording) if '"end"' not in line[:20])
     whole, half = to_trace(read_raw([recording])[0]), len(records) // 2
-    follower, news = Follower(first), []
+    follower, updates = Follower(first), []
     assert (
-        not look(follower) and follower.sentence == "run.raw.jsonl is not there yet: it is shown as soon as an engine writes it."
+        not poll(follower) and follower.sentence == "run.raw.jsonl is not there yet: it is shown as soon as an engine writes it."
     )
     for path, content in (
         (first, header + "".join(records[:half])),
@@ -88,15 +88,17 @@ def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
             for start in range(0, len(content), 7_001):
                 file.write(content[start : start + 7_001])
                 file.flush()
-                news += look(follower)
-    assert isinstance(news[0], Begun) and news[0].header.engine.name == "vLLM"
+                updates += poll(follower)
+    assert isinstance(updates[0], RecordingBegun) and updates[0].header.engine.name == "vLLM"
     assert (
-        follower.is_over and follower.sentence.startswith("The recording has ended") and bare(events(news)) == bare(whole.events)
+        follower.is_over
+        and follower.sentence.startswith("The recording has ended")
+        and bare(events(updates)) == bare(whole.events)
     )
-    met = [n for n in news if isinstance(n, Met)]
+    met = [n for n in updates if isinstance(n, RequestSeen)]
     assert {m.request: m.prompt for m in met} == whole.prompts
     assert all(
-        news.index(m) < next(i for i, n in enumerate(news) if isinstance(n, StepEvent) and m.request in str(n)) for m in met
+        updates.index(m) < next(i for i, n in enumerate(updates) if isinstance(n, StepEvent) and m.request in str(n)) for m in met
     )
     assert not follower._conversion._known and not follower._conversion._requests and not follower._checker._requests
 
@@ -105,16 +107,16 @@ def test_a_folder_is_followed_from_one_start_of_the_engine_to_the_next(tmp_path,
     """The newest recording there, whatever else lies there; parts that an engine before left behind are no part of it."""
     header, *steps = lines
     follower = Follower(tmp_path)
-    assert not look(follower) and follower.sentence.startswith(f"There is no recording in {tmp_path.name} yet")
+    assert not poll(follower) and follower.sentence.startswith(f"There is no recording in {tmp_path.name} yet")
     (tmp_path / "notes.jsonl").write_text("no recording\n")
     (tmp_path / "b.raw.jsonl").write_text(named(header, created="1", pid=1) + "".join(steps[:4]))
     (tmp_path / "b.raw.2.jsonl").write_text(named(header, created="0", pid=1, part=2) + "".join(steps[4:]))
-    assert len(events(look(follower))) == 4 and follower.name == "b.raw.jsonl" and not follower.sentence
+    assert len(events(poll(follower))) == 4 and follower.name == "b.raw.jsonl" and not follower.sentence
     (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1)[:-9])
-    assert not look(follower)  # its header is still being written
+    assert not poll(follower)  # its header is still being written
     (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1) + "".join(steps))
-    begun, *news = look(follower)
-    assert isinstance(begun, Begun) and follower.name == "a.raw.jsonl" and len(events(news)) == len(trace.events)
+    begun, *updates = poll(follower)
+    assert isinstance(begun, RecordingBegun) and follower.name == "a.raw.jsonl" and len(events(updates)) == len(trace.events)
 
 
 def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, trace):
@@ -123,35 +125,38 @@ def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, tr
     header, *steps = lines
     follower = Follower(path)
     path.write_text(header + "".join(steps[:9]))
-    assert len(events(look(follower))) == 9
+    assert len(events(poll(follower))) == 9
     with path.open("w") as file:  # shorter than it was
         file.write(named(header, created="later") + "".join(steps[:3]))
-    news = look(follower)
-    assert isinstance(news[0], Begun) and len(events(news)) == 3
+    updates = poll(follower)
+    assert isinstance(updates[0], RecordingBegun) and len(events(updates)) == 3
     path.rename(tmp_path / "old.raw.jsonl")
-    assert not look(follower) and follower.sentence.startswith(
+    assert not poll(follower) and follower.sentence.startswith(
         "run.raw.jsonl has been removed: what its engine still writes is shown"
     )
     with (tmp_path / "old.raw.jsonl").open("a") as file:
         file.write(steps[3])
-    assert len(events(look(follower))) == 1
+    assert len(events(poll(follower))) == 1
     path.write_text(named(header, created="last") + "".join(steps))
-    news = look(follower)
-    assert isinstance(news[0], Begun) and len(events(news)) == len(trace.events) and not follower.sentence
+    updates = poll(follower)
+    assert isinstance(updates[0], RecordingBegun) and len(events(updates)) == len(trace.events) and not follower.sentence
 
 
 def test_parts_are_found_by_their_headers_whatever_they_are_called(tmp_path, lines, trace):
     """The one that was named may be gone already; those of another start lie beside."""
     header, *steps = lines
-    follower, news = Follower(tmp_path / "run.log"), []
+    follower, updates = Follower(tmp_path / "run.log"), []
     (tmp_path / "run.log").write_text(named(header, part=1) + "".join(steps[:30]))
     (tmp_path / "other.jsonl").write_text(named(header, part=2, created="0"))
-    news += look(follower)
+    updates += poll(follower)
     for part, name, some in ((2, "run.log.2.jsonl", steps[30:60]), (3, "moved.jsonl", steps[60:])):
         (tmp_path / name).write_text(named(header, part=part) + "".join(some))
     (tmp_path / "run.log").unlink()
-    news += look(follower)
-    assert bare(events(news))[:-1] == bare(trace.events)[: len(events(news)) - 1] and len(events(news)) >= len(trace.events) - 1
+    updates += poll(follower)
+    assert (
+        bare(events(updates))[:-1] == bare(trace.events)[: len(events(updates)) - 1]
+        and len(events(updates)) >= len(trace.events) - 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +174,7 @@ def test_whoever_follows_a_name_finds_what_a_recorder_made_of_it(tmp_path, lines
     for name in (called, "another.raw.jsonl", "run.rank1.raw.jsonl"):
         (tmp_path / name).write_text(named(header, created="9" if name != called else "2") + "".join(steps[:5]))
     follower = Follower(tmp_path / told)
-    look(follower)
+    poll(follower)
     assert follower.name == called
 
 
@@ -206,18 +211,18 @@ def test_what_is_wrong_is_said_and_what_comes_is_shown_once_nobody_from_before_i
     spoil, sentence, missing = WRONG[kind]
     path.write_text(header + "".join(spoil(steps)))
     follower = Follower(path)
-    news = look(follower)
-    shown = events(news)
-    assert shown[:6] and bare(shown[:6]) == bare(trace.events[:6]) and isinstance(news[0], Begun)
+    updates = poll(follower)
+    shown = events(updates)
+    assert shown[:6] and bare(shown[:6]) == bare(trace.events[:6]) and isinstance(updates[0], RecordingBegun)
     known = next(event for event in shown if event.resumed) if len(shown) > 6 else None
     if known is None:
         assert follower.sentence.startswith(f"{sentence}{UNTIL}") and follower.sentence.endswith("steps have passed meanwhile.")
         with path.open("a") as file:
             file.write("".join(later(step, len(steps), "again") for step in steps))
-        news += (more := look(follower))
+        updates += (more := poll(follower))
         known, *_ = shown = events(more)
         assert [event.step for event in shown] == list(range(known.step, 2 * len(steps)))
-        assert not any(isinstance(one, Begun) for one in more)
+        assert not any(isinstance(one, RecordingBegun) for one in more)
     assert known.resumed and known.resumed.first == 6 and known.resumed.source == "steps" and not follower.sentence
     assert known.resumed.missing == missing and known.resumed.last == known.step - 1
     before = {a.request for e in trace.events[:6] for a in e.arrived} - {f.request for e in trace.events[:6] for f in e.finished}
@@ -229,7 +234,7 @@ def test_a_step_that_is_there_twice_is_shown_once(tmp_path, lines, trace):
     path = tmp_path / "run.raw.jsonl"
     header, *steps = lines
     path.write_text(header + "".join([*steps[:6], *steps[2:]]))
-    assert bare(events(look(Follower(path)))) == bare(trace.events)
+    assert bare(events(poll(Follower(path)))) == bare(trace.events)
 
 
 def test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers(tmp_path, lines, trace):
@@ -240,11 +245,11 @@ def test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_linge
         steps[at], steps[at + 1] = steps[at + 1], steps[at]
     path.write_text(named(header, async_scheduling=True) + "".join(steps))
     follower = Follower(path)
-    news = events(look(follower))
-    assert len(news) == len(trace.events) - 1
-    while len(news) < len(trace.events):
-        news += events(look(follower))
-    assert bare(news) == bare(trace.events)
+    updates = events(poll(follower))
+    assert len(updates) == len(trace.events) - 1
+    while len(updates) < len(trace.events):
+        updates += events(poll(follower))
+    assert bare(updates) == bare(trace.events)
 
 
 def test_a_clock_that_runs_backwards_stands_still(tmp_path, lines, trace):
@@ -254,7 +259,7 @@ def test_a_clock_that_runs_backwards_stands_still(tmp_path, lines, trace):
     back |= {at: t - 1000 for at, t in back.items() if at.startswith("t_")}
     path.write_text(header + "".join([*steps[:5], json.dumps(back) + "\n", *steps[6:]]))
     follower = Follower(path)
-    found = events(look(follower))
+    found = events(poll(follower))
     assert len(found) == len(trace.events) and all(a.t_end <= b.t_start for a, b in pairwise(found))
 
 
@@ -273,9 +278,9 @@ def test_what_cannot_be_followed_is_said_and_another_one_is(tmp_path, content, s
     path = tmp_path / "run.raw.jsonl"
     path.write_text(content)
     follower = Follower(path)
-    assert not look(follower) and follower.sentence == sentence and not look(follower)
+    assert not poll(follower) and follower.sentence == sentence and not poll(follower)
     path.write_text("".join(lines[:3]))
-    assert len(events(look(follower))) == 2 and not follower.sentence
+    assert len(events(poll(follower))) == 2 and not follower.sentence
 
 
 def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
@@ -289,7 +294,7 @@ def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
         + json.dumps(json.loads(first) | {"arrived": arrived})
         + "\n"
     )
-    begun, met, *_ = look(Follower(path))
+    begun, met, *_ = poll(Follower(path))
     assert begun.header.notes == ("The recorder was never tried with vllm 0.33.0: what it missed there is absent.",)
     assert "prompts" in begun.header.absent and set(met.prompt) == {LEFT_OUT}
 
@@ -300,7 +305,7 @@ def test_each_rank_of_a_folder_is_followed_by_itself(tmp_path):
         (tmp_path / f"run.rank{rank}.raw.jsonl").write_bytes(content)
     assert [engine.ranks for engine in engines_in(tmp_path)] == [(0, 1)]
     first, second = (len(recording.steps) for recording in read_raw(tmp_path.glob("*.jsonl")))
-    assert [len(events(look(Follower(tmp_path, rank)))) for rank in (None, 0, 1)] == [first, first, second]
+    assert [len(events(poll(Follower(tmp_path, rank)))) for rank in (None, 0, 1)] == [first, first, second]
 
 
 def weight(thing: object) -> int:
@@ -331,7 +336,7 @@ def test_hours_of_steps_take_no_memory(tmp_path, lines):
                 again = re.sub(r'"(\d+-[0-9a-f]{8})"', rf'"\1-{turn}"', text)
                 file.write(again.replace(f'"step": {number},', f'"step": {number + turn * len(steps)},', 1) + "\n")
             file.flush()
-            count += len(events(look(follower)))
+            count += len(events(poll(follower)))
             if turn % 50 == 0:
                 weights.append(weight(follower))
     assert count >= 200_000 and not follower.sentence

@@ -13,8 +13,8 @@ import pytest
 from core import Trace
 from core.errors import InvalidTrace
 from core.measure.metrics import metrics, request_times
-from core.recorders.convert import ruled, to_trace
-from core.recorders.follow import Begun, Follower
+from core.recorders.convert import checked_trace, to_trace
+from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
 from core.trace.events import NOT_RECORDED, StepEvent
 from core.trace.perfetto import chrome_trace
@@ -39,7 +39,7 @@ def whole(lines) -> dict[int, StepEvent]:
 def opened(lines: list[str]) -> tuple[Trace, list[str]]:
     """The trace, which obeys its rules, and what is said of the recording."""
     (recording,) = gathered([("run.raw.jsonl", iter(lines))])
-    return ruled(recording), recording.faults
+    return checked_trace(recording), recording.faults
 
 
 def without(lines: list[str], steps: Collection[int]) -> list[str]:
@@ -199,21 +199,21 @@ def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
     cut = next(i for i, line in enumerate(damaged) if '"step":46,' in line[:40])
     path.write_text("".join(damaged[:cut]))
     follower = Follower(path)
-    news = list(follower.look())
+    updates = list(follower.poll())
     for _ in range(30):
-        news += follower.look()  # nothing more comes: the one that is expected is given up
+        updates += follower.poll()  # nothing more comes: the one that is expected is given up
     assert follower.sentence == (
         "Step 41 is missing in run.raw.jsonl: what comes is shown from the next snapshot on, or once nobody from before is left."
         " At least 2 steps have passed meanwhile."
     )
     with path.open("a") as file:
         file.write("".join(damaged[cut:]))
-    while more := follower.look():
-        news += more
+    while more := follower.poll():
+        updates += more
     for _ in range(30):
-        news += follower.look()
-    found = [one for one in news if isinstance(one, StepEvent)]
-    assert sum(isinstance(one, Begun) for one in news) == 1
+        updates += follower.poll()
+    found = [one for one in updates if isinstance(one, StepEvent)]
+    assert sum(isinstance(one, RecordingBegun) for one in updates) == 1
     trace, _ = opened(damaged)
     assert [e.step for e in found] == [e.step for e in trace.events] and [e.sampled for e in found] == [
         e.sampled for e in trace.events

@@ -11,7 +11,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
 from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous
-from core.recorders.convert import ruled
+from core.recorders.convert import checked_trace
 from core.recorders.raw import Recording, read_raw
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
@@ -41,7 +41,7 @@ def left_of(trace: Trace) -> list[set[tuple[str, int, int]]]:
 @pytest.mark.parametrize("name", KINDS)
 def test_every_group_is_there_and_every_block_in_use(name):
     raw = recording(name)
-    trace = ruled(raw)
+    trace = checked_trace(raw)
     assert [group.kind for group in trace.header.groups] == KINDS[name]
     assert {group.window for group in trace.header.groups if group.kind == "sliding_window"} == {64}
     assert len(trace.events) == len(raw.steps) and not any(e.warnings for e in trace.events)
@@ -53,11 +53,11 @@ def test_every_group_is_there_and_every_block_in_use(name):
 @pytest.mark.parametrize("name", KINDS)
 def test_what_left_is_found_where_nobody_recorded_it(name):
     """A recording as the first recorders wrote it: only the number of groups, and how many blocks are free."""
-    told, raw = ruled(recording(name)), recording(name)
+    told, raw = checked_trace(recording(name)), recording(name)
     raw.header["kv_groups"] = len(KINDS[name])
     for step in raw.steps:
         step.pop("left", None)
-    found = ruled(raw)
+    found = checked_trace(raw)
     assert "windows" in found.header.inferred and "windows" not in told.header.inferred
     assert [(g.kind, g.window) for g in found.header.groups] == [(g.kind, g.window) for g in told.header.groups]
     assert left_of(found) == left_of(told) and not any(e.warnings for e in found.events)
@@ -70,7 +70,7 @@ def test_what_cannot_be_found_is_said():
     for step in raw.steps:
         step.pop("left", None)
         step["blocks_free"] = min(step["blocks_free"] + step["step"] % 2, raw.header["num_blocks"])
-    trace = ruled(raw)
+    trace = checked_trace(raw)
     assert not any(left_of(trace)) and any("nobody recorded" in note for note in trace.header.notes)
 
 
@@ -79,7 +79,7 @@ def test_a_block_that_left_unrecorded_is_noticed():
     raw = recording("sliding-window")
     at = next(i for i, step in enumerate(raw.steps) if step.get("left"))
     gone = raw.steps[at].pop("left")
-    trace = ruled(raw)
+    trace = checked_trace(raw)
     assert gone and not used_as_recorded(trace, raw)
 
 
@@ -90,7 +90,7 @@ NOTHING = Why("none", 0, 0, 0)
 
 @pytest.fixture(scope="module")
 def template() -> Trace:
-    return ruled(recording("sliding-window"))
+    return checked_trace(recording("sliding-window"))
 
 
 def state_of(blocks: int, computed: int) -> RunState:
@@ -188,7 +188,7 @@ def test_the_recorder_names_what_left(kind):
 def test_a_recording_of_before_is_not_changed_where_nothing_left():
     raw = read_raw([DATA / "vllm-0.32.raw.jsonl.gz"])[0]
     before = deepcopy(raw.steps)
-    trace = ruled(raw)
+    trace = checked_trace(raw)
     assert trace.header.kv_groups == () and raw.steps == before
     assert not any(change.left or change.group for e in trace.events for change in e.kv.changes)
 
@@ -213,7 +213,7 @@ def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
             assert driver.step()
         driver.close()
     (raw,) = read_raw([path])
-    trace = ruled(raw)
+    trace = checked_trace(raw)
     ring, full = trace.header.groups
     assert (ring.kind, ring.window, ring.layers, ring.units) == ("ring", 40, (0, 1, 2), 3)
     assert (full.kind, full.window, full.layers, full.units) == ("full_attention", None, (3,), 1)

@@ -14,7 +14,7 @@ import pytest
 
 from core.cli import main
 from core.recorders.compare import STEP_FACTS, compare_steps, compare_totals
-from core.recorders.convert import ruled
+from core.recorders.convert import checked_trace
 from core.recorders.follow import Follower
 from core.recorders.raw import read_raw
 from core.trace.events import StepEvent
@@ -41,7 +41,7 @@ def written(path: Path, lines: Lines) -> Path:
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, Trace]:
-    return {name: ruled(read_raw([raw_of(name)])[0]) for name in NAMES}
+    return {name: checked_trace(read_raw([raw_of(name)])[0]) for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,7 +171,7 @@ def ruled_of(lines: Lines) -> Trace:
     from core.recorders.raw import Recording
 
     steps, aborts = ([line for line in lines if line["kind"] == kind] for kind in ("step", "abort"))
-    return ruled(Recording("x", lines[0], steps, aborts))
+    return checked_trace(Recording("x", lines[0], steps, aborts))
 
 
 def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(traces: dict[str, Trace]) -> None:

@@ -201,14 +201,14 @@ def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
     first = write("first", 0, created="1")
     write("dead", 3600, created="9")
     follower = Follower(tmp_path)
-    follower.look()
+    follower.poll()
     assert follower.name == "first.raw.jsonl"
     write("second", 0, created="2")
-    follower.look()
+    follower.poll()
     assert follower.name == "first.raw.jsonl"
     assert [engine.key for engine in at_work(tmp_path)] == ["first", "second"]
     os.utime(first, (time.time() - 3600,) * 2)
-    follower.look()
+    follower.poll()
     assert follower.name == "second.raw.jsonl"
 
 

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from core.errors import InvalidTrace
-from core.recorders.follow import Begun, Follower, Met, News
+from core.recorders.follow import Follower, RecordingBegun, RequestSeen, Update
 from core.recorders.growing import EngineThere, engine_of, engines_in
 from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
@@ -39,7 +39,7 @@ from visualizer.server.live_routes import PERIOD, live_app
 from visualizer.server.routes import answer
 from visualizer.server.shared_engine import class_address
 
-RECENT_S = 600.0  # without news, after which an engine is no longer among those that are at work
+RECENT_S = 600.0  # seconds without a line after which an engine no longer counts as working
 
 
 class _Stream(NamedTuple):
@@ -201,10 +201,10 @@ class Followed:
         runs, last_state = 0, None
         while True:
             messages: list[LogEntry] = []
-            for news in follower.look():
-                runs += isinstance(news, Begun)
-                self._note(name, runs, news)
-                messages.append(_message(news, runs))
+            for update in follower.poll():
+                runs += isinstance(update, RecordingBegun)
+                self._note(name, runs, update)
+                messages.append(_message(update, runs))
             self._facts[name] = follower.facts
             self._standing[name] = {"sentence": follower.sentence, "is_over": follower.is_over}
             streams = self._streams()
@@ -237,17 +237,17 @@ class Followed:
                 known.pop(name, None)
             self._unplaced.discard(name)
 
-    def _note(self, name: str, run: int, news: News) -> None:
+    def _note(self, name: str, run: int, update: Update) -> None:
         """Note when its run begins, which its first step shows."""
-        if isinstance(news, Begun):
+        if isinstance(update, RecordingBegun):
             with suppress(InvalidTrace):  # otherwise it has no place among the ranks
-                self._begun[name] = run, RankPlace(name, news.header, 0.0)
+                self._begun[name] = run, RankPlace(name, update.header, 0.0)
                 self._unplaced.add(name)
-        elif isinstance(news, StepEvent) and name in self._unplaced:
+        elif isinstance(update, StepEvent) and name in self._unplaced:
             self._unplaced.discard(name)
-            self._begun[name] = run, replace(self._begun[name][1], begin=news.t_start)
-        if isinstance(news, StepEvent):
-            self._loads[name].take(news)
+            self._begun[name] = run, replace(self._begun[name][1], begin=update.t_start)
+        if isinstance(update, StepEvent):
+            self._loads[name].take(update)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
         """The tokenizer of a recording's model, if it is on this machine; needed only if prompts were recorded."""
@@ -276,10 +276,15 @@ def _folder(place: Path) -> Path | None:
     return place if place.is_dir() else None
 
 
-def _message(news: News, run: int) -> LogEntry:
+def _message(update: Update, run: int) -> LogEntry:
     """The message that our own engine would log, see `core.serving.event_log`. run: the number of the recording."""
-    if isinstance(news, Begun):
-        return {"kind": "run", "run": run, "header": news.header.to_json(), "model": news.model}
-    if isinstance(news, Met):
-        return {"kind": "request", "id": news.request, "prompt_token_ids": news.prompt, "max_new_tokens": news.max_new_tokens}
-    return ServedStep(news)
+    if isinstance(update, RecordingBegun):
+        return {"kind": "run", "run": run, "header": update.header.to_json(), "model": update.model}
+    if isinstance(update, RequestSeen):
+        return {
+            "kind": "request",
+            "id": update.request,
+            "prompt_token_ids": update.prompt,
+            "max_new_tokens": update.max_new_tokens,
+        }
+    return ServedStep(update)

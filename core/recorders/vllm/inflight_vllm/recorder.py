@@ -133,18 +133,18 @@ class Recorder:
 
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
         """facts: more for the header, from the caller."""
-        asked, read = settings(), _Fields()
-        self._scheduler, self._hashed = scheduler, asked["hashed"]
+        chosen, read = settings(), _Fields()
+        self._scheduler, self._hashed = scheduler, chosen["hashed"]
         clock = _clock()
         self._start = clock["monotonic_ns"] / 1e9
         self._steps = 0
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
-        self._snapshot_steps, self._snapshot_due = asked["snapshot_steps"], asked["snapshot_steps"]
+        self._snapshot_steps, self._snapshot_due = chosen["snapshot_steps"], chosen["snapshot_steps"]
         self._snapshot: Snapshot | None = None  # of a step that has been scheduled, while steps before it are in flight
         self._t_arrived: dict[str, float] = {}  # of those that have not left since the latest snapshot
-        self._told: set[str] = set()  # whose prompts a snapshot has said; the writer's thread alone knows it
+        self._prompts_written: set[str] = set()  # whose prompts a snapshot has said; the writer's thread alone knows it
         version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
         index, size = (read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size"))
@@ -191,12 +191,12 @@ class Recorder:
             "missing": read.missing,
             **(facts or {}),
         }
-        place = asked["place"]
+        place = chosen["place"]
         to: Sink
         if isinstance(place, str):
             to = Sender(place, header)
         else:
-            to = Parts(ranked(place, rank, ranks), header, asked["max_bytes"], asked["max_files"])
+            to = Parts(ranked(place, rank, ranks), header, chosen["max_bytes"], chosen["max_files"])
         self.writer = RawWriter(to)
         if version not in TESTED:
             log.warning("Inflight's recorder was never tried with vLLM %s, only with %s.", version, ", ".join(TESTED))
@@ -272,15 +272,15 @@ class Recorder:
 
     def _snapshot_record(self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool) -> dict[str, Any]:
         """On the writer's thread. times: of arrival. is_whole: it has to be readable without what came before."""
-        self._told = set() if is_whole else self._told & times.keys()
+        self._prompts_written = set() if is_whole else self._prompts_written & times.keys()
         return snapshot.record(partial(self._asked_again, times))
 
     def _asked_again(self, times: dict[str, float | None], request: Any) -> dict[str, Any]:
         """What is asked for. A prompt is said when its request arrives and in the first snapshot with it; later ones leave it out."""
         known = self._asked(request, times[request.request_id])
-        if request.request_id in self._told and "prompt" in known:
+        if request.request_id in self._prompts_written and "prompt" in known:
             known |= {"num_prompt": len(known.pop("prompt")), "told": True}
-        self._told.add(request.request_id)
+        self._prompts_written.add(request.request_id)
         return known
 
     def scheduled(self, began: tuple[float, Snapshot | None], output: Any) -> None:
