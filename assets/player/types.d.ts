@@ -140,7 +140,7 @@ interface Segment {
 /** A run as it is fetched: core/trace's header and events, and additional data. records: how events are read, see run/events.js; without them they are objects. */
 interface Replay extends Beside {
   header: any;
-  records?: Record<string, Record<string, string | string[] | null>>;
+  records?: Record<string, Record<string, string | string[] | { default: any } | null>>;
   events?: any[];
   captions?: Caption[];
   complete?: boolean;

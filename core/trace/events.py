@@ -290,11 +290,16 @@ class StepEvent(NamedTuple):
         return (*before, *((s.request, s.token_id) for s in self.sampled))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data by field; the records in it become arrays in field order. A field of `_RARE` is there only where it says something."""
+        """Plain data by field; the records in it become arrays in field order. A field of `_RARE` is there only where it says something, and so
+        are the group of a block change and what left its table.
+        """
         data = self._asdict()
         for name in _RARE:
             if not data[name]:
                 del data[name]
+        if not any([change.group or change.left for change in self.kv.changes]):
+            plain: Any = tuple([tuple(change)[:3] for change in self.kv.changes])
+            data["kv"] = self.kv._replace(changes=plain)
         return data
 
     @classmethod

@@ -61,17 +61,21 @@ def _readers(record: type) -> dict[str, Callable[[Any], Any] | None]:
     return {name: reader(hint) for name, hint in fields_of(record).items()}
 
 
-def table(record: type) -> dict[str, dict[str, str | list[str] | None]]:
+def table(record: Any) -> dict[str, dict[str, Any]]:
     """The fields of a record and of all records in it, by record name and in order: for each field the name of the record it holds, in a list
-    if it holds several, or None. With this table a reader accesses arrays by field name.
+    if it holds several; for plain data `{"default": value}` if the field may be left out, else None. With this table a reader accesses arrays by
+    field name.
     """
-    found: dict[str, dict[str, str | list[str] | None]] = {record.__name__: {}}
+    found: dict[str, dict[str, Any]] = {record.__name__: {}}
     for name, hint in fields_of(record).items():
         origin, parts = _anatomy(hint)
         inner = next((part for part in (*parts, hint) if hasattr(part, "_fields")), None)
-        found[record.__name__][name] = None if inner is None else [inner.__name__] if origin is tuple else inner.__name__
         if inner is not None:
+            found[record.__name__][name] = [inner.__name__] if origin is tuple else inner.__name__
             found |= table(inner)
+        else:
+            defaults = record._field_defaults
+            found[record.__name__][name] = {"default": defaults[name]} if name in defaults else None
     return found
 
 

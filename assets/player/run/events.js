@@ -2,8 +2,8 @@
 // as declared in core/trace/events.py. So a new field needs no line here.
 
 /**
- ** The fields of each record, in order; for each the name of the record it holds, in a list if it holds several, or null.
- * @typedef {Record<string, Record<string, string | string[] | null>>} Records
+ ** The fields of each record, in order; for each the name of the record it holds, in a list if it holds several; its default if it may be left out; or null.
+ * @typedef {Record<string, Record<string, string | string[] | {default: any} | null>>} Records
  */
 
 /**
@@ -15,8 +15,9 @@ export function eventReader(records) {
   /** @type {Record<string, [string, string, any][]>} */
   const kinds = Object.fromEntries(Object.entries(records).map(([name, fields]) => [name, Object.entries(fields).map(([field, kind]) => [field, camel(field), kind])]));
   const read = (/** @type {any} */ kind, /** @type {any} */ value) => {
-    if (kind === null || value === null || (value === undefined && !Array.isArray(kind))) return value ?? null;
-    return Array.isArray(kind) ? (value ?? []).map((/** @type {any} */ row) => record(kind[0], row)) : record(kind, value);
+    if (Array.isArray(kind)) return (value ?? []).map((/** @type {any} */ row) => record(kind[0], row));
+    if (typeof kind === "string") return value ? record(kind, value) : null;
+    return value === undefined && kind ? kind.default : value;
   };
   const record = (/** @type {string} */ name, /** @type {any[]} */ row) => {
     /** @type {any} */
