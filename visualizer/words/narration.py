@@ -87,7 +87,7 @@ def _decodes(m: CaptionContext) -> Clause | None:
         adds = f" [={len(writing)} adds one token|each add one token]"
     short = [*([then] if then else []), *names(writing), adds]
     nothing_else = not (m.prefills or m.event.waiting.count or m.event.stalled or m.event.preempted)
-    return short, [*short, ", and none waits"] if nothing_else else short
+    return short, [*short, ", and no request waits"] if nothing_else else short
 
 
 def _prefills(m: CaptionContext) -> Clause | None:
