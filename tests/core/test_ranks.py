@@ -72,7 +72,10 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
     [
         (text(1, clock={"monotonic_ns": "x", "wall_ns": 1}), "damaged"),
         (text(1, ranks="x"), "wrong kind"),
-        ("".join(text(1).splitlines(keepends=True)[:1] + text(1).splitlines(keepends=True)[20:]), "begins with steps that are missing"),
+        (
+            "".join(text(1).splitlines(keepends=True)[:1] + text(1).splitlines(keepends=True)[20:]),
+            "begins with steps that are missing",
+        ),
         ("this is no recording\n", "line 1"),
     ],
     ids=["clock", "ranks", "beginning", "text"],
