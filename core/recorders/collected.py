@@ -1,7 +1,7 @@
-"""The recordings that engines send, as files of a folder: what `inflight-vllm` writes where it runs, a recording for each start and rank. Knows no
-network.
+"""The recordings that engines send, kept as files in a folder, as `inflight-vllm` would write them itself: one recording for each start and rank.
+Independent of the network.
 
-Everything that a collector has to remember is in the files: a part's header says with which line of its recording it begins, so one that was
+All that a collector has to remember is in the files: the header of a part says at which line of the recording it begins, so a collector that was
 killed goes on where its files end.
 """
 
@@ -26,18 +26,18 @@ from core.recorders.raw import check_header, is_raw
 from core.trace.messages import english
 
 _OURS = re.compile(r".*-[0-9a-f]{12}(\.rank\d+)?\.raw(\.\d+)?\.jsonl")
-_MOST_KNOWN = 1024  # recordings that are kept in mind; of others the files are read again
-_AT_WORK = 60.0  # seconds after which a recording that nobody adds to may be deleted to its last part
+_MOST_KNOWN = 1024  # recordings kept in memory; the files of others are read again
+_AT_WORK = 60.0  # seconds without lines after which even the newest part of a recording may be deleted
 _LOCK = ".collected.lock"
 
 
 class Full(InflightError):
-    """The folder's disk takes no more for now."""
+    """The folder cannot be written at present; the sender should try again later."""
 
 
 @dataclass
 class _Stream:
-    """One recording. path: of its newest part, size: its bytes. taken: lines of the recording that are in the files, or will never be."""
+    """One recording. path, size: of its newest part, in bytes. taken: how many lines of the recording are in the files or lost for good."""
 
     header: dict[str, Any]
     name: str  # of its files, without their end
@@ -49,8 +49,8 @@ class _Stream:
 
 
 class Collection:
-    """The folder, for one process at a time. part_bytes: after which another part is begun. most_bytes: of all recordings together: beyond, the
-    parts that were written longest ago are deleted. tell: what is worth a line. Raises InflightError where the folder cannot be used.
+    """The folder, used by one process at a time. part_bytes: size at which a new part begins. most_bytes: of all recordings together; beyond it, the
+    parts that were written longest ago are deleted. tell: called with each line for the log. Raises InflightError if the folder cannot be used.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Collection:
         self._bytes = sum(_size(path) for path in self._files())
 
     def take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
-        """Add lines, each with its end, to the recording that begins with this header. first: the number of the first of them; those that
-        are there already are passed over.
+        """Add lines, each with its line end, to the recording with this header. first: the number of the first line; lines that are already
+        there are skipped.
 
-        Returns whether a state of the engine should follow soon, since what follows cannot be read without what is missing or lies in an
-        earlier part. Raises InvalidTrace for a header that is none, and Full.
+        Returns whether the recorder should send a snapshot soon, because lines are missing or a new part has begun, which has to be readable by
+        itself. Raises InvalidTrace for an invalid header, and Full.
         """
         with self._lock:
             try:
@@ -91,7 +91,7 @@ class Collection:
 
     @property
     def at_work(self) -> int:
-        """How many recordings something came of within the last minute."""
+        """How many recordings have received something within the last minute."""
         now = time.monotonic()
         return sum(now - stream.at < _AT_WORK for stream in self._streams.values() if stream.at)
 
@@ -119,7 +119,7 @@ class Collection:
     # -- a recording and its files ---------------------------------------------------------------------------------------
 
     def _stream(self, key: str, header_line: bytes) -> _Stream:
-        """One that is not known yet: it goes on in the files that are there, or begins."""
+        """A recording that is not in memory yet: it continues the files that are there, or begins."""
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")
@@ -143,7 +143,7 @@ class Collection:
         return stream
 
     def _resume(self, stream: _Stream, part: int, path: Path) -> bool:
-        """Go on in its newest part, cut back to whole lines; a part without a whole header is deleted."""
+        """Continue its newest part, cut back to whole lines; a part without a whole header is deleted."""
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):
@@ -158,7 +158,7 @@ class Collection:
         return True
 
     def _begin(self, stream: _Stream, line: int) -> None:
-        """Its next part, which begins with this line."""
+        """Begin its next part. line: the number of the first line in it."""
         part = stream.part + 1
         path = self.folder / (f"{stream.name}.{part}.jsonl" if part > 1 else f"{stream.name}.jsonl")
         header = (json.dumps({**stream.header, "part": part, "line": line}) + "\n").encode()
@@ -171,7 +171,7 @@ class Collection:
         return [self.folder / name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
 
     def _make_room(self) -> None:
-        """Delete the parts that were written longest ago, but none that is being written."""
+        """Delete the parts that were written longest ago, but none that is still being written."""
         now = time.monotonic()
         used = {stream.path for stream in self._streams.values() if now - stream.at < _AT_WORK}
         files = sorted((path for path in self._files() if path not in used), key=_modified)
@@ -185,7 +185,7 @@ class Collection:
 
 
 def _append(path: Path, content: bytes, anew: bool = False) -> None:
-    """All of it or nothing. Without content, too, the file's time says that somebody is there."""
+    """Append all of it or nothing. Even without content the file's time is updated, which shows that the engine is still there."""
     with path.open("xb" if anew else "ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         try:
@@ -201,10 +201,10 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 
 def _held(path: Path) -> Any:
-    """A lock on the folder for as long as this process lives. Raises InflightError where another has it."""
+    """Lock the folder for as long as this process lives. Raises InflightError if another process holds the lock."""
     file = path.open("w")
     with suppress(ImportError):
-        import fcntl  # not everywhere
+        import fcntl  # missing on Windows
 
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,12 +214,12 @@ def _held(path: Path) -> Any:
 
 
 def _safe(of: object) -> str:
-    """A piece of a file's name, whatever the network says."""
+    """A safe piece of a file name, from a value that came over the network."""
     return re.sub(r"[^A-Za-z0-9._-]+", "", str(of)[:64]).strip("._-")[:40]
 
 
 def _part_of(path: Path, name: str) -> int:
-    """Which part of that recording a file is; 0 if none."""
+    """The number of the part of that recording that a file is; 0 if it is none."""
     found = re.fullmatch(rf"{re.escape(name)}(?:\.(\d+))?\.jsonl", path.name)
     return int(found[1] or 1) if found else 0
 

@@ -1,7 +1,7 @@
-"""Holds a trace against the raw lines that it was made of, step by step, and its totals against the counters of vLLM's own `/metrics`.
+"""Compares a trace with the raw lines that it was made from, step by step, and its totals with the counters of vLLM's own `/metrics`.
 
-The lines are read here once more, and the trace is followed by its events alone: nothing that converts a recording is used, so that no mistake of
-the conversion is repeated. What a recording does not say is not compared.
+The lines are read again here, and the trace is followed by its events alone: no code of the conversion is used, so that none of its mistakes is
+repeated. What a recording does not say is not compared.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ TOTALS = {
     "num_preemptions": "preemptions",
     "prefix_cache_hits": "tokens found in the prefix cache",
 }
-"""What is compared with vLLM's counters, by their names without `vllm:` and `_total`. What a KV connector found is counted apart, and added here."""
+"""What is compared with vLLM's counters, by their names without `vllm:` and `_total`. vLLM counts what a KV connector found separately; here it is added."""
 
 
 @dataclass
 class Compared:
-    """One fact. count: how often it was compared. differ: how often not the same; first: in which step and how, the first time."""
+    """One fact. count: how often it was compared. differ: how often it differed. first: the first difference, with its step."""
 
     fact: str
     means: str
@@ -55,7 +55,7 @@ class Compared:
 
 @dataclass
 class _Drawn:
-    """Who waits and which blocks are held, as the events of a trace say one after the other."""
+    """Which requests wait and which blocks are held, according to the events of a trace."""
 
     waiting: set[str] = field(default_factory=set)
     tables: dict[str, dict[int, list[int | None]]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class _Drawn:
 
 
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
-    """The recording of one rank, all its parts, with the trace that was made of it. Lines that are damaged are not compared."""
+    """Compare the recording of one rank, all parts of it, with the trace that was made from it. Damaged lines are not compared."""
     found = {fact: Compared(fact, means) for fact, means in STEP_FACTS.items()}
     header, steps = _read(paths)
     first = min(steps, default=0)
@@ -134,7 +134,7 @@ def _compare(
 
 
 def rank_of(path: Path) -> int:
-    """The rank that a file says that it is of."""
+    """The rank that the header of a file names; 0 if it names none."""
     try:
         return int(json.loads(next(_lines(path), "{}")).get("rank", 0))
     except (ValueError, TypeError, AttributeError):
@@ -142,8 +142,8 @@ def rank_of(path: Path) -> int:
 
 
 def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
-    """All ranks' totals with the counters of the engine that they are of, since it was started. A request that was ended from outside may have
-    got one token more in each step that was under way then. Raises InflightError for a file without counters of vLLM.
+    """Compare the totals of all ranks with their engine's counters since its start. A request that was ended from outside may have one token more
+    for each step that was in flight then. Raises InflightError for a file without vLLM's counters.
     """
     try:
         counters = _counters(metrics.read_text(encoding="utf-8"))
@@ -174,13 +174,13 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the prefix cache; vLLM does not count those of requests that come back after a preemption."""
-    met, total = set[str](), 0
+    """Tokens found in the prefix cache, without those of requests that come back after a preemption, which vLLM does not count."""
+    seen, total = set[str](), 0
     for event in trace.events:
         hits = event.kv.cached_tokens
         for admitted in event.admitted:
-            total += hits.get(admitted.request, 0) if admitted.request not in met else 0
-            met.add(admitted.request)
+            total += hits.get(admitted.request, 0) if admitted.request not in seen else 0
+            seen.add(admitted.request)
     return total
 
 
@@ -216,5 +216,5 @@ def _lines(path: Path) -> Iterator[str]:
             else path.open(encoding="utf-8", errors="replace") as lines
         ):
             yield from lines
-    except (OSError, EOFError):  # cut short: what there is has been read
+    except (OSError, EOFError):  # truncated: all that is there has been read
         return

@@ -1,6 +1,6 @@
-"""Follows the steps of a raw recording, one event each. What was not recorded stays absent; each inferred fact names its rule.
+"""Converts the steps of a raw recording, each to one event. What was not recorded stays absent; each inferred fact names its rule.
 
-The events are the engine's own account in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
+The events say what the engine recorded in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
 neither lanes nor reasons, so these are worked out here and listed under `inferred` in the header.
 """
 
@@ -55,7 +55,10 @@ _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 
 @dataclass
 class _Known:
-    """What the state of a run does not say of a request. has_arrived, num_in_events, is_over: what the events so far say of it; num_in_events: of its output."""
+    """Facts about a request that `RunState` does not hold.
+
+    has_arrived, is_over: whether the events so far say so. num_in_events: how many tokens of its output they have.
+    """
 
     prompt: list[int]
     max_tokens: int
@@ -66,12 +69,12 @@ class _Known:
 
 
 DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, InflightError)
-"""What a step raises that says what none can."""
+"""What converting a damaged step may raise."""
 
 
 def still_there(step: dict[str, Any], following: dict[str, Any]) -> frozenset[str]:
-    """Who keeps a lane and blocks through the step that follows, though over: whoever has a row in it and, where it was scheduled before this one's
-    output was back, whoever ends in this one.
+    """Requests that may keep their lanes and blocks through the following step although they have ended: those with a row in it and, if it was
+    scheduled before this step's output was back, those that end in this step.
     """
     is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
     ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()
@@ -79,7 +82,7 @@ def still_there(step: dict[str, Any], following: dict[str, Any]) -> frozenset[st
 
 
 class Conversion:
-    """Follows the steps of a recording, one event each. start: the time 0 of the events, in seconds of the recording."""
+    """Converts the steps of a recording in order. start: time 0 of the events, in seconds of the recording."""
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
@@ -91,14 +94,14 @@ class Conversion:
         self._known: dict[str, _Known] = {}
         self._requests: list[dict[str, Any]] = []
         self._changes: list[BlockChange] = []  # of the step, in the order in which they happened
-        self._lingering: list[str] = []  # over, and computed once more in the step to come
+        self._lingering: list[str] = []  # have ended, and are computed once more in the next step
         self._number, self._t = 0, 0.0
-        self._resumed: Resumed | None = None  # of the step to come
+        self._resumed: Resumed | None = None  # of the next step
         self._margins = False  # whether logprobs are on record
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """What none of the steps so far says of its tokens."""
+        """Facts about tokens that no step so far has."""
         return () if self._margins else ("logprob", "margin")
 
     @property
@@ -106,8 +109,8 @@ class Conversion:
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
-        """The next step. later: those who are `still_there` in the one after it, since an engine that schedules ahead may compute one more row for a
-        request that has just ended. Raises InvalidTrace for a request that never arrived.
+        """The next step. later: the requests that are `still_there` in the step after it, since an engine that schedules ahead may compute one more row
+        for a request that has just ended. Raises InvalidTrace for a request that never arrived.
         """
         run, lingering, self._changes = self._run, self._lingering, []
         self._number = step["step"]
@@ -121,12 +124,12 @@ class Conversion:
                 f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing."
             )
         hits: list[PrefixHit] = []
-        # In the order of their segments: vLLM names its new requests first, then those that are back.
+        # In the order of their segments: vLLM names new requests first, then those that come back.
         scheduled = {request: at for at, request in enumerate(given)}
         joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
         self._changes += self._leaving(step)
-        # In the same order: who shares a prefix that another computes in this step is often named before it.
+        # In the same order: a request that shares a prefix is often named before the one that computes it in this step.
         for request, tables, _ in sorted(step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))):
             if request not in self._known:
                 raise KeyError(request)
@@ -185,7 +188,7 @@ class Conversion:
         return event
 
     def _note(self, event: StepEvent) -> None:
-        """What this event says of each request."""
+        """Note what this event says about each request."""
         for arrived in event.newcomers:
             self._known[arrived.request].has_arrived = True
         for request, _ in event.tokens:
@@ -194,17 +197,17 @@ class Conversion:
             self._known[finished.request].is_over = True
 
     def abort(self, aborts: list[dict[str, Any]]) -> None:
-        """Requests ended from outside, added as they become known."""
+        """Add requests that were ended from outside, as they become known."""
         self._aborts += aborts
 
     def forget_finished(self) -> None:
-        """Forget requests that have ended and left, so that memory stays bounded in a run without end."""
+        """Forget requests that have ended and left their lanes, so that memory stays bounded in an endless run."""
         for request in self._run.finished.keys() - set(self._run.lanes.values()):
             del self._known[request]
             self._run.forget(request)
 
     def take_requests(self) -> list[dict[str, Any]]:
-        """Who has arrived since the last call, as a workload has them: for a run that has no end."""
+        """Requests that have arrived since the last call, as plain data of a workload: for an endless run."""
         requests, self._requests = self._requests, []
         return requests
 
@@ -216,7 +219,7 @@ class Conversion:
         return come
 
     def _register(self, arrived: dict[str, Any]) -> Arrived:
-        """A request is known from now on."""
+        """Make a request known: its prompt, its limit and its arrival."""
         request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
         room = (self._facts.get("max_model_len") or 2**30) - len(prompt)
@@ -274,7 +277,7 @@ class Conversion:
         return left
 
     def _leaving(self, step: dict[str, Any]) -> list[BlockChange]:
-        """Blocks that left a table before this step's blocks joined: one that leaves may join another table in the same step."""
+        """Blocks that left a table before this step's blocks joined; a block that leaves may join another table in the same step."""
         return [
             BlockChange(request, (), False, group, tuple(block - self._first_block for block in ids))
             for request, group, ids in step.get("left", ())
@@ -283,7 +286,9 @@ class Conversion:
     # -- after steps that are missing --------------------------------------------------------------------------------
 
     def resume(self, gap: Gap, step: dict[str, Any], snapshot: dict[str, Any] | None) -> bool:
-        """Whether the state before this step is known, and the next event goes on from it; else the step is passed over. snapshot: of this step."""
+        """Go on after a gap. Returns whether the state before this step is known, so that the next event goes on from it; otherwise the step is skipped.
+        snapshot: the one before this step, if there is one.
+        """
         state = gap.state_before(
             step, snapshot, self._aborts, {r: known.prompt for r, known in self._known.items() if known.has_arrived}
         )
@@ -298,7 +303,7 @@ class Conversion:
         return True
 
     def _undo_partial_step(self) -> None:
-        """A step that was damaged may have been taken in half."""
+        """Undo what part of a damaged step has changed."""
         run, known = self._run, self._known
         unseen = {request for request, one in known.items() if not one.has_arrived}
         self._requests = [request for request in self._requests if request["id"] not in unseen]
@@ -311,7 +316,7 @@ class Conversion:
         run.finished = {request: step for request, step in run.finished.items() if request in known and known[request].is_over}
 
     def _resumption(self, gap: Gap, state: State, step: dict[str, Any]) -> Resumed:
-        """Requests from before the gap keep their lanes, others take the lowest that are free."""
+        """Requests from before the gap keep their lanes; others take the lowest free ones."""
         run, known, snapshot = self._run, self._known, state.snapshot
         rows = {row["request"]: row for row in snapshot["requests"]}
         over = {request: _finish_reason(row["finished"]) for request, row in rows.items() if "finished" in row}
@@ -346,12 +351,12 @@ class Conversion:
         return Carried(request, lane, row["computed"], tokens, () if lane is None else self._tables(row), was_preempted)
 
     def _tables(self, row: dict[str, Any]) -> tuple[tuple[int | None, ...], ...]:
-        """Of a row of a snapshot: its blocks in each KV cache group."""
+        """The block tables in a row of a snapshot, one for each KV cache group."""
         first = self._first_block
         return tuple(tuple(None if b < first else b - first for b in group) for group in row.get("blocks", ()))
 
     def contradiction(self, snapshot: dict[str, Any], step: dict[str, Any]) -> str | None:
-        """What the snapshot before this step says that the steps so far do not."""
+        """How the snapshot before this step contradicts the steps so far, or None."""
         run = self._run
         gone = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
         rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
@@ -397,7 +402,7 @@ class Conversion:
         return tuple(sampled), tuple(drafts)
 
     def _waiting(self, step: dict[str, Any], used: int) -> tuple[Waiting, Why]:
-        """The queue, whose length and head are as recorded where they are, and why a running request computes nothing."""
+        """The queue, with its recorded length and head where these are on record, and why a running request computes nothing."""
         facts, run, budget = self._facts, self._run, self._budget(step)
         lanes = facts["max_num_seqs"] - len(run.lanes), facts["max_num_seqs"]
         blocks = facts["num_blocks"] - used, facts["num_blocks"]
@@ -410,11 +415,11 @@ class Conversion:
         return Waiting(length, head, UNRECORDED if step.get("skipped") else why), stall_why
 
     def _budget(self, step: dict[str, Any]) -> tuple[int, int]:
-        """What is left of the token budget, and all of it."""
+        """The unused part of the token budget, and the whole."""
         return max(0, step["budget"] - sum(s["length"] for s in step["segments"])), step["budget"]
 
     def _times(self, step: dict[str, Any]) -> tuple[float, float, float, float]:
-        """Start, scheduled, output, end; a step that was scheduled while the one before was computed begins with that one's end."""
+        """Start, scheduled, output, end. A step that was scheduled while the step before was computed begins at that step's end."""
         times = []
         for name in ("t_start", "t_scheduled", "t_output", "t_end"):
             self._t = max(self._t, round(step.get(name, step["t_start"]) - self._start, 6))
@@ -424,7 +429,7 @@ class Conversion:
     # -- the whole ---------------------------------------------------------------------------------------------------
 
     def requests(self) -> dict[str, TokenizedRequest]:
-        """The requests that are known, in the order of whoever asked where that is on record; raises InvalidRequest or InvalidWorkload."""
+        """The known requests, in the order of the recorded workload if there is one. Raises InvalidRequest or InvalidWorkload."""
         if workload := self._facts.get("workload"):
             requests = [r for r in Workload.from_json(workload) if r.id in self._known]
         else:
@@ -432,7 +437,7 @@ class Conversion:
         return {request.id: TokenizedRequest(request, self._known[request.id].prompt) for request in requests}
 
     def plain_texts(self) -> Texts:
-        """Ids in place of texts, where no tokenizer is known."""
+        """Token ids in place of texts, for want of a tokenizer."""
         shown = {
             request: [plain(LEFT_OUT if self.recording.is_hashed else i) for i in known.prompt]
             for request, known in self._known.items()
@@ -441,5 +446,5 @@ class Conversion:
 
 
 def _finish_reason(recorded: str) -> str:
-    """In our words."""
+    """The engine's finish reason in our words; "error" for any that we do not know."""
     return _FINISH_REASONS.get(recorded.rpartition(".")[2].lower(), "error")

@@ -1,5 +1,5 @@
-"""Converts raw recordings of other engines to traces, and opens them beside saved traces of ours. Their steps follow one by one in
-`core.recorders.conversion`; steps that are missing are named.
+"""Converts raw recordings of other engines to traces, and opens them beside saved traces of ours. `core.recorders.conversion` converts their steps one
+by one; the notes of the trace say which steps are missing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from core.trace.messages import english
 from core.trace.phrases import GOES_ON, not_shown
 from core.trace.trace import Trace
 
-_MOST_GAPS = 8  # that are told of one by one
+_MOST_GAPS = 8  # described one by one
 
 
 def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
-    """The trace of one rank. tokenizer: for its texts; the model's own where it is on this machine. `recording.faults` grows by what
-    cannot be shown. Raises InvalidTrace for a recording that cannot be followed at all.
+    """The trace of one rank. tokenizer: for its texts; by default the model's own, if it is on this machine. What cannot be shown is added to
+    `recording.faults`. Raises InvalidTrace for a recording that cannot be followed at all.
     """
     check_facts(recording)
     try:
@@ -68,7 +68,9 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
 
 
 def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
-    """Its trace as it is read from a file, so with the warnings of its steps: raises InvalidTrace. tokenizer: see `to_trace`."""
+    """The trace of one rank, checked as if it were read from a file, so that its steps have their warnings. tokenizer: see `to_trace`. Raises
+    InvalidTrace.
+    """
     return Trace.from_lines(to_trace(recording, tokenizer).lines())
 
 
@@ -87,7 +89,7 @@ class Opened:
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """What comes of several files, by their names. Raises the first one's error where none can be opened."""
+    """Open several files. openings: the name of each and how to open it. Raises the first error if none can be opened."""
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:
@@ -101,8 +103,8 @@ def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
 
 
 def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
-    """The traces of some files, given as name and text: each a saved trace of ours or another engine's raw recording, by what is in it. The parts
-    of a recording are one trace. Raises InflightError where none can be opened, and InvalidTrace for two recordings of one rank.
+    """The traces in these files, given as name and text; the content tells a saved trace of ours from another engine's raw recording. All parts of a
+    recording make one trace. Raises InflightError if none can be opened, and InvalidTrace for two recordings of one rank.
     """
     raw: list[tuple[str, Iterable[str]]] = []
     openings: list[tuple[str, Callable[[], Trace]]] = []

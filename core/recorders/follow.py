@@ -1,9 +1,9 @@
-"""Follows an engine by the recording that it writes: what has happened since one last looked, in memory that does not grow.
+"""Follows an engine through the recording that it writes: `Follower.poll` returns what has happened since the last call. Memory stays bounded.
 
-    lines of a growing file ─→ steps in their order ─→ events that obey the rules of every run ─→ whoever looks
+    lines of a growing file ─→ steps in order ─→ events, checked by the rules of every run ─→ the caller
 
-Files may be renamed, removed, begun anew or left unfinished while they are read: nothing here waits for them. Whatever happens to them is told in a
-sentence, and what can be shown is. Knows no terminal and no page.
+Files may be renamed, removed, replaced or left unfinished while they are read; nothing here waits for them. `Follower.sentence` says what is wrong
+with them, and whatever can be shown is still returned. Independent of terminal and page.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from core.trace.messages import english
 from core.trace.rules import Checker
 from core.workload.request import Request
 
-MOST_LINES = 1024  # that one look takes in
-_OPEN = 8  # steps of an asynchronous engine that may be written before one that was scheduled earlier; then that one is missing
-_UNTIL = "what comes is shown from the next snapshot on, or once nobody from before is left."
-_QUIET = 20  # looks without anything new after which nothing more is expected of a step
+MOST_LINES = 1024  # read in one poll
+_OPEN = 8  # with asynchronous scheduling, a step counts as missing once so many later ones have been written
+_UNTIL = "steps are shown again from the next snapshot on, or once all earlier requests have ended."
+_QUIET = 20  # polls without anything new, after which the pending step is taken as it is
 Step = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RecordingBegun:
-    """A recording begins, or is shown anew after a step that cannot be followed. header: a trace's. model: as the engine was told of it."""
+    """A recording begins, or begins again after a step that cannot be followed. header: as in a trace. model: its name as the engine was given it."""
 
     header: Header
     model: str
@@ -43,7 +43,7 @@ class RecordingBegun:
 
 @dataclass(frozen=True)
 class RequestSeen:
-    """A request that arrives in the step to come. prompt: its token ids, LEFT_OUT where they were."""
+    """A request that arrives in the next step. prompt: its token ids; LEFT_OUT for each where prompts were not recorded."""
 
     request: str
     prompt: list[int]
@@ -54,11 +54,11 @@ Update = RecordingBegun | RequestSeen | StepEvent
 
 
 class Follower:
-    """The newest recording at a place, a file or a folder, and whichever takes its place. rank, engine: whose, see `newest`; by default another
-    engine's is gone over to only once the one that is followed has ended, or writes no more.
+    """Follows the newest recording at a place (a file or a folder), and each newer one that replaces it.
 
-    sentence: how things stand, where the steps do not say it. is_over: the recording has ended, and no other has begun.
-    has_more: the last look left something that is there already.
+    rank, engine: which recordings count, see `newest`. By default it switches to another engine only after the current one has ended or stopped writing.
+    sentence: the state of the recording where the steps do not show it, or an empty text. is_over: the recording has ended, and no other has begun.
+    has_more: the last poll left lines that are already there.
     """
 
     def __init__(self, place: Path, rank: int | None = None, engine: str | None = None) -> None:
@@ -67,7 +67,7 @@ class Follower:
         self._lines: Lines | None = None
         self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
-        self._quiet = 0  # looks without anything new
+        self._quiet = 0  # polls in a row without anything new
 
     @property
     def sentence(self) -> str:
@@ -75,7 +75,7 @@ class Follower:
 
     @property
     def facts(self) -> RawHeader:
-        """What the recording says of its engine; nothing where there is none."""
+        """The header of the recording; empty where there is none."""
         return self._lines.header if self._lines else self._refused or {}
 
     @property
@@ -83,7 +83,7 @@ class Follower:
         return (self._lines.path if self._lines else self.place).name
 
     def poll(self) -> list[Update]:
-        """What has happened since the last call; a step once it is known who of it computes one more row."""
+        """What has happened since the last call. A step is returned only once it is known which of its requests compute another row in the next one."""
         updates: list[Update] = []
         for _ in range(MOST_LINES):
             try:
@@ -106,7 +106,7 @@ class Follower:
     # -- which recording -----------------------------------------------------------------------------------------------
 
     def _another(self, updates: list[Update]) -> bool:
-        """Go over to another recording, if one is there; else say how things stand."""
+        """Switch to another recording, if there is one; otherwise note what is missing. Returns whether another one is followed now."""
         self._missing = ""
         try:
             found = newest(self.place, self.rank, self.engine)
@@ -132,7 +132,7 @@ class Follower:
         return False
 
     def _begin(self, path: Path, header: RawHeader, updates: list[Update]) -> bool:
-        """Whether it can be followed."""
+        """Start on this recording. Returns whether it can be followed."""
         recording = Recording(path.name, header)
         self._lines, self._refused, self.is_over, self._said = None, header, False, ""
         try:
@@ -155,13 +155,13 @@ class Follower:
         return self._lines is not None
 
     def _anew(self, recording: Recording, notes: list[str], updates: list[Update]) -> None:
-        """An engine of which nothing is known but its header."""
+        """Start with nothing but the header of an engine."""
         self._conversion = Conversion(recording, 0.0)
         model = str(recording.header.get("model", ""))
-        absent = ()  # nobody can say yet whether its steps have logprobs
+        absent = ()  # whether its steps have logprobs is not known yet
         header = replace(trace_header(recording, model_folder(model), 0.0, absent, notes), workload="followed", arrival_unit="s")
         self._checker = Checker(header)
-        self._pending: Step | None = None  # the step that waits for the one after it
+        self._pending: Step | None = None  # the latest step, which waits for the next one
         self._gap: Gap | None = None  # steps that cannot be shown, until the state is known again
         self._goes_on: Gap | None = None  # the gap that ends with the pending step
         updates.append(RecordingBegun(header, model))
@@ -187,8 +187,8 @@ class Follower:
             self._said = why + dropped
 
     def _sort(self, step: Step, updates: list[Update]) -> None:
-        """Steps are written in their order when their outputs are back. With asynchronous scheduling one without a pass is written as soon as it is
-        scheduled.
+        """Take steps in order. Each is written when its output is back; with asynchronous scheduling, one without a pass is written at once, and so may
+        stand before earlier ones.
         """
         number = step["step"]
         if self._next is not None and number < self._next:
@@ -213,12 +213,12 @@ class Follower:
             self._next += 1
 
     def _skip(self, updates: list[Update]) -> None:
-        """Give up on the step that is expected."""
+        """Stop waiting for the next step, which is missing."""
         self._next = min(self._early)
         self._take_early(updates)
 
     def _settle(self, updates: list[Update]) -> None:
-        """Nothing more is expected: what waited is told."""
+        """Nothing more is expected: emit every step that waits."""
         while self._early:
             self._skip(updates)
         if self._pending is not None:
@@ -240,7 +240,7 @@ class Follower:
             self._emit(frozenset(), updates)
 
     def _resume(self, gap: Gap, step: Step, snapshot: Step | None) -> bool:
-        """Whether the state before this step is known: the run goes on with it."""
+        """Whether the state before this step is known, so that the run goes on from it."""
         try:
             if self._conversion.resume(gap, step, snapshot):
                 self._gap, self._goes_on, self._said = None, gap, ""
@@ -251,7 +251,7 @@ class Follower:
         return False
 
     def _emit(self, later: frozenset[str], updates: list[Update]) -> None:
-        """The step that waited. later: who is `still_there` in the one after it."""
+        """Emit the pending step. later: the requests that are `still_there` in the step after it."""
         assert self._pending is not None
         step, gap = self._pending, self._goes_on or Gap(self._pending["step"], self._conversion.recording)
         self._pending = self._goes_on = None
@@ -274,7 +274,7 @@ class Follower:
                 requests_seen.append(RequestSeen(request.id, ids, request.sampling.max_new_tokens))
             if fault := self._checker.fault(event):
                 raise InvalidTrace(fault)
-        except DAMAGE as error:  # nobody knows what the checker has taken of it
+        except DAMAGE as error:  # the checker may have taken part of it
             sentence = str(error).rstrip(".") if isinstance(error, InflightError) else f"Step {step['step']} is damaged"
             self._anew(self._conversion.recording, [f"{sentence}."], updates)
             gap.is_damaged(step)
@@ -284,12 +284,12 @@ class Follower:
         updates += [*requests_seen, event._replace(warnings=self._checker.warnings)]
 
     def _lose(self, gap: Gap, sentence: str) -> None:
-        """What is known of the engine no longer holds. sentence: without a full stop."""
+        """The engine's state is unknown from here on. sentence: why, without a full stop."""
         self._gap, self._lost = gap, sentence
         self._said = f"{sentence}: {_UNTIL}"
 
     def _say_passed(self, gap: Gap) -> None:
-        """Steps that cannot be shown are counted in round numbers, so that a long wait says little."""
+        """Count steps that cannot be shown in round numbers, so that the sentence rarely changes."""
         if str(gap.passed).rstrip("0") in ("1", "2", "5"):
             passed = english(f"At least {gap.passed:,} [step has|steps have] passed meanwhile.")
             self._said = f"{self._lost}: {_UNTIL} {passed}"

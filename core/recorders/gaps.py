@@ -1,5 +1,5 @@
-"""Where a recording goes on after steps that are missing: at a snapshot of the engine's whole state, or at the first step from which that can be
-worked out, because everything about everybody there is on record after the gap. Knows raw records and no trace.
+"""Finds where a recording can be followed again after missing steps: at a snapshot of the engine's whole state, or at the first step at which every
+request arrived after the gap, so that the state can be worked out. Works on raw records; independent of traces.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ Raw = dict[str, Any]
 
 
 class State(NamedTuple):
-    """The state before a step, as a snapshot has it; its prompts are all there."""
+    """The state before a step, in the form of a snapshot with all prompts. source: where it comes from."""
 
     snapshot: Raw
     source: Literal["snapshot", "steps"]
 
 
 class Gap:
-    """Steps that cannot be shown: from the first that is missing until the state is known again.
+    """Steps that cannot be shown: from the first missing one until the state is known again.
 
-    first: its number. missing: how many are not on record, so far. passed: how many are. reasons: by which requests finished in those.
+    first: the number of that step. missing: how many so far are not on record. passed: how many are on record but not shown. reasons: the finish
+    reasons recorded in the latter, by request.
     """
 
     def __init__(self, first: int, recording: Recording) -> None:
@@ -37,7 +38,7 @@ class Gap:
     def state_before(
         self, step: Raw, snapshot: Raw | None, aborts: Iterable[Raw], prompts: Mapping[str, list[int]]
     ) -> State | None:
-        """The whole state, where it is known. snapshot: of this step. prompts: of requests from before the gap."""
+        """The whole state before this step, or None if it is not known. snapshot: the one before this step. prompts: of requests from before the gap."""
         self.missing, self._next = self.missing + step["step"] - self._next, step["step"]
         if self.missing and self._newcomers.is_behind(step["step"]):
             self._newcomers.forget()
@@ -50,19 +51,19 @@ class Gap:
         return None if worked_out is None else State(worked_out, "steps")
 
     def pass_over(self, step: Raw) -> None:
-        """This one is on record and cannot be shown."""
+        """Note a step that is on record but cannot be shown."""
         self.passed, self._next = self.passed + 1, step["step"] + 1
         self._prompts |= {a["request"]: a["prompt"] for a in step["arrived"] if "prompt" in a}
         self.reasons |= dict(step.get("finished", ()))
         self._newcomers.take(step)
 
     def is_damaged(self, step: Raw) -> None:
-        """This one is on record, and what it says cannot be."""
+        """Note a step that is on record but contradicts itself or the state."""
         self.missing, self._next = self.missing + 1, step["step"] + 1
         self._newcomers.forget()
 
     def _with_prompt(self, row: Raw, prompts: Mapping[str, list[int]]) -> Raw | None:
-        """A row of a snapshot; one that leaves the prompt out has said it before."""
+        """A row of a snapshot with its prompt, which a row may leave out if an earlier one had it. None if that one is missing."""
         request = row["request"]
         if "prompt" in row:
             self._prompts[request] = row["prompt"]
@@ -73,7 +74,7 @@ class Gap:
 
 
 class _Newcomers:
-    """Requests that came after the gap, of which everything is on record. Once nobody else is there, the state is known."""
+    """Requests that arrived after the gap, which are wholly on record. Once no others are left, the state is known."""
 
     def __init__(self, header: Raw, requeues: bool) -> None:
         self._num_blocks, self._requeues = header.get("num_blocks"), requeues
@@ -81,7 +82,7 @@ class _Newcomers:
         self.forget()
 
     def forget(self) -> None:
-        """Another step is missing: whoever came before it is known no more."""
+        """Start again: another step is missing, so requests from before it are no longer wholly known."""
         self._rows: dict[str, Raw] = {}
         self._running: list[str] = []
         self._waiting: deque[str] = deque()
@@ -91,7 +92,7 @@ class _Newcomers:
         return self._last is not None and number != self._last + 1
 
     def leave(self, aborts: Iterable[Raw], t: float) -> None:
-        """Requests that were ended from outside by then."""
+        """Drop requests that were ended from outside by then."""
         for abort in aborts:
             for request in abort["requests"] if abort["t"] <= t else ():
                 self._drop(request)
@@ -111,7 +112,7 @@ class _Newcomers:
         }
 
     def _holds_all_blocks(self, step: Raw) -> bool:
-        """Whether the blocks that are in use while the step runs are those of whoever is known."""
+        """Whether the known requests hold all blocks that are in use while the step runs."""
         if self._num_blocks is None or "blocks_free" not in step:
             return True
         gone = {p[0] for p in step["preempted"]}

@@ -14,17 +14,17 @@ from core.trace.header import GroupFacts
 from core.trace.run_state import RunState, Table
 
 WINDOWS = "the blocks at the head of a table, as many as make the free blocks of every step those that were recorded"
-"""Which blocks left a window, where that was not recorded: the rule as the header of a trace names it."""
+"""The rule by which blocks that left a window are inferred if they were not recorded, as the header of a trace names it."""
 
 _MOST_GROUPS = 1024
-_MOST_TRIED = 8  # groups of which any may have the window: each is tried with each
+_MOST_TRIED = 8  # groups; every combination of them is tried
 _FULL = ("full_attention", "mla_attention")
 
 
 def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
-    """The groups that a recording's header names; none where all layers keep all of one table. Recordings of before only count them.
+    """The groups that a recording's header names; empty if all layers share one table and keep all of it. Older recordings only count the groups.
 
-    Raises InvalidTrace for a count that there cannot be.
+    Raises InvalidTrace for an impossible count.
     """
     groups = facts.get("kv_groups")
     if isinstance(groups, int):
@@ -46,7 +46,7 @@ def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
 
 
 def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
-    """The window of each layer, where every layer is known to have one or to look back over everything."""
+    """The window of each layer, None for a layer that attends to all positions. None for the whole if that is not known of every layer."""
     by_layer: dict[int, int | None] = {}
     for group in groups:
         slides = group.kind == "ring" or group.first_seen(0) is not None
@@ -61,11 +61,12 @@ def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
 
 
 def infer_windows(facts: dict[str, Any], steps: Sequence[dict[str, Any]], events: Sequence[StepEvent]) -> bool:
-    """Work out which blocks left a window, for a recording whose steps do not say: then its header, `facts`, and its steps say so as today's do.
+    """Work out which blocks left a window, for an older recording whose steps do not say, and write it into its header (`facts`) and its steps as
+    today's recorder would.
 
-    vLLM takes a block back once the request's next token looks back over none of its positions. So one window, of the groups that have it, gives the
-    number of free blocks in every step, and the one that gives what was recorded is taken. events: as converted without it. Returns whether exactly
-    one set of groups fits; where several windows of it do, no block has shown which it was, and the header does not say its length.
+    vLLM takes a block back once the request's next token attends to none of its positions. So a set of groups with a window of some length yields
+    a number of free blocks in every step; the set and length that yield the recorded numbers are taken. events: as converted without windows.
+    Returns whether exactly one set of groups fits. If several lengths fit it, the blocks do not show which it was, and the header leaves it out.
     """
     if facts["kv_groups"] > _MOST_TRIED:
         return False
@@ -109,9 +110,9 @@ def infer_windows(facts: dict[str, Any], steps: Sequence[dict[str, Any]], events
     return True
 
 
-_TELLING = 64  # steps by which a window is looked for, those with the most blocks too many
+_TELLING = 64  # steps by which a window is searched: those with the most blocks too many
 _Held = dict[str, tuple[int, dict[int, tuple[Table, int]]]]
-"""While the passes of a step run: of each request where its positions begin, and in each group its table and how many places that had."""
+"""While the passes of a step run, by request: the first position it computes, and for each group its table and the table's length then."""
 
 
 def _held(events: Sequence[StepEvent]) -> Iterator[_Held]:
@@ -127,7 +128,7 @@ def _held(events: Sequence[StepEvent]) -> Iterator[_Held]:
 
 
 def _passed(start: int, window: int, size: int) -> int:
-    """Places at the head of a table that no position from `start` on looks back to."""
+    """How many places at the head of a table no position from `start` on attends to."""
     return max(0, start - window + 1) // size
 
 

@@ -1,5 +1,5 @@
-"""Files of recordings that grow, be renamed, removed or begun anew while they are read: which there are, whose, and their lines as they become
-whole. Nothing here waits for them. Knows no step.
+"""Files of recordings that may grow, be renamed, removed or replaced while they are read: which there are, whose they are, and their lines as
+they become whole. Nothing here waits for them or looks into a step.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import IO, Any, NamedTuple
 from core.errors import InvalidTrace
 from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw
 
-STILL_S = 25.0  # without news, after which a recording counts as left: a recorder says every ten seconds that it is there
+STILL_S = (
+    25.0  # seconds without a change after which a recording counts as abandoned; a recorder touches its file every ten seconds
+)
 RawHeader = dict[str, Any]
 
 
 def header_of(path: Path) -> RawHeader | None:
-    """The header that a file begins with; None where there is no file yet, or its first line is still being written. Raises InvalidTrace
-    for what is no raw recording, or cannot be read.
+    """The header that a file begins with; None if there is no file yet, or its first line is still being written. Raises InvalidTrace
+    if it is not a raw recording or cannot be read.
     """
     if not path.exists():
         return None
@@ -43,24 +45,24 @@ def header_of(path: Path) -> RawHeader | None:
 
 
 def recording_named(header: RawHeader) -> RawHeader:
-    """What tells a recording from every other: its header, which all its parts share."""
+    """What identifies a recording: its header without the facts in which its parts differ."""
     return {fact: value for fact, value in header.items() if fact not in ("part", "line")}
 
 
 def engine_of(header: RawHeader) -> str:
-    """What all ranks of one engine, and no two engines, have in common, as far as a recording says so."""
+    """What identifies an engine: the same for all its ranks and different for any other engine, as far as recordings say."""
     return str(header.get("instance") or f"{header.get('engine', 'vllm')} {header.get('model')}")
 
 
 def is_written(path: Path) -> bool:
-    """Whether its recorder was there a moment ago."""
+    """Whether its recorder was still writing a moment ago."""
     with suppress(OSError):
         return time.time() - path.stat().st_mtime < STILL_S
     return False
 
 
 class EngineThere(NamedTuple):
-    """An engine that is on record in a folder. header: of the newest recording of its lowest rank. at: when something came last, by the wall's
+    """An engine with recordings in a folder. header: of the newest recording of its lowest rank. at: when something was last written, by the wall
     clock.
     """
 
@@ -71,7 +73,7 @@ class EngineThere(NamedTuple):
 
 
 def engines_in(folder: Path) -> list[EngineThere]:
-    """By the time at which they were started."""
+    """The engines with recordings in this folder, ordered by the time of their start."""
     found: dict[str, list[tuple[Path, RawHeader]]] = {}
     for path, header in _recordings(folder):
         found.setdefault(engine_of(header), []).append((path, header))
@@ -94,10 +96,11 @@ def _modified(path: Path) -> float:
 
 
 def newest(place: Path, rank: int | None = None, engine: str | None = None) -> tuple[Path, RawHeader] | None:
-    """The first file of the newest recording, if there are some of those that are still written, and its header: of this file or of those beside it that a recorder told of this name has
-    written, or in this folder, where files that are none do not count.
+    """The first file of the newest recording at a place, and its header. Recordings that are still being written come before any other.
 
-    rank: whose; by default the lowest there is. engine: of which of several, as `engine_of` names it. None where nothing has been recorded. Raises InvalidTrace for a file that is none.
+    place: a folder, whose other files are ignored; or a file, which includes the files beside it that a recorder given this name writes.
+    rank: only of this rank; by default the lowest one there. engine: only of this one, as `engine_of` names it. Returns None if nothing has been
+    recorded. Raises InvalidTrace for a file that is not a recording.
     """
     if place.is_dir():
         found = _recordings(place)
@@ -115,10 +118,10 @@ def newest(place: Path, rank: int | None = None, engine: str | None = None) -> t
     return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: part_of(pair[1]))
 
 
-def _is_of(name: str, told: str) -> bool:
-    """Whether a recorder that was told to write to one name would call a file by this one: see `Parts` of the recorder."""
-    suffix = ".raw.jsonl" if told.endswith(".raw.jsonl") else ".jsonl" * told.endswith(".jsonl")
-    stem, kind = re.escape(told.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
+def _is_of(name: str, given: str) -> bool:
+    """Whether a recorder that was given one name to write to may call a file by this name; see `Parts` of the recorder."""
+    suffix = ".raw.jsonl" if given.endswith(".raw.jsonl") else ".jsonl" * given.endswith(".jsonl")
+    stem, kind = re.escape(given.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
     return re.fullmatch(rf"{stem}(\.\d{{8}}-\d{{6}}(-\d+)?)?{kind}(\.\d+)?\.jsonl", name) is not None
 
 
@@ -134,7 +137,7 @@ def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
 
 @lru_cache(maxsize=4096)
 def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
-    """The header of a file as it was then, read once: a folder is looked at again and again, and most files in it do not change."""
+    """The header of a file as it was at that time. It is cached: a folder is searched again and again, and most of its files do not change."""
     try:
         return header_of(path)
     except InvalidTrace:
@@ -151,7 +154,7 @@ def part_of(header: RawHeader) -> int:
 
 
 class Lines:
-    """The lines of one recording after its header, as they become whole, over all its parts. path: of the part that is read."""
+    """The lines of one recording after its header, through all its parts, as they become whole. path: of the part that is being read."""
 
     def __init__(self, path: Path, header: RawHeader) -> None:
         self.header = header
@@ -160,12 +163,14 @@ class Lines:
         self._open(path, part_of(header))
 
     def next(self) -> str | None:
-        """The next line with its end, if there is one yet; one that its part left unfinished comes without. Raises InvalidTrace for one without end."""
+        """The next line with its line end, or None if it is not whole yet. The last line of a part that was left unfinished comes without a line end.
+        Raises InvalidTrace for a line that is too long.
+        """
         assert self._file is not None
         read = self._file.readline(MAX_LINE_BYTES)
         following = None if read else self._following()
         if following is not None:
-            read = self._file.readline(MAX_LINE_BYTES)  # the last of it may have come just before the next part was begun
+            read = self._file.readline(MAX_LINE_BYTES)  # more may have come just before the next part began
         self._rest += read
         if len(self._rest) >= MAX_LINE_BYTES:
             raise InvalidTrace(f"{self.path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
@@ -184,10 +189,10 @@ class Lines:
     def _open(self, path: Path, part: int) -> None:
         self.close()
         self.path, self._part, self._file = path, part, path.open("rb")
-        self._file.readline()  # its header, which is known
+        self._file.readline()  # skip the header, which is known
 
     def _following(self) -> tuple[Path, int] | None:
-        """The next part that is kept, whatever it is called, once it has begun."""
+        """The next part that is still there, whatever its file is called; None if it has not begun."""
         mine = recording_named(self.header)
         later = [
             (path, part_of(header))

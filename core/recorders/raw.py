@@ -1,7 +1,7 @@
-"""Reads raw recordings of other engines: JSON lines to plain records, from damaged files too. Knows no engine and no trace.
+"""Reads raw recordings of other engines, damaged ones too: JSON lines to plain records. Independent of engines and traces.
 
-A file begins with a header, then a line a step, a snapshot, an abort, or the end. A long recording has several parts, a data-parallel engine
-a recording for each rank. Each defect is reported in a sentence, and the rest still opens: a line that is no record costs that line.
+A file begins with a header; each line after it is a step, a snapshot, an abort, or the end. A long recording has several parts, and a data-parallel
+engine has a recording for each rank. Each defect is reported in a sentence, and the rest still opens: a damaged line costs only that line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from core.errors import InvalidTrace
 from core.trace.messages import english
 
-RAW = 1  # the version of the format that this module reads; recordings without one are of the same shape
+RAW = 1  # the version of the format that this module reads; recordings that name none have the same format
 MAX_LINE_BYTES = 64 * 2**20
 _REQUEUES = {"transformers"}  # engines
 _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
@@ -28,11 +28,11 @@ _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 
 @dataclass
 class Recording:
-    """What one rank of an engine recorded.
+    """The recording of one rank of an engine.
 
-    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: records that the recorder could not
-    keep up with. complete: the recorder was closed. faults: a sentence for each defect that the reader could get past. snapshots: the state
-    before a step, by its number.
+    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: how many records the recorder dropped because it
+    could not keep up. complete: whether the recorder was closed. faults: a sentence for each defect that could be read past. snapshots: the state
+    before a step, by the step's number.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Recording:
 
     @property
     def untried(self) -> list[str]:
-        """That the recorder was never tried with this version, where it says so."""
+        """A sentence if the recorder was never tried with this version of the engine and says so."""
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
@@ -81,16 +81,18 @@ class Recording:
 
     @property
     def ranks(self) -> int:
-        return self.header.get("ranks") or self.rank + 1  # the ranks of a dense model do not know how many they are
+        return self.header.get("ranks") or self.rank + 1  # the ranks of a dense model do not know how many there are
 
 
 def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
-    """The recordings in these files, one a rank, by rank. Raises InvalidTrace for a file that is none, or two recordings of one rank."""
+    """The recordings in these files, one for each rank, ordered by rank. Raises InvalidTrace for a file that is not a recording, and for two recordings
+    of one rank.
+    """
     return gathered((str(path), lines_of(Path(path))) for path in paths)
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
-    """The same of files by name, each with its lines and their ends: parts of one recording are put together."""
+    """Like `read_raw`, from the name and lines (with line ends) of each file. The parts of a recording are joined."""
     by_rank: dict[int, Recording] = {}
     for recording in sorted((_read(Path(name).name, iter(lines)) for name, lines in files), key=lambda recording: recording.part):
         known = by_rank.setdefault(recording.rank, recording)
@@ -106,7 +108,7 @@ def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
 
 
 def is_raw(first_line: str) -> bool:
-    """Whether a file with this beginning is a raw recording: it has a header and is not a trace of our own, whose lines are sealed."""
+    """Whether a file with this first line is a raw recording: it has a header and is not a trace of ours, whose lines have checksums."""
     try:
         data = json.loads(first_line)
     except (ValueError, RecursionError):
@@ -115,10 +117,10 @@ def is_raw(first_line: str) -> bool:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, `.gz` or not; raises InvalidTrace if it cannot be read or a line has no end."""
+    """The lines of a file, `.gz` or not. Raises InvalidTrace if it cannot be read or has a line that is too long."""
     try:
         opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", errors="replace") as file:  # what is no text makes its line no record
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:  # bytes that are not text damage only their line
             while line := file.readline(MAX_LINE_BYTES):
                 if len(line) == MAX_LINE_BYTES:
                     raise InvalidTrace(f"{path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
@@ -144,7 +146,7 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
                     damaged.append(number)
                 else:
                     recording.faults.append(f"{name} breaks off in line {number}: the recorder had not written it to its end.")
-    except InvalidTrace as error:  # a packed file that was cut, or one with a line without an end
+    except InvalidTrace as error:  # a truncated .gz file, or a line that is too long
         recording.faults.append(f"After line {number} {error}")
     if damaged:
         more = english(f" So are {len(damaged) - 1} more [line|lines].") if damaged[1:] else ""
@@ -153,7 +155,7 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
 
 
 def take(recording: Recording, data: dict[str, Any]) -> None:
-    """Add a record. Raises KeyError, TypeError or ValueError if it is malformed."""
+    """Add the record of one line. Raises KeyError, TypeError or ValueError if it is malformed."""
     kind = data["kind"]
     if kind == "step":
         times = [data[name] for name in _TIMES if name in data]
@@ -177,7 +179,7 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
-    """Raises InvalidTrace for a version of the format that this module does not read, and for a rank that none can have."""
+    """Raises InvalidTrace for a version of the format that this module does not read, and for an impossible rank."""
     if header.get("raw", RAW) != RAW:
         raise InvalidTrace(f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}.")
     rank = header.get("rank", 0)
@@ -198,7 +200,7 @@ def _join(known: Recording, more: Recording) -> None:
 
 
 def _sort(recording: Recording) -> None:
-    """By step: with asynchronous scheduling a step is written when its output is back, and the next is scheduled before."""
+    """Sort by step: with asynchronous scheduling a step is written when its output is back, which is after the next was scheduled."""
     recording.steps.sort(key=lambda step: step["step"])
     if recording.dropped:
         recording.faults.append(f"The recorder could not keep up and dropped {recording.dropped} records.")

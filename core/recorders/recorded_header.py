@@ -1,5 +1,5 @@
-"""What a recording's header says, as the header of a trace: the engine, the model, the limits and the policy that it was run with. A rule that the
-engine was not run with is not claimed.
+"""The header of a trace from the header of a recording: the engine, its model, limits and policy. It claims no rule that the engine was not run
+with.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCHEDULERS = (None, "Scheduler", "AsyncScheduler")  # of vLLM's own
 
 
 def check_facts(recording: Recording) -> None:
-    """Raises InvalidTrace for a header without what every step is drawn with."""
+    """Raises InvalidTrace for a header that lacks a fact that every step is drawn with."""
     if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
         raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
     if recording.header["num_blocks"] == 0:
@@ -53,7 +53,7 @@ def recorded_config(recording: Recording) -> EngineConfig:
 
 
 def _policy(recording: Recording) -> Policy:
-    """`continuous` decides as vLLM does, first come first served; any other order is another policy, which is not installed here."""
+    """`continuous` decides as vLLM does, first come, first served. Any other order is a policy that is not installed here."""
     facts, policy = recording.header, POLICIES["continuous"]
     if recording.requeues:  # transformers: see its policy
         return replace(policy, requeue=True, victim="blocked", reserve="chunk")
@@ -72,8 +72,8 @@ def _policy(recording: Recording) -> Policy:
 
 
 def trace_header(recording: Recording, model: Path | None, start: float, absent: Iterable[str], notes: Iterable[str]) -> Header:
-    """What ran. model: where its files are on this machine, if they are. start: the trace's time 0, in seconds of the recording. absent: what
-    its steps do not say. Raises InvalidConfig or InvalidTrace.
+    """The header of the trace. model: the folder of its files, if they are on this machine. start: the trace's time 0, in seconds of the recording.
+    absent: facts that its steps do not have. Raises InvalidConfig or InvalidTrace.
     """
     facts = recording.header
     name = _ENGINES.get(recording.engine, recording.engine)
@@ -118,8 +118,8 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
 
 
 def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
-    """What its machine's clocks showed at the trace's time 0, `start` seconds into the recording. Recordings that do not tell the clocks
-    have the date at which they began, to the second.
+    """What the clocks of its machine showed at the trace's time 0, `start` seconds into the recording. Recordings without clocks have only the
+    date at which they began, to the second.
     """
     clock, since = facts.get("clock"), round(start * 1e9)
     if isinstance(clock, dict):
@@ -132,7 +132,7 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
 
 
 def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """What is known of the model: from its configuration where it is here, else what was recorded."""
+    """The known facts about the model: from its configuration if its folder is here, otherwise from the recording."""
     name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)

@@ -1,4 +1,4 @@
-"""Texts for the token ids of a recording: by its model's tokenizer where that is on this machine, else the ids themselves."""
+"""Texts for the token ids of a recording: from its model's tokenizer if that is on this machine, otherwise the ids themselves."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ LEFT_OUT = -1  # in place of an id that was not recorded
 
 
 def model_folder(name: str) -> Path | None:
-    """Where the model's files are on this machine, if they are."""
+    """The folder of the model's files, or None if they are not on this machine."""
     for folder in (Path(name), BUILTIN_FOLDER / Path(name).name):
-        with suppress(OSError):  # a name that no file can have
+        with suppress(OSError):  # the name may be too long for a file
             if name and (folder / "config.json").is_file():
                 return folder
     return None
 
 
 def import_tokenizers() -> Any:
-    """The tokenizer factory, imported late: that takes seconds, and many recordings name no model."""
+    """The tokenizer factory of transformers. It is imported late since that takes seconds, and many recordings name no model."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer
 
 
 class Builtin:
-    """A built-in model's tokenizer without transformers: its ids and texts, as that has them, for a hundredth of the time."""
+    """A built-in model's tokenizer without transformers: the same ids and texts, loaded in a hundredth of the time."""
 
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer
@@ -47,7 +47,7 @@ class Builtin:
 
 @cache
 def tokenizer_of(name: str) -> Any:
-    """The tokenizer of a model in a folder, or of a built-in one by name; None where it has none."""
+    """The tokenizer of a model in a folder, or of a built-in model by name; None if it has none."""
     folder = model_folder(name)
     try:
         if folder is not None and folder.parent == BUILTIN_FOLDER:
@@ -58,7 +58,7 @@ def tokenizer_of(name: str) -> Any:
 
 
 def named_tokenizer(name: str) -> Any:
-    """The tokenizer in a folder or of a hub id. Raises UnsupportedModel for one that cannot be loaded."""
+    """The tokenizer in a folder or with a hub id. Raises UnsupportedModel if it cannot be loaded."""
     try:
         return import_tokenizers().from_pretrained(name)
     except (OSError, ValueError) as error:
@@ -66,12 +66,12 @@ def named_tokenizer(name: str) -> Any:
 
 
 def plain(token_id: int) -> str:
-    """What stands for a token where no tokenizer is known."""
+    """The text shown for a token if no tokenizer is known."""
     return "·" if token_id == LEFT_OUT else f"⟨{token_id}⟩"
 
 
 class PlainIds:
-    """In the place of a tokenizer."""
+    """Stands in for a tokenizer: decodes each id to itself, see `plain`."""
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
         return "".join(map(plain, token_ids))

@@ -1,12 +1,11 @@
-"""Records transformers' own continuous batching, step by step, in the raw format of `inflight_vllm`. Nothing of transformers is changed
-except while it records.
+"""Records transformers' own continuous batching, step by step, in the raw format of `inflight_vllm`. transformers is patched only while it
+records.
 
     with recording(Path("run.raw.jsonl"), model.name_or_path):
         model.generate_batch(prompts, continuous_batching_config=config)   # scheduler_type: "fifo" or "prefill_first"
 
-The scheduler that the configuration names is put behind a class that listens (`schedule_batch`, `finish_request`); what only the
-processor knows, the tokens and when they were there, is read around `update_batch`. Asynchronous batching is refused: its tokens
-cannot be told apart by step from outside.
+A subclass of the configured scheduler observes `schedule_batch` and `finish_request`. What only the processor knows, the tokens and the time at
+which they were there, is read around `update_batch`. Asynchronous batching is refused, since from outside its tokens cannot be assigned to steps.
 
 Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `continuous_api.py`.
 """
@@ -33,19 +32,19 @@ TESTED = ("5.23.0",)
 
 
 def _units(cache: Any) -> int:
-    """Parts of a sector, so that each attention type's block is a whole number of them: sectors are what its types share."""
+    """Units in a sector, such that a block of each attention type is a whole number of units. Attention types share the pool by sectors."""
     return math.lcm(*(a.blocks_per_sector for a in cache.cache_allocators.values()))
 
 
 def _free(cache: Any) -> int:
-    """Parts of the pool that no request has: of sectors that nobody holds, and of those that an attention type holds."""
+    """Units of the pool that no request holds: in free sectors, and in sectors that an attention type holds."""
     units = _units(cache)
     held = [units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index) for a in cache.cache_allocators.values()]
     return units * int(cache.pool.num_free_sectors) + sum(held)
 
 
 class _Observer:
-    """What is known of one processor's scheduler between its steps."""
+    """Facts about one processor's scheduler, kept between its steps."""
 
     def __init__(self, path: Path, model: str, facts: Mapping[str, Any]) -> None:
         self.path, self.model, self.facts = path, model, facts
@@ -64,7 +63,7 @@ class _Observer:
         return time.perf_counter() - self.start
 
     def open(self, scheduler: Any, name: str, token_budget: int) -> RawWriter:
-        """The writer; its header needs a scheduler that is ready."""
+        """Create the writer. The scheduler must be ready, as the header needs its facts."""
         cache = scheduler.cache
         allocators = list(cache.cache_allocators.values())
         units = _units(cache)
@@ -87,7 +86,7 @@ class _Observer:
             "prefix_caching": cache.use_prefix_sharing,
             "block_size": allocators[0].tokens_per_page,
             "num_blocks": cache.num_sectors * units,
-            "first_block": 2 * units,  # two sectors of trash come first
+            "first_block": 2 * units,  # two trash sectors come first
             "kv_groups": [
                 {
                     "kind": "ring" if (window := getattr(a, "sliding_window", None)) else "full_attention",
@@ -104,7 +103,7 @@ class _Observer:
         return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Note the new and the running requests just before scheduling, which happens several times in a step where the cache is full."""
+        """Note new and running requests just before scheduling. With a full cache this happens several times in a step."""
         new = [state for request, state in scheduler.waiting_requests.items() if request not in self.known]
         self.known |= {state.request_id for state in new}
         self.active = frozenset(scheduler.active_requests)
@@ -157,7 +156,7 @@ class _Observer:
         self.arrived, self.preempted = [], []
 
     def _blocks(self, cache: Any) -> list[list[Any]]:
-        """Changes of the block tables. Ids count the pool's smallest parts; a block of an attention type is `units` of them."""
+        """Changes of the block tables. Ids count units of the pool; a block of an attention type is several units."""
         units = _units(cache)
         tables: dict[str, list[list[int]]] = {}
         for index, allocator in enumerate(cache.cache_allocators.values()):
@@ -188,8 +187,8 @@ class _Observer:
 
 @contextmanager
 def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Record every batch that runs inside. model: its name, for the header; facts: more for it. Raises InflightError for asynchronous
-    batching.
+    """Record every batch that runs inside the context. model: its name, for the header. facts: more for the header. Raises InflightError for
+    asynchronous batching.
     """
     observer = _Observer(path, model, facts or {})
     schedulers_before = dict(schedulers.SCHEDULER_MAPPING)
@@ -237,7 +236,7 @@ def _listening(base: Any, observer: _Observer) -> Any:
                 self._positions = {request_id: state.position_offset}
 
         def add_waiting_request(self, state: Any) -> None:
-            """Who was finished a moment ago and waits again had to give its cache up."""
+            """A request that waits again just after `finish_request` was preempted: it had to give up its cache."""
             super().add_waiting_request(state)
             request = state.request_id
             if any(finished == request for finished, _ in observer.finished):

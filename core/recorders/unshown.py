@@ -1,10 +1,10 @@
-"""What an engine does beside what its steps can show: a sentence for each, by the fact in its raw header, for the notes of the trace."""
+"""Engine features that its steps cannot show: a sentence for each, by the fact in the raw header, for the notes of the trace."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# The values with which there is nothing to say, and the sentence for any other.
+# By fact: the values that need no sentence, and the sentence for any other value.
 _SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     "pipeline_parallel_size": (
         (1,),
@@ -13,11 +13,11 @@ _SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "kv_connector": (
         (),
-        "KV connector: what it loads is shown as prefix-cache hits and what it saves not at all; why a request waits for it is not recorded.",
+        "KV connector: what it loads is shown as prefix-cache hits, and what it saves is not shown; that a request waits for it is not recorded.",
     ),
     "max_loras": (
         (),
-        "LoRA: which adapter a request uses is not recorded, nor that one waits until an adapter's place is free.",
+        "LoRA: which adapter a request uses is not recorded, nor that a request waits for an adapter.",
     ),
     "task": (
         ("generate",),
@@ -43,5 +43,5 @@ _SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 def unshown(facts: dict[str, Any]) -> list[str]:
-    """What is not shown of an engine with these facts; an engine that does not state one has nothing said of it."""
+    """Sentences on what is not shown for an engine with these facts. A fact that the header leaves out adds none."""
     return [sentence for fact, (nothing, sentence) in _SENTENCES.items() if facts.get(fact) not in (None, *nothing)]

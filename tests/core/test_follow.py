@@ -187,7 +187,7 @@ def later(step: str, by: int, name: str) -> str:
     return json.dumps(data) + "\n"
 
 
-UNTIL = ": what comes is shown from the next snapshot on, or once nobody from before is left."
+UNTIL = ": steps are shown again from the next snapshot on, or once all earlier requests have ended."
 WRONG = {
     "dropped": (lambda steps: [*steps[:6], *steps[9:]], "Steps 6 to 8 are missing in run.raw.jsonl", 3),
     "no record": (lambda steps: [*steps[:6], "\0\0{]\n", *steps[7:]], "Step 6 is missing in run.raw.jsonl", 1),

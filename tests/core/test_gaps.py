@@ -203,7 +203,7 @@ def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
     for _ in range(30):
         updates += follower.poll()  # nothing more comes: the one that is expected is given up
     assert follower.sentence == (
-        "Step 41 is missing in run.raw.jsonl: what comes is shown from the next snapshot on, or once nobody from before is left."
+        "Step 41 is missing in run.raw.jsonl: steps are shown again from the next snapshot on, or once all earlier requests have ended."
         " At least 2 steps have passed meanwhile."
     )
     with path.open("a") as file:

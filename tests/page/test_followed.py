@@ -81,14 +81,14 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
 
 @pytest.mark.slow
 def test_after_a_gap_the_page_says_how_long_it_waits_and_why(url, folder, visit):
-    """Three steps were dropped: what is shown ends before them, and goes on where nobody from before is left."""
+    """Three steps were dropped: what is shown ends before them, and goes on once all earlier requests have ended."""
     header, *steps = (
         line for line in gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True) if '"end"' not in line[:20]
     )
     (folder / "run.raw.jsonl").write_text("".join([header, *steps[:6], *steps[9:]]))
     page = opened(visit, url)
     says = page.locator(".live-says")
-    expect(says).to_contain_text("Steps 6 to 8 are missing in run.raw.jsonl: what comes is shown from the next snapshot on")
+    expect(says).to_contain_text("Steps 6 to 8 are missing in run.raw.jsonl: steps are shown again from the next snapshot on")
     expect(says).to_contain_text("At least 100 steps have passed meanwhile.")
     page.wait_for_function("() => inflightLive.batch.run.length === 6")
     again = [json.loads(re.sub(r'"(\d+-[0-9a-f]{8})"', r'"\1-again"', step)) for step in steps[:9]]

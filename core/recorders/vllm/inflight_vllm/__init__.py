@@ -3,9 +3,9 @@
     pip install ./core/recorders/vllm
     INFLIGHT_TRACE=recordings vllm serve MODEL --scheduler-cls inflight_vllm.RecordingAsyncScheduler
 
-`schedulers` wraps vLLM's schedulers, `recorder` makes the records, `writer` writes them from a thread of its own and `sender` sends them. README.md beside this package says
-what an operator has to know. Imports the standard library and vLLM alone, and is imported as `inflight_vllm` where vLLM runs: hence its
-relative imports.
+`schedulers` wraps vLLM's schedulers, `recorder` makes the records, `writer` writes them from a thread of its own, and `sender` sends them. README.md
+beside this package says what an operator has to know. The package imports only the standard library and vLLM. Its imports are relative because it is
+called `inflight_vllm` where vLLM runs.
 """
 
 from typing import Any
@@ -15,4 +15,4 @@ from .recorder import __version__ as __version__
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(schedulers, name)  # the scheduler classes that there are with this version of vLLM
+    return getattr(schedulers, name)  # which scheduler classes exist depends on the version of vLLM

@@ -1,4 +1,4 @@
-"""KV cache groups: layers that share a block table for each request. What each is, and which blocks leave a table before the request ends.
+"""KV cache groups, layers that share a block table for each request: their facts, and which blocks leave a table before the request ends.
 
 Source: vLLM 0.32, v1/core/single_type_kv_cache_manager.py and v1/kv_cache_interface.py.
 """
@@ -14,8 +14,8 @@ _LEAVE_IN_ORDER = ("sliding_window", "sliding_window_mla", "chunked_local_attent
 
 
 def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str, Any]] | None:
-    """The KV cache groups for the header: layers that share a block table for each request. kind: vLLM's own word. window: tokens that the layers
-    look back over. None where vLLM does not tell.
+    """The KV cache groups for the header, or None if vLLM does not expose them. kind: in vLLM's own words. window: how many tokens the layers attend
+    to, the current one included.
     """
     groups = read(scheduler, "kv_cache_config.kv_cache_groups")
     metadata = read(scheduler, "kv_cache_manager.kv_cache_event_metadata")
@@ -25,7 +25,7 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
     facts = []
     for group, (kind, window), manager in zip(groups, metadata, managers, strict=True):
         spec = group.kv_cache_spec
-        if hasattr(spec, "rswa_window"):  # called full attention there, but blocks leave from the middle
+        if hasattr(spec, "rswa_window"):  # vLLM calls it full attention, but blocks leave from the middle
             kind, window = "r_swa", spec.rswa_window
         elif kind == "chunked_local_attention":
             window = spec.attention_chunk_size
@@ -41,7 +41,7 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
 class Leaving:
     """Notices which blocks leave a request's table before the request ends: vLLM puts its null block in their places.
 
-    Where blocks leave from the head on, a step costs a look at the first of each table that is left; elsewhere a look at all of them.
+    Where blocks leave in order, a step reads only the first remaining block of each table; elsewhere it reads all of them.
     """
 
     def __init__(self, scheduler: Any, groups: list[dict[str, Any]]) -> None:
@@ -84,6 +84,6 @@ class Leaving:
         return gone
 
     def forget(self, request: str) -> None:
-        """It is over, or has lost its cache."""
+        """Forget a request that has ended or lost its cache."""
         for group in self._ids.pop(request, {}):
             self._first.pop((request, group), None)

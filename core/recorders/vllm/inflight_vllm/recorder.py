@@ -1,10 +1,9 @@
-"""Listens to vLLM's scheduler and makes a record of each of its steps.
+"""Observes vLLM's scheduler and makes a record of each of its steps.
 
 The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
-rank. Nothing is changed: methods are wrapped, called and listened to. On the engine's thread a step costs some references and a list of
-numbers; a thread of the writer's own turns them into JSON. What that thread cannot keep up with is dropped, whole steps at a time, and
-counted; every so many steps there is a snapshot, the whole state, from which a reader can go on. Any failure switches the recorder off with one
-line in the log and never reaches the engine.
+rank. Its methods are wrapped, not changed. On the engine's thread a step costs a few references and a list of numbers; the writer's thread
+turns them into JSON. If that thread cannot keep up, whole steps are dropped and counted. From time to time a snapshot records the whole state,
+from which a reader can go on. Any failure switches the recorder off with one line in the log and never reaches the engine.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from .writer import QUEUED_RECORDS, Parts, RawWriter, Sink, log
 
 __version__ = "0.1.0"
 RAW = 1  # version of the raw format
-TESTED = ("0.32.0",)  # versions of vLLM with which this was run
-SNAPSHOT_STEPS = 64  # at least so many lie between two snapshots, where nothing wants one earlier
-MOST_SNAPSHOT_TOKENS = 2**22  # of a state that is written whole: some 25 MB
+TESTED = ("0.32.0",)  # versions of vLLM that this was tested with
+SNAPSHOT_STEPS = 64  # the least number of steps between two snapshots, unless one is wanted earlier
+MOST_SNAPSHOT_TOKENS = 2**22  # a larger state is not written: this is some 25 MB
 
 
 def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
-    INFLIGHT_TRACE: the file, or a folder that each start of the engine writes a file of its own in, or the address of a collector, as a string.
-    INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many of them are kept.
+    INFLIGHT_TRACE: the file, or a folder in which each start of the engine writes its own file, or the address of a collector, as a string.
+    INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many are kept.
     INFLIGHT_SNAPSHOT_STEPS: the least number of steps between two snapshots; 0 for none.
     """
     place: str | Path = os.environ.get("INFLIGHT_TRACE", ".")
@@ -54,7 +53,7 @@ def settings() -> dict[str, Any]:
 
 
 def ranked(path: Path, rank: int, ranks: int | None) -> Path:
-    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.rank0.raw.jsonl`. ranks: None where there are several."""
+    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.rank0.raw.jsonl`. ranks: None if there are several, of unknown number."""
     if ranks == 1:
         return path
     name, dot, rest = path.name.partition(".")
@@ -62,25 +61,25 @@ def ranked(path: Path, rank: int, ranks: int | None) -> Path:
 
 
 def fingerprint(value: list[int] | str) -> str:
-    """Stands for what is not to be recorded, a prompt's token ids say: equals have equal fingerprints."""
+    """A digest in place of something private, such as a prompt's token ids. Equal values have equal fingerprints."""
     return hashlib.blake2b(repr(value).encode(), digest_size=12).hexdigest()
 
 
 class _Fields:
-    """Reads attributes of another project's objects, and remembers which were not there."""
+    """Reads attributes of another project's objects, and remembers which are missing."""
 
     def __init__(self) -> None:
         self.missing: list[str] = []
 
     def __call__(self, of: Any, path: str) -> Any:
-        """The value at a dotted path; None where it is not there, or behind something that is None."""
+        """The value at a dotted path; None if it is missing, or if anything on the path is None."""
         value = of
         for name in path.split("."):
             if value is None:
                 return None
             try:
                 value = getattr(value, name)
-            except Exception:  # a property of another project's may fail in its own way
+            except Exception:  # a property of another project may raise anything
                 if path not in self.missing:
                     self.missing.append(path)
                 return None
@@ -98,12 +97,12 @@ _PARTS = {
     "two_way_media": "model_config.is_mm_prefix_lm",
     "attention": "model_config.attn_type",
     "encoder_decoder": "model_config.is_encoder_decoder",
-}  # what else vLLM can be run with, and where its configuration says so
+}  # facts about features of vLLM, by where its configuration has them
 
 
 class _Decisions(NamedTuple):
-    """The decisions of a step that must be read at once. lengths: of its requests, in tokens known when it was scheduled; they grow with
-    the output. blocks: the tables handed to the runner, which goes on writing to them where it lives in the same process.
+    """The decisions of a step that must be copied at once. lengths: tokens of its requests when it was scheduled, which grow with the output.
+    blocks: the tables handed to the runner, which keeps writing to them if it runs in the same process.
     """
 
     lengths: list[int]
@@ -129,10 +128,10 @@ class _Open(NamedTuple):
 
 
 class Recorder:
-    """Turns what one scheduler does into records. Every method is called on the engine's thread."""
+    """Turns what one scheduler does into records. Public methods are called on the engine's thread."""
 
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
-        """facts: more for the header, from the caller."""
+        """facts: further facts for the header."""
         chosen, read = settings(), _Fields()
         self._scheduler, self._hashed = scheduler, chosen["hashed"]
         clock = _clock()
@@ -143,8 +142,8 @@ class Recorder:
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
         self._snapshot_steps, self._snapshot_due = chosen["snapshot_steps"], chosen["snapshot_steps"]
         self._snapshot: Snapshot | None = None  # of a step that has been scheduled, while steps before it are in flight
-        self._t_arrived: dict[str, float] = {}  # of those that have not left since the latest snapshot
-        self._prompts_written: set[str] = set()  # whose prompts a snapshot has said; the writer's thread alone knows it
+        self._t_arrived: dict[str, float] = {}  # of requests that were still there at the latest snapshot, or came after it
+        self._prompts_written: set[str] = set()  # requests whose prompts a snapshot has; used only on the writer's thread
         version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
         index, size = (read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size"))
@@ -199,7 +198,7 @@ class Recorder:
             to = Parts(ranked(place, rank, ranks), header, chosen["max_bytes"], chosen["max_files"])
         self.writer = RawWriter(to)
         if version not in TESTED:
-            log.warning("Inflight's recorder was never tried with vLLM %s, only with %s.", version, ", ".join(TESTED))
+            log.warning("Inflight's recorder has not been tested with vLLM %s, only with %s.", version, ", ".join(TESTED))
 
     def now(self) -> float:
         """Seconds since the recording began."""
@@ -210,7 +209,7 @@ class Recorder:
         self._arrived.append(self._asked(request, t))
 
     def _asked(self, request: Any, t: float | None) -> dict[str, Any]:
-        """What is asked for."""
+        """A request as plain data: its prompt, limits and arrival."""
         prompt, params = request.prompt_token_ids, request.sampling_params
         known: dict[str, Any] = {"request": request.request_id, "t": t, "max_tokens": request.max_tokens}
         if prompt is None:  # embeddings
@@ -234,18 +233,18 @@ class Recorder:
         self.writer.put(lambda: data)
 
     def scheduling(self) -> tuple[float, Snapshot | None]:
-        """A step is about to be scheduled: when, and the state before it where a snapshot is due."""
+        """A step is about to be scheduled. Returns the time, and the state before it if a snapshot is due."""
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
         in_between = (
             not self._steps or self._snapshot or self._preempted
-        )  # what the next step says happened before it was scheduled
+        )  # the next step records preemptions that happened before it was scheduled
         if not is_due or not self._snapshot_steps or in_between or not writer.has_room_for_snapshot:
             return t, None
         try:
-            told = {arrived["request"] for arrived in self._arrived}
-            return t, Snapshot(self._scheduler, self._steps, t, told, self._open.keys())
-        except Exception as error:  # another version of vLLM: its steps may still be what they were
+            arriving = {arrived["request"] for arrived in self._arrived}
+            return t, Snapshot(self._scheduler, self._steps, t, arriving, self._open.keys())
+        except Exception as error:  # perhaps another version of vLLM, whose steps can still be recorded
             self._no_snapshots(error)
             return t, None
 
@@ -254,7 +253,7 @@ class Recorder:
         log.warning("Inflight records no snapshots: %s: %s.", type(error).__name__, error)
 
     def _take_snapshot(self) -> None:
-        """Hand the snapshot over once it is whole: it stands before the record of its step."""
+        """Queue the snapshot once it is whole, before the record of its step."""
         snapshot, writer = self._snapshot, self.writer
         if snapshot is None or snapshot.waits_for:
             return
@@ -271,12 +270,12 @@ class Recorder:
             writer.put(lambda: self._snapshot_record(snapshot, times, is_whole))
 
     def _snapshot_record(self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool) -> dict[str, Any]:
-        """On the writer's thread. times: of arrival. is_whole: it has to be readable without what came before."""
+        """Called on the writer's thread. times: of arrival, by request. is_whole: whether it has to be readable without anything before it."""
         self._prompts_written = set() if is_whole else self._prompts_written & times.keys()
         return snapshot.record(partial(self._asked_again, times))
 
     def _asked_again(self, times: dict[str, float | None], request: Any) -> dict[str, Any]:
-        """What is asked for. A prompt is said when its request arrives and in the first snapshot with it; later ones leave it out."""
+        """Like `_asked`, without the prompt if an earlier snapshot has it."""
         known = self._asked(request, times[request.request_id])
         if request.request_id in self._prompts_written and "prompt" in known:
             known |= {"num_prompt": len(known.pop("prompt")), "told": True}
@@ -287,7 +286,7 @@ class Recorder:
         """began: what `scheduling` returned."""
         scheduler, (t_start, snapshot) = self._scheduler, began
         requests, waiting, deferred = scheduler.requests, scheduler.waiting, getattr(scheduler, "deferred_waiting", ())
-        holding = getattr(scheduler, "kv_holding_waiting", ())  # those whose KV is being loaded: they come first
+        holding = getattr(scheduler, "kv_holding_waiting", ())  # requests whose KV is being loaded: they come first
         queue = holding or waiting
         head = queue.peek_request() if queue else None
         step: dict[str, Any] = {
@@ -300,7 +299,7 @@ class Recorder:
             "waiting": len(waiting) + len(holding),
             "head": None if head is None else head.request_id,
             "deferred": len(deferred),
-            "skipped": head in deferred,  # whatever is free: its grammar, its adapter or its KV is not there yet
+            "skipped": head in deferred,  # for want of its grammar, its adapter or its KV, not of a limit
             "budget": scheduler.max_num_scheduled_tokens,
             "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
@@ -320,7 +319,7 @@ class Recorder:
                 self._take_snapshot()
         elif has_news:
             self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
-        else:  # an engine that becomes idle schedules an empty step once more: it is not recorded, and step numbers have no gap
+        else:  # an engine that becomes idle schedules one more, empty step: it is not recorded or numbered
             return
         self._steps += 1
 
@@ -337,15 +336,15 @@ class Recorder:
 
 
 def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
-    """Which data-parallel rank this is, and of how many; None where there are several and nobody says how many: vLLM tells the ranks of a
-    dense model that each is alone, and only the name of their process says otherwise.
+    """This data-parallel rank, and the number of ranks; None if there are several, of unknown number: with a dense model vLLM configures each rank as
+    if it were the only one, and only the name of its process shows otherwise.
     """
     several = (size or 1) > 1 or bool(index) or "_DP" in multiprocessing.current_process().name
     return index or 0, ((size if size and size > 1 else None) if several else 1)
 
 
 def _instance(read: _Fields, scheduler: Any) -> str | None:
-    """What all ranks of an engine have in common, and no two engines: where its ranks are on several machines, the first one's address."""
+    """What identifies an engine, the same for all its ranks: if they run on several machines, the address of the first."""
     parallel = "parallel_config"
     size, here = (read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local"))
     if size and here and size > here:
@@ -355,8 +354,8 @@ def _instance(read: _Fields, scheduler: Any) -> str | None:
 
 
 def _clock() -> dict[str, Any]:
-    """The moment that a recording's times count from, on two clocks read at once: the monotonic one, which processes of one machine share
-    until it starts anew, and the wall's. boot: stands for that start of the machine, None where it is not to be known.
+    """The moment from which a recording's times count, on two clocks read at once: the monotonic clock, which all processes of a machine share
+    until it restarts, and the wall clock. boot: identifies the machine's current boot, None if it cannot be read.
     """
     monotonic, wall = time.monotonic_ns(), time.time_ns()
     try:
@@ -367,19 +366,19 @@ def _clock() -> dict[str, Any]:
 
 
 def _public(model: str) -> str:
-    """A hub id as it is; of a local folder only the name, since its path is private."""
+    """A hub id as it is; for a local folder only its name, since its path is private."""
     return os.path.basename(os.path.normpath(model)) if os.path.isdir(model) else model
 
 
 def _called(method: Any) -> Any:
     try:
         return method()
-    except Exception:  # another project's code: if it fails, the number is not known
+    except Exception:  # another project's code: if it fails, the value is unknown
         return None
 
 
 def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
-    """A SchedulerOutput as plain data. With the second model runner resumed requests are among the new ones."""
+    """A SchedulerOutput as plain data. With vLLM's second model runner, resumed requests are among the new ones."""
     cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
     starts, admitted = {}, []
     for new in output.scheduled_new_reqs:
@@ -426,6 +425,6 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
     if results.logprobs is not None:
         lists = results.logprobs.tolists() if hasattr(results.logprobs, "tolists") else results.logprobs
         counts = [len(ids) for ids in tokens]
-        if all(count <= 1 for count in counts):  # one row of numbers a request; drafts lay them out otherwise
+        if all(count <= 1 for count in counts):  # one row of numbers for each request; with drafts the layout differs
             data["logprobs"] = {r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)}
     return data

@@ -14,7 +14,7 @@ _Scheduler: Any = object  # the vLLM scheduler behind the mixin
 
 
 class Recording(_Scheduler):
-    """Mixed into a scheduler of vLLM: passes every call on unchanged and tells the recorder of it."""
+    """A mixin for a scheduler of vLLM: passes every call on unchanged and reports it to the recorder."""
 
     _recorder: Recorder | None = None
     requests: dict[str, Any]  # the scheduler's
@@ -24,7 +24,7 @@ class Recording(_Scheduler):
         self.record_anew()
 
     def record_anew(self, facts: dict[str, Any] | None = None) -> None:
-        """End the current recording, if any, and begin one in the file that the environment names; call it while there are no requests."""
+        """End the current recording, if any, and begin one in the file that the environment names. Call it only while there are no requests."""
         try:
             self.recording_ends()
             theirs = next(
@@ -40,7 +40,7 @@ class Recording(_Scheduler):
         if recorder is None:
             return None
         try:
-            if recorder.writer.failure is not None:  # which has been said
+            if recorder.writer.failure is not None:  # already logged
                 self._recorder = None
                 return None
             return method(recorder, *facts)
@@ -59,8 +59,8 @@ class Recording(_Scheduler):
         super()._preempt_request(request, *args, **kwargs)
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
-        asked = self.requests if request_ids is None else [request_ids] if isinstance(request_ids, str) else request_ids
-        ending = [request for request in asked if request in self.requests]
+        named = self.requests if request_ids is None else [request_ids] if isinstance(request_ids, str) else request_ids
+        ending = [request for request in named if request in self.requests]
         result = super().finish_requests(None if request_ids is None else ending, finished_status)
         if ending:
             self._tell(Recorder.aborted, ending, finished_status)
@@ -79,7 +79,7 @@ class Recording(_Scheduler):
         return answers
 
     def recording_ends(self) -> None:
-        """Write what is left, and record nothing more until `record_anew`."""
+        """Write the remaining records, and record nothing more until `record_anew` is called."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.writer.close()
@@ -97,10 +97,10 @@ if util.find_spec("vllm") is not None:
     from vllm.v1.core.sched.scheduler import Scheduler
 
     class RecordingScheduler(Recording, Scheduler):
-        """vLLM's scheduler, on record."""
+        """vLLM's scheduler, recorded."""
 
-    with suppress(ImportError):  # there is none in every version
+    with suppress(ImportError):  # some versions have none
         from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
         class RecordingAsyncScheduler(Recording, AsyncScheduler):
-            """vLLM's asynchronous scheduler, on record."""
+            """vLLM's asynchronous scheduler, recorded."""

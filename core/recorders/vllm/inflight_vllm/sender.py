@@ -1,10 +1,10 @@
-"""Sends a recording over HTTP to whoever collects it: `python -m core collect`, or Inflight's page. Knows no engine.
+"""Sends a recording over HTTP to a collector: `python -m core collect`, or Inflight's page. Independent of the engine.
 
     POST ADDRESS          Authorization: Bearer TOKEN     Inflight-First: the number of the first line
-    the header, then lines                     ─→         200, {"wants_snapshot": whether a state of the engine should follow soon}
+    the header, then lines                     ─→         200, {"wants_snapshot": whether a snapshot should follow soon}
 
-Every batch carries the header, so that a collector that was started again knows whose it is; it has the lines that it knows already only
-once. A collector that is not there is tried again, ever more rarely; one that refuses is not.
+Every batch carries the header, so that a restarted collector knows which recording it belongs to; the collector skips lines that it already has.
+If the collector cannot be reached, the batch is sent again at growing intervals; if it refuses, the recording ends.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .writer import Oversized, log
 
 BATCH = 2**20  # bytes after which a batch is sent
 MOST_BODY = 32 * 2**20  # bytes that a collector takes at once
-HEARTBEAT = 10.0  # seconds without news after which a batch without lines says that the engine is still there
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # which may pass by themselves
+HEARTBEAT = 10.0  # seconds without lines after which an empty batch shows that the engine is still there
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # statuses that may be temporary
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two attempts
 _TIMEOUT = 10.0  # seconds
 
 
 class Refused(Exception):
-    """The collector does not want what it is sent, and will not want it later."""
+    """The collector refuses what it is sent, and would refuse it again."""
 
 
 class Sender:
-    """A sink of `RawWriter`. url: with the token as `?token=…`, which goes into a header of each call and into nothing that is written.
-    Raises ValueError for an address that is none.
+    """A sink of `RawWriter`. url: with the token as `?token=…`, which is sent as a header of each call and written nowhere.
+    Raises ValueError for an invalid address or token.
     """
 
     period = 0.25
@@ -58,7 +58,7 @@ class Sender:
         self._closing = threading.Event()
 
     def open(self, closing: threading.Event) -> None:
-        """Nothing is connected before there is a batch. closing: the engine ends, and waits for one attempt more."""
+        """Connects only when there is a batch. closing: set once the engine is shutting down, which allows one more attempt."""
         self._closing = closing
 
     def write(self, line: str) -> bool:
@@ -78,7 +78,7 @@ class Sender:
             self._connection = None
 
     def _send(self) -> bool:
-        """What has been gathered, however long it takes. Raises Refused, and once the engine ends ConnectionError."""
+        """Send the gathered lines, however long it takes. Raises Refused, and ConnectionError once the engine is shutting down."""
         body, wait, is_out = self._header + b"".join(self._lines), _FIRST_WAIT, False
         while True:
             try:
@@ -103,7 +103,7 @@ class Sender:
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
-        """One attempt, and at once another where the connection from before has been closed meanwhile."""
+        """Send once, and once more at once if an earlier connection has been closed in the meantime."""
         headers = {**self._headers, "Inflight-First": str(self._sent)}
         for is_kept in (True, False) if self._connection is not None else (False,):
             try:
@@ -120,10 +120,10 @@ class Sender:
                     raise
         said = ""
         with suppress(ValueError, AttributeError):
-            told = json.loads(data)
-            said = str(told.get("error", ""))
+            content = json.loads(data)
+            said = str(content.get("error", ""))
             if answer.status == 200:
-                return bool(told["wants_snapshot"])
+                return bool(content["wants_snapshot"])
         self.close()
         problem = f"it answers {answer.status} {answer.reason}" + (f" ({said[:200]})" if said else "")
         if answer.status in _AGAIN:

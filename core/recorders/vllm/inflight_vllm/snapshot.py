@@ -1,31 +1,31 @@
-"""The whole state of vLLM's scheduler at one moment, from which a reader of a recording can go on."""
+"""The whole state of vLLM's scheduler at one moment, from which a recording can be followed without anything before it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-_BY_ITSELF = ("length", "stop", "repetition")  # ends of requests; of any other an abort tells
+_BY_ITSELF = ("length", "stop", "repetition")  # finish reasons of the scheduler's own; all others are recorded as aborts
 
 
 class Snapshot:
-    """The state before a step is scheduled: who is there, and what each has.
+    """The state before a step is scheduled: which requests are there, and what each has.
 
-    With asynchronous scheduling steps may be in flight then. Their positions count as computed, as vLLM counts them, and their tokens as sampled: the
-    snapshot is finished when their outputs are back, and says what is so after all steps before its own, whichever way those ran.
+    With asynchronous scheduling, earlier steps may still be in flight. Their positions count as computed, as vLLM counts them, and their tokens as
+    sampled: the snapshot is finished when their outputs are back, and describes the state after all steps before its own.
 
-    step: its number. t: seconds. computed: positions, by request in the order of `requests`, running ones first. tables: of those that hold blocks,
-    in the same order, the blocks of each KV cache group. waits_for: the steps in flight, by identity of what was scheduled.
+    step: the number of that step. t: seconds. requests: running ones first. computed: positions, in the order of `requests`. tables: for requests that
+    hold blocks, in the same order, the blocks in each KV cache group. waits_for: the steps in flight, by identity of their scheduler output.
     """
 
-    def __init__(self, scheduler: Any, step: int, t: float, told: set[str], in_flight: Collection[int]) -> None:
-        """told: requests of which the step itself will say that they arrive."""
+    def __init__(self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]) -> None:
+        """arriving: requests that the step itself records as arrivals, and that are left out here."""
         self.step, self.t, self.waits_for = step, t, set(in_flight)
         self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         self.num_running = len(scheduler.running)
         queues = getattr(scheduler, "kv_holding_waiting", ()), scheduler.waiting
-        waiting = [[r for r in getattr(queue, "_heap", queue) if r.request_id not in told] for queue in queues]
-        self.are_sorted = [hasattr(queue, "_heap") for queue in queues]  # a heap is put in order by the writer's thread
+        waiting = [[r for r in getattr(queue, "_heap", queue) if r.request_id not in arriving] for queue in queues]
+        self.are_heaps = [hasattr(queue, "_heap") for queue in queues]  # the writer's thread sorts them
         self.num_waiting = list(map(len, waiting))
         self.requests = [*scheduler.running, *(request for queue in waiting for request in queue)]
         self.computed = [request.num_computed_tokens for request in self.requests]
@@ -37,7 +37,7 @@ class Snapshot:
         self.ended: list[str | None] = []
 
     def back(self, output: Any, results: Any) -> None:
-        """The output of a step that was in flight: guesses that turned out wrong were not computed after all."""
+        """Take the output of a step that was in flight: the positions of rejected draft tokens do not count as computed."""
         self.waits_for.discard(id(output))
         drafts = output.scheduled_spec_decode_tokens
         if drafts and results.sampled_token_ids:
@@ -48,15 +48,15 @@ class Snapshot:
                     self.computed[at] -= len(guessed) - len(got) + 1
 
     def finish(self) -> None:
-        """All steps before this one have their outputs."""
+        """Read what the requests have, once all earlier steps have their outputs."""
         self.lengths = [len(request.output_token_ids) for request in self.requests]
         self.num_tokens = sum(self.lengths) + sum(request.num_prompt_tokens for request in self.requests)
         self.ended = [str(r.get_finished_reason()) if r.is_finished() else None for r in self.requests]
 
-    def record(self, asked: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """As plain data; called on the writer's thread, which makes the requests one by one. asked: what is asked for by a request."""
+    def record(self, facts_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """As plain data; called on the writer's thread, which converts the requests one by one. facts_of: a request's prompt, limits and arrival."""
         waiting, at = [], self.num_running
-        for number, is_heap in zip(self.num_waiting, self.are_sorted, strict=True):
+        for number, is_heap in zip(self.num_waiting, self.are_heaps, strict=True):
             queue = self.requests[at : at + number]
             waiting += [request.request_id for request in (sorted(queue) if is_heap else queue)]
             at += number
@@ -67,12 +67,15 @@ class Snapshot:
             "running": [request.request_id for request in self.requests[: self.num_running]],
             "waiting": waiting,
             "blocks_free": self.blocks_free,
-            "requests": self._rows(asked),
+            "requests": self._rows(facts_of),
         }
 
-    def _rows(self, asked: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _rows(self, facts_of: Callable[[Any], dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for at, request in enumerate(self.requests):
-            row = asked(request) | {"computed": self.computed[at], "output": list(request.output_token_ids[: self.lengths[at]])}
+            row = facts_of(request) | {
+                "computed": self.computed[at],
+                "output": list(request.output_token_ids[: self.lengths[at]]),
+            }
             if at < len(self.tables):
                 row["blocks"] = [[block.block_id for block in group] for group in self.tables[at]]
             if request.num_preemptions:

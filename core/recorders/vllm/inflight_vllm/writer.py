@@ -1,4 +1,4 @@
-"""Writes records from a thread of its own, so that an engine never waits for a disk. Knows no engine."""
+"""Writes records from a thread of its own, so that an engine never waits for a disk. Independent of the engine."""
 
 from __future__ import annotations
 
@@ -17,49 +17,53 @@ from importlib import util
 from pathlib import Path
 from typing import Any, Protocol
 
-QUEUED_RECORDS = 4096  # beyond these the writer has fallen behind, and steps are dropped
-SNAPSHOT_SHARE = 4  # so many times a snapshot's bytes are written before another: snapshots are a fifth of a recording at most
-log = logging.getLogger("vllm.inflight" if util.find_spec("vllm") else "inflight")  # under vLLM's, whose handler and level hold
+QUEUED_RECORDS = 4096  # if more wait, the writer has fallen behind and steps are dropped
+SNAPSHOT_SHARE = 4  # other records must take so many times a snapshot's bytes before the next one: snapshots are at most a fifth of a recording
+log = logging.getLogger(
+    "vllm.inflight" if util.find_spec("vllm") else "inflight"
+)  # under vLLM's logger, for its handler and level
 
 Record = Callable[[], "dict[str, Any]"]
 """Makes one line's data; called on the writer's thread."""
 
 
 class Sink(Protocol):
-    """Where lines go; every method is called on the writer's thread, and may raise what ends the recording."""
+    """Where lines go. Every method is called on the writer's thread; any exception but `Oversized` ends the recording."""
 
     period: float  # seconds for which lines are gathered; 0 to write each as it comes
-    idle: float  # seconds without news after which it is flushed once more
+    idle: float  # seconds without records after which it is flushed again
 
     @property
     def name(self) -> str:
-        """As the log has it."""
+        """The name that the log shows."""
         ...
 
     def open(self, closing: threading.Event) -> None:
-        """closing: is set once the recording is to end."""
+        """closing: set once the recording is to end."""
         ...
 
     def write(self, line: str) -> bool:
-        """Whether what follows is to be readable without what came before: a new part has begun. Raises Oversized, and takes the next line."""
+        """Write a line. Returns whether a snapshot is wanted, as a new part has begun, which has to be readable by itself. Raises Oversized for a line
+        that is too long; the next one may be written all the same.
+        """
         ...
 
     def flush(self) -> bool:
-        """The same."""
+        """Write what has been gathered. Returns the same as `write`."""
         ...
 
     def close(self) -> None: ...
 
 
 class Oversized(Exception):
-    """A line that is longer than a sink takes."""
+    """A line is longer than the sink takes."""
 
 
 class RawWriter:
-    """A thread that turns records into JSON lines. The last line of a recording that was closed says how many records were dropped on the way.
+    """A thread that turns records into JSON lines. The last line of a recording that was closed says how many records were dropped.
 
-    sink: where the lines go. queued: how many records may wait. wants_snapshot: whether the state of the engine is wanted as soon as may be,
-    as what follows has to be readable without what came before: a part has begun, or records were dropped. Whoever puts it sets it to False.
+    sink: where the lines go. queued: how many records may wait. wants_snapshot: whether a snapshot should follow as soon as possible, because a new
+    part has begun or records were dropped, so that what follows has to be readable by itself; the recorder resets it when it puts one.
     """
 
     def __init__(self, sink: Sink, queued: int = QUEUED_RECORDS) -> None:
@@ -70,13 +74,13 @@ class RawWriter:
         self._snapshot_bytes = self._bytes_since = 0  # of the latest snapshot, and of what has been written after it
         self._records: deque[Record] = deque()
         self._news, self._closing = threading.Event(), threading.Event()
-        self._begun = threading.Event()  # or failed to
+        self._begun = threading.Event()  # set once the sink is open, or has failed
         self._thread = threading.Thread(target=self._run, name="inflight-recorder", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
     def put(self, record: Record) -> None:
-        """Hand over a record; never waits. It is dropped when too many wait already, or when writing has failed."""
+        """Queue a record, without waiting. It is dropped if too many are queued already or writing has failed."""
         if len(self._records) >= self._queued or self.failure is not None:
             self.dropped += 1
             self.wants_snapshot = True
@@ -87,17 +91,17 @@ class RawWriter:
 
     @property
     def has_room_for_snapshot(self) -> bool:
-        """Whether the writer keeps up, and one more leaves snapshots a small share of what is written or is wanted anyhow."""
+        """Whether the writer keeps up and a snapshot is either wanted or leaves snapshots a small share of the recording."""
         is_small = self.wants_snapshot or self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes
         return is_small and len(self._records) < self._queued // 2
 
     def end(self) -> None:
-        """Let what waits be written, and the last line; waits for nothing."""
+        """Have the queued records and the last line written, without waiting for it."""
         self._closing.set()
         self._news.set()
 
     def close(self) -> None:
-        """The same, and wait until it has been done; not for long where nothing could be opened yet. A second call does nothing."""
+        """Like `end`, but wait until it is done; only briefly if nothing could be opened yet. A second call does nothing."""
         self.end()
         if self._begun.wait(2):
             self._thread.join(10)
@@ -117,7 +121,7 @@ class RawWriter:
             self._sink.write(_line({"kind": "end", "dropped": self.dropped}))
             self._sink.flush()
             self._sink.close()
-        except Exception as error:  # a full disk, a record that cannot be made: the engine goes on, the recording ends here
+        except Exception as error:  # such as a full disk: the recording ends here, and the engine goes on
             self.failure = f"{type(error).__name__}: {error}"
             log.error("Inflight stopped recording to %s: %s. The engine goes on.", self._sink.name, self.failure)
             with suppress(Exception):
@@ -138,7 +142,9 @@ class RawWriter:
                     self.wants_snapshot = True
             except Oversized:
                 self.dropped += 1
-                self.wants_snapshot = self.wants_snapshot or not is_snapshot  # a smaller one would have to come by itself
+                self.wants_snapshot = (
+                    self.wants_snapshot or not is_snapshot
+                )  # after an oversized snapshot another would be as large
         if self._sink.flush():
             self.wants_snapshot = True
 
@@ -147,7 +153,7 @@ def _line(data: dict[str, Any]) -> str:
     if data["kind"] != "snapshot":
         return json.dumps(data, separators=(",", ":")) + "\n"
     rows = []
-    for row in data.pop("requests"):  # one by one: the whole would keep the engine's thread from running for as long as it takes
+    for row in data.pop("requests"):  # one by one: encoding all at once would block the engine's thread meanwhile
         rows.append(json.dumps(row, separators=(",", ":")))
         time.sleep(0)
     return f'{json.dumps(data, separators=(",", ":"))[:-1]},"requests":[{",".join(rows)}]}}\n'
@@ -157,10 +163,10 @@ class Parts:
     """A recording in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, …, of which the newest are kept. Each begins with the header,
     which says which part it is.
 
-    An earlier recording is never touched: where the file is there already, this one is `run.20261122-170501.raw.jsonl` beside it. What is no
-    file (a pipe, a device) is written to as it is, and has one part.
+    An earlier recording is never touched: if the file exists already, this one is `run.20261122-170501.raw.jsonl` beside it. A pipe or a device
+    is written to directly, as a single part.
 
-    max_bytes: a file that has grown beyond is followed by the next one; 0 never starts another. max_files: how many are kept; 0 keeps all.
+    max_bytes: size at which the next file begins; 0 never begins another. max_files: how many are kept; 0 keeps all.
     """
 
     period, idle = 0.0, 10.0
@@ -176,7 +182,7 @@ class Parts:
         return str(self.path)
 
     def open(self, closing: threading.Event) -> None:
-        """Begin with the first file. Raises OSError where it cannot be written."""
+        """Begin the first file. Raises OSError if it cannot be written."""
         if self.path.exists() and not stat.S_ISREG(os.stat(self.path).st_mode):
             self._max_bytes = 0
             self._begin(self.path, "w")
@@ -203,7 +209,7 @@ class Parts:
     def flush(self) -> bool:
         self._file.flush()
         if self._max_bytes:
-            os.utime(self._file.fileno())  # its time says that the engine is still there, though it has nothing to do
+            os.utime(self._file.fileno())  # its time shows that the engine is still there even when idle
         return False
 
     def close(self) -> None:
@@ -223,14 +229,14 @@ def _stem(path: Path) -> str:
 
 
 def _has_parts(path: Path) -> bool:
-    """Whether later parts of an earlier recording of this name are there, whose first may be gone."""
+    """Whether there are later parts of an earlier recording with this name; its first part may be gone."""
     before = f"{_stem(path)}."
     numbers = (name[len(before) :].removesuffix(".jsonl") for name in os.listdir(path.parent) if name.startswith(before))
     return any(number.isdigit() for number in numbers)
 
 
 def _names(path: Path) -> Iterator[Path]:
-    """The names that a recording may have, the best first."""
+    """The names that a recording may have, in order of preference."""
     yield path
     suffix = ".raw.jsonl" if path.name.endswith(".raw.jsonl") else path.suffix
     stem, now = path.name.removesuffix(suffix), f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
