@@ -2,11 +2,12 @@
 
 type App = import("./watch/player.js").Player;
 
-/** The source of steps while a run continues; back: puts that run on screen. */
+/** The source of steps while a run continues; back: puts that run on screen; find: to where a request is found by its id. */
 interface Edge {
   going: boolean;
   run: Run | null;
   back(): void;
+  find?(): void;
 }
 
 interface Window {

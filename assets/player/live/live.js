@@ -15,6 +15,7 @@ import { Server } from "../parts/server.js";
 import { Speech, t } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
 import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
+import { FindRequest } from "./find.js";
 import { FollowedView, JustFinished, ShadowView } from "./panels.js";
 import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
@@ -45,13 +46,18 @@ export class Live {
     if (this.root.dataset.layout === "phone") this.batch.most = ON_A_PHONE;
     const { batch } = this;
     const live = this;
-    this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen() };
+    this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen(), find: this.options.asks ? undefined : () => this.find.field.focus() };
     this.teacher = new Teacher(this);
     this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
     this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run }));
     this.shadow = new ShadowView(this.$(".shadow"));
     this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), (scope) => this._all(scope));
+    this.find = new FindRequest(this.$(".find"), (run, request) => this._select(run, request), () => {
+      this.address();
+      this.redraw();
+    });
+    window.addEventListener("hashchange", () => this._wanted());
     this.$(".ask").hidden = !this.options.asks;
     root.classList.toggle("asks", this.options.asks);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
@@ -66,6 +72,7 @@ export class Live {
 
   async shown() {
     if (this.options.asks) this.teacher.read(addressed());
+    this._wanted();
     this.address();
     this._theme();
     await this.ready;
@@ -77,8 +84,24 @@ export class Live {
 
   address() {
     const p = new URLSearchParams({ part: "live" });
+    if (!this.options.asks && this.find?.wanted) p.set("request", this.find.wanted);
     putLanguage(p);
     setAddress(`#${p}`);
+  }
+
+  /** The request that the address names. */
+  _wanted() {
+    const p = addressed();
+    if (this.page.dataset.part !== "live" || p.get("part") !== "live" || !p.get("request")) return;
+    this.find.seek(p.get("request"));
+    this.redraw();
+  }
+
+  /** Select a request of one of the runs on screen; of all ranks, on its own. */
+  _select(run, request) {
+    const member = this.fleet?.members.find((one) => one.run === run);
+    if (member) this._alone(member);
+    if (this.app.pinned !== request) this.app.pin(request);
   }
 
   /** In another language. */
@@ -285,6 +308,7 @@ export class Live {
     this.finished.draw();
     this.shadow.draw(batch.state);
     this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);
+    this.find.draw(!asks && Boolean(batch.state.followed), this.before ? (fleet ? fleet.members.map(({ run }) => run) : [this.batch.run].filter(Boolean)) : []);
     this.teacher.draw();
   }
 }

@@ -78,6 +78,7 @@ const KEYS = [
   [["c"], "lanes over steps or measured time"],
   [["r"], "the reasons of this step"],
   [["w"], "what was slow, and why"],
+  [["/"], "find a request by its id"],
   [["t"], "tables in place of pictures"],
   [["p"], "presenter; there 1 to 6 show one view, F fills the screen"],
   [["?"], "this list"],

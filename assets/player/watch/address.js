@@ -32,7 +32,7 @@ export class Address {
     if (p.get("axis") === "time" && !app.clock) app.setClock(true);
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
-      run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
+      run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), request: p.get("request"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
       trace: p.has("trace") || p.get("run") || p.get("spec") ? p.getAll("trace") : new URLSearchParams(location.search).getAll("trace"),
       rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"),
     };
@@ -64,7 +64,7 @@ export class Address {
       if (app.ranks.current) p.set("rank", app.ranks.all ? "all" : String(app.ranks.current.rank));
       if (app.ranks.all) p.set("at", app.ranks.now.toFixed(4));
       else p.set("step", String(app.run.stepOf(Math.min(app.index, app.run.length - 1))));
-      if (app.pinned) p.set("pin", app.pinned.letter);
+      if (app.pinned) this._select(p, app.pinned);
       const { zoom, layer } = app.mask;
       if (zoom) p.set("zoom", zoom.request ? "1" : zoom.view.join());
       if (layer !== null) p.set("layer", String(layer));
@@ -79,11 +79,17 @@ export class Address {
     return `#${p}`;
   }
 
+  /** Another engine's request by the id that its clients and its log have; one of ours by its letter. */
+  _select(p, request) {
+    if (this.app.run.header.engine) p.set("request", request.id);
+    else p.set("pin", request.letter);
+  }
+
   /** The address of another step of this run, with a request selected. */
-  hashAt(step, letter) {
+  hashAt(step, request) {
     const p = new URLSearchParams(this._hash().slice(1));
     p.set("step", String(step));
-    p.set("pin", letter);
+    this._select(p, request);
     return `#${p}`;
   }
 

@@ -5,6 +5,7 @@
 
 import { h, icon, clamp, setAttr, reducedMotion } from "../parts/dom.js";
 import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import { firstStepOf, requestNamed } from "../run/ids.js";
 import { Run } from "../run/run.js";
 import { MaskView } from "../views/mask/mask.js";
 import { PackedRow } from "../views/packed_row.js";
@@ -126,9 +127,11 @@ export class Player {
   async start() {
     const { options, address } = this;
     const wanted = address.read();
-    for (const key of ["step", "rank", "at"]) wanted[key] ??= options[key] ?? null;
+    for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"]) wanted[key] ??= options[key] ?? null;
     if (wanted.trace.length && await openAddress(this, wanted.trace, wanted)) return;
     if (wanted.comparison && await openRacer(this, wanted)) return;
+    const { request } = wanted;
+    if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null; // of a run that is not here, or not yet
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else {
       const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
@@ -136,7 +139,7 @@ export class Player {
       else this.empty("There is no recorded run here yet. Edit requests and run them.");
     }
     if (this.server && (await this.editor.resume())) return;
-    if (wanted.spec && this.server) await this.editor.restore(wanted);
+    if (wanted.spec && this.server) await this.editor.restore({ ...wanted, request });
     else if (wanted.spec) this.toast("This link describes a run that only a page with an engine can make.", 8000);
   }
 
@@ -212,8 +215,11 @@ export class Player {
   /** Show the run on screen as an address says. wanted: see `Address.read`. */
   look(wanted) {
     const { run } = this;
+    const named = requestNamed(run, wanted.request);
+    if (wanted.request && !named) return this._unknown(wanted.request);
     if (Number.isInteger(wanted.step)) this.index = run.indexOf(wanted.step);
-    const request = wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null;
+    else if (named && !Number.isFinite(wanted.at)) this.index = Math.min(firstStepOf(named), run.length - 1);
+    const request = named || (wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null);
     if (request && request !== this.pinned) this.pin(request);
     if (Number.isInteger(wanted.pass)) this.pass = wanted.pass;
     if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length) this.mask.layer = wanted.layer;
@@ -222,6 +228,12 @@ export class Player {
     if (wanted.view && this.presenter) focusView(this, wanted.view);
     this.redraw();
     this.changed();
+  }
+
+  _unknown(id) {
+    this.redraw();
+    this.changed(); // the address names what is on screen
+    this.toast(`No request of this run has the id “${[...id.replace(/[“”]/g, "")].slice(0, 80).join("")}”.`, 6000);
   }
 
   empty(sentence) { showEmpty(this.root, sentence); }

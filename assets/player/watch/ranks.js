@@ -5,6 +5,7 @@ import { clamp, h } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { momentsOf, standing, stretch } from "../run/moments.js";
+import { requestNamed } from "../run/ids.js";
 import { Run, countUpTo } from "../run/run.js";
 
 export class Ranks {
@@ -47,7 +48,7 @@ export class Ranks {
     app.transport.toggle(false);
     app.following = false;
     this._put(this.members[0]);
-    this.look(Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) ? wanted : { ...wanted, rank: "all" });
+    this.look(Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) || wanted.request ? wanted : { ...wanted, rank: "all" });
   }
 
   /**
@@ -82,7 +83,8 @@ export class Ranks {
   /** Apply an address. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
   look(wanted) {
     const { app } = this;
-    const member = this.members.find((m) => m.rank === wanted.rank) || this.current || this.members[0];
+    const having = [this.current, ...this.members].find((m) => m && requestNamed(m.run, wanted.request));
+    const member = this.members.find((m) => m.rank === wanted.rank) || having || this.current || this.members[0];
     if (member !== this.current) this._put(member);
     if (wanted.rank === "all") this.showAll(true, wanted.at ?? this.now);
     else this.showAll(false);

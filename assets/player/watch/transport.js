@@ -157,6 +157,11 @@ export function playerKeys(app) {
     else if (e.key === "p") app.present(!app.presenter);
     else if (e.key === "t") app.tables.toggle();
     else if (e.key === "w") showSlow(app);
+    else if (e.key === "/") {
+      e.preventDefault(); // it would be typed there
+      if (app.edge.find) app.edge.find();
+      else showSlow(app, true);
+    }
     else if (e.key === "c") app.setClock(!app.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
     else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();
