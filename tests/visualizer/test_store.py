@@ -16,7 +16,7 @@ from core.config import EngineConfig
 from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import captions_in, replay
 from visualizer.server import store as files
 from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
 from visualizer.server.store import PLOTLY, NotKept, Store, as_text, own_folder
@@ -44,6 +44,13 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path):
     partial.write_text("half")
     Store(tmp_path, 0).put(trace())
     assert partial.exists()
+
+
+def test_a_run_that_is_kept_has_its_sentences_in_every_language(tmp_path):
+    kept = Store(tmp_path, 2**24)
+    said = json.loads((tmp_path / f"{kept.put(trace())['id']}.json").read_text(encoding="utf-8"))
+    assert said["translations"] == {"de": captions_in(trace(), "de")}
+    assert said["translations"]["de"]["captions"][0]["bound"] != said["captions"][0]["bound"]
 
 
 @pytest.fixture

@@ -27,8 +27,9 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.replay import ranks_document, replay
+from visualizer.documents.replay import ranks_document, replay, spoken
 from visualizer.page.bundle import standalone_html
+from visualizer.words.language import elsewhere
 
 ADDRESS = "inflight/files/"  # a file's address is this plus its name, unchanged after a restart
 PLOTLY = "<!--PLOTLY-->"  # placeholder in a stored figure for plotly.js, inserted when it is sent
@@ -92,7 +93,8 @@ class Store:
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
         """Store a run; `{"id", "url"}`. source: see `replay`. Raises NotKept."""
         with self._writing():
-            path = write_by_content(self.folder, replay(trace, source))
+            document = {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
+            path = write_by_content(self.folder, document)
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
                 write_whole(kept, (line + "\n" for line in trace.lines()))
@@ -101,7 +103,8 @@ class Store:
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
         """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
-        return self._kept(self._written(ranks_document(ranks, ids, source)))
+        said = elsewhere(lambda: {"ranks": [spoken(rank.trace) for rank in ranks.ranks]})
+        return self._kept(self._written({**ranks_document(ranks, ids, source), "translations": said}))
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""

@@ -94,9 +94,9 @@ export class Speech {
   }
 
   /** A recorded run, or those of ranks, with its sentences in the current language. @param {any} entry @param {any} replay */
-  async withCaptions(entry, replay) {
+  async withCaptions(entry, { translations, ...replay }) {
     const language = spoken;
-    const said = language && (replay.translations?.[language.name] || await language.captions(entry));
+    const said = language && (translations?.[language.name] || await language.captions(entry));
     this.opened = language;
     if (!said) return replay;
     return replay.ranks ? { ...replay, ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
