@@ -117,6 +117,8 @@ def test_the_field_keeps_the_rows_with_a_piece_of_an_id_or_a_letter(visit, trace
     name = page.locator(".slow-id")
     assert name.inner_text() == name.get_attribute("title") == ids[-1]
     assert page.evaluate("document.querySelector('.slow-id').getBoundingClientRect().right <= innerWidth")
+    boxes = "['.slow-table tbody .chip', '.slow-id', '.slow-bar'].map((s) => document.querySelector(s).getBoundingClientRect())"
+    assert page.evaluate(f"{boxes}.every((box, n, all) => !n || all[n - 1].right <= box.left)")  # nothing lies over it
     assert not serious(page)
     field.fill("b")  # that letter comes first, then the ids that have one
     page.wait_for_function(
