@@ -48,14 +48,14 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     start = min([*arrivals, *seen], default=recording.steps[0]["t_start"] if steps else 0.0)
     conversion, events, faults = _followed(recording, steps, start)
     if steps and not events:
-        raise InvalidTrace(f"{recording.name} begins with steps that are missing, and none after them says the whole state.")
+        raise InvalidTrace(f"{recording.name} begins with missing steps, and nothing after them gives the whole state.")
     shown = [steps[event.step] for event in events]
     is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
     if is_silent and any(e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)):
         if not any(event.resumed for event in events) and infer_windows(recording.header, shown, events):
             conversion, events, faults = _followed(recording, steps, start)
         else:
-            faults.append("Blocks left their requests that nobody recorded, so more are drawn than were in use.")
+            faults.append("Some blocks left their requests unrecorded, so more blocks are drawn than were in use.")
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
@@ -146,6 +146,6 @@ def _followed(
         faults.append(english(f"So it is in {len(gaps) - _MOST_GAPS} more [place|places]."))
     if gap is not None:
         faults.append(
-            f"After step {gap.first - 1} steps are missing, and none after them says the whole state: they are not shown."
+            f"After step {gap.first - 1} steps are missing, and nothing after them gives the whole state: the rest is not shown."
         )
     return conversion, events, faults

@@ -38,7 +38,7 @@ def header_of(path: Path) -> RawHeader | None:
         return None
     text = first.decode("utf-8", "replace")
     if not is_raw(text):
-        raise InvalidTrace(f"{path.name} is no raw recording: its first line is not the header of one.")
+        raise InvalidTrace(f"{path.name} is not a raw recording: its first line is not a recording's header.")
     header: RawHeader = json.loads(text)
     check_header(header, path.name)
     return header

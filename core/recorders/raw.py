@@ -132,7 +132,7 @@ def lines_of(path: Path) -> Iterator[str]:
 def _read(name: str, lines: Iterator[str]) -> Recording:
     first = next(lines, "")
     if not is_raw(first):
-        raise InvalidTrace(f"{name} is no raw recording: its first line is not the header of one.")
+        raise InvalidTrace(f"{name} is not a raw recording: its first line is not a recording's header.")
     recording = Recording(name, json.loads(first))
     check_header(recording.header, name)
     recording.faults += recording.untried

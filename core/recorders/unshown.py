@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# By fact: the values that need no sentence, and the sentence for any other value.
-_SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
+SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
     "pipeline_parallel_size": (
         (1,),
         "Pipeline parallelism: several batches are in flight at once, so steps overlap, and a running request that computes nothing in one "
@@ -40,8 +39,9 @@ _SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
         "Encoder and decoder: only the decoder's tokens are shown; the encoder's work is not recorded.",
     ),
 }
+"""By fact: the values that need no sentence, and the sentence for any other value. Each has its German in assets/words/de.json."""
 
 
 def unshown(facts: dict[str, Any]) -> list[str]:
     """Sentences on what is not shown for an engine with these facts. A fact that the header leaves out adds none."""
-    return [sentence for fact, (nothing, sentence) in _SENTENCES.items() if facts.get(fact) not in (None, *nothing)]
+    return [sentence for fact, (nothing, sentence) in SENTENCES.items() if facts.get(fact) not in (None, *nothing)]

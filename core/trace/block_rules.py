@@ -1,5 +1,5 @@
-"""The rules of the KV pool: whose each block is, over all KV cache groups, how many are in use, and whether a request has those that it computes
-with. Knows the events and the state before them.
+"""The rules of the KV pool: which request owns each block, across all KV cache groups; how many blocks are in use; and whether a request has the
+blocks that it computes with. Reads the events and the state before them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from core.trace.header import Header
 from core.trace.run_state import RunState
 
 _BY_POSITION = ("full_attention", "mla_attention", "sliding_window", "sliding_window_mla", "chunked_local_attention", None)
-"""Kinds of groups whose tables have a place for every position."""
+"""Kinds of groups whose tables cover every position."""
 
 
 class PoolRules:
@@ -23,19 +23,19 @@ class PoolRules:
         self._sizes = [group.block_size or header.config.block_size for group in self._groups]
         self._units = [group.units or 1 for group in self._groups]
         self._own = header.engine is None
-        self._owners: Counter[int] = Counter()  # block -> tables that it stands in
+        self._owners: Counter[int] = Counter()  # block -> number of tables that it is in
 
     def go_on_from(self, state: RunState) -> None:
-        """Forget who owned what before: the tables of this state say it."""
+        """Take the owners of all blocks from the tables of this state."""
         self._owners = Counter(block for request in state.tables for block in state.blocks_of(request))
 
     def fault(self, event: StepEvent, state: RunState) -> str | None:
-        """What a step's block changes contradict. state: before they are taken, when everybody has come and gone who does so before the passes."""
+        """What a step's block changes contradict, or None. state: before them, but after all arrivals and departures that come before the passes."""
         used, total, hits = event.kv.used, event.kv.total, event.kv.cached_tokens
         most = len(self._owners)
-        taken: dict[str, list[int]] = {}  # in this step, so far
+        taken: dict[str, list[int]] = {}  # so far in this step
         begun: set[tuple[str, int]] = set()  # tables that blocks have joined
-        returned: set[str] = set()  # whose tables from before the step have been given back
+        returned: set[str] = set()  # requests whose tables from before the step have been given back
         for change in event.kv.changes:
             request, group, added = change.request, change.group, [b for b in change.added if b is not None]
             if change.left and (fault := self._leaving(change, state)):
@@ -65,7 +65,7 @@ class PoolRules:
         return None
 
     def lacking(self, s: Segment, state: RunState) -> str | None:
-        """What a segment's positions lack, in any group. state: while its pass runs."""
+        """Which blocks a segment lacks for its positions, in any group, or None. state: while its pass runs."""
         tables = state.tables.get(s.request, {})
         for index, (group, size, units) in enumerate(zip(self._groups, self._sizes, self._units, strict=True)):
             table = tables.get(index, [])

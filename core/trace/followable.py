@@ -1,8 +1,8 @@
-"""What must hold of an event so that anybody can follow it, whoever ran: who is named has come, a lane is free or held as it says, blocks, lanes and
-passes are among those that there are, counts are counts. An event of which this does not hold is refused. `core.trace.rules` has what must hold
-beyond that; another engine's event that breaks one of those is shown with a warning.
+"""What must hold for any engine's event so that it can be followed: every request it names has arrived; a lane is free or held as it says; blocks,
+lanes and passes exist; counts are valid. An event that breaks any of this is refused. `core.trace.rules` has further rules; another engine's event
+that breaks one of those is shown with a warning.
 
-Each function says in words what is wrong with its part of the event, given the state before that part. Knows no policy.
+Each function says in words what is wrong with its part of the event, given the state before that part, or returns None. Independent of policies.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PHASES = ("prefill", "decode")
 
 
 def quoted(name: str) -> str:
-    """A request's id as a sentence has it: printable, whatever is in it."""
+    """A request's id in quotation marks, with unprintable characters escaped."""
     return f"“{repr(name)[1:-1]}”"
 
 
 def shape(event: StepEvent, step: int, t: float) -> str | None:
-    """step, t: of the event before, and its end."""
+    """step, t: the number and the end of the event before."""
     if wrong := misshapen(event):
         return f"the values of {wrong} are of the wrong kind"
     if event.step <= step:
@@ -89,7 +89,7 @@ def queue(event: StepEvent, state: RunState, header: Header) -> str | None:
     count, head, why = event.waiting
     is_known = head is None or (head in state.arrived and head not in state.finished)
     if count < 0 or not is_known or (why is None) != (head is None):
-        return "its queue is none that there can be"
+        return "its queue is impossible"
     return None
 
 
@@ -141,14 +141,14 @@ def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
             return f"token {sampled.token_id} of request {quoted(sampled.request)} is not one that can be sampled"
     computing = {s.request for s in event.segments}
     if not {row.request for row in event.overrun} <= computing or not {s.request for s in event.stalled} <= holders:
-        return "a row for nothing, or a stall, is of a request that has no lane"
+        return "an overrun or a stall names a request without a lane"
     return None
 
 
 def _pass(index: int, forward: Pass, segments: list[Segment], state: RunState) -> str | None:
     padded, over, lengths = forward.layout == "padded", forward.finished_rows, [s.length for s in segments]
     if forward.layout not in ("packed", "padded") or (over and not padded):
-        return f"pass {index} has a layout that there is not"
+        return f"pass {index} has an unknown layout"
     rows, width = (len(segments) + len(over), max(lengths)) if padded else (1, sum(lengths))
     positions = (rows, width, sum(lengths), rows * width - sum(lengths))
     if (forward.rows, forward.width, forward.tokens, forward.padding) != positions:

@@ -1,4 +1,4 @@
-"""Reasons that another engine does not record, inferred by one rule, which both the conversion and the checks use."""
+"""Infers the reasons that another engine does not record, by one rule that both the conversion and the checks use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ REASONS = (
     "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free than the request needs; "
     "else why it waits, stalls or is cut is not recorded"
 )
-"""The rule in words, as the header of a trace names it."""
+"""The rule in words, as the header of a trace states it."""
 
 
 def why_admitted(length: int, missing: int, budget: tuple[int, int], longest: int | None) -> Why:
-    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to compute. budget: (left of it after the step, total).
-    longest: a chunk that the engine computes beside other requests, None if that is not on record.
+    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to compute. budget: (left after the step, total).
+    longest: the longest chunk that the engine computes beside other requests, None if that is not recorded.
     """
     if length >= missing:
         return NOTHING_BINDS
@@ -37,7 +37,7 @@ def why_waiting(
     alone: bool,
 ) -> Why:
     """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each. groups: of the KV cache. alone:
-    nobody runs.
+    whether no request runs.
     """
     if lanes[0] <= 0:
         return Why("lanes", 0, 1, lanes[1])
@@ -50,14 +50,14 @@ def why_waiting(
 
 
 def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: bool) -> Why:
-    """Why a running request computes nothing. gives_way: another gave way for a block in this step, or requests that lack one are passed over."""
+    """Why a running request computes nothing. gives_way: whether a request was preempted in this step, or requests without a free block are skipped."""
     if budget[0] <= 0:
         return Why("budget", 0, 1, budget[1])
     return Why("blocks", 0, 1, blocks[1]) if blocks[0] <= 0 and gives_way else UNRECORDED
 
 
 def inferred_reasons(event: StepEvent, state: RunState, header: Header) -> list[Why | None]:
-    """The reasons of a step: for the head of the queue, for admitted requests, for stalled ones. state: while its passes run."""
+    """The reasons of a step: for the head of the queue, then admitted requests, then stalled ones. state: while its passes run."""
     config, spent = header.config, event.budget.decode + event.budget.prefill
     budget = max(0, (event.budget.limit or 0) - spent), event.budget.limit or 0
     blocks = header.num_blocks - event.kv.used, header.num_blocks

@@ -1,4 +1,4 @@
-"""How long the passes of a run took, by their size: what a pass is held against to say that it took longer than others. Knows the events alone."""
+"""How long the passes of a run took, by their size, so that a pass can be compared with others of its size. Reads only the events."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from core.trace.events import Pass, StepEvent
 
-_LIKE = 2  # a pass is of like size with at most so many times as many rows, and at least the same share
+_LIKE = 2  # passes are of similar size if neither has more than so many times the rows of the other
 
 
 class PassTime(NamedTuple):
-    """start, end: in microseconds. prompts: requests whose prompts it computes. like: how long its decodes take without a prompt in this run, None
-    where it has none of the two, or the run has no such pass.
+    """start, end: in microseconds. prompts: how many requests' prompts it computes. like: how long its decodes alone take in this run; None if the pass
+    does not have both prompts and decodes, or the run has no such pass of decodes alone.
     """
 
     start: int
@@ -27,12 +27,12 @@ def microseconds(seconds: float) -> int:
 
 
 def median_low(ordered: list[int]) -> int:
-    """The median of sorted numbers; of two in the middle the smaller, so that it is one of them."""
+    """The median of sorted numbers; the smaller of two in the middle, so that it is always one of the numbers."""
     return ordered[(len(ordered) - 1) // 2]
 
 
 class PassSizes:
-    """How long the passes of a run took, by their size: of decodes alone by rows, of those with a prompt by tokens."""
+    """How long the passes of a run took, by their size: the number of rows for decodes alone, of tokens for passes with a prompt."""
 
     def __init__(self, events: Iterable[StepEvent]) -> None:
         taken: dict[tuple[bool, int], list[int]] = {}
@@ -58,8 +58,8 @@ class PassSizes:
         return PassTime(microseconds(forward.t_start), microseconds(forward.t_end), prompts, like)
 
     def like(self, rows: int) -> int | None:
-        """How long this run's passes of as many decodes without a prompt took: their median; else those of the nearest number (the larger of two),
-        between half and twice as many; else None.
+        """How long this run's passes of as many decodes without a prompt took: their median. Without such passes, the median for the nearest number of
+        decodes (the larger of two) between half and twice as many; else None.
         """
         if rows not in self._like:
             near = [n for n in self._rows if rows <= n * _LIKE and n <= rows * _LIKE]
@@ -68,7 +68,7 @@ class PassSizes:
         return self._like[rows]
 
     def times(self, j: int, event: StepEvent) -> float | None:
-        """How many times as long as the others of its size a pass took; None where there are none."""
+        """How many times as long as the other passes of its size this one took; None if there are no others."""
         mixed, size = _size(j, event)
         duration = microseconds(event.passes[j].t_end) - microseconds(event.passes[j].t_start)
         others = [
@@ -79,7 +79,7 @@ class PassSizes:
 
 
 def _size(j: int, event: StepEvent) -> tuple[bool, int]:
-    """Whether pass j computes a prompt, and its size: tokens then, else rows."""
+    """Whether pass j computes a prompt, and its size: tokens if it does, otherwise rows."""
     own = [s for s in event.segments if s.pass_index == j]
     mixed = any(s.phase == "prefill" for s in own)
     return mixed, sum(s.length for s in own) if mixed else len(own) + len(event.passes[j].finished_rows)

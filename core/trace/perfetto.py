@@ -1,5 +1,5 @@
-"""A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each lane, counters for budget and KV, and
-in a process of their own a track for each request: where its time went.
+"""A trace as Chrome trace events, which ui.perfetto.dev and chrome://tracing open: a track for each lane, counters for budget and KV and, in a
+separate process, a track for each request that shows where its time went.
 
 Times are microseconds since the run began.
 """
@@ -74,7 +74,7 @@ def _counters(event: StepEvent) -> list[dict[str, Any]]:
 
 
 def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
-    """The parts of each request's time, one after the other. first: the first track that is free."""
+    """The parts of each request's time, one after the other. first: the number of the first free track."""
     events = [_name("process_name", 0, "requests: where their time went", _REQUESTS)]
     names = letters(trace)
     for track, (request, pieces) in enumerate(spans(trace).items(), first):

@@ -1,8 +1,8 @@
-"""Checks a run event by event against the rules that every recorded run obeys (`core.trace.step_rules`), and its requests, texts and end. Knows the
-events alone.
+"""Checks a run event by event against the rules that hold for every recorded run (`core.trace.step_rules`), and its requests, texts and end.
+Reads only the events.
 
-A run of ours obeys them all. Another engine's recording is evidence: what is against a rule is a warning of its step, and the run goes on.
-What a policy would have decided is not asked here: `core.measure.replay` runs the scheduler again and compares.
+A run of ours must obey all rules. Another engine's recording is evidence: a step that breaks a rule gets a warning, and the run goes on.
+Whether the policy would have decided the same is checked elsewhere: `core.measure.replay` runs the scheduler again and compares.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from core.workload.request import Request, is_text
 
 
 class Checker:
-    """Follows a run from its header on; `fault_of_request` is told of each request before the step in which it arrives, and `fault(event)` says
-    in a sentence why a step is refused, or returns None.
+    """Follows a run from its header on. Call `fault_of_request` for each request before the step in which it arrives, then `fault(event)`; both say in
+    a sentence what is wrong, or return None.
 
-    warnings: sentences about the step checked last, of another engine: what is against a rule, though it can be followed.
+    warnings: of the step checked last, if another engine's: a sentence for each rule that it breaks although it can be followed.
     """
 
     def __init__(self, header: Header) -> None:
@@ -31,15 +31,17 @@ class Checker:
         self._header, self._config, self._own = header, header.config, header.engine is None
         self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
         self._num_blocks = header.num_blocks
-        self._ids: set[str] = set()  # of everybody: all that is kept of a request that is over
+        self._ids: set[str] = set()  # of all requests, finished ones included
         self._requests: dict[str, Request] = {}
         self._num_prompt: dict[str, int] = {}
-        self._longest = 1  # tokens that a request may come to
+        self._longest = 1  # the most tokens that a request may have
         self._rules = StepRules(header, self._requests, self._num_prompt)
-        self._plain = RunState.of({}, header.policy.requeue)  # the events of another engine added up, whatever the rules say
-        self._early: list[str] = []  # warnings of requests whose step is to come
-        self._texts_read: set[str] = set()  # whose texts have been read, and who still hold their lanes
-        self._cut_off: str | None = None  # the first whose texts were read though it had not finished
+        self._plain = RunState.of(
+            {}, header.policy.requeue
+        )  # another engine's state by its events alone, even where they break rules
+        self._early: list[str] = []  # warnings about requests that arrive in the next step
+        self._texts_read: set[str] = set()  # requests whose texts have been read, and that still hold their lanes
+        self._cut_off: str | None = None  # the first unfinished request whose texts were read
         self._step, self._t = -1, 0.0
 
     @property
@@ -47,7 +49,7 @@ class Checker:
         return self._rules.state
 
     def fault_of_request(self, request: Request, prompt: Any) -> str | None:
-        """What is wrong with what was asked: before its step, inside the vocabulary, and not more than the model and the pool hold."""
+        """What is wrong with a request, or None: its id must be new, its prompt inside the vocabulary, and its tokens at most what model and pool hold."""
         if request.id in self._ids:
             return f"two requests are called {quoted(request.id)}."
         if not isinstance(prompt, list) or not prompt or not all([type(i) is int and i >= 0 for i in prompt]):
@@ -69,9 +71,9 @@ class Checker:
         return None
 
     def fault(self, event: StepEvent) -> str | None:
-        """Why this step is refused, given all steps before it: it cannot be followed or, of our own, is against a rule."""
+        """Why this step is refused, given all steps before it, or None: it cannot be followed, or it is ours and breaks a rule."""
         if self._cut_off is not None:
-            return "a step stands among the texts of those who had not finished."
+            return "a step stands among the texts of unfinished requests."
         if fault := followable.shape(event, self._step, self._t) or self._fault_of_parts(event):
             return f"step {event.step}: {fault}."
         self._step, self._t = event.step, event.t_end
@@ -80,9 +82,9 @@ class Checker:
         return None
 
     def _fault_of_parts(self, event: StepEvent) -> str | None:
-        """Part by part: a rule takes its part into its own state, `_plain` takes it as it is, and where a rule is broken, goes on from there."""
+        """Check part by part. Each rule updates the rules' own state; `_plain` takes each part unchecked, and replaces that state where a rule is broken."""
         if self._own and event.warnings:
-            return "only of another engine's steps anything may be odd"
+            return "only steps of another engine may have warnings"
         odd: list[str] = []
         state = self._state if self._own else self._plain
         for can_follow, rule, take in self._rules.parts:
@@ -105,7 +107,7 @@ class Checker:
         return None
 
     def fault_of_texts(self, request: Any, prompt: Any, output: Any) -> str | None:
-        """What is wrong with the texts of a request: every token has its piece of text. A request that is over is then forgotten."""
+        """What is wrong with the texts of a request, or None: every token must have its piece of text. A finished request is then forgotten."""
         if not isinstance(request, str) or request not in self._num_prompt or request in self._texts_read:
             return "these are the texts of no request."
         counts = (self._num_prompt[request], self._state.num_tokens[request] - self._num_prompt[request])
@@ -124,7 +126,7 @@ class Checker:
         return None
 
     def forget_finished(self) -> None:
-        """Drop whoever is over and holds no lane, whose id may come again: for a run that has no end."""
+        """Forget finished requests that hold no lane, so that their ids may come again: for an endless run."""
         for request in self._state.finished.keys() - set(self._state.lanes.values()):
             self._forget(request)
             self._ids.discard(request)
@@ -137,7 +139,7 @@ class Checker:
         self._plain.forget(request)
 
     def _stop_strings(self, request: str, output: list[str]) -> str | None:
-        """A request goes on until its text has a stop string, and no further."""
+        """What is wrong with where a request ended, or None: it must end once its text has a stop string, and not before."""
         reason, by_token = self._rules.ends_by.get(request, ("", False))
         stops = self._requests[request].sampling.stop
         has = [any(stop in "".join(pieces) for stop in stops) for pieces in (output[:-1], output)]
@@ -147,8 +149,8 @@ class Checker:
         return None
 
     def fault_at_end(self, complete: object) -> str | None:
-        """What is wrong with the last line: a complete run has ended, every request has its texts, and the pool is no larger than all lanes
-        could use.
+        """What is wrong with the last line, or None: in a complete run all requests must have finished, every request must have its texts, and the pool
+        must not be larger than all lanes can use.
         """
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."

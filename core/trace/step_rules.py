@@ -1,7 +1,6 @@
-"""The rules of a step, in its order, each with the part of the event that it takes into the state of the run. Knows the events alone.
+"""The rules of a step, in order, each with the part of the event by which it updates the state of the run. Reads only the events.
 
-A rule says in words what its part of an event contradicts, or returns None. That it can be followed at all, `core.trace.followable` has said
-before.
+A rule says in words what its part of an event contradicts, or returns None. `core.trace.followable` has checked before that the part can be followed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from core.workload.request import Request
 
 
 class Part(NamedTuple):
-    """can_follow: what must hold before the state can `take` this part of an event; rule: what must hold beyond it. The rule takes the part, too,
-    record by record. take: None where nothing of the state changes.
+    """One part of an event. can_follow: what must hold before the state can `take` the part. rule: what must hold in addition; it also updates the
+    rules' state, record by record. take: None if the part changes nothing in the state.
     """
 
     can_follow: Callable[[StepEvent, RunState, Header], str | None] | None
@@ -34,7 +33,9 @@ class Part(NamedTuple):
 
 
 class StepRules:
-    """requests, num_prompt: of everybody who was asked, kept by whoever checks. state: the run so far."""
+    """The rules of one run. requests, num_prompt: requests and the lengths of their prompts by id, kept up to date by the caller. state: the run so
+    far.
+    """
 
     def __init__(self, header: Header, requests: Mapping[str, Request], num_prompt: Mapping[str, int]) -> None:
         self._header, self._requests, self._num_prompt = header, requests, num_prompt
@@ -44,13 +45,13 @@ class StepRules:
         self._numbers_absent = [name for name in ("logprob", "margin") if name in header.absent]
         self._ahead = (
             header.is_asynchronous or not self._own
-        )  # a step may have been scheduled before the one before it had been read
+        )  # whether a step may be scheduled before the results of the previous one are read
         self.ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
         self.state = RunState.of({}, header.policy.requeue)
         self._pool = PoolRules(header)
-        self._due: set[str] = set()  # over since the step before, and still in their lanes: they leave after this one
-        self._late: set[str] = set()  # over since the step before: may have a row in this one, for nothing
-        self._in_vain: set[str] = set()  # of the step before: rows of requests that have not finished by then
+        self._due: set[str] = set()  # finished in the previous step and still in their lanes, which they leave after this one
+        self._late: set[str] = set()  # finished in the previous step, so that a row in this one is an overrun
+        self._in_vain: set[str] = set()  # requests with an overrun in the previous step that had not finished by then
         self.parts = (
             Part(None, self._clock, None),
             Part(resumption.followable, self._resumption, RunState.take_resumption),
@@ -69,7 +70,7 @@ class StepRules:
         )
 
     def go_on_from(self, state: RunState, event: StepEvent) -> None:
-        """Forget what was worked out up to this event, the last one, of which a rule was broken: what follows from `state` holds."""
+        """Go on from `state` after this event, which broke a rule: forget everything that was worked out before."""
         self.state = state
         self._pool.go_on_from(state)
         self._in_vain = {row.request for row in event.overrun} - self._late
@@ -78,13 +79,13 @@ class StepRules:
 
     def _clock(self, event: StepEvent) -> str | None:
         if any((getattr(event.timings, name) is None) != (name in self._header.absent) for name in ("prepare", "sample")):
-            return "not those of its parts are on record that were recorded"
+            return "the recorded parts of the step are not those that the header names"
         if not parts_fit(event, self._header.has_one_clock):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
         return None
 
     def _resumption(self, event: StepEvent) -> str | None:
-        """A state from the recording takes the place of what was known before steps that are not shown."""
+        """After steps that are not shown, a state from the recording replaces what was known before."""
         if event.resumed is None:
             return None
         self.state.take_resumption(event)
@@ -96,7 +97,7 @@ class StepRules:
     def _arrivals(self, event: StepEvent) -> str | None:
         for arrived in event.arrived:
             if not plausible_arrival(arrived, event, self._header.has_one_clock, self._header.counts_steps):
-                return f"request {quoted(arrived.request)} arrives at a time at which it cannot have come"
+                return f"request {quoted(arrived.request)} cannot have arrived at that time"
             self.state.arrive(event.step, arrived)
         return None
 
@@ -119,17 +120,17 @@ class StepRules:
         return self._leave(event, "before", self._freed_by(leaving), ())
 
     def _leave(self, event: StepEvent, when: BeforeOrAfter, due: Collection[str], may_linger: Collection[str]) -> str | None:
-        """Requests that are due leave their lanes; those that may linger leave now or after the next step."""
+        """Requests that are due must leave their lanes; those that may linger leave now or after the next step."""
         leaving = [left for left in event.released if left.when == when]
         requests = {left.request for left in leaving}
         if not set(due) <= requests | set(may_linger) or not requests <= set(due):
-            return f"not those leave their lanes {when} the passes who have to"
+            return f"the requests that leave their lanes {when} the passes are not those that have to"
         for left in leaving:
             self.state.leave(event.step, left)
         return None
 
     def _freed_by(self, ended: list[str]) -> list[str]:
-        """Whose lanes become free when these end: their own, or at the barrier the whole wave's once nobody of it goes on."""
+        """The requests whose lanes become free when these end: these themselves or, with a barrier, the whole wave once none of it goes on."""
         if not self._policy.keeps_finished or not ended:
             return ended
         return [] if self.state.running else list(self.state.lanes.values())
@@ -165,15 +166,15 @@ class StepRules:
     def _waiting(self, event: StepEvent) -> str | None:
         head, why, waiting = event.waiting.request, event.waiting.why, self.state.waiting
         if event.waiting.count != len(waiting):
-            return f"the queue has a length of {len(waiting)}, and the step says {event.waiting.count}"
+            return f"the queue has a length of {len(waiting)}, but the step says {event.waiting.count}"
         if head not in self._next() if waiting else head is not None:
-            return f"request {quoted(str(head))} is said to be the head of the queue, and is not"
+            return f"request {quoted(str(head))} is said to be the head of the queue, but is not"
         if why and why.limit == "lanes" and len(self.state.lanes) < self._config.num_lanes:
-            return "the first of those waiting waits for a lane though one is free"
+            return "the head of the queue is said to wait for a lane, but one is free"
         return None
 
     def _reasons(self, event: StepEvent) -> str | None:
-        """Of another engine's: ours are decided again."""
+        """Reasons in another engine's step. Ours are not checked here, since the scheduler decides them again."""
         if self._own:
             return None
         why = event.waiting.why
@@ -181,17 +182,17 @@ class StepRules:
         totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks, "chunk": longest}
         reasons = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
         if not all([plausible_reason(reason, totals) for reason in reasons]):
-            return "a reason has numbers that no limit has"
+            return "a reason has numbers that do not fit its limit"
         if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by “{event.budget.binding}”"
         if self._header.inferred.get("reasons") == REASONS:
             follows = inferred_reasons(event, self.state, self._header)
             if any(stated not in (UNRECORDED, inferred) for stated, inferred in zip(reasons, follows, strict=True)):
-                return "a reason is not what follows from what is free"
+                return "a reason does not follow from the lanes, budget and blocks that are free"
         return None
 
     def _next(self) -> Collection[str]:
-        """Who may be next: the first of those waiting, or any of them where they are not taken in order of arrival."""
+        """The requests that may be next: the first in the queue, or any if they are not taken in order of arrival."""
         waiting = self.state.waiting
         if self._policy.order_by != "arrival" or self._policy.requeue or not self._own:
             return waiting
@@ -220,7 +221,7 @@ class StepRules:
         return None
 
     def _segment(self, s: Segment, drafted: int) -> str | None:
-        """drafted: how many of its last positions hold proposed tokens, which are not the request's yet."""
+        """drafted: how many of its last positions hold proposed tokens, which do not belong to the request yet."""
         state, late = self.state, s.request in self._late or s.request in self._in_vain
         if s.request in state.finished and not late:
             return f"request {quoted(s.request)} does not hold lane {s.lane}"
@@ -238,14 +239,14 @@ class StepRules:
         return None
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
-        """Each request that has computed all its tokens gets a new one, in packed order, unless its logits were not finite."""
+        """Each request whose tokens are all computed gets a new one, in packed order, unless its logits were not finite."""
         nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
         due = [s.request for s in segments if s.kv_len >= self.state.num_tokens[s.request] and s.request not in nothing]
         if "tokens" in self._header.absent:
             due = []
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [request for request, _ in groupby(s.request for s in sampled)] != due:
-            return f"pass {index} samples for others than those whose tokens are computed"
+            return f"pass {index} samples for other requests than those whose tokens are all computed"
         vocabulary = self._vocab_size or math.inf
         accepted, ended = {d.request: d.accepted for d in event.drafts}, {f.request for f in event.finished}
         for request, count in Counter(s.request for s in sampled).items():
@@ -257,7 +258,7 @@ class StepRules:
             if self._own and (s.margin is None or s.logprob is None):
                 return f"the numbers of token {s.token_id} of request {quoted(s.request)} are missing"
             if any(getattr(s, name) is not None for name in self._numbers_absent):
-                return f"token {s.token_id} of request {quoted(s.request)} has numbers that nobody recorded"
+                return f"token {s.token_id} of request {quoted(s.request)} has numbers although none were recorded"
             if s.token_id >= vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {quoted(s.request)} is not one that can be sampled"
             if is_measured and not self._requests[s.request].sampling.temperature and not plausible_greedy(s, self._vocab_size):
@@ -266,7 +267,7 @@ class StepRules:
         return self._drafts(event, index, segments)
 
     def _drafts(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
-        """Proposed tokens are the last of a segment; those not taken are forgotten."""
+        """Proposed tokens come last in a segment; those that are not accepted are dropped."""
         lengths = {s.request: s.length for s in segments}
         of_pass = [d for d in event.drafts if d.request in lengths]
         if self._own and of_pass:
@@ -278,17 +279,17 @@ class StepRules:
         return None
 
     def _overruns(self, event: StepEvent) -> str | None:
-        """Rows for nothing: of requests that had finished, or will turn out cancelled."""
+        """Wasted rows: of requests that had finished, or turn out to be cancelled."""
         last = {s.request: s for s in event.segments}
         self._in_vain = {row.request for row in event.overrun} - self._late
         if len({row.request for row in event.overrun}) < len(event.overrun):
-            return "one row is said twice to be for nothing"
+            return "an overrun is listed twice"
         for overrun in event.overrun:
             request, rows = overrun.request, overrun.rows
             if not self._ahead:
-                return "only asynchronous execution computes rows for nothing"
+                return "only asynchronous execution has overruns"
             if request not in last or last[request].length != rows:
-                return f"request {quoted(request)} has no row of {rows} positions for nothing"
+                return f"request {quoted(request)} has no row of {rows} positions to match its overrun"
         if {s.request for s in event.segments if s.request in self._late} - {row.request for row in event.overrun}:
             return "a request that had finished computes"
         return None
@@ -312,7 +313,7 @@ class StepRules:
         if limit != (self._config.max_num_batched_tokens if self._policy.token_budget else None):
             return f"the budget is not {limit}"
         if limit is None and unused:
-            return "without a budget nothing of it is unused"
+            return "without a budget, none of it can be unused"
         if limit is not None and (unused < 0 or decode + prefill + unused != limit):
             return f"{decode + prefill} tokens do not fit the budget of {limit}"
         return None

@@ -266,7 +266,7 @@ def test_a_clock_that_runs_backwards_stands_still(tmp_path, lines, trace):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("hello\n", "run.raw.jsonl is no raw recording: its first line is not the header of one."),
+        ("hello\n", "run.raw.jsonl is not a raw recording: its first line is not a recording's header."),
         ('{"kind":"header","raw":9,"vllm":"1"}\n', "run.raw.jsonl is of version 9 of the raw format; this one reads version 1."),
         (
             '{"kind":"header","raw":1,"vllm":"1"}\n',

@@ -182,10 +182,10 @@ def test_a_state_that_nobody_can_have_is_refused(lines):
     one, *others = gap.running
     for wrong, says in (
         (gap._replace(running=(one._replace(lane=99), *others)), "there is no lane 99"),
-        (gap._replace(running=tuple(others)), "not those are there after the steps that are missing who can be"),
+        (gap._replace(running=tuple(others)), "the requests after the missing steps are not those that can be there"),
         (gap._replace(running=(one._replace(tables=((9999,),)), *others)), "has a block that the pool does not have"),
-        (gap._replace(missing=0), "not those steps can be missing"),
-        (gap._replace(arrived=gap.arrived + made.events[0].arrived), "cannot have arrived in the steps that are missing"),
+        (gap._replace(missing=0), "the steps that it names cannot be missing"),
+        (gap._replace(arrived=gap.arrived + made.events[0].arrived), "cannot have arrived in the missing steps"),
     ):
         made.events[at] = made.events[at]._replace(resumed=wrong)
         with pytest.raises(InvalidTrace, match=says):

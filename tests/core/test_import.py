@@ -259,9 +259,11 @@ def test_a_gap_is_said_and_nothing_is_made_up(raw):
     recording = Recording("x", raw[0], steps[:10] + steps[12:], dropped=2)
     made = to_trace(recording)
     assert len(made.events) == 10 and not made.complete
-    assert recording.faults == ["After step 9 steps are missing, and none after them says the whole state: they are not shown."]
+    assert recording.faults == [
+        "After step 9 steps are missing, and nothing after them gives the whole state: the rest is not shown."
+    ]
     assert list(made.header.notes) == recording.faults
-    with pytest.raises(InvalidTrace, match="begins with steps that are missing, and none after them says the whole state"):
+    with pytest.raises(InvalidTrace, match="begins with missing steps, and nothing after them gives the whole state"):
         to_trace(Recording("x", raw[0], steps[4:]))
 
 
@@ -271,7 +273,7 @@ def test_the_command_imports_and_says_what_it_found(tmp_path, capsys):
     assert done.value.code == 0 and "vLLM 0.32.0, 183 steps, 6 requests, 540 tokens, 1 preemption" in capsys.readouterr().out
     with pytest.raises(SystemExit) as refused:
         main(["import", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "again.jsonl")])
-    assert refused.value.code == 2 and "no raw recording" in capsys.readouterr().err
+    assert refused.value.code == 2 and "not a raw recording" in capsys.readouterr().err
 
 
 def test_the_command_watches_to_the_end(tmp_path, raw, capsys):

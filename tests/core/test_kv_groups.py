@@ -71,7 +71,7 @@ def test_what_cannot_be_found_is_said():
         step.pop("left", None)
         step["blocks_free"] = min(step["blocks_free"] + step["step"] % 2, raw.header["num_blocks"])
     trace = checked_trace(raw)
-    assert not any(left_of(trace)) and any("nobody recorded" in note for note in trace.header.notes)
+    assert not any(left_of(trace)) and any("unrecorded" in note for note in trace.header.notes)
 
 
 def test_a_block_that_left_unrecorded_is_noticed():

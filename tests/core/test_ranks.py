@@ -74,7 +74,7 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
         (text(1, ranks="x"), "wrong kind"),
         (
             "".join(text(1).splitlines(keepends=True)[:1] + text(1).splitlines(keepends=True)[20:]),
-            "begins with steps that are missing",
+            "begins with missing steps",
         ),
         ("this is no recording\n", "line 1"),
     ],

@@ -103,11 +103,11 @@ def test_a_step_that_the_trace_does_not_have_is_found(traces: dict[str, Trace], 
 def test_a_recording_that_is_followed_shows_the_same(traces: dict[str, Trace], tmp_path: Path, name: str) -> None:
     lines = [line for line in lines_of(name) if line["kind"] != "end"] + [{"kind": "end", "dropped": 0}]
     follower = Follower(written(tmp_path / "run.raw.jsonl", lines))
-    news = follower.look()
+    updates = follower.poll()
     while follower.has_more:
-        news += follower.look()
+        updates += follower.poll()
     assert follower.is_over
-    found = [event for event in news if isinstance(event, StepEvent)]
+    found = [event for event in updates if isinstance(event, StepEvent)]
     assert [(e.finished, e.released, e.waiting, e.kv, e.warnings) for e in found] == [
         (e.finished, e.released, e.waiting, e.kv, e.warnings) for e in traces[name].events
     ]

@@ -58,14 +58,14 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "reason has numbers"),
     "a reason that leaves a limit out": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["blocks", 1, 1, 900]), "reason has numbers"),
     "held back by another limit than who waits": ("pressure", lambda r: first(r, lambda e: not e["waiting"][0])["budget"].__setitem__(4, "blocks"), "held back"),
-    "a probability that nobody recorded": ("pressure", lambda r: first(r, lambda e: e["sampled"])["sampled"][0].__setitem__(3, -1.0), "nobody recorded"),
-    "a part of a step that nobody recorded": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(3, 1e-6), "that were recorded"),
-    "parts left out, and not said to be": ("pressure", lambda r: r[0].update(absent=[]), "that were recorded"),
+    "a probability that nobody recorded": ("pressure", lambda r: first(r, lambda e: e["sampled"])["sampled"][0].__setitem__(3, -1.0), "although none were recorded"),
+    "a part of a step that nobody recorded": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(3, 1e-6), "that the header names"),
+    "parts left out, and not said to be": ("pressure", lambda r: r[0].update(absent=[]), "that the header names"),
     "more drafts taken than tokens": ("drafts", lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1), "tokens in one pass"),
     "fewer drafts than positions for them": ("drafts", lambda r: draft_of(r, 3).__setitem__(1, 2), "does not have"),
     "drafts in the middle of a prompt": ("drafts", lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))["drafts"].append([e["segments"][0][1], 1, 1]), "does not have"),
-    "more blocks free than there are left": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][2]).__setitem__(1, w[1] + 1), "follows from what is free"),
-    "a chunk told as a whole prompt": ("priority", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "follows from what is free"),
+    "more blocks free than there are left": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][2]).__setitem__(1, w[1] + 1), "blocks that are free"),
+    "a chunk told as a whole prompt": ("priority", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "blocks that are free"),
     "a prefix found twice": ("pressure", find_twice, "found twice"),
     "a block taken twice": ("pressure", lambda r: (c := first(r, lambda e: e["kv"][2])["kv"][2][0])[1].append(c[1][-1]), "one block twice"),
     "windows of a model without layers": ("pressure", lambda r: r[0]["model"].update(layers=0, windows=[4]), "0 layers"),
@@ -99,7 +99,7 @@ def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[
     forged["warnings"] = ["Somebody else's words."]
     found = verify(file.sealed(rows))
     assert found.warnings == (
-        (forged["step"], f"The queue has a length of {forged['waiting'][0] - 1}, and the step says {forged['waiting'][0]}."),
+        (forged["step"], f"The queue has a length of {forged['waiting'][0] - 1}, but the step says {forged['waiting'][0]}."),
     )
     assert [e.warnings for e in Trace.from_lines(file.sealed(rows)).events if e.warnings] == [(found.warnings[0][1],)]
 
@@ -107,7 +107,7 @@ def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[
 def test_a_run_of_ours_has_no_warnings() -> None:
     rows = rows_of(Trace.load(TRACES / "three-short.jsonl"))
     first(rows, lambda e: True)["warnings"] = ["This is odd."]
-    with pytest.raises(InvalidTrace, match="only of another engine's steps"):
+    with pytest.raises(InvalidTrace, match="only steps of another engine may have warnings"):
         verify(file.sealed(rows))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from core.config import POLICIES
 from core.measure.metrics import DEFINITIONS
+from core.recorders import unshown
 from core.trace import block_rules, step_rules
 from core.trace.delays import NOT_RECORDED, PARTS
 from core.trace.events import Why
@@ -78,11 +79,17 @@ def test_every_warning_of_a_recorded_step_has_its_german():
     }
     said |= {
         "the prompt of request “…” has a token id beyond the vocabulary of 7",
-        "not those leave their lanes before the passes who have to",
+        "the requests that leave their lanes before the passes are not those that have to",
     }
     said = {text.replace("lanes # the", "lanes after the") for text in said}
     keys = {key_of(f"{text[0].upper()}{text[1:]}.")[0] for text in said}
     assert len(keys) > 40 and sorted(keys - language.catalogue("de").keys()) == []
+
+
+def test_what_is_not_shown_of_another_engine_has_its_german():
+    facts = dict.fromkeys(unshown.SENTENCES, "another value")
+    said = unshown.unshown(facts)
+    assert len(said) == len(facts) and [text for text in said if key_of(text)[0] not in language.catalogue("de")] == []
 
 
 def _filled(value: ast.AST) -> ast.AST:
