@@ -135,7 +135,7 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
     for record in reader.records():
         if isinstance(record, StepEvent):
             warnings += [(record.step, warning) for warning in record.warnings]
-            steps, tokens = steps + 1, tokens + len(record.sampled)
+            steps, tokens = steps + 1, tokens + len(record.tokens)
             _refuse(replay.fault(record) if replay else None, reader.line)
             bound.add(record)
             if texts is not None:
