@@ -4,8 +4,9 @@
                         └──────── preempted ─ again ──────────────────────┘
 
 A request ends with its last token, or at the start of the step that finds it cancelled; one that has not ended is followed to the end of the last
-step, or of the last before steps that are not shown. What is measured is split at the times on record, in whole microseconds; `others` alone is a comparison, see `PARTS`. `worst` finds the
-longest gaps between tokens and the longest waits, and what in the record explains them. Follows from the events alone.
+step, or of the last step before some that are not shown. Measured time is split at the recorded times, in whole microseconds; only `others` is a
+comparison, see `PARTS`. `delays` also finds the longest gaps between tokens and the longest waits, and what in the record explains them. Reads only
+the events.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Span(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """A request's time. us, steps: by part, in the order of `PARTS`; they add up to `whole_us` and `whole_steps`. queued: the same of the queue by limit.
+    """A request's time. us, steps: by part, in the order of `PARTS`; they add up to `whole_us` and `whole_steps`. queued_us, queued_steps: the time in
+    the queue by limit.
 
     reason: None for one that has not ended. uncompared_us: of its decoding, passes that computed others' prompts as well while the run has no pass to
     compare them with, so that nothing of them is in `others`.
@@ -90,9 +92,9 @@ class Gap(NamedTuple):
     """The time between two tokens of a request. token: which one ended it, counted from 1. step: that gave it; since: that gave the one before.
     beside: other requests whose tokens came after the same time, and whose time went the same way.
 
-    us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the passes of the gap, by request; together: in a pass that computed
-    it, too; uncompared: in one that the run has none to compare with. again: tokens computed again. why: the limit that stalled it. times: how many times as
-    long as others of its size its longest pass in the gap took, None where the run has none.
+    us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the passes of the gap, by request. together: whether a pass
+    that computed the request computed some of them. uncompared: whether the run has no pass to compare such a pass with. again: tokens computed
+    again. why: the limit that stalled it. times: how many times as long as others of its size its longest pass in the gap took, None if the run has none.
     """
 
     request: str
@@ -112,7 +114,7 @@ class Gap(NamedTuple):
 
     @property
     def cause(self) -> Part | None:
-        """What made the gap long: the largest part beside its own decoding, if that is at least a quarter of it; None where decoding alone took the time."""
+        """What made the gap long: the largest part other than its own decoding, if that is at least a quarter of the gap; otherwise None."""
         outside = {us: NAMES[i] for i, us in enumerate(self.us) if i != DECODE}
         return outside[max(outside)] if 4 * max(outside) >= self.whole_us > 0 else None
 
@@ -133,8 +135,8 @@ class Gap(NamedTuple):
 
 
 class Delays(NamedTuple):
-    """requests: in order of arrival. gaps: the longest between tokens. waits: requests that were queued for longest, without those that waited for no more
-    than the next step. Both have the longest first, and at most `WORST`.
+    """requests: in order of arrival. gaps: the longest between tokens. waits: the requests that were queued for longest, without any that only waited
+    for the next step. Both have the longest first, and at most `WORST`.
     """
 
     requests: tuple[Delay, ...]
@@ -171,7 +173,9 @@ def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
 
 @dataclass
 class _Life:
-    """A request on its way. at: up to when its time has been given to parts. queue: where in the queue's reasons its wait began, None while it holds a lane."""
+    """A request while its events are read. at: the time up to which its time has been assigned to parts. queue: the index in the queue's reasons at
+    which its wait began, None while it holds a lane.
+    """
 
     request: str
     start: int

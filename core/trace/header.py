@@ -40,8 +40,8 @@ class Facts:
 class ModelFacts(Facts):
     """The model that ran; less is known of another engine's model.
 
-    parameters: their number. context: the most tokens a request may have, prompt and answer. eos_token_ids: tokens that end a request unless it ignores them.
-    windows: tokens that each layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
+    parameters: their number. context: the most tokens a request may have, prompt and answer. eos_token_ids: tokens that end a request unless it
+    ignores them. windows: tokens that each layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
     """
 
     name: str | None = None

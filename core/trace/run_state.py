@@ -77,7 +77,7 @@ class Frame:
 
 @dataclass
 class RunState:
-    """What the events so far add up to. Per event: `begin` (all up to its passes), read, `end` (its passes and what they ended).
+    """The state after the events so far. For each event: `begin` (all up to its passes), read, `end` (its passes and what they ended).
 
     Both are made of the verbs below, one for each kind of record; the rules call them one by one.
     """
@@ -118,7 +118,7 @@ class RunState:
         return [block for table in self.tables.get(request, {}).values() for block in table if block is not None]
 
     def begin(self, event: StepEvent) -> None:
-        """What steps that are not shown left behind, arrivals, cancellations, preemptions, admissions and new blocks: the state while the passes run."""
+        """The state while the passes run: after steps that are not shown, arrivals, cancellations, preemptions, admissions and new blocks."""
         self.take_resumption(event)
         self.take_arrivals(event)
         self.take_cancellations(event)
