@@ -86,7 +86,7 @@ def _print_result(name: str, found: CheckResult) -> None:
 
 
 def findings(found: CheckResult) -> list[str]:
-    """What was proved, what was bounded, and what had to be believed."""
+    """What was proved, what was bounded, and what is taken on trust."""
     if found.not_replayed:
         lines = [f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed."]
     else:
@@ -95,29 +95,29 @@ def findings(found: CheckResult) -> list[str]:
             "switch or block size under which they would be the same does not show."
         ]
     if found.never_bound:
-        lines.append(f"Limits that never bound, so that their sizes are believed: {', '.join(found.never_bound)}.")
+        lines.append(f"Limits that never bound, so their sizes are taken on trust: {', '.join(found.never_bound)}.")
     if found.header.is_interactive:
-        lines.append("Arrivals: in order; when they came is believed, as requests came while it ran.")
-    lines.append("Times: in order, and no part longer than the whole; their values are believed.")
+        lines.append("Arrivals: in order; when they came is taken on trust, as requests came while it ran.")
+    lines.append("Times: in order, and no part longer than the whole; their values are taken on trust.")
     if found.rerun is not None:
         lines.append(f"Tokens: {found.rerun} written again by the model, with the same probabilities and margins.")
         lines.append("Model: of the type, sizes, windows and end tokens on record.")
     else:
         lines.append(
-            "Tokens: inside the vocabulary; which they are, and the sampling that chose them, is believed (--rerun runs the model again)."
+            "Tokens: inside the vocabulary; which they are, and the sampling that chose them, is taken on trust (--rerun runs the model again)."
         )
         ran = (
             "its facts, as none ran"
             if found.header.is_simulated
             else "that it ran, its facts, and whether requests read each other's keys"
         )
-        lines.append(f"Model: {ran}: believed.")
+        lines.append(f"Model: {ran}: taken on trust.")
     lines.append(
-        f"Texts: believed, as {found.not_decoded}."
+        f"Texts: taken on trust, as {found.not_decoded}."
         if found.not_decoded
         else "Texts: decoded again from the tokens, and the same."
     )
-    lines.append("Machine, how passes were computed, versions, notes and dates: believed.")
+    lines.append("Machine, how passes were computed, versions, notes and dates: taken on trust.")
     return lines
 
 
