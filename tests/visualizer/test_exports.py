@@ -60,12 +60,12 @@ def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(store: Store):
 
 
 def test_old_runs_make_room_but_recorded_ones_stay(tmp_path):
-    store = Store(tmp_path, 30_000, lambda path: f"file={path}")
+    store = Store(tmp_path, 45_000, lambda path: f"file={path}")
     pinned = promise_recorded_runs(store)[0]
     later = [store.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
     assert opened(store.export("jsonl", pinned["id"])) and opened(store.export("jsonl", later[-1]["id"]))
     kept = [path for path in tmp_path.iterdir() if path.stem != pinned["id"]]
-    assert kept and sum(path.stat().st_size for path in kept) <= 30_000
+    assert kept and sum(path.stat().st_size for path in kept) <= 45_000
     with pytest.raises(InflightError, match="no longer on the server"):
         store.export("jsonl", later[0]["id"])
 
