@@ -327,6 +327,7 @@ def test_a_place_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):
     assert line.startswith(f"Inflight stopped recording to {tmp_path}/no/folder.raw.jsonl: FileNotFoundError: ")
 
 
+@pytest.mark.slow
 def test_the_package_is_built_without_a_trace(tmp_path):
     """In a copy: what lies there afterwards is what lay there before."""
     source = shutil.copytree(
