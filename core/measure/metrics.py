@@ -282,16 +282,17 @@ def _positions(trace: Trace) -> dict[str, int]:
 
 
 def _tokens_recomputed(trace: Trace) -> int:
-    """Positions computed again that their request had computed before."""
+    """Positions computed again that their request had computed before. A rejected draft's position does not count: its token was another."""
     reached: dict[str, int] = {}
     again = 0
     for event in trace.events:
         for carried in event.resumed.carried if event.resumed else ():
             reached[carried.request] = max(reached.get(carried.request, 0), carried.computed)
+        rejected = {draft.request: draft.drafted - draft.accepted for draft in event.drafts}
         for segment in event.segments:
             high = reached.get(segment.request, 0)
             again += max(0, min(segment.kv_len, high) - segment.start)
-            reached[segment.request] = max(high, segment.kv_len)
+            reached[segment.request] = max(high, segment.kv_len - rejected.get(segment.request, 0))
     return again
 
 
