@@ -88,6 +88,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
         )
         for found in row["compared"]:
             same = f"the same in {found['count']:,}" if found["fact"] in STEP_FACTS else "the same"
+            if found["apart"]:
+                same += f", but for {found['apart']:,} last tokens of requests ended from outside"
             differs = f"differ in {found['differ']:,} of {found['count']:,}; {found['first']}"
             print_line(f"    {found['means']}: {differs if found['differ'] else same}")
 

@@ -38,13 +38,16 @@ TOTALS = {
 
 @dataclass
 class Compared:
-    """One fact. count: how often it was compared. differ: how often it differed. first: the first difference, with its step."""
+    """One fact. count: how often it was compared. differ: how often it differed. first: the first difference, with its step. apart: last tokens of
+    requests ended from outside, which the trace has beyond the engine's own count.
+    """
 
     fact: str
     means: str
     count: int = 0
     differ: int = 0
     first: str = ""
+    apart: int = 0
 
     def note(self, where: str, raw: Any, trace: Any) -> None:
         self.count += 1
@@ -168,7 +171,8 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
         if name in counters:
             compared = Compared(name, means)
             is_apart = name == "generation_tokens" and 0 <= tokens - counters[name] <= cancelled * depth
-            compared.note("in all", counters[name], counters[name] if is_apart else ours[name])
+            compared.apart = ours[name] - counters[name] if is_apart else 0
+            compared.note("in all", counters[name], ours[name] - compared.apart)
             found.append(compared)
     return found
 
