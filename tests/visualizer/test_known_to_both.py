@@ -24,7 +24,7 @@ _DEFAULTS = {name: getattr(SamplingParams(), name) for name in ("temperature", "
         ("run/passes.js", "NOT_TAKEN", NOT_TAKEN),
         ("views/queue.js", "PARTS", [*Timings._fields, "other"]),
         ("live/batch.js", "CHAPTER", CHAPTER),
-        ("watch/opening.js", "MOST", HERE.upload_bytes),
+        ("watch/open_file.js", "MOST", HERE.upload_bytes),
         ("watch/address.js", "SAMPLING_DEFAULTS", _DEFAULTS),
     ],
 )

@@ -15,6 +15,7 @@ from typing import Any
 from core.config import ASSETS
 
 PLAYER = ASSETS / "player"
+STYLES = ("base", "panels", "floating", "layouts", "phone", "presenter", "touch")
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
 _LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)  # indentation, and comment lines
@@ -66,7 +67,9 @@ def _scoped(name: str, source: str) -> str:
 
 @cache
 def style() -> str:
-    return _LEADING.sub("", _COMMENT.sub("", (PLAYER / "watch" / "player.css").read_text(encoding="utf-8")))
+    """Watch's style sheets as one; a rule of a later one wins over an equal rule of an earlier one."""
+    sheets = (PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
+    return _LEADING.sub("", _COMMENT.sub("", "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)))
 
 
 @cache

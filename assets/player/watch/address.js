@@ -3,7 +3,7 @@
 import { jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
-import { bytesOf, openAddress, openRacer } from "./opening.js";
+import { bytesOf, openAddress, openRacer } from "./open_file.js";
 
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {

@@ -1,7 +1,7 @@
 // Export: the view as PNG, the replay as JSON; and what the server writes (JSONL, Perfetto, one HTML file).
 
 import { download } from "../parts/dom.js";
-import { openFile } from "./opening.js";
+import { openFile } from "./open_file.js";
 
 const NAME = "inflight";
 

@@ -22,7 +22,7 @@ import { Bar, Intro } from "./bar.js";
 import { focusView, hasRoom, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
-import { openAddress, openRacer } from "./opening.js";
+import { openAddress, openRacer } from "./open_file.js";
 import { take } from "./export.js";
 import { viewActions, viewState } from "./view_state.js";
 import { Server, fetchJson } from "../parts/server.js";
