@@ -4,7 +4,7 @@
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
 
 import { h, icon, clamp, setAttr, reducedMotion } from "../parts/dom.js";
-import { drawSoon, layoutOf, onTheme, paintTheme, prefersDark, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import { drawSoon, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { firstStepOf, requestNamed } from "../run/ids.js";
 import { Run } from "../run/run.js";
 import { MaskView } from "../views/mask/mask.js";
@@ -19,14 +19,15 @@ import { playerKeys, SPEEDS, Transport } from "./transport.js";
 import { Menu, Tooltip } from "../parts/floating.js";
 import { Tables } from "../parts/tables.js";
 import { Bar, Intro } from "./bar.js";
-import { focusView, hasRoom, present } from "./presenter.js";
+import { chooseAxis, chooseTab, fit, keepFitted, paint } from "./layout.js";
+import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
 import { Address } from "./address.js";
 import { openAddress, openRacer } from "./open_file.js";
 import { take } from "./export.js";
 import { viewActions, viewState } from "./view_state.js";
 import { Server, fetchJson } from "../parts/server.js";
-import { Speech, tell } from "../parts/speech.js";
+import { Speech } from "../parts/speech.js";
 import { Live } from "./live.js";
 import { Visit } from "./runs_card.js";
 import { Leak } from "./leak.js";
@@ -65,12 +66,13 @@ export class Player {
     this.clock = false; // the lanes' axis: steps, or measured seconds
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by the visitor or the address
+    this.palette = /** @type {any} */ (null);
     this.opening = null; // the entry being fetched for display; only the latest is shown
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
-    this._theme();
+    paint(this);
     this.sized();
 
     this.tooltip = new Tooltip($(".tooltip"), this);
@@ -107,8 +109,7 @@ export class Player {
     this.intro = new Intro($(".intro"), this);
     this._buttons();
     playerKeys(this);
-    new ResizeObserver(() => this.sized()).observe($(".stage"));
-    onTheme(() => this._theme());
+    keepFitted(this);
     this.start();
   }
 
@@ -358,12 +359,7 @@ export class Player {
     const { $ } = this;
     $(".speed").replaceChildren(...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)));
     this.transport.setSpeed(2);
-    for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) button.addEventListener("click", () => {
-      this.chooseTab(button.dataset.tab);
-      this.changed();
-    });
     $(".live-badge").addEventListener("click", () => this.follow());
-    this.chooseTab(this.tab);
   }
 
   follow() {
@@ -372,55 +368,16 @@ export class Player {
     this.seek(Infinity, true);
   }
 
-  chooseTab(tab) {
-    if (!["mask", "kv", "queue", "text"].includes(tab)) return;
-    this.tab = tab;
-    const shown = this.layout === "tablet" && tab === "mask" ? "kv" : tab;
-    this.root.dataset.tab = shown;
-    for (const button of this.root.querySelectorAll(".view-tabs [data-tab]")) setAttr(button, "aria-selected", String(button.dataset.tab === shown));
-    this.redraw();
-  }
-
-  setClock(on) {
-    this.clock = on;
-    this.redraw();
-    const button = this.$(".clock-button");
-    tell(button, on ? "Axis: time" : "Axis: steps");
-    button.setAttribute("aria-pressed", String(on));
-    this.changed();
-  }
-
+  /** Another size, tab, axis or theme: see layout.js. */
+  sized() { fit(this); }
+  chooseTab(tab) { chooseTab(this, tab); }
+  setClock(on) { chooseAxis(this, on); }
   present(on, quiet = false) { present(this, on, quiet); }
 
   setTheme(theme) {
     this.chosenTheme = theme;
-    this._theme();
+    paint(this);
     this.changed();
-  }
-
-  _theme() {
-    this.palette = paintTheme(this.root, this.chosenTheme ? this.chosenTheme === "dark" : prefersDark());
-    if (this.run) this.redraw();
-  }
-
-  /** The size of its element has changed. */
-  sized() {
-    if (this.presenter && this.root.clientWidth && !hasRoom(this)) return this.present(false);
-    const width = this.$(".stage").clientWidth || this.root.clientWidth;
-    const layout = this.presenter ? "desk" : layoutOf(width);
-    const short = layout === "tablet" && this.root.clientHeight < 500;
-    this.narrow = layout === "tablet" && (width < 800 || short);
-    this.root.toggleAttribute("data-narrow", this.narrow);
-    this.root.toggleAttribute("data-short", short);
-    if (layout !== this.layout) {
-      this.layout = layout;
-      this.root.dataset.layout = layout;
-      if (this.views) this.chooseTab(this.tab);
-    }
-    if (this.run) {
-      this.bar.fitChips();
-      this.redraw();
-    }
   }
 
   // -- small services -----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+// How Watch fits its window: layout by width, theme, and which view a small screen shows. What they set is the player's own state.
+
+import { setAttr } from "../parts/dom.js";
+import { layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
+import { tell } from "../parts/speech.js";
+import { hasRoom } from "./presenter.js";
+
+const SHORT = 500; // pixels of height: a phone on its side
+const NARROW = 800; // pixels of width: a tablet without room for all buttons
+const TABS = ["mask", "kv", "queue", "text"];
+
+/**
+ * Keep theme and layout fitted to the system and the window from now on.
+ * @param {App} app
+ */
+export function keepFitted(app) {
+  for (const button of app.root.querySelectorAll(".view-tabs [data-tab]")) button.addEventListener("click", () => {
+    chooseTab(app, button.dataset.tab);
+    app.changed();
+  });
+  chooseTab(app, app.tab);
+  new ResizeObserver(() => app.sized()).observe(app.$(".stage"));
+  onTheme(() => paint(app));
+}
+
+/**
+ * The size of the player's element has changed.
+ * @param {App} app
+ */
+export function fit(app) {
+  const { root } = app;
+  if (app.presenter && root.clientWidth && !hasRoom(app)) return app.present(false);
+  const width = app.$(".stage").clientWidth || root.clientWidth;
+  const layout = app.presenter ? "desk" : layoutOf(width);
+  const short = layout === "tablet" && root.clientHeight < SHORT;
+  app.narrow = layout === "tablet" && (width < NARROW || short);
+  root.toggleAttribute("data-narrow", app.narrow);
+  root.toggleAttribute("data-short", short);
+  if (layout !== app.layout) {
+    app.layout = layout;
+    root.dataset.layout = layout;
+    if (app.views) chooseTab(app, app.tab);
+  }
+  if (app.run) {
+    app.bar.fitChips();
+    app.redraw();
+  }
+}
+
+/**
+ * Show one of the views that share a place on a small screen.
+ * @param {App} app
+ */
+export function chooseTab(app, tab) {
+  if (!TABS.includes(tab)) return;
+  app.tab = tab;
+  const shown = app.layout === "tablet" && tab === "mask" ? "kv" : tab;
+  app.root.dataset.tab = shown;
+  for (const button of app.root.querySelectorAll(".view-tabs [data-tab]")) setAttr(button, "aria-selected", String(button.dataset.tab === shown));
+  app.redraw();
+}
+
+/**
+ * The theme that the visitor or an address chose, otherwise the system's.
+ * @param {App} app
+ */
+export function paint(app) {
+  app.palette = paintTheme(app.root, app.chosenTheme ? app.chosenTheme === "dark" : prefersDark());
+  if (app.run) app.redraw();
+}
+
+/**
+ * The lanes' axis: measured seconds, or steps.
+ * @param {App} app
+ */
+export function chooseAxis(app, clock) {
+  app.clock = clock;
+  app.redraw();
+  const button = app.$(".clock-button");
+  tell(button, clock ? "Axis: time" : "Axis: steps");
+  button.setAttribute("aria-pressed", String(clock));
+  app.changed();
+}
