@@ -244,6 +244,7 @@ interface LaneState {
 interface ViewState extends LaneState {
   readonly frame: Frame;
   readonly index: number; // of the step on screen
+  readonly share?: number; // how much of this step's motion has happened, 0 to 1
   readonly pass: Pass | null; // the one that is chosen
   readonly hot: Hot | null;
   readonly pinned: RunRequest | null;

@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from core.config import ASSETS
@@ -69,6 +71,17 @@ def _scoped(name: str, source: str) -> str:
 def style() -> str:
     """Watch's style sheets as one; a rule of a later one wins over an equal rule of an earlier one."""
     sheets = (PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
+    return _packed(sheets)
+
+
+@cache
+def figure_style() -> str:
+    """The style of a page of figures: the rules of the panels that they hold, then their own."""
+    watch = PLAYER / "watch" / "style"
+    return _packed((watch / "base.css", watch / "panels.css", PLAYER / "figure" / "figure.css"))
+
+
+def _packed(sheets: Iterable[Path]) -> str:
     return _LEADING.sub("", _COMMENT.sub("", "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)))
 
 

@@ -1,0 +1,198 @@
+// The frame of a figure: what it claims, where its data comes from, a picture, a sentence that says the picture's state, and a small transport.
+// Its state is plain numbers. It comes from outside (`show`: the scroll of a text, an address) or from the reader's hand, which keeps it until
+// it is given back. It knows neither runs nor views: `draw(state)` of a subclass paints and returns the sentence.
+//
+//   show(state) ─┐
+//                ├─→ draw(state) in the next animation frame
+//   hand ────────┘   (given back, the picture glides to what the text wants)
+
+import { clamp, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
+import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";
+import { t } from "../parts/speech.js";
+
+const GLIDE = 320; // milliseconds from the hand back to the text
+
+/** @typedef {Record<string, number | string>} Moment numbers that are blended, words that are not */
+/** @typedef {{key: string, from: number, to: number, word: string}} Slider what the hand moves: a number of the state, in whole steps */
+/** @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions */
+
+const SHAPES = { prev: "M11 2v12L4 8z", next: "M5 2v12l7-6z", play: "M4 2v12l9-6z", pause: "M4 2h3v12H4zm5 0h3v12H9z" };
+
+/** @param {keyof typeof SHAPES} name */
+function shape(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: "16", height: "16", "aria-hidden": "true", class: "shape" })) svg.setAttribute(key, value);
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", SHAPES[name]);
+  path.setAttribute("fill", "currentColor");
+  svg.append(path);
+  return svg;
+}
+
+/** @param {Moment} a @param {Moment} b @param {number} u @returns {Moment} */
+export function blend(a, b, u) {
+  /** @type {Moment} */
+  const between = { ...b };
+  for (const [key, to] of Object.entries(b)) {
+    const from = a[key];
+    if (typeof to === "number" && typeof from === "number") between[key] = from + (to - from) * u;
+  }
+  return between;
+}
+
+/** @param {number} u */
+export const ease = (u) => u * u * (3 - 2 * u);
+
+export class Card {
+  /**
+   * @param {HTMLElement} root
+   * @param {Slider} slider
+   * @param {CardOptions} options
+   */
+  constructor(root, slider, { claim = "", source = "", link = null, play = false }) {
+    this.root = root;
+    this.slider = slider;
+    root.classList.add("inflight", "figure");
+    this.palette = paintTheme(root, prefersDark());
+    /** @type {Moment | null} */
+    this.wanted = null; // by the text
+    /** @type {Moment | null} */
+    this.held = null; // by the hand
+    /** @type {Moment} */
+    this.drawn = {}; // as it was drawn last
+    /** @type {{from: Moment, since: number} | null} */
+    this._glide = null;
+    this.drawsSoon = false; // see drawSoon
+    this._told = false; // the sentence explains what is pointed at
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this._playing = undefined;
+    this.body = h("div", { class: "figure-body" });
+    this.says = h("p", { class: "figure-says", "aria-live": "off" });
+    this.range = h("input", { type: "range", min: String(slider.from), max: String(slider.to), step: "1", "aria-label": t(slider.word) });
+    this.back = h("button", { type: "button", class: "button figure-back", hidden: true, onclick: () => this.release() }, t("Back to the text"));
+    this.tools = h("span", { class: "figure-tools" });
+    const button = (/** @type {keyof typeof SHAPES} */ name, /** @type {string} */ label, /** @type {() => void} */ act) => h("button", { type: "button", class: `key-button figure-${name}`, "aria-label": t(label), title: t(label), onclick: act }, shape(name));
+    this.player = play ? button("play", "Play", () => this.play(!this._playing)) : null;
+    root.append(
+      h("p", { class: "figure-claim" }, h("b", {}, claim), source ? (link ? h("a", { href: link, class: "figure-source" }, source) : h("span", { class: "figure-source" }, source)) : null),
+      this.body, this.says,
+      h("div", { class: "figure-hand" }, button("prev", "Previous", () => this.step(-1)), this.player, button("next", "Next", () => this.step(1)), this.range, this.tools, this.back),
+    );
+    this.range.addEventListener("input", () => this.take({ [slider.key]: Number(this.range.value) }));
+  }
+
+  /** The state that the text wants. @param {Moment} state */
+  show(state) {
+    this.wanted = state;
+    if (!this.held) this.redraw();
+  }
+
+  /** The reader takes it: from here on only the hand changes it, until `release`. @param {Moment} change */
+  take(change) {
+    this._glide = null;
+    this.held = { ...this.settled(this.now()), ...change };
+    const { key, from, to } = this.slider;
+    this.held[key] = clamp(Number(this.held[key]), from, to);
+    this.back.hidden = !this.wanted;
+    this.says.setAttribute("aria-live", "polite");
+    this.redraw();
+  }
+
+  /** One step by hand. @param {number} by */
+  step(by) {
+    this.play(false);
+    this.take({ [this.slider.key]: this.position() + by });
+  }
+
+  /** The hand lets go: back to what the text wants, in a short glide. */
+  release(glide = true) {
+    this.play(false);
+    this._told = false;
+    if (!this.held) return;
+    this._glide = glide && this.wanted && !reducedMotion() ? { from: this.held, since: performance.now() } : null;
+    this.held = null;
+    this.back.hidden = true;
+    this.says.setAttribute("aria-live", "off");
+    this.redraw();
+  }
+
+  /** Play from here to the end, a step at a time; at the end from the beginning. @param {boolean} on */
+  play(on) {
+    clearTimeout(this._playing);
+    this._playing = undefined;
+    if (this.player) {
+      this.player.replaceChildren(shape(on ? "pause" : "play"));
+      setAttr(this.player, "aria-label", t(on ? "Pause" : "Play"));
+    }
+    if (!on) return;
+    const next = () => {
+      const { key, from, to } = this.slider;
+      const at = this.position();
+      this.take({ [key]: at >= to ? from : at + 1 });
+      if (at + 1 >= to && at < to) this.play(false);
+      else this._playing = setTimeout(next, 500);
+    };
+    this._playing = setTimeout(next, this.position() >= this.slider.to ? 0 : 250);
+  }
+
+  /** What is to be drawn now. @returns {Moment} */
+  now() {
+    const target = this.held || this.wanted || {};
+    if (!this._glide) return target;
+    const u = (performance.now() - this._glide.since) / GLIDE;
+    if (u < 1) return blend(this._glide.from, target, ease(u));
+    this._glide = null;
+    return target;
+  }
+
+  /** A state as the hand would find it: without what only the scroll moves. @param {Moment} state @returns {Moment} */
+  settled(state) {
+    return state;
+  }
+
+  /** Where the slider stands. */
+  position() {
+    const { key, from, to } = this.slider;
+    return clamp(Math.round(Number(this.now()[key] ?? from)), from, to);
+  }
+
+  /** In place of the sentence, what is pointed at; null: the sentence again. @param {(Node | string)[] | null} words */
+  tell(words) {
+    if (!words && !this._told) return;
+    this._told = Boolean(words);
+    if (words) this.says.replaceChildren(...words);
+    else this.redraw();
+  }
+
+  redraw() {
+    if (this.wanted || this.held) drawSoon(this);
+  }
+
+  draw() {
+    const state = this.now();
+    const sentence = this.paint(state);
+    this.drawn = state;
+    if (!this._told) this._say(sentence);
+    const value = String(this.position());
+    if (this.range.value !== value) this.range.value = value;
+    setAttr(this.range, "aria-valuetext", this.says.textContent || "");
+    if (this._glide) this.redraw();
+  }
+
+  /** @param {string | (Node | string)[]} sentence */
+  _say(sentence) {
+    if (typeof sentence === "string") return setText(this.says, sentence);
+    this.says.replaceChildren(...sentence);
+  }
+
+  /** Paint a state; returns the sentence about it. @param {Moment} _state @returns {string | (Node | string)[]} */
+  paint(_state) {
+    return "";
+  }
+
+  /** The theme has changed: colours anew. @param {boolean} dark */
+  theme(dark) {
+    this.palette = paintTheme(this.root, dark);
+    this.redraw();
+  }
+}

@@ -1,0 +1,180 @@
+// A figure: chosen views of one recorded run at one moment. The story's figures and the embeddable page are made of it.
+//
+//   new Figure(root, replay, {views: ["lanes", "mask"], …});  figure.show({index: 4, share: 0.5, focus: "D"})
+
+import { clamp, h } from "../parts/dom.js";
+import { layoutOf } from "../parts/look.js";
+import { plain, spans } from "../parts/chips.js";
+import { speaking, t, translateLine } from "../parts/speech.js";
+import { Run } from "../run/run.js";
+import { BlocksView } from "../views/kv.js";
+import { MaskView } from "../views/mask/mask.js";
+import { PackedRow } from "../views/packed_row.js";
+import { TextsView } from "../views/texts.js";
+import { Card } from "./card.js";
+import { FigureLanes } from "./lanes.js";
+
+/** @param {string} name @param {string} title @param {string} key @param {...Node} content */
+const panel = (name, title, key, ...content) => h("section", { class: `panel ${name}`, "aria-label": t(title) },
+  h("h3", {}, h("span", { class: "title" }, t(title)), h("span", { class: "tools" }), h("i", { class: key })), ...content);
+const canvas = (name = "") => h("div", { class: `canvas ${name}` }, h("canvas", { role: "img" }));
+
+/** The views a figure may have, by name: their panel and what draws in it. @type {Record<string, (actions: ViewActions, columns: number) => [HTMLElement, any]>} */
+const VIEWS = {
+  lanes: (actions, columns) => made(panel("lanes", "Lanes", "key", canvas()), (at) => new FigureLanes(at, actions, columns)),
+  row: (actions) => made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
+  mask: (actions) => made(panel("mask", "Who may attend to whom", "key", canvas()), (at) => new MaskView(at, actions)),
+  kv: (actions) => made(panel("kv", "Memory blocks", "blocks-key", canvas("blocks")), (at) => new BlocksView(at, actions)),
+  text: () => made(panel("text", "Text so far", "key", h("div", { class: "texts" })), (at) => new TextsView(at)),
+};
+
+/** @param {HTMLElement} at @param {(at: HTMLElement) => any} make @returns {[HTMLElement, any]} */
+const made = (at, make) => [at, make(at)];
+
+/** What a figure does not have: a second run, a leak, weights, ranks. */
+const ALONE = {
+  pinned: null, presenter: false, alone: "", fast: false, ranks: null,
+  pair: { members: [], other: null, charted: [], step: null, leaks: false },
+  leak: { offered: false, on: false, working: "" },
+  weights: { offered: false, on: false, layer: 0, head: 0, loading: false, error: null, found: null },
+};
+
+/** @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean, first?: number, last?: number}} FigureOptions */
+
+export class Figure extends Card {
+  /**
+   * @param {HTMLElement} root
+   * @param {Replay | Run} replay or the run itself, which several figures may share
+   * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the lanes' axis, where two figures share a scale; clock: it is measured
+   * time; first, last: the indices of the steps that the hand can reach
+   */
+  constructor(root, replay, { views, columns = 0, clock = false, first = 0, last = Infinity, ...options }) {
+    const run = replay instanceof Run ? replay : new Run(replay);
+    super(root, { key: "at", from: first + 1, to: Math.min(last, run.length - 1) + 1, word: "Step" }, options);
+    this.run = run;
+    this.clock = clock;
+    /** @type {RunRequest | null} */
+    this.lit = null; // pointed at
+    /** @type {Hot | null} */
+    this.hot = null;
+    /** @type {Caption | null | undefined} */
+    this._said = undefined;
+    /** @type {ViewActions} */
+    this.actions = {
+      redraw: () => this.redraw(), changed: () => {}, explain: (lines) => this.explain(lines),
+      hover: (found) => this.hover(found), pin: () => {}, scrub: (index) => this.take({ at: index + 1 }), choosePass: () => {}, toggleLeak: () => {}, weigh: () => {}, turnTo: () => {}, hold: () => {}, chooseRank: () => {},
+    };
+    this.views = views.filter((name) => name in VIEWS).map((name) => {
+      const [at, view] = VIEWS[name](this.actions, columns);
+      this.body.append(at);
+      if (view.hit) this._pointed(at, view);
+      return view;
+    });
+    for (const gesture of ["wheel", "dblclick"]) this.body.addEventListener(gesture, (e) => e.stopPropagation(), { capture: true, passive: true }); // the page scrolls, the mask does not zoom
+    this.body.addEventListener("pointerover", (e) => this._chip(e));
+  }
+
+  /** The moment to show. share: how much of the step has happened, 0 to 1; focus: letters of requests to light. @param {{index: number, share?: number, focus?: string}} moment */
+  show({ index, share = 1, focus = "" }) {
+    super.show({ at: index + share, focus });
+  }
+
+  /** Light a request by its letter; "" lights none. @param {string} letter */
+  light(letter) {
+    const request = this.run.requests.find((r) => r.letter === letter) || null;
+    if (request === this.lit) return;
+    this.lit = request;
+    this.redraw();
+  }
+
+  /** @param {import("./card.js").Moment} state */
+  settled(state) {
+    return { ...state, at: Math.ceil(Number(state.at ?? 1) - 1e-6), focus: "" };
+  }
+
+  position() {
+    return clamp(Math.ceil(Number(this.now().at ?? 1) - 1e-6), this.slider.from, this.slider.to);
+  }
+
+  /** @param {import("./card.js").Moment} state */
+  paint(state) {
+    const { run } = this;
+    const at = clamp(Number(state.at), 0, run.length);
+    const index = Math.max(0, Math.ceil(at - 1e-6) - 1);
+    const frame = run.frame(index);
+    const named = String(state.focus || "");
+    const focus = this.lit ? [this.lit] : named ? run.requests.filter((r) => named.includes(r.letter)) : null;
+    /** @type {ViewState} */
+    const shown = { ...ALONE, run, frame, index, share: at - index, pass: frame.passes.at(-1) || null, palette: this.palette, focus, hot: this.hot, clock: this.clock, layout: layoutOf(this.root.clientWidth || 800), language: speaking() };
+    for (const view of this.views) view.draw(shown);
+    return this._sentence(frame, shown);
+  }
+
+  /** @param {Frame} frame @param {ViewState} state */
+  _sentence(frame, state) {
+    const say = frame.caption?.say || [];
+    const holding = new Set(frame.lanes.map((lane) => lane.request));
+    return [h("b", {}, `${t(`Step ${frame.event.step}.`)} `), ...spans(state, say, (request) => holding.has(request))];
+  }
+
+  /** @param {string | (Node | string)[]} sentence */
+  _say(sentence) {
+    const { caption } = this.run.frame(this.position() - 1);
+    if (caption === this._said && caption && this.says.childNodes.length) return; // the same step: nothing to write anew
+    this._said = caption;
+    super._say(sentence);
+  }
+
+  /** @param {(Node | string)[] | null} words */
+  tell(words) {
+    this._said = undefined;
+    super.tell(words);
+  }
+
+  // -- pointing ----------------------------------------------------------------------------------------------------------
+
+  /** @param {HTMLElement} at @param {any} view */
+  _pointed(at, view) {
+    const { canvas } = view.surface;
+    const find = (/** @type {PointerEvent} */ e) => {
+      const box = canvas.getBoundingClientRect();
+      this.hover(view.hit(e.clientX - box.left, e.clientY - box.top));
+    };
+    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
+      if (e.pointerType === "mouse") find(e);
+    });
+    canvas.addEventListener("click", find); // a tap
+    canvas.addEventListener("pointerleave", (/** @type {PointerEvent} */ e) => {
+      if (e.pointerType === "mouse") this.hover(null); // a finger that leaves has just tapped
+    });
+  }
+
+  /** @param {Found | null} found */
+  hover(found) {
+    const [request, hot] = [found?.request || null, found?.hot || null];
+    const same = request === this.lit && JSON.stringify([hot?.q, hot?.row, hot?.column, hot?.keys]) === JSON.stringify([this.hot?.q, this.hot?.row, this.hot?.column, this.hot?.keys]);
+    this.lit = request;
+    this.hot = hot;
+    this.explain(found?.lines || null);
+    if (!same) this.redraw();
+  }
+
+  /** @param {Span[][] | null} lines */
+  explain(lines) {
+    const context = { run: this.run, index: this.position() - 1 };
+    this.tell(lines && lines.flatMap((line, n) => [n ? ". " : "", ...spans(context, translateLine(line))]));
+  }
+
+  /** @param {Event} e */
+  _chip(e) {
+    const el = /** @type {HTMLElement} */ (e.target).closest("[data-request]");
+    if (el && /** @type {HTMLElement} */ (e.target).tagName !== "CANVAS") this.light(this.run.requests[Number(el.getAttribute("data-request"))].letter);
+    else if (/** @type {HTMLElement} */ (e.target).tagName !== "CANVAS") this.light("");
+  }
+
+  /** The state as one line of text: for those who do not see it. */
+  sentence() {
+    const frame = this.run.frame(this.position() - 1);
+    return `${t(`Step ${frame.event.step}.`)} ${plain({ run: this.run, index: frame.i }, frame.caption?.say || [])}`;
+  }
+}

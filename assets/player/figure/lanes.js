@@ -1,0 +1,59 @@
+// A figure's lanes: the page's own chart over all steps of the run, its playhead at the moment that is shown. Dragging moves the moment.
+
+import { GUTTER, LaneChart } from "../views/lane_chart.js";
+import { canvasIn, clamp, setAttr } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
+import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
+import { fillBox, measure } from "../parts/surface.js";
+
+const AXIS = 18; // pixels above the lanes
+
+export class FigureLanes extends LaneChart {
+  /**
+   * @param {HTMLElement} panel
+   * @param {ViewActions} actions
+   * @param {number} columns steps, or seconds, that the axis has room for; 0: as many as the run has
+   */
+  constructor(panel, actions, columns) {
+    super(canvasIn(panel), actions.redraw);
+    this.columns = columns;
+    const seek = (/** @type {PointerEvent} */ e) => {
+      const box = this.canvas.getBoundingClientRect();
+      if (this.painted) actions.scrub(indexAt(this.painted.run, this.scale, clamp(e.clientX - box.left, GUTTER, box.width)));
+    };
+    this.canvas.addEventListener("pointerdown", seek);
+    this.canvas.addEventListener("pointermove", (e) => {
+      if (e.buttons) seek(e);
+    });
+  }
+
+  /** @param {ViewState} state */
+  draw(state) {
+    const { run, clock, palette, index, share = 1 } = state;
+    if (!this.surface.visible) return;
+    const [first, last] = [run.events[0], run.events[run.length - 1]];
+    const span = Math.max(this.columns, clock ? last.tEnd - first.tStart : last.step + 1 - first.step);
+    const per = (this.surface.w - GUTTER - 2) / span;
+    const layout = () => ({ scale: laneScale(run, clock, GUTTER, per), axis: AXIS, font: 12, end: GUTTER + (this.columns ? (clock ? last.tEnd - first.tStart : last.step + 1 - first.step) : span) * per });
+    this.paint(state, `${clock}/${this.columns}`, layout, (g) => this._axis(g, span, clock));
+    const from = this.scale.from(index);
+    const x = from + (this.scale.to(index) - from) * share;
+    const g = this.show(x);
+    fillBox(g, palette.ink, x - 1, AXIS - 4, 2, this.surface.h);
+    g.beginPath();
+    g.arc(x, AXIS - 4, 5, 0, 7);
+    g.fill();
+    setAttr(this.canvas, "aria-label", t(`Lanes over time: step ${run.stepOf(index)} of ${run.stepOf(run.length - 1)}`));
+  }
+
+  /** @param {Ink} g @param {number} span @param {boolean} clock */
+  _axis(g, span, clock) {
+    const { scale, surface } = this;
+    const unit = roundUnit(span, Math.max(3, surface.w / 90), !clock);
+    for (let v = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start; v <= span; v += unit) {
+      const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
+      const x = GUTTER + v * scale.per;
+      if (x + measure(g, label) <= surface.w) g.fillText(label, x, 11);
+    }
+  }
+}

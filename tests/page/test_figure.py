@@ -1,0 +1,59 @@
+"""A figure: views of one recorded run at a moment from outside or in the hand, as the story and the embeddable page hold it."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.trace.trace import Trace
+from visualizer.documents.catalogue import TRACES
+from visualizer.documents.replay import replay
+from visualizer.page.bundle import figure_style, inert_json, modules, script
+from worlds.browser import settled
+
+RUN = "verses-continuous"
+PAGE = """<!doctype html><html lang="en"><title>figure</title><style>{style}</style><div id="figure" style="width: 600px; height: 700px"></div><script>{script}</script>
+<script>window.figure = new inflightModules["figure/figure.js"].Figure(document.getElementById("figure"), {replay}, {{ views: ["lanes", "row", "mask", "kv", "text"], claim: "A claim", source: "recorded", play: true }});</script></html>"""
+
+
+@pytest.fixture
+def figure(visit):
+    html = PAGE.format(
+        style=figure_style(),
+        script=script("figure/figure.js"),
+        replay=inert_json(replay(Trace.load(TRACES / f"{RUN}.jsonl"))),
+    )
+    page = visit(drawn=False, files={"": html})
+    page.evaluate("figure.show({ index: 4 })")
+    settled(page, "figure.drawn.at === 5")
+    return page
+
+
+def test_a_figure_brings_nothing_of_the_tabs_and_stays_small():
+    found = modules("figure/figure.js")
+    assert {name.split("/")[0] for name in found} == {"parts", "run", "views", "figure"}
+    assert sum(map(len, found.values())) < 160_000
+
+
+def test_the_hand_holds_a_figure_until_it_is_given_back(figure):
+    trace = Trace.load(TRACES / f"{RUN}.jsonl")
+    tokens = sum(s.length for s in trace.event(4).segments)
+    assert figure.inner_text(".row .key") == f"{tokens} tokens, no padding" and figure.inner_text(".figure-says").startswith(
+        "Step 4."
+    )
+    figure.get_by_role("button", name="Next").click()
+    settled(figure, "figure.drawn.at === 6")
+    figure.evaluate("figure.show({ index: 9, share: 0.5 })")  # the text goes on; the hand holds
+    settled(figure, "figure.drawn.at === 6")
+    assert figure.inner_text(".figure-says").startswith("Step 5.")
+    figure.get_by_role("button", name="Back to the text").click()
+    settled(figure, "figure.drawn.at === 9.5")
+    assert figure.locator(".figure-back").is_hidden()
+    box = figure.locator(".lanes canvas").bounding_box()
+    figure.mouse.move(box["x"] + 30, box["y"] + 40)
+    figure.mouse.down()
+    settled(figure, "figure.drawn.at === 1")
+    figure.mouse.up()
+    figure.mouse.move(5, 690)
+    figure.evaluate("figure.release(false)")
+    figure.evaluate("figure.light('B')")
+    settled(figure, "figure.lit.letter === 'B' && figure.drawn.at === 9.5")
