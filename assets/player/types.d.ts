@@ -222,14 +222,27 @@ interface Pass extends ForwardPass {
 /** A piece of a sentence: text, or a request by its id or itself. */
 type Span = string | { r: string; request?: undefined; said?: undefined } | { r?: undefined; request: RunRequest; said?: undefined } | { r?: undefined; request?: undefined; said: string };
 
-/** Steps or seconds to pixels: where step i begins and ends. */
+/** Moments, which are steps or seconds of a run, to pixels: see run/lane_layout.js. */
 interface LaneScale {
-  clock: boolean;
-  left: number;
-  per: number;
-  start: number;
-  from(i: number): number;
+  clock: boolean; // seconds
+  left: number; // where the first step begins
+  per: number; // pixels a moment
+  start: number; // the moment at which the first step begins
+  x(moment: number): number;
+  from(i: number): number; // where step i begins, and where it ends
   to(i: number): number;
+}
+
+/** How a run's lanes are laid out. */
+interface LaneLayout {
+  scale: LaneScale;
+  axis: number; // its height, above the lanes
+  font: number; // of its labels
+  end: number; // where the lanes end
+  gutter?: number; // where they begin; less than GUTTER: without numbers
+  words?: number; // the font size of tokens in cells that are wide enough; 0: none
+  until?: number; // the last step whose tokens are written
+  queue?: boolean; // whether it is drawn below
 }
 
 /** A lane chart: a run and what is highlighted. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { clockLabel, countLaneSteps, indexAt, lanePieces, laneScale, queueColumns, roundUnit } from "../../assets/player/run/lane_layout.js";
+import { clockLabel, countLaneSteps, indexAt, lanePieces, laneScale, queueColumns, roundUnit, windowScale } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
 import { timesOf } from "../../assets/player/views/request_card.js";
@@ -113,4 +113,12 @@ test("invisible characters are made visible, long pieces are cut", () => {
   assert.equal(visible("a\u202eb"), "a◌b");
   assert.equal(Array.from(visible("x".repeat(50), 8)).length, 8);
   assert.equal(visible(" "), "␣");
+});
+
+test("a window of steps stands still around now while the run passes by", () => {
+  const run = two(); // steps 0, 1 and 3
+  const at = (index) => windowScale(run, index, 100, 10);
+  assert.deepEqual([0, 1, 2].map((i) => at(i).from(i)), [100, 100, 100]);
+  assert.deepEqual([at(1).from(0), at(1).to(1), at(1).from(2)], [90, 110, 120]);
+  assert.deepEqual([at(0.5).from(0), at(1.5).from(1)], [95, 90], "half way to the next step, however far that is");
 });

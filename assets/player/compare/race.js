@@ -6,7 +6,8 @@
 import { clamp, find, h, setAttr, setText } from "../parts/dom.js";
 import { duration, momentOf } from "../parts/format.js";
 import { Surface } from "../parts/surface.js";
-import { drawTimeAxis, GUTTER } from "../views/lane_chart.js";
+import { drawTimeAxis } from "../views/lane_chart.js";
+import { GUTTER } from "../views/lane_ink.js";
 import { drawSoon } from "../parts/look.js";
 import { Racer } from "./racer.js";
 import { fillTable } from "../parts/tables.js";

@@ -5,7 +5,8 @@ import { count, duration } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { laneScale } from "../run/lane_layout.js";
 import { HELD, countUpTo } from "../run/run.js";
-import { GUTTER, LaneChart } from "../views/lane_chart.js";
+import { LaneChart } from "../views/lane_chart.js";
+import { GUTTER } from "../views/lane_ink.js";
 
 const STRIP = 18; // above the lanes: ticks where requests are done
 const FUTURE = 0.13;

@@ -14,11 +14,26 @@ import { countUpTo, DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from 
 export function laneScale(run, clock, left, per) {
   const [first] = run.events;
   const start = clock ? first.tStart : first.step;
+  const x = (/** @type {number} */ moment) => left + (moment - start) * per;
   return {
-    clock, left, per, start,
-    from: clock ? (i) => left + (run.events[i].tStart - start) * per : (i) => left + (run.events[i].step - start) * per,
-    to: clock ? (i) => left + (run.events[i].tEnd - start) * per : (i) => left + (run.events[i].step + 1 - start) * per,
+    clock, left, per, start, x,
+    from: clock ? (i) => x(run.events[i].tStart) : (i) => x(run.events[i].step),
+    to: clock ? (i) => x(run.events[i].tEnd) : (i) => x(run.events[i].step + 1),
   };
+}
+
+/**
+ * Steps around "now", which stays where it is while the run passes by.
+ * @param {Run} run
+ * @param {number} at the index of the step that begins at `now`; between two indices on the way from one to the other
+ * @param {number} now in pixels
+ * @param {number} per pixels a step
+ */
+export function windowScale(run, at, now, per) {
+  const before = Math.floor(at);
+  const step = run.stepOf(before);
+  const next = before + 1 < run.length ? run.stepOf(before + 1) : step + 1;
+  return laneScale(run, false, now - (step + (at - before) * (next - step) - run.events[0].step) * per, per);
 }
 
 /**

@@ -1,31 +1,28 @@
-// Draws a run's lanes over time: which request held which lane when, prefill, decode, waste, preemptions, the queue below; and the axis above. The
-// Watch tab has one, a race one for each run. The caller provides the scale, the length of the lanes and the labels of the axis.
+// A run's lanes over time on a canvas of their own. Watch has one, a race one for each run. The caller provides the layout (`LaneLayout`: the scale,
+// the length of the lanes and more, see lane_ink.js) and the labels of the axis.
 //
-//   painted once per run, size, theme and focus; `show` puts the past at full strength and the rest faint
+//   painted once per run, size, theme, focus and `stamp`; `show` puts the past at full strength and the rest faint
 
-import { dims } from "../parts/colours.js";
 import { clamp } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
-import { fillBox, measure, resize, setFont, strokeBox, Surface } from "../parts/surface.js";
-import { clockLabel, countLaneSteps, indexAt, lanePieces, queueColumns, roundUnit } from "../run/lane_layout.js";
+import { measure, resize, setFont, Surface } from "../parts/surface.js";
+import { clockLabel, countLaneSteps, indexAt, roundUnit } from "../run/lane_layout.js";
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
-
-export const GUTTER = 24; // left of the lanes: their numbers
-/** @type {LaneScale} */
-const NOWHERE = { clock: false, left: 0, per: 1, start: 0, from: () => 0, to: () => 0 }; // before it is painted
+import { GUTTER, LaneInk } from "./lane_ink.js";
 
 /** What the device did between two steps of an asynchronous run. @param {{seconds: number, forHost: boolean}} idle @param {number} before */
 function idleWords({ seconds, forHost }, before) {
   return forHost ? `device waited ${milliseconds(seconds)} for the host before step ${before}` : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
 }
 
-export class LaneChart {
+export class LaneChart extends LaneInk {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {() => void} redraw
    */
   constructor(canvas, redraw) {
+    super();
     this.canvas = canvas;
     this.surface = new Surface(canvas, () => {
       this._stamp = null;
@@ -33,15 +30,7 @@ export class LaneChart {
     });
     this.chart = document.createElement("canvas"); // what happened
     this.ground = document.createElement("canvas"); // empty lanes, the axis
-    this.scale = NOWHERE;
-    this.axis = 0; // its height
-    this.font = 11;
-    this.end = 0; // where the lanes end
-    this.queueHeight = 0;
-    this.pitch = 0;
-    this.gap = 0;
     this.counted = { prefill: 0, decode: 0, wasted: 0, overrun: 0, stalled: 0, preempted: 0, waiting: 0 }; // lane-steps, by what was done
-    this.idle = 0; // seconds of it, on the clock
     /** @type {string | null} */
     this._stamp = null;
     /** @type {LaneState | null} */
@@ -52,7 +41,7 @@ export class LaneChart {
    ** Repaint if needed; returns whether it was.
    * @param {LaneState} state
    * @param {string} stamp what else the picture depends on
-   * @param {() => {scale: LaneScale, axis: number, font: number, end: number}} layout axis: its height; end: where the lanes end
+   * @param {() => LaneLayout} layout
    * @param {(g: CanvasRenderingContext2D) => void} [mark] draws on the axis
    */
   paint(state, stamp, layout, mark = () => {}) {
@@ -61,25 +50,16 @@ export class LaneChart {
     const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.map((r) => r.index).join() : ""}`;
     if (all === this._stamp && this.painted?.run === run && this.painted.palette === palette) return false;
     [this._stamp, this.painted] = [all, state];
-    ({ scale: this.scale, axis: this.axis, font: this.font, end: this.end } = layout());
-    const most = run.numWaiting.reduce((a, b) => Math.max(a, b), 0);
-    this.queueHeight = most ? clamp(surface.h * 0.13, 12, 22) : 0;
-    this.pitch = (surface.h - this.axis - this.queueHeight) / run.numLanes;
-    this.gap = this.pitch >= 7 ? 2 : this.pitch >= 4 ? 1 : 0;
+    this.place(run, surface, layout());
     const g = this._begin(this.chart);
-    if (this.scale.left < GUTTER) { // it began before the time that is shown
+    if (this.scale.left < this.gutter) { // it began before the time that is shown
       g.beginPath();
-      g.rect(GUTTER, 0, surface.w, surface.h);
+      g.rect(this.gutter, 0, surface.w, surface.h);
       g.clip();
     }
-    const pieces = lanePieces(run);
-    this.counted = countLaneSteps(run, pieces);
-    for (const piece of pieces) if (piece.laneSpan >= 0) this._piece(g, state, piece);
-    for (let i = 0; i < run.length; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, state, i, lane, run.request(request));
-    this._idle(g, state);
-    this._letters(g, state);
-    if (most) this._queue(g, state, most);
-    this._ground(state, mark);
+    this.counted = countLaneSteps(run, this.pieces);
+    this.drawLanes(g, state);
+    this.drawGround(this._begin(this.ground), state, mark);
     return true;
   }
 
@@ -107,159 +87,10 @@ export class LaneChart {
     return g;
   }
 
-  /** The top of a lane's ink, and its height. @param {number} lane */
-  _lane(lane) {
-    return [this.axis + lane * this.pitch + this.gap / 2, Math.max(1, this.pitch - this.gap)];
-  }
-
-  /** @param {Ink} g @param {Focus} focus @param {RunRequest} request */
-  _light(g, focus, request) {
-    g.globalAlpha = dims(focus, request) ? 0.2 : 1;
-  }
-
-  /** @param {Ink} g @param {LaneState} state @param {ReturnType<typeof lanePieces>[number]} piece */
-  _piece(g, { run, palette, focus }, { lane, from, end, status, laneSpan }) {
-    const { scale } = this;
-    const { request } = run.laneSpans[laneSpan];
-    const [y, height] = this._lane(lane);
-    const colours = palette.of(request);
-    this._light(g, focus, request);
-    const step = scale.to(from) - scale.from(from);
-    /** @type {number[][]} */
-    const parts = [];
-    for (let n = from; n < end; n += 1) { // narrow steps that touch are one piece
-      const before = parts.at(-1);
-      if (before && step < 5 && scale.from(n) - before[1] < 0.75) before[1] = scale.to(n);
-      else parts.push([scale.from(n), scale.to(n)]);
-    }
-    const gap = step >= 5 && !scale.clock ? 1 : 0;
-    for (const [left, right] of parts) {
-      const x = Math.round(left * this.surface.d) / this.surface.d;
-      const width = Math.max(0.6, right - x - gap);
-      const half = (status & PREFILL) && (status & DECODE) ? width / 2 : 0; // each has its own
-      if (status & PREFILL) prefill(g, x, y, half || width, height, colours);
-      if (status & DECODE) fillBox(g, colours.solid, x + half, y, width - half, height);
-      else if (status & (WASTED | OVERRUN)) fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
-      else if (!(status & PREFILL)) fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2)); // holds the lane, computes nothing
-    }
-  }
-
-  /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. @param {Ink} g @param {LaneState} state */
-  _idle(g, { run, palette }) {
-    const { scale } = this;
-    this.idle = 0;
-    if (!scale.clock || !run.asynchronous) return;
-    g.globalAlpha = 1;
-    for (let i = 1; i < run.length; i += 1) {
-      const idle = run.idleBefore(i);
-      if (!idle) continue;
-      this.idle += idle.seconds;
-      const from = scale.to(i - 1);
-      const width = scale.from(i) - from;
-      if (width < 0.4) continue;
-      fillBox(g, palette.panel, from, this.axis, width, run.numLanes * this.pitch);
-      g.fillStyle = palette.warn;
-      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(from, this.axis + (lane + 0.5) * this.pitch - 0.75, width, 1.5);
-    }
-  }
-
-  /** @param {Ink} g @param {LaneState} state @param {number} i @param {number} lane @param {RunRequest} request */
-  _cross(g, { palette, focus }, i, lane, request) {
-    this._light(g, focus, request);
-    const x = this.scale.from(i);
-    const [y, height] = this._lane(lane);
-    fillBox(g, palette.warn, x - 1.25, y, 2.5, height);
-    if (height < 8) return;
-    const r = Math.min(3.2, height / 3);
-    const cy = y + height / 2;
-    g.beginPath();
-    g.arc(x, cy, r + 2.2, 0, 7);
-    g.fillStyle = palette.panel;
-    g.fill();
-    g.strokeStyle = palette.warn;
-    g.lineWidth = 1.8;
-    g.beginPath();
-    g.moveTo(x - r, cy - r);
-    g.lineTo(x + r, cy + r);
-    g.moveTo(x + r, cy - r);
-    g.lineTo(x - r, cy + r);
-    g.stroke();
-  }
-
-  /** @param {Ink} g @param {LaneState} state */
-  _letters(g, { run, palette, presenter, focus }) {
-    const { scale } = this;
-    const height = this.pitch - this.gap;
-    const size = Math.min(presenter ? 20 : 12, height);
-    if (size < 8) return;
-    setFont(g, `700 ${Math.max(11, presenter ? Math.min(20, height - 2) : size)}px ${palette.mono}`);
-    g.textBaseline = "middle";
-    for (const laneSpan of run.laneSpans) {
-      const end = Math.min(laneSpan.to, run.length - 1);
-      if (end < 0) continue;
-      const from = Math.max(0, laneSpan.from);
-      const x = Math.max(scale.from(from), GUTTER);
-      const { letter } = laneSpan.request;
-      const width = measure(g, letter);
-      if (end < from || scale.to(end) - x < width + 6) continue;
-      this._light(g, focus, laneSpan.request);
-      const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
-      const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
-      fillBox(g, palette.of(laneSpan.request).tint, x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1); // a pale background: text on it is legible whatever lies below
-      g.fillStyle = palette.ink;
-      g.fillText(letter, x + dx, y + 0.5);
-    }
-  }
-
-  /** The queue, one column per step: its height is the number waiting. @param {Ink} g @param {LaneState} state @param {number} most */
-  _queue(g, { run, palette, focus }, most) {
-    const { scale } = this;
-    const base = this.surface.h;
-    const unit = (this.queueHeight - 4) / most;
-    g.globalAlpha = focus ? 0.2 : 0.75;
-    g.fillStyle = palette.soft;
-    for (const { from, end, waiting } of queueColumns(run)) {
-      g.fillRect(scale.from(from), base - waiting * unit, Math.max(0.6, scale.to(end - 1) - scale.from(from)), waiting * unit);
-    }
-    g.globalAlpha = 1;
-    if (!focus) return;
-    for (const request of focus) {
-      g.fillStyle = palette.of(request).solid;
-      for (const [from, to] of request.waits) {
-        const end = Math.min(to, run.length - 1);
-        const start = Math.max(0, from);
-        if (end >= start) g.fillRect(scale.from(start), base - 5, Math.max(1, scale.to(end) - scale.from(start)), 5);
-      }
-    }
-  }
-
-  /** @param {LaneState} state @param {(g: Ink) => void} mark */
-  _ground({ run, palette }, mark) {
-    const { surface } = this;
-    const g = this._begin(this.ground);
-    g.fillStyle = palette.empty;
-    for (let lane = 0; lane < run.numLanes; lane += 1) {
-      const [y, height] = this._lane(lane);
-      g.fillRect(GUTTER, y, this.end - GUTTER, height);
-    }
-    setFont(g, `${this.font}px ${palette.sans}`);
-    g.fillStyle = palette.soft;
-    g.textBaseline = "alphabetic";
-    mark(g);
-    if (this.pitch >= 9) {
-      g.textBaseline = "middle";
-      const every = Math.ceil(this.font / this.pitch);
-      for (let lane = 0; lane < run.numLanes; lane += every) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
-    }
-    if (!this.queueHeight) return;
-    const y = surface.h - this.queueHeight / 2; // three short lines: a queue
-    for (const dy of [-4, 0, 4]) g.fillRect(6, y + dy - 0.5, 9, 1.5);
-  }
-
   /** What lies under a point: {request, lines}, or null. @param {number} x @param {number} y */
   hit(x, y) {
     const { painted, scale } = this;
-    if (!painted?.run.length || x < GUTTER - 2 || y < this.axis) return null;
+    if (!painted?.run.length || x < this.gutter - 2 || y < this.axis) return null;
     const { run } = painted;
     const i = indexAt(run, scale, x);
     const gap = scale.clock && i + 1 < run.length && x > scale.to(i) ? run.idleBefore(i + 1) : null;
@@ -275,17 +106,6 @@ export class LaneChart {
     if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`]);
     return { request, lines };
   }
-}
-
-/** @param {Ink} g @param {number} x @param {number} y @param {number} width @param {number} height @param {Colours} colours */
-function prefill(g, x, y, width, height, colours) {
-  fillBox(g, colours.tint, x, y, width, height);
-  if (height < 5 || width < 4) {
-    const edge = Math.min(1, height / 3);
-    for (const top of [y, y + height - edge]) fillBox(g, colours.solid, x, top, width, edge);
-    return;
-  }
-  strokeBox(g, colours.solid, 1.5, x + 0.75, y + 0.75, width - 1.5, height - 1.5);
 }
 
 /** @param {number} status */

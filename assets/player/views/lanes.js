@@ -7,7 +7,8 @@ import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds } from "../parts/format.js";
 import { fillBox, measure } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
-import { doingOf, GUTTER, LaneChart } from "./lane_chart.js";
+import { doingOf, LaneChart } from "./lane_chart.js";
+import { GUTTER } from "./lane_ink.js";
 
 const WHAT = 90; // right of the playhead: room for its words
 

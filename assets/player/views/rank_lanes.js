@@ -8,7 +8,8 @@ import { t, tell } from "../parts/speech.js";
 import { strokeBox, Surface } from "../parts/surface.js";
 import { indexAt, laneScale } from "../run/lane_layout.js";
 import { busy, standing, stretch } from "../run/moments.js";
-import { doingOf, drawTimeAxis, GUTTER, LaneChart } from "./lane_chart.js";
+import { doingOf, drawTimeAxis, LaneChart } from "./lane_chart.js";
+import { GUTTER } from "./lane_ink.js";
 
 const STRIP = 9; // above a rank's lanes: ticks where requests arrive and finish
 
