@@ -52,11 +52,16 @@ def _print_sizes(recorded: Iterable[tuple[str, Path]]) -> None:
         print_line(f"{name}: {sum(file.stat().st_size for file in files):,} bytes")
 
 
-def export_site(folder: Annotated[Path, typer.Argument(help="Folder to write it to.")]) -> None:
+def export_site(
+    folder: Annotated[Path, typer.Argument(help="Folder to write it to.")],
+    url: Annotated[
+        str, typer.Option(help="Where it will be served: link previews need the whole address of their picture.")
+    ] = "",
+) -> None:
     """Write the recorded runs and comparisons as a static site."""
     from visualizer.page.site import export_site as export
 
-    print_line(f"Open {export(folder)} in a browser; the folder needs no server.")
+    print_line(f"Open {export(folder, url=url)} in a browser; the folder needs no server.")
 
 
 def exercises(context: typer.Context) -> None:

@@ -116,12 +116,6 @@ def _api(server: Server, page: gr.Blocks) -> None:
     gr.api(server.attention, api_name="attention", concurrency_limit=2)  # runs a model
 
 
-def _whole(address: str) -> str:
-    """An absolute address of this page, on a Space, where the host is known: link previews need it for the picture."""
-    own = os.environ.get("SPACE_HOST")
-    return f"https://{own}/{address}" if own else address
-
-
 def launch(
     here: Limits | None = None,
     traces: Path = TRACES,
@@ -187,7 +181,9 @@ def launch(
                 Middleware(PageGuard, origins=elsewhere, hosts=LOOPBACK if is_home else None),
                 Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(
-                    ResponseCache, is_everybodys=store.is_pinned, head=f"<title>Inflight</title>{head(_whole(address(picture)))}"
+                    ResponseCache,
+                    is_everybodys=store.is_pinned,
+                    head=lambda at: f"<title>Inflight</title>{head((of_a_space() or at) + address(picture))}",
                 ),
             ],
             "routes": [
@@ -215,6 +211,12 @@ def launch(
     if not prevent_thread_lock:
         _serve_until_interrupted(server, shared if isinstance(shared, SharedEngine) else None, page.server)
     return served
+
+
+def of_a_space() -> str:
+    """The address of the page on a Space, ending in /; empty elsewhere."""
+    own = os.environ.get("SPACE_HOST")
+    return f"https://{own}/" if own else ""
 
 
 def is_shared(asked: bool | None) -> bool:

@@ -270,7 +270,7 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):
     expect(page.locator(".shadow h2")).to_contain_text("auf denselben Anfragen")
     said += heard(page)
     page.click(".qr-button")
-    expect(page.locator(".qr-card img")).to_be_visible()
+    expect(page.locator(".qr-card code")).to_contain_text("--host 0.0.0.0")
     said += heard(page)
     page.keyboard.press("Escape")
     control(live_url, steps_per_s=None)

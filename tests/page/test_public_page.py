@@ -92,9 +92,26 @@ def test_without_scripts_the_page_says_what_it_is_and_nothing_of_gradio(http, pa
         said = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]*)">', head))
         assert said["og:title"].startswith("Inflight") and "forward pass" in said["og:description"] == said["description"]
         assert head.count("og:title") == 1 and "<title>Inflight</title>" in head and "gradio.app" not in head
-        picture = http.get(f"{page_url}/{said['og:image']}")
+        assert said["og:image"].startswith(f"{page_url}/")
+        picture = http.get(said["og:image"])
         assert picture.headers["content-type"] == "image/png" and len(picture.content) > 10_000
     assert http.get(f"{page_url}/favicon.ico").headers["content-type"] == "image/svg+xml"
+
+
+def picture_for(http, url: str, **headers: str) -> str:
+    return re.search(r'property="og:image" content="([^"]*)"', http.get(url, headers=headers).text)[1]
+
+
+def test_a_link_preview_finds_the_picture_under_the_address_by_which_it_came(http, space_url):
+    assert picture_for(http, space_url, Host="talks.example.org", **{"X-Forwarded-Proto": "https"}).startswith(
+        "https://talks.example.org/inflight/"
+    )
+    for made_up in ('a"><script>', "a/b", "a b", "é"):
+        assert picture_for(http, space_url, Host=made_up.encode()).startswith("inflight/")
+    for n in range(20):
+        found = picture_for(http, space_url, Host=f"{n}.example.org")
+    assert found.startswith("inflight/")  # others' addresses are kept for a few only
+    assert picture_for(http, space_url, Host="talks.example.org", **{"X-Forwarded-Proto": "https"}).startswith("https://talks")
 
 
 def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url):

@@ -52,9 +52,17 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     heights = page.evaluate("['.scrubber', '.other-lanes'].map(s => document.querySelector(s).clientHeight)")
     assert min(heights) >= before[2] - 6 and page.locator("[role=toolbar]:visible").count() == 1
     assert page.evaluate("inflight.lanes.scale.per === inflight.lanes.other.scale.per")
+    page.evaluate("inflight.address.write()")
+    shared = page.evaluate("location.hash")
+    assert "what=max_num_seqs%3A1" in shared and page.evaluate("inflight.address.hindrance") is None
+    other = open_page(hash=shared[1:])
+    settled(other, "inflight.pair.members.length === 2")
+    assert other.evaluate("[inflight.run.numLanes, inflight.frame.event.step]") == [lanes, step]
+    other.close()
     page.keyboard.press("x")
     settled(page)
     assert page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]") == [before[1], step]
+    assert "side=before" in page.evaluate("inflight.address._hash()")
     page.click(".other-lanes", position={"x": 400, "y": 40})
     assert page.evaluate("inflight.run.numLanes") == lanes
     page.evaluate("inflight.bar.chips.length && document.querySelector('.runs-button').click()")

@@ -14,7 +14,7 @@ import pytest
 
 from core.models.cache import ModelCache
 from visualizer.server.limits import HERE, SPACE
-from visualizer.server.shared_engine import PACE, SharedEngine, class_address, qr_code
+from visualizer.server.shared_engine import PACE, SharedEngine, class_address, is_loopback, qr_code
 from worlds.page_server import ROOT, serve
 
 TOKEN = {"x-teacher-token": "t" * 22}
@@ -85,7 +85,7 @@ def test_the_pages_bounds_hold_for_the_engine_too(page, http):
     assert http.post(f"{page}/serve/generate", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
     assert http.post(f"{page}/serve/control", json={"clear": True}, headers={"x-teacher-token": "no"}).status_code == 403
     told = http.get(f"{page}/inflight/class").json()
-    assert told["address"].startswith("http") and told["qr"].startswith("<svg")
+    assert told["address"].startswith("http://127.0.0.1:") and told["qr"] is None  # the code would lead every phone to itself
 
 
 def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
@@ -160,6 +160,21 @@ def test_listening_everywhere_the_class_is_told_this_machines_address(host, monk
     """Gradio calls it localhost, which is every visitor's own machine."""
     monkeypatch.setattr("visualizer.server.shared_engine.lan_address", lambda: "10.1.2.3")
     assert class_address("http://localhost:7860/", None, host, {}) == "http://10.1.2.3:7860/#part=live"
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("http://localhost:7860/#part=live", True),
+        ("http://127.0.0.2:7860/", True),
+        ("http://[::1]:7860/", True),
+        ("http://192.168.1.5:7860/#part=live", False),
+        ("http://127.example.org/", False),
+        ("https://me-it.hf.space/#part=live", False),
+    ],
+)
+def test_which_addresses_lead_every_machine_to_itself(address, found):
+    assert is_loopback(address) == found
 
 
 def test_the_picture_of_the_address_is_one_svg_without_script():

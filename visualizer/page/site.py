@@ -27,8 +27,8 @@ from visualizer.page.tabs import TABS, packed_plotly, part, player_options, tab_
 _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
 
-def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED) -> Path:
-    """Write the site; returns its first page. Raises InflightError if nothing is recorded or the folder cannot be written."""
+def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED, url: str = "") -> Path:
+    """Write the site; returns its first page. url: where it will be served, which previews of links need for their picture. Raises InflightError if nothing is recorded or the folder cannot be written."""
     runs = list(recorded_runs(traces))
     if not runs:
         raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")
@@ -51,7 +51,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         options = player_options(catalogue, tabs if parts else [])
         if "compare" in parts:  # contenders have their own links
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
-        page = page_html(options, parts, "picture.png")
+        page = page_html(options, parts, f"{url.rstrip('/')}/picture.png" if url else "picture.png")
         index = folder / "index.html"
         index.write_text(
             page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"

@@ -1,8 +1,9 @@
 """Responses that are the same for all visitors: the first page, its resources, the recorded runs. Each is fetched from the app once, compressed
 once, and sent from memory from then on, with a tag so that a browser that has it only needs a short answer.
 
-Nothing that a visitor sends is kept or affects others: the app is called with a fixed host, without query and cookies. Where
-it writes the page's address, a placeholder is left for the browser, which knows the address under which it found the page.
+Nothing that a visitor sends affects others: the app is called with a fixed host, without query and cookies. Where
+it writes the page's address, a placeholder is left for the browser, which knows the address under which it found the page. Only what reads the
+page without scripts needs it in the text: the first page is kept once for each of a few addresses under which it was asked for.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _ALIKE = re.compile(r"/|/(config|gradio_api/info)/?|/theme\.css|/static/(\w+/)*[
 _BY_CONTENT = re.compile(r"/assets/[\w.-]+")
 _FILE = re.compile(r"/inflight/files/([\w-]+\.(json|js))")
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
+_HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[\da-f:]{2,45}\](:\d{1,5})?", re.ASCII | re.IGNORECASE)
+_MOST_ADDRESSES = 8  # more are not kept apart: whoever makes up hosts costs no memory
 _PACKS = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 
@@ -64,37 +67,61 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """is_everybodys: see `cache_control`. most_bytes: for everything kept, compressed; the least recently used goes first. head: tags that
-    replace Gradio's to describe the first page to clients without scripts: search engines, chats that preview a link.
+    """is_everybodys: see `cache_control`. most_bytes: for everything kept, compressed; the least recently used goes first. head: given the page's
+    address (ending in /, or empty), the tags that replace Gradio's to describe the first page to clients without scripts: search engines, chats that preview a link.
     """
 
-    def __init__(self, app: ASGIApp, is_everybodys: Callable[[str], bool], most_bytes: int = 2**25, head: str = "") -> None:
-        self._app, self._is_everybodys, self._most, self._head = app, is_everybodys, most_bytes, head.encode()
+    def __init__(
+        self,
+        app: ASGIApp,
+        is_everybodys: Callable[[str], bool],
+        most_bytes: int = 2**25,
+        head: Callable[[str], str] = lambda at: "",
+    ) -> None:
+        self._app, self._is_everybodys, self._most, self._head = app, is_everybodys, most_bytes, head
+        self._addresses: set[str] = set()
         self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
         self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = path_of(scope)
         control = cache_control(path, self._is_everybodys) if scope["type"] == "http" else None
-        if control is None or not (scope["method"] == "GET" or (scope["method"] == "HEAD" and path in self._kept)):
+        at = self._address(scope) if path == "/" else ""
+        name = at or path
+        if control is None or not (scope["method"] == "GET" or (scope["method"] == "HEAD" and name in self._kept)):
             await self._app(scope, receive, send)
             return
-        if path in self._kept:
-            self._kept.move_to_end(path)
-            cached = self._kept[path]
+        if name in self._kept:
+            self._kept.move_to_end(name)
+            cached = self._kept[name]
         else:
-            cached = await self._fetch_once(path, scope)
+            cached = await self._fetch_once(name, path, at, scope)
         answer = _answer(cached, control if cached.status == HTTPStatus.OK else "no-store", scope)
         await answer(scope, receive, send)
 
-    async def _fetch_once(self, path: str, scope: Scope) -> CachedResponse:
-        """Fetch from the app; concurrent callers wait for the same answer."""
-        if path not in self._pending:
-            self._pending[path] = asyncio.create_task(self._fetch(path, scope))
-            self._pending[path].add_done_callback(lambda _: self._pending.pop(path))
-        return await asyncio.shield(self._pending[path])
+    def _address(self, scope: Scope) -> str:
+        """Where the client found the page, ending in /; empty if it does not say so, or others took the places."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not _HOST.fullmatch(host):
+            return ""
+        scheme = (
+            "https" if "https" in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip()) else "http"
+        )
+        address = f"{scheme}://{host.lower()}{scope.get('root_path', '').rstrip('/')}/"
+        if address not in self._addresses and len(self._addresses) < _MOST_ADDRESSES:
+            self._addresses.add(address)
+        return address if address in self._addresses else ""
 
-    async def _fetch(self, path: str, scope: Scope) -> CachedResponse:
+    async def _fetch_once(self, name: str, path: str, at: str, scope: Scope) -> CachedResponse:
+        """Fetch from the app; concurrent callers wait for the same answer."""
+        if name not in self._pending:
+            self._pending[name] = asyncio.create_task(self._fetch(name, path, at, scope))
+            self._pending[name].add_done_callback(lambda _: self._pending.pop(name))
+        return await asyncio.shield(self._pending[name])
+
+    async def _fetch(self, name: str, path: str, at: str, scope: Scope) -> CachedResponse:
+        """name: under which it is kept. at: the page's own address, see `_address`."""
         root = scope.get("root_path", "").rstrip("/")
         transport = httpx.ASGITransport(
             lambda asked, *channels: self._app({**scope, **asked}, *channels), root_path=root, client=("", 0)
@@ -102,13 +129,13 @@ class ResponseCache:
         answer = await transport.handle_async_request(httpx.Request("GET", f"http://{_OURS}{scope['path']}"))
         body = await answer.aread()
         if path == "/":
-            body = _GRADIOS_OWN.sub(b"", body).replace(b"<head>", b"<head>" + self._head, 1)
+            body = _GRADIOS_OWN.sub(b"", body).replace(b"<head>", b"<head>" + self._head(at).encode(), 1)
         if path in _PLACES:
             body = body.replace(f"http://{_OURS}{root}".encode(), _PLACES[path])
         media_type = answer.headers.get("content-type", "text/plain")
         cached = await asyncio.to_thread(_pack, answer.status_code, media_type, body)
         if cached.status == HTTPStatus.OK and cached.size <= self._most // 4:
-            self._kept[path] = cached
+            self._kept[name] = cached
             while sum(kept.size for kept in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
         return cached

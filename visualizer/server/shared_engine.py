@@ -1,6 +1,6 @@
 """The engine that all visitors share: its server is under `/serve` and loaded on first use.
 
-GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG
+GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG; null where only this machine can open the page
 /serve/…             the server's own addresses, see `core.serving.http.app`
 inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
 """
@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -105,7 +106,7 @@ class SharedEngine:
         """whom: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
-            return answer({"address": self.address, "qr": qr_code(self.address)})
+            return answer({"address": self.address, "qr": None if is_loopback(self.address) else qr_code(self.address)})
 
         return [
             Route("/inflight/class", where, methods=["GET"]),
@@ -187,6 +188,15 @@ def lan_address() -> str:
             return probe.getsockname()[0]
         except OSError:
             return "127.0.0.1"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address leads every machine to itself."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def qr_code(address: str) -> str:

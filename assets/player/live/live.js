@@ -6,13 +6,12 @@
 // If no requests are possible, it is another engine's batch, followed through the recording that it writes: FollowedView says which. Of several
 // ranks one is shown, or all: a Fleet, in the same picture as on Watch.
 
-import { bareCard } from "../parts/floating.js";
-import { download, h, setText } from "../parts/dom.js";
+import { download, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { besidePlayer, drawSoon, fillPart, fillTabs, pagePlayer, showToast, shownBy } from "../parts/look.js";
 import { Server } from "../parts/server.js";
-import { Speech, t } from "../parts/speech.js";
+import { Speech } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
 import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
 import { FindRequest } from "./find.js";
@@ -20,6 +19,7 @@ import { FollowedView, JustFinished, ShadowView } from "./panels.js";
 import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
 import { allSay, followedSays, followedWords, nowWords, says } from "./words.js";
+import { showAddress } from "./join.js";
 
 const SOON = 8000; // ms for which a notice about skipped steps stays
 const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
@@ -311,17 +311,6 @@ export class Live {
     this.find.draw(!asks && Boolean(batch.state.followed), this.before ? (fleet ? fleet.members.map(({ run }) => run) : [this.batch.run].filter(Boolean)) : []);
     this.teacher.draw();
   }
-}
-
-/** The address in large type, for others to join. */
-async function showAddress(live) {
-  const { address, qr } = await live.server.get("inflight/class");
-  const dialog = bareCard(live.root, "Join this batch", "qr-card");
-  dialog.replaceChildren(
-    h("img", { src: `data:image/svg+xml,${encodeURIComponent(qr.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"'))}`, alt: t("QR code of the address below") }),
-    h("p", { class: "qr-address" }, h("bdi", {}, address.replace(/#.*/, ""))), h("p", {}, t("Open it, choose Live, add a prompt.")),
-    h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close"))));
-  dialog.showModal();
 }
 
 /** The run so far as a trace: it opens in the Watch tab, and `check` decides it again. */

@@ -34,7 +34,7 @@ export class Address {
     return {
       run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), request: p.get("request"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
       trace: p.has("trace") || p.get("run") || p.get("spec") ? p.getAll("trace") : new URLSearchParams(location.search).getAll("trace"),
-      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"),
+      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"), what: p.get("spec") && p.get("what"), side: p.get("side"),
     };
   }
 
@@ -43,6 +43,7 @@ export class Address {
     const { app } = this;
     const { run, entry } = app;
     if (!run || !run.length) return "There is no run on screen.";
+    if (app.pair.address) return null;
     if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
     if (app.options.replay && app.document === app.options.replay) return null; // the page is the run
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
@@ -57,7 +58,8 @@ export class Address {
     const { app } = this;
     const p = new URLSearchParams();
     if (!this.hindrance) {
-      if (app.entry && app.entry.name) p.set("run", app.entry.name);
+      if (app.pair.address) for (const [key, value] of Object.entries(app.pair.address)) p.set(key, value);
+      else if (app.entry && app.entry.name) p.set("run", app.entry.name);
       else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
       else if (app.entry && app.entry.comparison) for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
       else for (const address of tracesOf(app)) p.append("trace", address);
@@ -116,7 +118,7 @@ export class Address {
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app))) openAddress(app, wanted.trace, wanted);
     else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer)) openRacer(app, wanted);
-    else if (wanted.spec && app.server && wanted.spec !== app.entry?.spec) app.editor.restore(wanted);
+    else if (wanted.spec && app.server && (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)) app.editor.restore(wanted);
     else if (app.ranks.current) app.ranks.look(wanted);
     else if (app.run) app.look(wanted);
   }
@@ -130,7 +132,7 @@ export class Address {
         : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
     }
     this.write();
-    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast("Link copied: it opens this run at this step."));
+    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast(app.pair.address ? "Link copied: it runs both again, and opens them at this step." : "Link copied: it opens this run at this step."));
   }
 }
 

@@ -4,7 +4,7 @@ import { download, h, icon, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
-import { optional } from "./what_if.js";
+import { optional, restoreFork } from "./what_if.js";
 import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./address.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
@@ -326,7 +326,7 @@ export class Editor {
     frame.busy(false);
     const { ended } = app.live;
     if (ran && ended && ended.entry) {
-      await this.keep(ended.run, ended.entry, spec, this._titleOf(spec));
+      await this.keep(ended.run, ended.entry, spec, this.titleOf(spec));
       app.bar.marks();
     }
     if (ran && app.run === app.live.run) {
@@ -351,7 +351,7 @@ export class Editor {
   }
 
   /** The title of a run of this spec among those of this visit. */
-  _titleOf(spec) {
+  titleOf(spec) {
     const preset = this._presetOf(spec);
     return preset ? preset.title : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
@@ -386,6 +386,7 @@ export class Editor {
       return this.frame.say(`This link asks for the model ${spec.model}, which is not built in: run it if you trust it.`, true);
     }
     this.app.toast("Running what the link describes.");
+    if (wanted.what && await restoreFork(this.app, spec, wanted)) return;
     if (await this.runSpec(spec)) this.app.look(wanted);
   }
 

@@ -16,6 +16,8 @@ export class Pair {
     this.step = null; // the first that differs
     this.leaks = false;
     this.says = "";
+    /** @type {Record<string, string> | null} */
+    this.link = null; // what an address says to show both again
     this.line = app.$(".pair-line");
     const $ = (s) => this.line.querySelector(s);
     this.names = $(".pair-names");
@@ -26,10 +28,10 @@ export class Pair {
   }
 
   /**
-   ** members: original, changed. caption: replaces that of the step where they diverge. leaks: the second has a leaking mask.
-   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean}} pair
+   ** members: original, changed. caption: replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see `address`.
+   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean, link?: Record<string, string> | null}} pair
    */
-  open({ members, step, says, caption, leaks = false }) {
+  open({ members, step, says, caption, leaks = false, link = null }) {
     const { run, entry, replay, index } = this.app;
     this.back = { run, entry, replay, step: run.stepOf(index) };
     const [before, after] = members.map((m) => m.run);
@@ -37,13 +39,20 @@ export class Pair {
     if (step !== null) for (const { run } of leaks ? [members[1]] : members) {
       run.replaceCaption(run.indexOf(step), caption);
     }
-    Object.assign(this, { members, step, says, leaks });
+    Object.assign(this, { members, step, says, leaks, link });
     this.show(members[1], leaks ? this.back.step : step ?? this.back.step);
   }
 
   /** Whether there is a pair, and which of its runs is not on screen. */
   get other() {
     return this.members.find((m) => m.run !== this.app.run) || null;
+  }
+
+  /** What an address says to show both runs again, and which of them is in front; null if there is no pair, or no address can. */
+  get address() {
+    const { members, link, app } = this;
+    if (!members.length || !link) return null;
+    return app.run === members[0].run ? { ...link, side: "before" } : link;
   }
 
   /** Its state for views. @returns {PairState} */

@@ -70,11 +70,24 @@ export async function showWhatIf(app) {
     ])), message);
 }
 
+/** Run again what a link describes: its spec, with the change that it names (`knob:value`). Returns whether it is one of the changes offered. */
+export async function restoreFork(app, spec, wanted) {
+  const [knob, text] = wanted.what.split(":");
+  const setting = changesOf(spec.config, app.editor.state.policies).find((s) => s.knob === knob);
+  const change = setting?.others.find(({ value }) => String(value) === text);
+  if (!change) return false;
+  const failed = await fork(app, spec, { knob, ...change }, (words) => app.toast(t(words), 8000));
+  if (failed) app.toast(failed, 8000);
+  else if (wanted.side === "before") app.pair.flip();
+  if (!failed) app.look(wanted);
+  return true;
+}
+
 /** Run both and show them; returns a sentence if that failed. */
 async function fork(app, spec, { says, knob, value }, tell) {
   const { editor } = app;
   const before = app.run;
-  const title = app.entry?.title || "A run";
+  const title = editor.titleOf(spec);
   try {
     tell("Starting the engine.");
     const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
@@ -85,9 +98,9 @@ async function fork(app, spec, { says, knob, value }, tell) {
     const [, changed] = members;
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
-    members[0].entry.spec = await editor.packed(spec);
+    const packed = members[0].entry.spec = await editor.packed(spec);
     const [caption, after] = said.says;
-    app.pair.open({ members, step: doc.step, caption, says: doc.step === null ? caption[0] : after });
+    app.pair.open({ members, link: packed && { spec: packed, what: `${knob}:${value}` }, step: doc.step, caption, says: doc.step === null ? caption[0] : after });
     return null;
   } catch (error) {
     return error.message;
