@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metrics, percentile, request_times
+from core.measure.metrics import DEFINITIONS, SLOs, distribution, goodput, metrics, percentile, preemption_s, request_times
 from core.runner.eager import ModelRunner
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
@@ -90,6 +90,16 @@ def test_recomputed_tokens_are_those_lost_to_preemption():
     assert numbers["preemptions"] > 0
     assert numbers["tokens_recomputed"] == lost > 0
     assert numbers["kv_blocks"] == {"peak": 10, "total": 10}
+    cost, reached = 0.0, dict.fromkeys((f"r{i}" for i in range(4)), 0)
+    for k, event in enumerate(trace.events):
+        for gone in event.preempted:
+            back = next(e for e in trace.events[k:] if gone.request in {s.request for s in e.segments})
+            cost += back.passes[0].t_start - event.t_start
+        for segment in event.segments:
+            computed = event.passes[segment.pass_index]
+            cost += (computed.t_end - computed.t_start) * (segment.start < reached[segment.request])
+            reached[segment.request] = max(reached[segment.request], segment.kv_len)
+    assert preemption_s(trace) == pytest.approx(cost)
 
 
 def test_distribution():

@@ -215,6 +215,11 @@ def _judge(raw: Raw, trace: Trace) -> None:
     assert bool(told) == bool(output)
     if not told:
         return
+    assert ("Preempted" in told) == bool(counts["preemptions"])
+    if counts["preemptions"]:
+        assert told["Preempted"].startswith(
+            f"{counts['preemptions']} [time|times], {found['tokens_recomputed']:,} [token|tokens] again, "
+        )
     for name, values in (("TTFT", [*firsts, *not_yet]), ("ITL", [gap for r in raw.tokens for gap in raw.gaps(r)])):
         if values:
             half, worst = told[name].split(", worst ")

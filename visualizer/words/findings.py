@@ -13,7 +13,7 @@ from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import Divergence
-from core.measure.metrics import DEFINITIONS, metrics
+from core.measure.metrics import DEFINITIONS, LOST_TO_PREEMPTION, metrics, preemption_s
 from core.trace.phrases import setting
 from core.trace.trace import Trace
 from visualizer.words.language import t
@@ -274,11 +274,21 @@ def totals(trace: Trace) -> list[dict[str, str]]:
     shown = {
         "ttft_s": ("TTFT", _times(found["ttft_s"])),
         "itl_s": ("ITL", _times(found["itl_s"])),
+        "preemption_s": ("Preempted", _price(trace, found)),
         "output_tok_s": ("Output", _formatted(found["output_tok_s"], "{:,.0f} tok/s")),
         "lane_occupancy": ("Lanes in use", _share(found["lane_occupancy"])),
         "padding_waste": ("Padding", _share(found["padding_waste"] or None)),
     }
-    return [{"name": t(name), "value": t(value), "means": t(DEFINITIONS[key])} for key, (name, value) in shown.items() if value]
+    means = {**DEFINITIONS, "preemption_s": LOST_TO_PREEMPTION}
+    return [{"name": t(name), "value": t(value), "means": t(means[key])} for key, (name, value) in shown.items() if value]
+
+
+def _price(trace: Trace, found: Mapping[str, Any]) -> str | None:
+    """What preemptions cost, all requests together; None without any."""
+    if not found["preemptions"]:
+        return None
+    again = found["tokens_recomputed"]
+    return f"{found['preemptions']:,} [time|times], {again:,} [token|tokens] again, {_duration(preemption_s(trace))}"
 
 
 def _formatted(number: float | None, form: str) -> str | None:

@@ -35,6 +35,7 @@ export function timesOf(run, request, i) {
   return {
     waited: began === null ? null : began - arrived, ttft: first === null ? null : first - arrived, gaps,
     tpot: n > 1 && last !== null && first !== null ? (last - first) / (n - 1) : null,
+    lost: run.events.slice(0, i + 1).reduce((n, e) => n + e.preempted.reduce((m, p) => m + (p.request === request.id ? p.tokensLost : 0), 0), 0),
     preemptions: request.waits.filter(([from, , preempted, place]) => preempted && place === undefined && from <= i).length,
   };
 }
@@ -99,7 +100,7 @@ export class RequestCard extends CanvasView {
       this._named = { request, run };
       this.name.replaceChildren(chip(state, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
     }
-    const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, frame.i);
+    const { waited, ttft, gaps, tpot, preemptions, lost } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);
     const n = run.numGenerated(request, frame.i);
     const { finished } = request;
@@ -110,7 +111,7 @@ export class RequestCard extends CanvasView {
     this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
     this._row("TPOT", tpot === null ? "–" : milliseconds(tpot));
-    this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never");
+    this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never", preemptions ? `lost ${count(lost)} cached [token|tokens]` : null);
     const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
     const held = lane && run.isGrouped ? run.bands.map((band) => heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens)) : null;
     this._row("Cache", cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none", held || (cache && cache[1]));
