@@ -169,6 +169,7 @@ interface Beside {
 /** The sentences about a step. */
 interface Caption {
   say: Span[];
+  simple?: Span[]; // the same in plain words
   why: Span[][];
   waits?: string;
   bound?: string;
@@ -262,6 +263,7 @@ interface ViewState extends LaneState {
   readonly hot: Hot | null;
   readonly pinned: RunRequest | null;
   readonly clock: boolean; // the axis is measured time, not steps
+  readonly simple: boolean; // names in plain words and few numbers, see watch/detail.js
   readonly alone: string; // the one view on a presenter's screen, or ""
   readonly layout: "desk" | "tablet" | "phone";
   readonly language: string;

@@ -99,20 +99,22 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
 
     size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
-    context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
+    detail: what this visitor chose before, None for who never has; context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
     Nothing is stored from another visit.
     """
     opened: list[Page] = []
 
     def open_page(
         url: str = "", *, replay: dict | None = None, options: dict | None = None, size: str | tuple[int, int] = "desk",
-        hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, **context: Any,
+        hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, detail: str | None = "full", **context: Any,
     ) -> Page:  # fmt: skip
         width, height = SIZES[size] if isinstance(size, str) else size
         if size == "phone":
             context = {"is_mobile": True, "has_touch": True, **context}
         page = contexts.take(url or HERE, {"accept_downloads": True, **context}).new_page()
         page.set_viewport_size({"width": width, "height": height})
+        if detail:
+            page.add_init_script(f"try {{ localStorage['inflight-detail'] ??= '{detail}'; }} catch {{}}")
         opened.append(page)
         page.context.set_default_timeout(PATIENCE)
         page.foreign, page.errors, page.meant = [], [], []  # type: ignore[attr-defined]

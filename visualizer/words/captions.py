@@ -17,6 +17,7 @@ from core.trace.trace import Trace
 from visualizer.words.context import CaptionContext
 from visualizer.words.language import t
 from visualizer.words.narration import MAX_CHARACTERS, sentence
+from visualizer.words.plainly import plain_sentence
 from visualizer.words.reasons import reasons
 from visualizer.words.vocabulary import plain, said
 
@@ -70,7 +71,7 @@ class Captioner:
     def caption(self, event: StepEvent) -> dict[str, Any]:
         """The sentences of the next event, in the current language.
 
-        say: the step in one sentence. why: a sentence for every decision. waits: why the head of the queue waits. bound: which limit
+        say: the step in one sentence. simple: the same in plain words. why: a sentence for every decision. waits: why the head of the queue waits. bound: which limit
         bound the step.
         """
         return self.caption_with(event, lambda compose: compose())
@@ -100,6 +101,7 @@ def _composed(context: CaptionContext) -> dict[str, Any]:
     event = context.event
     return {
         "say": sentence(context),
+        "simple": plain_sentence(context),
         "why": [said(sentence) for sentence in reasons(context)],
         "waits": t(reason(event.waiting.why)) if event.waiting.why else "",
         "bound": t(bound(event.budget.binding)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.trace.events import Segment
 from core.trace.phrases import brief, not_shown, reason
@@ -27,7 +27,13 @@ def sentence(m: CaptionContext) -> Sentence:
         "ends": _ends(m),
         "wait": _wait(m),
     }
-    telling = ("resumed", "preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "behind", "padding")
+    return fitted(
+        m, parts, ("resumed", "preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "behind", "padding")
+    )
+
+
+def fitted(m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]) -> Sentence:
+    """One sentence of what fits of these clauses, in their order. telling: their names, the most important first."""
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:

@@ -15,6 +15,7 @@ export class Stage {
 
   /** Take over the player; `leave` restores what it showed. */
   enter() {
+    this.app.detail.need("full"); // lessons speak of budgets and blocks
     this.before ??= { opened: this.app.speech.opened, ...shownBy(this.app) };
   }
 
@@ -39,6 +40,7 @@ export class Stage {
   /** keep: the run stays on screen, for the Watch tab. */
   leave(keep = false) {
     const { app, page, before } = this;
+    app.detail.need(null);
     delete page.dataset.views;
     delete page.dataset.veil;
     this.before = null;

@@ -76,6 +76,7 @@ const KEYS = [
   [["Tab"], "to the tokens, the mask, the caches, the blocks: there the arrows move, Enter selects, Esc leaves"],
   [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
+  [["d"], "Simple or Full: how much is shown"],
   [["r"], "the reasons of this step"],
   [["w"], "what was slow, and why"],
   [["/"], "find a request by its id"],

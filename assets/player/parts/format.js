@@ -19,3 +19,6 @@ export function momentOf(now, span) {
 export function duration(seconds) {
   return seconds >= 1 ? `${seconds.toPrecision(3)} s` : `${Math.round(seconds * 1000)} ms`;
 }
+
+/** Seconds as a clock on the wall shows them: "0.03 s", "12.4 s". @param {number} seconds */
+export const wallClock = (seconds) => `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;

@@ -14,6 +14,20 @@ export function slowSteps(run) {
 }
 
 /**
+ * Seconds that a request has waited by the end of step i: since it arrived, or since it lost its lane. Null if it does not wait then.
+ * @param {Run} run
+ * @param {RunRequest} request
+ * @param {number} i
+ */
+export function waitedBy(run, request, i) {
+  const wait = request.waits.findLast(([from]) => from <= i);
+  if (!wait || wait[1] < i) return null;
+  const [from, , preempted] = wait;
+  const since = preempted && from >= 0 ? run.events[from].tStart : request.arrived;
+  return since === null ? null : Math.max(0, run.events[i].tEnd - since);
+}
+
+/**
  * A request's time in parts, those that are nothing left out; null where it is not known: of a run that goes on, or of a request that it does not know.
  * whole: in seconds; the parts add up to it. limits: of the part "queued", the longest first.
  * @param {Run} run

@@ -159,7 +159,7 @@ export class Run {
   /** Replace a step's caption; the old one moves to its reasons. @param {number} i @param {Span[]} say */
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
-      const caption = captions[i] || { say: [], why: [], waits: "", bound: "" };
+      const { simple, ...caption } = captions[i] || { say: [], why: [], waits: "", bound: "" };
       captions[i] = { ...caption, say, why: caption.say.length ? [caption.say, ...caption.why] : caption.why };
     }
   }

@@ -239,7 +239,7 @@ export class BlocksView extends CanvasView {
     const { run, frame, presenter, alone } = state;
     this.state = state;
     const { kv } = frame.event;
-    tell(this.key, `${count(kv.used)} of ${count(kv.total)} · ${count(run.blockSize)} [token|tokens] each`);
+    tell(this.key, state.simple ? `${count(kv.used)} of ${count(kv.total)} [block|blocks]` : `${count(kv.used)} of ${count(kv.total)} · ${count(run.blockSize)} [token|tokens] each`);
     if (!surface.visible) return;
     const g = surface.begin();
     const total = kv.total;
@@ -264,7 +264,7 @@ export class BlocksView extends CanvasView {
     const wide = presenter ? 34 : 22;
     const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0; // for the label, below the fill
     const marked = strip && run.isGrouped ? run.bands.slice(1).map((band) => `${mark(band)} ${t(bandName(band))}`) : [];
-    if (marked.length) setText(this.key, [t(`${count(kv.used)} of ${count(kv.total)}`), ...marked].join(" · "));
+    if (marked.length && !state.simple) setText(this.key, [t(`${count(kv.used)} of ${count(kv.total)}`), ...marked].join(" · "));
     this.tiles.forEach(({ x, y }, tile) => {
       if (group === 1) this._block(g, state, tile, x, y, bw - gap, bh - gap - strip, strip);
       else this._tile(g, state, tile, x, y, bw - gap, bh - gap);
@@ -325,7 +325,7 @@ export class BlocksView extends CanvasView {
     g.textBaseline = "middle";
     const middle = y + strip / 2;
     const was = lost ? measure(g, lost.letter) + 3 : 0;
-    const text = owners.length > 1 ? owners.map((o) => o.request.letter).join("") : `${owners[0].request.letter}${owners[0].at}`;
+    const text = owners.map((o) => o.request.letter).join("") + (owners.length > 1 || this.state?.simple ? "" : owners[0].at);
     const band = run.isGrouped ? run.bands.find(({ groups }) => groups.includes(owners[0].group)) : null;
     g.fillStyle = palette.ink;
     g.fillText(shorten(g, text + (band ? mark(band) : ""), w - was), x + 1, middle);

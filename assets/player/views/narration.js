@@ -19,7 +19,7 @@ export class Narration {
     this.button = find(panel, ".why-button");
     this.list = find(panel, ".why-list");
     this.live = find(panel, ".live");
-    /** @type {{caption?: Caption | null, run?: Run, focus?: Focus, dimmed?: Caption | null}} */
+    /** @type {{caption?: Caption | null, run?: Run, focus?: Focus, dimmed?: Caption | null, simple?: boolean}} */
     this._shown = {};
     /** @type {number | undefined} */
     this._timer = undefined;
@@ -35,13 +35,13 @@ export class Narration {
 
   /** @param {ViewState} state */
   draw(state) {
-    const { run, frame, focus } = this.state = state;
+    const { run, frame, focus, simple } = this.state = state;
     tell(this.pill, `step ${frame.event.step}`);
-    if (this._shown.caption !== frame.caption || this._shown.run !== run) {
-      Object.assign(this._shown, { caption: frame.caption, run });
+    if (this._shown.caption !== frame.caption || this._shown.run !== run || this._shown.simple !== simple) {
+      Object.assign(this._shown, { caption: frame.caption, run, simple });
       const holding = new Set(frame.lanes.map((l) => l.request));
       const odd = warningsOf(frame.event).map((warning) => h("span", { class: "odd" }, " ", ...spans(state, warned(run, warning), (r) => holding.has(r))));
-      this.sentence.replaceChildren(...spans(state, this.say(frame), (r) => holding.has(r)), ...odd);
+      this.sentence.replaceChildren(...spans(state, this.say(frame, simple), (r) => holding.has(r)), ...odd);
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n && !odd.length;
       tell(find(this.button, "span"), odd.length ? `${odd.length} [warning|warnings], ${n} [reason|reasons]` : `${n} [reason|reasons]`);
@@ -52,13 +52,13 @@ export class Narration {
       for (const el of /** @type {NodeListOf<HTMLElement>} */ (this.sentence.querySelectorAll(".chip"))) el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
-    const heard = () => [t(`Step ${frame.event.step}.`), plain(state, this.say(frame)), ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning)))].join(" ");
+    const heard = () => [t(`Step ${frame.event.step}.`), plain(state, this.say(frame, simple)), ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning)))].join(" ");
     this._timer = setTimeout(() => setText(this.live, heard()), 350);
   }
 
-  /** @param {Frame} frame */
-  say(frame) {
-    if (frame.caption) return frame.caption.say;
+  /** @param {Frame} frame @param {boolean} simple in plain words */
+  say(frame, simple) {
+    if (frame.caption) return (simple && frame.caption.simple) || frame.caption.say;
     const { decode, prefill } = frame.event.budget;
     return [`${decode} decode and ${prefill} prefill tokens in ${frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`}.`];
   }

@@ -86,12 +86,14 @@ export class PackedRow extends CanvasView {
     this.state = state;
     const tokens = event.budget.decode + event.budget.prefill;
     const pads = passes.reduce((n, p) => n + p.padding, 0);
-    tell(this.title, passes.length > 1 ? `${passes.length} forward passes` : "One forward pass");
+    const { simple } = state;
+    const many = passes.length > 1;
+    tell(this.title, simple ? (many ? `${passes.length} passes through the model` : "One pass through the model") : many ? `${passes.length} forward passes` : "One forward pass");
     const shape = passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
     const [guessed, right] = event.drafts.reduce(([n, m], d) => [n + d.drafted, m + d.accepted], [0, 0]);
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
-    tell(this.key, `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
+    tell(this.key, simple ? `${count(tokens)} [token|tokens]${pads ? ` + ${count(pads)} [pad|pads]` : ""}` : `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];

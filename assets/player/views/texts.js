@@ -4,10 +4,13 @@ import { dims } from "../parts/colours.js";
 import { find, h, setStyle, setText } from "../parts/dom.js";
 import { tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
+import { wallClock } from "../parts/format.js";
+import { waitedBy } from "../run/delays.js";
 import { departs } from "../run/moments.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
+const WAITING = 4; // of those who wait, in Simple: the next
 
 /**
  * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks.
@@ -55,16 +58,18 @@ export class TextsView {
 
   /** @param {ViewState} state */
   _draw(state) {
-    const { run, frame, pair, focus } = state;
+    const { run, frame, pair, focus, simple } = state;
     const held = frame.lanes.flatMap((l) => l.request || []);
     const since = frame.i - 12; // a finished text stays for some steps, greyed
     const shown = [...new Set([
       ...held,
-      ...frame.waiting.filter((w) => w.preempted).map((w) => w.request),
+      ...(simple ? frame.waiting.slice(0, WAITING) : frame.waiting.filter((w) => w.preempted)).map((w) => w.request),
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
+    if (simple) shown.sort((a, b) => a.index - b.index); // everybody keeps their place
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
-    tell(this.key, `${held.filter((r) => !(r.finished && r.finished.step < frame.i)).length} running`);
+    const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
+    tell(this.key, simple ? `${running} at once` : `${running} running`);
     while (this.rows.length < shown.length) {
       const row = { chip: h("span", {}), by: h("span", { class: "by" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
       const el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.by, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
@@ -100,7 +105,9 @@ export class TextsView {
       setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       /** @type {Record<string, string>} */
       const words = { length: "finished", stop: "stopped", cancelled: run.header.engine ? "ended from outside" : "cancelled", error: "failed", "not recorded": "ended unseen" };
-      tell(row.note, done ? ` ${words[done.reason] || "done"}` : !holds ? " preempted, waits" : "");
+      const waited = simple && !holds && !done ? waitedBy(run, request, frame.i) : null;
+      const lost = !holds && request.laneSpans.some((span) => span.from <= frame.i);
+      tell(row.note, done ? ` ${words[done.reason] || "done"}` : holds ? "" : waited === null ? " preempted, waits" : ` ${lost ? "lost its place, " : ""}waits ${wallClock(waited)}`);
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(focus, request));
     });

@@ -29,6 +29,7 @@ export class Address {
     const p = addressed();
     const theme = p.get("theme");
     if (theme === "dark" || theme === "light") app.setTheme(theme);
+    app.detail.follow(p);
     if (p.get("axis") === "time" && !app.clock) app.setClock(true);
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
@@ -53,8 +54,8 @@ export class Address {
     return entry ? "What this run was asked is too long for an address." : "This run did not come to its end, and is kept nowhere.";
   }
 
-  /** theme: include it even where it is the host page's, for a link. */
-  _hash(theme = false) {
+  /** all: what the reader has not chosen too, for a link: the theme, how much is shown. */
+  _hash(all = false) {
     const { app } = this;
     const p = new URLSearchParams();
     if (!this.hindrance) {
@@ -77,7 +78,8 @@ export class Address {
     if (app.clock) p.set("axis", "time");
     if (app.presenter) p.set("present", "1");
     if (app.presenter && app.root.dataset.focusView) p.set("view", app.root.dataset.focusView);
-    if (app.chosenTheme || theme) p.set("theme", app.palette.dark ? "dark" : "light");
+    if (app.detail.chosen || all) p.set("detail", app.detail.now);
+    if (app.chosenTheme || all) p.set("theme", app.palette.dark ? "dark" : "light");
     return `#${p}`;
   }
 

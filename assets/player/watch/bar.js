@@ -59,6 +59,9 @@ export class Bar {
         { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
     }
+    if (app.layout === "phone" || app.narrow) {
+      items.push(app.detail.simple ? { text: "Full", note: "Also the token budget, caches, latencies and events", act: () => app.detail.turn() } : { text: "Simple", note: "Lanes, one pass, the mask, memory and texts", act: () => app.detail.turn() });
+    }
     if (app.layout !== "phone") {
       items.push({ text: "Presenter", note: "Larger type, fewer panels; Esc leaves", act: () => app.present(true) });
     }

@@ -12,6 +12,7 @@ import { PackedRow } from "../views/packed_row.js";
 import { LanesView } from "../views/lanes.js";
 import { BlocksView, LengthsView } from "../views/kv.js";
 import { QueueView } from "../views/queue.js";
+import { DoorView } from "../views/door.js";
 import { TextsView } from "../views/texts.js";
 import { Narration } from "../views/narration.js";
 import { RequestCard } from "../views/request_card.js";
@@ -19,6 +20,7 @@ import { playerKeys, SPEEDS, Transport } from "./transport.js";
 import { Menu, Tooltip } from "../parts/floating.js";
 import { Tables } from "../parts/tables.js";
 import { Bar, Intro } from "./bar.js";
+import { Detail } from "./detail.js";
 import { chooseAxis, chooseTab, fit, keepFitted, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
@@ -41,7 +43,7 @@ import { plain } from "../parts/chips.js";
 export class Player {
   /**
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step, of ranks also rank and at,
-   * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], terms: see parts/glossary.js, embedded}.
+   * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never chosen, terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
@@ -73,6 +75,7 @@ export class Player {
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
     paint(this);
+    this.detail = new Detail(this);
     this.sized();
 
     this.tooltip = new Tooltip($(".tooltip"), this);
@@ -84,6 +87,7 @@ export class Player {
     this.blocks = new BlocksView($(".panel.kv"), actions);
     this.queue = new QueueView($(".panel.queue"));
     this.texts = new TextsView($(".panel.text"));
+    this.door = new DoorView($(".panel.lanes"));
     this.narration = new Narration($(".say"));
     this.card = new RequestCard($(".request-card"), actions);
     this.transport = new Transport($(".transport"), this);
@@ -93,7 +97,7 @@ export class Player {
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
     this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.card, this.lanes, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.door, this.card, this.lanes, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);
@@ -202,6 +206,7 @@ export class Player {
     this.weights.reset();
     this.pair.entered();
     this.ranks.entered();
+    this.detail.apply();
     this.bar.marks();
     this.editor.followed();
     if (!run.length) {
@@ -396,7 +401,7 @@ export class Player {
   }
 
   sentence() {
-    return this.frame ? plain(this, this.narration.say(this.frame)) : "";
+    return this.frame ? plain(this, this.narration.say(this.frame, this.detail.simple)) : "";
   }
 }
 

@@ -162,6 +162,7 @@ export function playerKeys(app) {
       if (app.edge.find) app.edge.find();
       else showSlow(app, true);
     }
+    else if (e.key === "d") app.detail.turn();
     else if (e.key === "c") app.setClock(!app.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
     else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();

@@ -127,7 +127,7 @@ export class MaskView extends CanvasView {
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
     const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
-    tell(this.key, `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`);
+    tell(this.key, state.simple ? `${count(pass.nq)} [row|rows] × ${count(pass.nk)} [column|columns]` : `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
       `${t("Attention mask")}: ${this.key.textContent}; ${t(`${count(pass.items.filter((i) => i.length).length)} [request|requests] on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
     this.drawn = { pass, at, window, weights };

@@ -1,0 +1,58 @@
+// Who waits at the door, in the order in which they will be let in, each with the seconds waited so far. Of Simple: in Full the queue says more.
+
+import { dims } from "../parts/colours.js";
+import { chip, wasAdmitted } from "../parts/chips.js";
+import { find, h } from "../parts/dom.js";
+import { wallClock } from "../parts/format.js";
+import { tell } from "../parts/speech.js";
+import { waitedBy } from "../run/delays.js";
+
+const MOST = { desk: 6, tablet: 4, phone: 2 }; // who has room
+
+/** @typedef {{el: HTMLElement, box: HTMLElement, words: HTMLElement, request?: RunRequest, run?: Run, seen?: boolean}} Waiter */
+
+export class DoorView {
+  /** @param {HTMLElement} panel */
+  constructor(panel) {
+    this.el = find(panel, ".door");
+    this.more = h("span", { class: "door-more" });
+    /** @type {Waiter[]} */
+    this.rows = [];
+    this.el.append(this.more);
+  }
+
+  /** @param {ViewState} state */
+  draw(state) {
+    if (!state.simple) return;
+    const { run, frame: { waiting, i }, layout, focus } = state;
+    const most = MOST[layout];
+    const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
+    while (this.rows.length < shown.length) {
+      const row = { box: h("span", {}), words: h("span", {}) };
+      const el = h("span", { class: "waiter" }, row.box, row.words);
+      this.rows.push({ ...row, el });
+      this.more.before(el);
+    }
+    this.rows.forEach((row, n) => {
+      row.el.hidden = !shown[n];
+      if (!shown[n]) return;
+      const { request } = shown[n];
+      const seen = wasAdmitted(request, i);
+      if (row.request !== request || row.run !== run || row.seen !== seen) {
+        [row.request, row.run, row.seen] = [request, run, seen];
+        row.box.replaceChildren(chip(state, request, false));
+        row.el.dataset.request = String(request.index);
+      }
+      const waited = waitedBy(run, request, i);
+      tell(row.words, waited === null ? "waits" : `waits ${wallClock(waited)}`);
+      row.el.classList.toggle("dim", dims(focus, request));
+    });
+    const rest = waiting.length - shown.length;
+    tell(this.more, waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.");
+  }
+
+  /** Where a waiting request is drawn, or null: for what leaves the queue in this step. @param {RunRequest} request */
+  boxOf(request) {
+    return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
+  }
+}

@@ -1,0 +1,132 @@
+"""A step in one plain sentence, for who has never heard of a token budget: who comes, who reads, who writes, who goes. No limit, no arithmetic; the same
+facts as `visualizer.words.narration`.
+"""
+
+from __future__ import annotations
+
+from core.trace.events import Limit, Segment
+from core.trace.phrases import brief, not_shown
+from visualizer.words.context import CaptionContext
+from visualizer.words.narration import Clause, fitted
+from visualizer.words.vocabulary import NAMED, Sentence, names
+
+_WAITS: dict[Limit, str] = {
+    "barrier": "nobody joins before all are done",
+    "budget": "this pass is full",
+    "blocks": "too little memory is free",
+    "margin": "too little memory is free",
+    "prefill": "one prompt is read at a time",
+    "phase": "this pass only reads prompts",
+}
+"""Why somebody waits who is not just short of a lane, which is plain to see."""
+
+
+def plain_sentence(m: CaptionContext) -> Sentence:
+    """The step in one sentence of at most `MAX_CHARACTERS`."""
+    parts = {
+        "resumed": _same([not_shown(m.event.resumed)]) if m.event.resumed else None,
+        "preempted": _preempted(m),
+        "reads": _reads(m),
+        "writes": _writes(m),
+        "stalled": _does([s.request for s in m.event.stalled], "[=# has|have] to pause"),
+        "nobody": _for_nobody(m),
+        "ends": _ends(m),
+        "wait": _wait(m),
+    }
+    return fitted(m, parts, ("resumed", "preempted", "reads", "writes", "stalled", "ends", "wait", "nobody"))
+
+
+def _same(sentence: Sentence) -> Clause:
+    """A clause without a longer form."""
+    return sentence, sentence
+
+
+def _does(requests: list[str], does: str) -> Clause | None:
+    return _same([*names(requests), f" {does.replace('#', str(len(requests)))}"]) if requests else None
+
+
+def _preempted(m: CaptionContext) -> Clause | None:
+    gone = [p.request for p in m.event.preempted]
+    if not gone:
+        return None
+    short: Sentence = [*names(gone), f" [={len(gone)} loses its|lose their] lane"]
+    return short, [*short, ": the memory is full"]
+
+
+def _writes(m: CaptionContext) -> Clause | None:
+    writing = [s.request for s in m.decodes if s.request in m.sampled]
+    if not writing:
+        return None
+    rows = {(s.pass_index, s.request) for s in m.decodes}
+    total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
+    more = "one more token" if total == len(writing) else f"{total} more tokens"
+    return _same([*names(writing), f" [={len(writing)} writes|{'each ' if total == len(writing) else ''}write] {more}"])
+
+
+def _reads(m: CaptionContext) -> Clause | None:
+    reading = m.prefills
+    if not reading:
+        return None
+    if len(reading) == 1:
+        return _one_reads(m, reading[0])
+    who = names([s.request for s in reading])
+    total = sum(s.length for s in reading)
+    numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
+    if any(m.recomputed(s) for s in reading):
+        return _same([*who, f" read {numbers} tokens, partly once more"])
+    came = {a.request for a in m.event.admitted}
+    short: Sentence = [*who, f" read {numbers} tokens"]
+    if not all(s.request in came for s in reading):
+        return _same(short)
+    together = " in one pass" if len({s.pass_index for s in reading}) == 1 else ""
+    return short, [*who, f" each take a free lane: {numbers} tokens are read{together}"]
+
+
+def _one_reads(m: CaptionContext, s: Segment) -> Clause:
+    who: Sentence = [{"r": s.request}]
+    end = m.pending_end(s)
+    if m.recomputed(s):
+        short: Sentence = [*who, f" reads {s.length:,} [token|tokens] once more"]
+        return short, [*short, ", as it had lost its lane"]
+    part = f"{s.length:,} of its {end:,} [token|tokens]"
+    last = s.start > 0 and s.kv_len == end
+    short = [
+        *who,
+        f" reads its {s.length:,} [token|tokens]" if s.length == end else f" reads {'the last ' if last else ''}{part}",
+    ]
+    lane = next((a.lane for a in m.event.admitted if a.request == s.request), None)
+    if lane is None:
+        return _same(short)
+    together = " in the same pass" if any(d.pass_index == s.pass_index for d in m.decodes) else ""
+    read = f"its {s.length:,} [token is|tokens are] read" if s.length == end else f"{part} are read"
+    if s.request in m.event.kv.cached_tokens:
+        together = ", as the others are remembered"
+    left = m.state.freed.get(lane)
+    if left is None or left.request == s.request or left.request not in m.letters:
+        return short, [*who, f" takes a free lane: {read}{together}"]
+    return short, [*who, " takes the lane that ", {"r": left.request}, f" left: {read}{together}"]
+
+
+def _for_nobody(m: CaptionContext) -> Clause | None:
+    passes = m.event.passes
+    nobody = sum(p.padding for p in passes) + sum(o.rows for o in m.event.overrun)
+    if not nobody:
+        return None
+    positions = sum(p.rows * p.width for p in passes) if any(p.padding for p in passes) else sum(p.tokens for p in passes)
+    return _same([f"{nobody:,} of {positions:,} places [={nobody} works|work] for nobody"])
+
+
+def _ends(m: CaptionContext) -> Clause | None:
+    ended = m.event.finished
+    done = all(f.finish_reason in ("length", "stop") for f in ended)
+    return _does([f.request for f in ended], "[=# is|are] done" if done else "[=# leaves|leave]")
+
+
+def _wait(m: CaptionContext) -> Clause | None:
+    waiting = m.event.waiting
+    if waiting.request is None or waiting.why is None or waiting.why.limit == "lanes":
+        return None
+    if waiting.request in {p.request for p in m.event.preempted}:
+        return None  # why it waits is said already
+    why = _WAITS.get(waiting.why.limit) or brief(waiting.why)
+    return _same([{"r": waiting.request}, " waits: ", why])
