@@ -1,6 +1,7 @@
 // A figure's lanes: the page's own chart over all steps of the run, its playhead at the moment that is shown. Dragging moves the moment.
 
-import { GUTTER, LaneChart } from "../views/lane_chart.js";
+import { LaneChart } from "../views/lane_chart.js";
+import { GUTTER } from "../views/lane_ink.js";
 import { canvasIn, clamp, setAttr } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
