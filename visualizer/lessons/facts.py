@@ -18,7 +18,7 @@ from typing import Any
 from core.config import ASSETS, EngineConfig
 from core.errors import InflightError
 from core.measure.divergence import divergence
-from core.measure.metrics import metrics, request_times
+from core.measure.metrics import metrics, preemption_s, request_times
 from core.trace.events import Finished, Sampled, Segment, StepEvent
 from core.trace.mask import Mask
 from core.trace.phrases import letters
@@ -175,6 +175,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "hit_blocks": lambda at: at.event.kv.prefix_hits[0].num_cached_tokens // at.config.block_size,
     # the whole run
     "shared_prefix": lambda at: _shared_prefix(list(at.trace.prompts.values())),
+    "preemption_ms": lambda at: preemption_s(at.trace) * 1000,
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
     "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
     "decided_alike": lambda at: _decided_alike(at.trace),
