@@ -193,6 +193,36 @@ interface Frame {
   passes: Pass[];
 }
 
+/** A block that a request in a lane takes, shares or gives back. */
+interface HeldPlace {
+  request: RunRequest;
+  lane: number;
+  block: number;
+  group: number;
+  at: number;
+}
+
+/** What moved between two steps: see run/happenings.js. */
+interface Happenings {
+  arrived: RunRequest[];
+  left: { request: RunRequest; lane: number }[]; // it was over before this step: its lane is free
+  preempted: { request: RunRequest; lane: number; tokensLost: number }[];
+  admitted: { request: RunRequest; lane: number; resumes: boolean }[]; // resumes: after a preemption
+  computed: { request: RunRequest; lane: number; passIndex: number; phase: string; start: number; length: number; kvLen: number }[];
+  sampled: { request: RunRequest; passIndex: number; count: number }[];
+  finished: { request: RunRequest; reason: string }[];
+  given: (HeldPlace & { why: string })[]; // back to the pool: "preempted", "over", or "window"
+  taken: HeldPlace[]; // from the pool, empty
+  shared: HeldPlace[]; // with contents that were found in the prefix cache
+  evicted: { block: number; request: RunRequest }[]; // of those taken: what the prefix cache kept in it of its last holder
+}
+
+/** The way from one step to the next. */
+interface Between {
+  before: Frame;
+  happened: Happenings;
+}
+
 /** A request's rows and keys in a pass. */
 interface PassItem {
   request: RunRequest;
@@ -258,7 +288,7 @@ interface LaneState {
 interface ViewState extends LaneState {
   readonly frame: Frame;
   readonly index: number; // of the step on screen
-  readonly share?: number; // how much of this step's motion has happened, 0 to 1
+  readonly share?: number; // how much of this step's motion has happened, 0 to 1; left out: all of it
   readonly pass: Pass | null; // the one that is chosen
   readonly hot: Hot | null;
   readonly pinned: RunRequest | null;
