@@ -217,6 +217,10 @@ interface Happenings {
   evicted: { block: number; request: RunRequest }[]; // of those taken: what the prefix cache kept in it of its last holder
 }
 
+/** Parts of a step's motion: see views/phases.js. */
+type Phase = "leave" | "lane" | "row" | "mask" | "keep" | "block" | "text";
+type Flights = import("./views/flights.js").Flights;
+
 /** The way from one step to the next. */
 interface Between {
   before: Frame;
@@ -289,6 +293,7 @@ interface ViewState extends LaneState {
   readonly frame: Frame;
   readonly index: number; // of the step on screen
   readonly share?: number; // how much of this step's motion has happened, 0 to 1; left out: all of it
+  readonly flights?: Flights | null; // what crosses panels meanwhile; without it things appear in their places
   readonly pass: Pass | null; // the one that is chosen
   readonly hot: Hot | null;
   readonly pinned: RunRequest | null;
@@ -397,6 +402,7 @@ interface BlockOwner {
   at: number;
   fill: number;
   fresh: boolean;
+  strength?: number; // while it comes or goes
 }
 
 /** What is under the pointer. */

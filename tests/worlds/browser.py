@@ -151,7 +151,7 @@ def _answer(route: Route, page: Page, own: str, answers: dict[str, str]) -> None
 
 
 # What is asked of the parts of the page is drawn in the next frame, and a canvas learns its size after the page is laid out.
-_SETTLED = """() => ![window.inflight, window.inflightCompare?.race, window.inflightLive].some(part => part?.drawsSoon)
+_SETTLED = """() => ![window.inflight, window.inflightCompare?.race, window.inflightLive].some(part => part?.drawsSoon || part?.motion?.going)
     && [...document.querySelectorAll('.canvas > canvas')].every(canvas => {
         const { clientWidth: w, clientHeight: h } = canvas.parentElement, d = Math.min(devicePixelRatio, 3);
         return !w || !h || (canvas.width === Math.max(1, Math.round(w * d)) && canvas.height === Math.max(1, Math.round(h * d))); })"""

@@ -47,6 +47,28 @@ export class CanvasView {
     this.actions = actions;
     this.key = find(panel, key);
     this.surface = new Surface(canvasIn(panel, canvas), actions.redraw);
+    /** @type {{stamp: string, run: Run | null, palette: Palette | null, canvas: HTMLCanvasElement}} */
+    this._past = { stamp: "", run: null, palette: null, canvas: document.createElement("canvas") };
+  }
+
+  /** Implemented by each view. @param {ViewState} _state */
+  draw(_state) {}
+
+  /**
+   * The picture of the step before, drawn once a motion; to be called before `begin`.
+   * @param {ViewState} state @param {Frame} before @param {string} stamp what else it depends on
+   */
+  past(state, before, stamp = "") {
+    const { surface: { w, h, d, canvas }, _past: past } = this;
+    const { run, palette, focus, pass, frame } = state;
+    const now = [state.index, w, h, d, state.language, state.layout, state.presenter, state.alone, focus ? focus.map((r) => r.index).join(" ") : "", pass?.index, stamp].join("/");
+    if (past.stamp === now && past.run === run && past.palette === palette) return past.canvas;
+    Object.assign(past, { stamp: now, run, palette });
+    const last = before.passes.length - 1;
+    const shown = pass && pass.index < frame.passes.length - 1 ? Math.min(pass.index, last) : last;
+    this.draw({ ...state, frame: before, index: before.i, pass: before.passes[shown] || null, share: 1, hot: null, weights: { ...state.weights, found: null } });
+    resize(past.canvas, canvas.width, canvas.height).drawImage(canvas, 0, 0);
+    return past.canvas;
   }
 }
 

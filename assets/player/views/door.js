@@ -6,6 +6,7 @@ import { find, h } from "../parts/dom.js";
 import { wallClock } from "../parts/format.js";
 import { tell } from "../parts/speech.js";
 import { waitedBy } from "../run/delays.js";
+import { movingIn, phase } from "./phases.js";
 
 const MOST = { desk: 6, tablet: 4, phone: 2 }; // who has room
 
@@ -24,7 +25,9 @@ export class DoorView {
   /** @param {ViewState} state */
   draw(state) {
     if (!state.simple) return;
-    const { run, frame: { waiting, i }, layout, focus } = state;
+    const moving = movingIn(state);
+    const { waiting, i } = moving && !phase(state.share, "lane") ? moving.before : state.frame; // until it opens
+    const { run, layout, focus } = state;
     const most = MOST[layout];
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
     while (this.rows.length < shown.length) {

@@ -6,6 +6,7 @@ import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
 import { CanvasView, fillBox, isIn, measure, setFont, shorten, strokeBox } from "../parts/surface.js";
 import { bandName, heldBy, heldWords, placesAt } from "../run/holdings.js";
+import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
 /** What a block of a group holds the cache of, as a line. @param {Run} run @param {number} group */
 function ofLayers(run, group) {
@@ -38,6 +39,7 @@ export class LengthsView extends CanvasView {
     else tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
     if (!surface.visible) return;
     const g = surface.begin();
+    const come = movingIn(state) ? easeOut(phase(state.share, "block")) : 1;
     const large = !presenter ? 12 : state.alone === "kv" ? 28 : 20;
     const pitch = Math.min(surface.h / run.numLanes, presenter ? 2.6 * large : 40);
     this.pitch = pitch;
@@ -64,7 +66,7 @@ export class LengthsView extends CanvasView {
       if (!request) continue;
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
-      const now = (room * lane.kvLen) / run.longest;
+      const now = lerp(old, (room * lane.kvLen) / run.longest, come);
       const finished = Boolean(request.finished && request.finished.step < frame.i); // kept for the wave, or overrun
       if (run.isGrouped) {
         this._bands(g, state, lane, { label, y, height, room, size, finished });
@@ -92,7 +94,7 @@ export class LengthsView extends CanvasView {
       if (pitch >= 9) {
         g.fillStyle = palette.ink;
         setFont(g, `${size}px ${palette.mono}`);
-        g.fillText(t(count(lane.kvLen)), label + now + 6, y + height / 2 + 0.5);
+        g.fillText(t(count(come > 0 ? lane.kvLen : lane.before)), label + now + 6, y + height / 2 + 0.5);
       }
     }
     g.globalAlpha = 1;
@@ -204,6 +206,12 @@ export class BlocksView extends CanvasView {
     super(panel, actions, ".blocks canvas", ".blocks-key");
     /** @type {Map<number, BlockOwner[]>} */
     this.owned = new Map(); // block → who holds it
+    /** @type {{between: Between | null, owned: Map<number, BlockOwner[]>}} */
+    this._before = { between: null, owned: new Map() }; // block → who held it in the step before
+    /** @type {Map<number, BlockOwner[]>} */
+    this.shown = new Map(); // block → who holds it at this moment of the step's motion
+    /** @type {Map<number, {request: RunRequest, left: number}>} */
+    this.forgotten = new Map(); // block → whose cached prefix goes from it, and how much of it is left
     /** @type {Map<number, {request: RunRequest, passed: boolean}>} */
     this.ghosts = new Map(); // block → who lost it in this step; passed: since the window had passed it, else by preemption
     this.group = 1; // blocks a tile
@@ -252,6 +260,7 @@ export class BlocksView extends CanvasView {
     }
     const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
     const tiles = Math.ceil(total / group);
+    this._move(state);
     let cols = Math.max(1, Math.ceil(Math.sqrt((tiles * w) / h)));
     const even = [16, 12, 10, 8, 20, 24, 32, 6, 5, 4].find((c) => c >= cols && c <= cols * 1.3);
     if (even) cols = even;
@@ -275,17 +284,48 @@ export class BlocksView extends CanvasView {
     setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${preempted ? `, ${t(`${preempted} freed by preemption`)}` : ""}${this.ghosts.size > preempted ? `, ${t(`${this.ghosts.size - preempted} behind a window`)}` : ""}`);
   }
 
+  /** Who holds which block at this share of the motion: first some are given back, later others are taken and filled. @param {ViewState} state */
+  _move(state) {
+    const moving = movingIn(state);
+    this.shown = this.owned;
+    this.forgotten = new Map();
+    if (!moving) return;
+    if (this._before.between !== moving) this._before = { between: moving, owned: this.owners(moving.before, state.run) };
+    const [leave, fill] = [easeOut(phase(state.share, "leave")), easeOut(phase(state.share, "block"))];
+    const found = new Set(moving.happened.shared.map(({ request, block }) => `${request.index} ${block}`));
+    /** @type {(owners: BlockOwner[] | undefined, o: BlockOwner) => BlockOwner | undefined} */
+    const same = (owners, o) => owners?.find(({ request, at, group }) => request === o.request && at === o.at && group === o.group);
+    this.shown = new Map();
+    for (const [block, owners] of this.owned) {
+      const was = this._before.owned.get(block);
+      const there = owners.flatMap((o) => {
+        const old = same(was, o);
+        const known = old ? old.fill : found.has(`${o.request.index} ${block}`) ? o.fill : 0;
+        return old || fill ? [{ ...o, fill: lerp(known, o.fill, fill), strength: old ? 1 : Math.min(1, fill * 2) }] : [];
+      });
+      if (there.length) this.shown.set(block, there);
+    }
+    for (const [block, was] of leave < 1 ? this._before.owned : []) {
+      const owners = this.owned.get(block);
+      if (was.every((o) => same(owners, o))) continue;
+      this.shown.set(block, was.map((o) => (same(owners, o) ? o : { ...o, fill: o.fill * (1 - leave), strength: 1 - leave })));
+    }
+    for (const { block, request } of moving.happened.evicted) this.forgotten.set(block, { request, left: leave * (1 - fill) });
+  }
+
   /**
    * h: of the fill; strip: what is left below it for a label, or 0.
    * @param {Ink} g @param {ViewState} state @param {number} block @param {number} x @param {number} y @param {number} w @param {number} h @param {number} strip
    */
   _block(g, { palette, focus, hot, run }, block, x, y, w, h, strip) {
-    const owners = this.owned.get(block);
+    const owners = this.shown.get(block);
     const ghost = this.ghosts.get(block);
     const lit = owners ? !owners.every((o) => dims(focus, o.request)) : !dims(focus, ghost ? ghost.request : null);
     g.globalAlpha = lit ? 1 : 0.2;
+    const forgotten = this.forgotten.get(block);
     if (!owners) {
       fillBox(g, palette.empty, x, y, w, h);
+      if (forgotten) this._forget(g, palette, forgotten, x, y, w, h);
       if (ghost) { // freed in this step: an empty frame, crossed
         strokeBox(g, palette.of(ghost.request).solid, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5, [3, 2]);
         g.beginPath();
@@ -298,11 +338,14 @@ export class BlocksView extends CanvasView {
     const part = w / owners.length; // shared: side by side
     owners.forEach((o, n) => {
       const colours = palette.of(o.request);
-      g.globalAlpha = dims(focus, o.request) ? 0.2 : 1;
+      g.globalAlpha = 1;
+      if ((o.strength ?? 1) < 1) fillBox(g, palette.empty, x + n * part, y, part, h);
+      g.globalAlpha = (dims(focus, o.request) ? 0.2 : 1) * (o.strength ?? 1);
       fillBox(g, colours.tint, x + n * part, y, part, h);
       fillBox(g, colours.solid, x + n * part, y + h * (1 - o.fill), part, h * o.fill);
     });
     g.globalAlpha = lit ? 1 : 0.2;
+    if (forgotten) this._forget(g, palette, forgotten, x, y, w, h);
     if (owners.some((o) => o.fresh) && w > 7) { // new in this step
       strokeBox(g, palette.ink, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5);
     }
@@ -314,6 +357,15 @@ export class BlocksView extends CanvasView {
     if (owners.some((o) => o.request === hot?.request && from < (o.at + 1) * run.groups[o.group].blockSize && end > o.at * run.groups[o.group].blockSize)) {
       strokeBox(g, palette.ink, 2.5, x + 1, y + 1, w - 2, h - 2);
     }
+  }
+
+  /** A prefix that was kept for others goes, as its block is needed. @param {Ink} g @param {Palette} palette @param {{request: RunRequest, left: number}} forgotten @param {number} x @param {number} y @param {number} w @param {number} h */
+  _forget(g, palette, { request, left }, x, y, w, h) {
+    const alpha = g.globalAlpha;
+    g.globalAlpha = alpha * left;
+    fillBox(g, palette.of(request).cached, x, y, w, h);
+    strokeBox(g, palette.of(request).solid, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5, [3, 2]);
+    g.globalAlpha = alpha;
   }
 
   /**
@@ -338,7 +390,7 @@ export class BlocksView extends CanvasView {
   /** @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number} y @param {number} w @param {number} h */
   _tile(g, { palette, focus, run }, tile, x, y, w, h) {
     const size = Math.min(this.group, run.numBlocks - tile * this.group);
-    const held = Array.from({ length: size }, (_, n) => this.owned.get(tile * this.group + n)).filter((owners) => owners !== undefined);
+    const held = Array.from({ length: size }, (_, n) => this.shown.get(tile * this.group + n)).filter((owners) => owners !== undefined);
     const owner = held.length ? held[0][0].request : null;
     g.globalAlpha = dims(focus, owner) ? 0.2 : 1;
     fillBox(g, palette.empty, x, y, w, h);

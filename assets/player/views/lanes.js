@@ -9,6 +9,7 @@ import { fillBox, measure } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
 import { doingOf, LaneChart } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
+import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
 const WHAT = 90; // right of the playhead: room for its words
 
@@ -129,9 +130,12 @@ export class LanesView extends LaneChart {
     if (!this.surface.visible) return;
     const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${pair.charted.map((r) => r.length)}`;
     if (this.paint(state, stamp, () => this._layout(state, run), (g) => this._axis(g, state))) this._key(this.counted);
-    const right = this.scale.to(frame.i);
+    const come = movingIn(state) ? easeOut(phase(state.share, "lane")) : 1;
+    const last = Math.max(0, frame.i - 1);
+    const right = lerp(this.scale.to(last), this.scale.to(frame.i), come);
     this._parting(state, this, run, this.show(right));
-    const x = (this.scale.from(frame.i) + right) / 2;
+    const middle = (/** @type {number} */ i) => (this.scale.from(i) + this.scale.to(i)) / 2;
+    const x = lerp(middle(last), middle(frame.i), come);
     if (this._x !== x) {
       this._x = x;
       this.head.style.transform = `translateX(${x.toFixed(2)}px)`;

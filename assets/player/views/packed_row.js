@@ -6,13 +6,15 @@ import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
 import { CanvasView, fillBox, isIn, measure, setFont, strokeBox } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
+import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
+const FLYING = 40; // cells that come from their lanes by flight, at most
 
 /**
  ** A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?: number, bucket?: number | null}} Cell
- * @typedef {Cell & {x: number, y: number, w: number, h: number}} PlacedCell
+ * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}} PlacedCell come: how far it has come on its way here
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
@@ -23,6 +25,8 @@ export class PackedRow extends CanvasView {
     this.title = find(panel, ".title");
     /** @type {PlacedCell[]} */
     this.cells = [];
+    /** @type {Style} */
+    this.style = { h: 22, pad: 5, font: 12, line: 3, least: 9 }; // of the cells
   }
 
   /**
@@ -95,8 +99,17 @@ export class PackedRow extends CanvasView {
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
     tell(this.key, simple ? `${count(tokens)} [token|tokens]${pads ? ` + ${count(pads)} [pad|pads]` : ""}` : `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
+    const moving = movingIn(state);
+    const past = moving && this.past(state, moving.before);
+    this.state = state;
     const g = surface.begin();
     this.cells = [];
+    const come = phase(state.share, "row");
+    if (past && come < 0.5) {
+      g.globalAlpha = 1 - 2 * come;
+      g.drawImage(past, 0, 0, surface.w, surface.h);
+      g.globalAlpha = 1;
+    }
     if (!passes.length) return;
     const phone = state.layout === "phone";
     const style = alone ? { h: 54, pad: 13, font: 30, line: 10, least: 22 } : presenter ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
@@ -123,9 +136,10 @@ export class PackedRow extends CanvasView {
       if (placed) break;
     }
     if (!placed) placed = this._counted(g, run, shown, style, thumb + label);
+    this.style = style;
     const wide = passes.findLast((p) => p.padded && p.width > 1);
-    if (thumb && wide) this._thumbnail(g, state, wide, thumb - 12);
-    if (label) {
+    if (thumb && wide && come >= 0.5) this._thumbnail(g, state, wide, thumb - 12);
+    if (label && come >= 0.5) {
       g.textBaseline = "middle";
       g.fillStyle = palette.soft;
       const seen = new Set();
@@ -136,7 +150,11 @@ export class PackedRow extends CanvasView {
         g.fillText(String(pass.index + 1), thumb + 2, cell.y + style.h / 2 + 0.5);
       }
     }
-    for (const cell of placed) this._ink(g, state, cell, style);
+    const flying = moving && state.flights?.carries("row", state) ? some(placed.filter((cell) => !cell.pads && !cell.graph && !cell.sum), FLYING) : null;
+    placed.forEach((/** @type {PlacedCell} */ cell, n) => {
+      Object.assign(cell, { flies: flying?.has(cell), come: turn(come, n, placed.length) });
+      if (cell.come === 1 || !cell.flies) this.ink(g, state, cell, cell.come);
+    });
     this.cells = placed;
     const what = (/** @type {PassItem} */ i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
     setAttr(surface.canvas, "aria-label", `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes.map((p) => p.items
@@ -159,10 +177,12 @@ export class PackedRow extends CanvasView {
     return [];
   }
 
-  /** @param {Ink} g @param {ViewState} state @param {PlacedCell} cell @param {Style} style */
-  _ink(g, { palette, focus, hot }, cell, style) {
+  /** A cell in the row, or on its way to it. @param {Ink} g @param {ViewState} state @param {PlacedCell} cell @param {number} alpha */
+  ink(g, { palette, focus, hot }, cell, alpha = 1) {
+    if (!alpha) return;
+    const { style } = this;
     const colours = palette.of(cell.item.request);
-    const strength = dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1;
+    const strength = alpha * (dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1);
     g.globalAlpha = strength;
     const { x, y, w, h } = cell;
     const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum) || cell.guess === "forgotten";

@@ -5,6 +5,7 @@ import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count, milliseconds } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
+import { movingIn, phase } from "./phases.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 
@@ -40,10 +41,18 @@ export class QueueView {
 
   /** @param {ViewState} state */
   draw(state) {
-    this._waiting(state);
-    this._budget(state);
-    this._gauges(state);
+    const before = movingIn(state)?.before;
+    /** @type {(moment: Phase) => ViewState} */
+    const at = (moment) => (before && !phase(state.share, moment) ? { ...state, frame: before, index: before.i } : state); // each part changes when its moment has come
+    this._waiting(at("lane"));
+    this._budget(at("row"));
+    this._gauges(at("block"));
     this._time(state);
+  }
+
+  /** The letter of a request that waits, if it is among those shown. @param {RunRequest} request */
+  boxOf(request) {
+    return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
   }
 
   /**

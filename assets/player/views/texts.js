@@ -7,6 +7,7 @@ import { chip } from "../parts/chips.js";
 import { wallClock } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
 import { departs } from "../run/moments.js";
+import { movingIn, phase } from "./phases.js";
 
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
@@ -44,6 +45,12 @@ export class TextsView {
     this._timer = undefined;
   }
 
+  /** Where a request's new text stands, if it is shown. @param {RunRequest} request @returns {Element | null} */
+  freshOf(request) {
+    const row = this.rows.find((one) => one.request === request && !one.el.hidden && !one.fresh.hidden);
+    return row ? row.fresh : null;
+  }
+
   /** @param {ViewState} state */
   draw(state) {
     const now = performance.now();
@@ -67,6 +74,7 @@ export class TextsView {
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
     if (simple) shown.sort((a, b) => a.index - b.index); // everybody keeps their place
+    const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
     tell(this.key, simple ? `${running} at once` : `${running} running`);
@@ -86,7 +94,7 @@ export class TextsView {
         row.chip.replaceChildren(chip(state, request, holds));
         row.el.dataset.request = String(request.index);
       }
-      const done = request.finished && request.finished.step <= frame.i ? request.finished : null;
+      const done = request.finished && request.finished.step + Number(onTheWay) <= frame.i ? request.finished : null;
       const total = run.numGenerated(request, frame.i);
       const before = run.numGenerated(request, frame.i - 1);
       const output = run.texts.output[request.id] || [];
@@ -101,6 +109,7 @@ export class TextsView {
       row.fresh.classList.toggle("changed", total > leaves);
       setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
+      setStyle(row.fresh, "visibility", onTheWay ? "hidden" : "");
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
       setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       /** @type {Record<string, string>} */

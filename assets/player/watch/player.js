@@ -3,7 +3,7 @@
 //   replay (by URL, inline, or streamed) ─→ Run ─→ frame(index) ─→ views
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
 
-import { h, icon, clamp, setAttr, reducedMotion } from "../parts/dom.js";
+import { h, icon, clamp, setAttr } from "../parts/dom.js";
 import { drawSoon, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { firstStepOf, requestNamed } from "../run/ids.js";
 import { Run } from "../run/run.js";
@@ -36,7 +36,9 @@ import { Leak } from "./leak.js";
 import { Pair } from "./pair.js";
 import { Ranks } from "./ranks.js";
 import { Weights } from "./weights.js";
+import { Motion } from "./motion.js";
 import { RankLanes } from "../views/rank_lanes.js";
+import { Flights } from "../views/flights.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
@@ -63,6 +65,7 @@ export class Player {
     this.narrow = false; // a tablet too narrow for all buttons
     this.tab = "mask";
     this.drawn = -1;
+    this.drawsSoon = false;
     this.lastMs = 0;
     this.pass = Infinity; // the last one, unless chosen
     this.clock = false; // the lanes' axis: steps, or measured seconds
@@ -98,6 +101,10 @@ export class Player {
     this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
     this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.door, this.card, this.lanes, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
+    /** @type {any[]} */
+    this.moving = [this.row, this.mask, this.lengths, this.blocks, this.queue, this.door, this.texts, this.lanes];
+    this.flights = new Flights($(".stage"), this, actions.redraw);
+    this.motion = new Motion(this);
     for (const view of canvases) pointCanvas(this, view, view === this.lanes);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);
@@ -254,8 +261,10 @@ export class Player {
       this.empty(null);
       this.index = 0;
     }
+    const was = this.index;
     if (this.following) this.index = run.length - 1;
     this.redraw();
+    this.motion.went(was, this.index);
   }
 
   // -- where we are ------------------------------------------------------------------------------------------------------
@@ -268,6 +277,7 @@ export class Player {
     if (byHand && this.running) this.following = to === this.run.length - 1;
     if (byHand) this.intro.used();
     if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
+    this.motion.settle();
     this.index = to;
     this.redraw();
     this.changed();
@@ -275,16 +285,13 @@ export class Player {
 
   /** A single step by key or button: the one move that is animated. */
   step(by) {
-    const single = Math.abs(by) === 1 && !this.transport.playing && !reducedMotion();
-    this.root.classList.toggle("single", single);
-    clearTimeout(this._single);
-    if (single) this._single = setTimeout(() => this.root.classList.remove("single"), 220);
+    const from = this.transport.place;
     this.transport.toggle(false);
-    this.seek(this.transport.place + by, true);
+    this.seek(from + by, true);
+    this.motion.went(from, this.index, true);
   }
 
   scrub(index) {
-    this.root.classList.remove("single");
     this.transport.toggle(false);
     this.seek(index, true);
   }
@@ -347,9 +354,11 @@ export class Player {
     if (!this.run || !this.run.length) return;
     const t0 = performance.now();
     const state = viewState(this);
+    const moving = this.motion.stateOf(state);
     this.frame = state.frame;
     this.root.toggleAttribute("data-card", Boolean(state.pinned));
-    for (const view of this.views) view.draw(state);
+    for (const view of this.views) view.draw(this.moving.includes(view) ? moving : state);
+    this.flights.draw(moving);
     setAttr(this.scrubber, "aria-valuenow", String(this.frame.event.step));
     setAttr(this.scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));
     this.live.draw();

@@ -96,7 +96,9 @@ export class Transport {
       const n = Math.floor(due);
       if (n) {
         due -= n;
-        app.seek(this.place + n);
+        const from = this.place;
+        app.seek(from + n);
+        app.motion.went(from, this.place);
         if (this.place >= this.track.length - 1 && !app.running) {
           this.toggle(false);
           return;

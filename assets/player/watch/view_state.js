@@ -3,16 +3,16 @@
 import { clamp } from "../parts/dom.js";
 
 /**
- ** One step of the run on screen and how it is viewed.
+ ** One step of the run on screen, or a share of the way to it, and how it is viewed.
  * @param {App} app
  * @returns {ViewState}
  */
-export function viewState(app) {
+export function viewState(app, index = app.index, share = 1) {
   const { run, palette, focus, hot, pinned, presenter, alone, layout, clock, detail, transport } = app;
-  const frame = run.frame(Math.min(app.index, run.length - 1));
+  const frame = run.frame(Math.min(index, run.length - 1));
   const pass = frame.passes[clamp(app.pass, 0, frame.passes.length - 1)] || null;
   return {
-    run, frame, index: frame.i, pass, palette, focus, hot, pinned, presenter, alone, layout, clock, simple: detail.simple, language: app.speech.name,
+    run, frame, index: frame.i, share, flights: app.flights, pass, palette, focus, hot, pinned, presenter, alone, layout, clock, simple: detail.simple, language: app.speech.name,
     fast: app.lanes.dragging || (transport.playing && transport.speed > 8) || (app.running && app.following),
     pair: app.pair.state, leak: app.leak.state, weights: app.weights.state(frame, pass), ranks: app.ranks.state,
   };

@@ -7,10 +7,10 @@ import { allowedKeys, itemAt } from "../../run/passes.js";
 import { coverTiles } from "./geometry.js";
 
 /**
- * The allowed cells of each request: cached keys pale, new ones full.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus
+ * The allowed cells of each request: cached keys pale, new ones full. reach: how far each query's stripe has grown, null for all of it.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {((q: number) => number) | null} reach
  */
-export function inkCells(g, palette, at, items, window, focus) {
+export function inkCells(g, palette, at, items, window, focus, reach = null) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
     if (!item.length) continue;
@@ -28,7 +28,12 @@ export function inkCells(g, palette, at, items, window, focus) {
         const end = Math.min(b, cached ? cachedEnd : k1);
         if (end <= left) continue;
         const [x, y] = [at.x(left), at.y(q)];
-        g.fillRect(x, y, at.x(end) - x, at.y(q + 1) - y);
+        let right = at.x(end);
+        if (reach) {
+          const begin = at.x(Math.max(a, k0));
+          right = Math.min(right, begin + (at.x(Math.min(b, k1)) - begin) * reach(q));
+        }
+        if (right > x) g.fillRect(x, y, right - x, at.y(q + 1) - y);
       }
     }
   }
@@ -92,13 +97,28 @@ export class Tiles {
     /** @type {ImageData | null} */
     this._image = null;
     this._shares = new Float32Array(0);
+    /** @type {any[]} */
+    this._of = []; // what they were made of
   }
 
   /**
-   * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the device in one of the page.
-   * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d
+   * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the device in one of the page; grown: the share of rows that have come.
+   * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d @param {number} grown
    */
-  ink(g, palette, at, pass, items, window, focus, d) {
+  ink(g, palette, at, pass, items, window, focus, d, grown = 1) {
+    const [, q1, , k1] = at.view;
+    const [areaW, areaH] = [at.x(k1) - at.gutter, at.y(q1) - at.top];
+    const of = [palette, pass, window, focus, d, areaW, areaH, ...at.view];
+    if (grown === 1 || of.some((x, n) => x !== this._of[n])) this._make(palette, at, pass, items, window, focus, d);
+    this._of = of;
+    const { canvas } = this;
+    const rows = Math.round(canvas.height * grown);
+    g.imageSmoothingEnabled = false;
+    if (rows) g.drawImage(canvas, 0, 0, canvas.width, rows, at.gutter, at.top, areaW, (areaH * rows) / canvas.height);
+  }
+
+  /** @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d */
+  _make(palette, at, pass, items, window, focus, d) {
     const [, q1, k0, k1] = at.view;
     const areaW = at.x(k1) - at.gutter;
     const areaH = at.y(q1) - at.top;
@@ -127,8 +147,6 @@ export class Tiles {
       }
     }
     this._g.putImageData(image, 0, 0);
-    g.imageSmoothingEnabled = false;
-    g.drawImage(this.canvas, at.gutter, at.top, areaW, areaH);
   }
 
   /** An image of this size, and an array for the share of each pixel. @param {number} W @param {number} H */

@@ -42,10 +42,10 @@ export function inkRules(g, palette, at, items, right, bottom) {
 }
 
 /**
- * Letters and words of keys above, of queries at the left.
- * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {Focus} focus
+ * Letters and words of keys above, of queries at the left. reach: how far each query's stripe has grown; its word comes with it.
+ * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {Focus} focus @param {((q: number) => number) | null} reach
  */
-export function inkLabels(g, run, palette, at, pass, items, focus) {
+export function inkLabels(g, run, palette, at, pass, items, focus, reach = null) {
   const [q0, q1, k0, k1] = at.view;
   g.textBaseline = "middle";
   // keys: a band of letters, and the tokens themselves where there is room
@@ -93,6 +93,7 @@ export function inkLabels(g, run, palette, at, pass, items, focus) {
     if (at.ch >= (at.big > 1 ? 18 : 9) && !at.compact) {
       setFont(g, `${Math.min(11 * at.big, Math.max(11, Math.floor(at.ch)))}px ${palette.mono}`);
       for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
+        if (reach?.(q) === 0) continue;
         const text = visible(run.tokenText(item.request, item.start + q - first), 8);
         g.fillText(shorten(g, text, end - 2), end, at.y(q) + at.ch / 2);
       }

@@ -12,6 +12,7 @@ import { inkHot, inkLabels, inkMinimap, inkRules } from "./labels.js";
 import { maskPointers, onMinimap } from "./pointers.js";
 import { MaskTools } from "./tools.js";
 import { itemAt, overrunWords, visible } from "../../run/passes.js";
+import { afterFlight, easeOut, movingIn, phase, turn } from "../phases.js";
 
 const PRESENTED = 1.85; // how much larger words are on a projector: 11 px become 20
 
@@ -84,6 +85,9 @@ export class MaskView extends CanvasView {
     this.panel.classList.toggle("weighed", Boolean(weights));
     this.panel.classList.toggle("leaking", leak.on);
     if (!surface.visible) return;
+    const moving = pass && movingIn(state);
+    const past = moving && this.past(state, moving.before, JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]));
+    this.state = state;
     const g = surface.begin();
     this.drawn = null;
     if (!pass) {
@@ -99,6 +103,17 @@ export class MaskView extends CanvasView {
     const bottom = at.y(q1);
     const window = this.window(run);
     const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
+    this.drawn = { pass, at, window, weights };
+    const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
+    tell(this.key, state.simple ? `${count(pass.nq)} [row|rows] × ${count(pass.nk)} [column|columns]` : `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`);
+    const grown = phase(state.share, "mask");
+    if (past && !grown) { // until its tokens have come
+      g.globalAlpha = 1 - 0.85 * phase(state.share, "row");
+      g.drawImage(past, 0, 0, surface.w, surface.h);
+      g.globalAlpha = 1;
+      return;
+    }
+    const reach = past && grown < 1 ? (/** @type {number} */ q) => easeOut(afterFlight(turn(grown, q - q0, q1 - q0))) : null;
 
     fillBox(g, palette.empty, at.gutter, at.top, right - at.gutter, bottom - at.top);
     // a request's own block, blocked or not, and the rows of pads
@@ -118,19 +133,16 @@ export class MaskView extends CanvasView {
       }
     }
     if (weights && at.exact) inkWeights(g, palette, at, items, window, focus, weights);
-    else if (at.exact) inkCells(g, palette, at, items, window, focus);
-    else this.tiles.ink(g, palette, at, pass, items, window, focus, surface.d);
-    inkLeaks(g, palette, at, items, focus);
+    else if (at.exact) inkCells(g, palette, at, items, window, focus, reach);
+    else this.tiles.ink(g, palette, at, pass, items, window, focus, surface.d, grown);
+    if (grown === 1) inkLeaks(g, palette, at, items, focus);
     inkRules(g, palette, at, items, right, bottom);
-    inkLabels(g, run, palette, at, pass, items, focus);
+    inkLabels(g, run, palette, at, pass, items, focus, reach);
     inkHot(g, state.hot, palette, at, pass, right, bottom);
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
-    const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
-    tell(this.key, state.simple ? `${count(pass.nq)} [row|rows] × ${count(pass.nk)} [column|columns]` : `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`);
     setAttr(surface.canvas, "aria-label",
       `${t("Attention mask")}: ${this.key.textContent}; ${t(`${count(pass.items.filter((i) => i.length).length)} [request|requests] on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
-    this.drawn = { pass, at, window, weights };
   }
 
   // -- pointing ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,289 @@
+// What crosses panels in a step's motion, on one canvas over the stage: requests between queue and lanes, tokens from lanes to the row, from the row to
+// the mask, what was computed to its blocks, new tokens to their texts. Views say where things stand; nothing is measured while it moves.
+//
+//   of many things a few dozen fly, evenly chosen; the others appear in their places
+
+import { h, setAttr } from "../parts/dom.js";
+import { measure, setFont, Surface } from "../parts/surface.js";
+import { visible } from "../run/passes.js";
+import { easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
+
+const MOST = { requests: 24, rows: 40, blocks: 24, texts: 24, toTab: 6 }; // that fly at once
+const ARC = 14; // pixels: how high a flight is thrown
+
+/**
+ * @typedef {{x: number, y: number, w: number, h: number}} Place in pixels of the stage
+ * @typedef {{lanes: import("./lanes.js").LanesView, row: import("./packed_row.js").PackedRow, mask: MaskView, blocks: import("./kv.js").BlocksView, queue: import("./queue.js").QueueView, door: import("./door.js").DoorView, texts: import("./texts.js").TextsView}} Views
+ */
+
+/** @param {Place} place */
+const middle = ({ x, y, w, h }) => ({ x: x + w / 2, y: y + h / 2 });
+
+export class Flights {
+  /** @param {HTMLElement} stage @param {Views} views @param {() => void} redraw */
+  constructor(stage, views, redraw) {
+    this.stage = stage;
+    this.views = views;
+    this.canvas = h("canvas", { class: "flights", "aria-hidden": "true" });
+    stage.append(this.canvas);
+    this.surface = new Surface(this.canvas, redraw);
+    /** @type {Map<object, {x: number, y: number}>} */
+    this.origins = new Map(); // of each view's canvas
+    /** @type {Map<string, Place | null>} */
+    this.places = new Map(); // of what is not on a canvas
+    /** @type {any[]} */
+    this._of = []; // what they were measured for
+  }
+
+  /** Whether tokens fly to the row: only then need they not appear there. @param {"row"} _way @param {ViewState} _state */
+  carries(_way, _state) {
+    return this.views.lanes.surface.visible && this.views.row.surface.visible;
+  }
+
+  /** @param {ViewState} state */
+  draw(state) {
+    const moving = movingIn(state);
+    setAttr(this.canvas, "data-moving", String(Boolean(moving)));
+    if (!moving || !this.surface.visible) return;
+    this._measure(state, moving);
+    const g = this.surface.begin();
+    g.textBaseline = "middle";
+    this._tokens(g, state);
+    this._queries(g, state);
+    this._kept(g, state, moving);
+    this._requests(g, state, moving);
+    this._sampled(g, state, moving);
+    g.globalAlpha = 1;
+  }
+
+  // -- where things stand ---------------------------------------------------------------------------------------------
+
+  /** Once a motion: the canvases on the stage, the letters in the queue before and after, the new texts, the tabs. @param {ViewState} state @param {Between} moving */
+  _measure(state, { happened }) {
+    const { lanes, row, mask, blocks, queue, door, texts } = this.views;
+    const waits = state.simple ? door : queue;
+    const canvases = [lanes, row, mask, blocks];
+    const of = [state.run, state.index, state.layout, state.language, state.pinned, state.simple, state.presenter, state.alone, this.surface.w, this.surface.h, ...canvases.flatMap(({ surface }) => [surface.w, surface.h])];
+    if (of.every((x, n) => x === this._of[n])) return;
+    this._of = of;
+    this.places.clear();
+    const stage = this.stage.getBoundingClientRect();
+    const placed = (/** @type {DOMRect | undefined} */ r) => (r && r.width ? { x: r.left - stage.left, y: r.top - stage.top, w: r.width, h: r.height } : null);
+    for (const view of canvases) {
+      const r = view.surface.canvas.getBoundingClientRect();
+      this.origins.set(view, { x: r.left - stage.left, y: r.top - stage.top });
+    }
+    for (const name of ["queue", "kv", "text"]) this.places.set(`tab ${name}`, placed(this.stage.querySelector(`.view-tabs [data-tab="${name}"]`)?.getClientRects()[0]));
+    const { admitted, preempted, sampled } = happened;
+    for (const [list, share, when] of /** @type {const} */ ([[admitted, 0, "before"], [preempted, 1, "after"]])) {
+      if (!list.length) continue;
+      waits.draw({ ...state, share });
+      for (const { request } of list) this.places.set(`${when} ${request.index}`, placed(waits.boxOf(request)?.getClientRects()[0]));
+      waits.draw(state);
+    }
+    const shown = texts.box.checkVisibility ? texts.box.checkVisibility({ visibilityProperty: true }) : texts.box.getClientRects().length > 0;
+    const room = texts.box.getBoundingClientRect();
+    for (const { request } of shown ? sampled : []) {
+      const r = texts.freshOf(request)?.getClientRects()[0];
+      this.places.set(`text ${request.index}`, r && r.bottom > room.top && r.top < room.bottom ? placed(r) : null);
+    }
+  }
+
+  /** On the stage, what a view reports on its canvas. @param {object} view @param {Place} place @returns {Place} */
+  _on(view, place) {
+    const origin = /** @type {{x: number, y: number}} */ (this.origins.get(view));
+    return { ...place, x: place.x + origin.x, y: place.y + origin.y };
+  }
+
+  /** A lane's cell of step i, inside what is shown of the lanes. @param {number} lane @param {number} i */
+  _lane(lane, i) {
+    const { lanes } = this.views;
+    const { scale, surface } = lanes;
+    const [y, h] = lanes.lane(lane);
+    const [from, to] = [scale.from(i), scale.to(i)].map((x) => Math.max(0, Math.min(x, surface.w)));
+    return this._on(lanes, { x: from, y, w: to - from, h });
+  }
+
+  /** Where a request waits: in the queue, behind its tab, or else below the lanes. @param {string} when @param {RunRequest} request @param {Place} lane @returns {Place} */
+  _door(when, request, lane) {
+    const { lanes } = this.views;
+    return this.places.get(`${when} ${request.index}`) || this.places.get("tab queue") || { ...lane, y: this._on(lanes, lane).y - lane.y + lanes.surface.h, h: 0 };
+  }
+
+  /** Where a request's last token of a pass ends: in the mask, or else in the row. @param {RunRequest} request @param {number} passIndex @returns {{x: number, y: number} | null} */
+  _source(request, passIndex) {
+    const { mask, row } = this.views;
+    const drawn = mask.surface.visible ? mask.drawn : null;
+    const item = drawn && drawn.pass.index === passIndex ? drawn.pass.items.find((one) => one.request === request && one.length) : null;
+    if (drawn && item) {
+      const { at } = drawn;
+      const q = item.q0 + item.pads + item.length - 1;
+      const [q0, q1, k0, k1] = at.view;
+      const k = item.k0 + item.kvLen;
+      if (q >= q0 && q < q1 && k > k0) return middle(this._on(mask, { x: at.x(Math.min(k, k1)), y: at.y(q), w: 0, h: at.ch }));
+    }
+    const cell = row.surface.visible ? row.cells.findLast((one) => one.item.request === request) : null;
+    return cell ? middle(this._on(row, cell)) : null;
+  }
+
+  // -- what flies ---------------------------------------------------------------------------------------------------------
+
+  /** From the queue to a lane, or back. @param {Ink} g @param {ViewState} state @param {Between} moving */
+  _requests(g, state, { happened: { admitted, preempted } }) {
+    if (!this.views.lanes.surface.visible) return;
+    const [come, leave] = [phase(state.share, "lane"), phase(state.share, "leave")];
+    for (const { request, lane } of come < 1 ? some(admitted, MOST.requests) : []) {
+      const to = this._lane(lane, state.index);
+      this._request(g, state, request, middle(this._door("before", request, to)), middle(to), come, to.h);
+    }
+    for (const { request, lane } of leave < 1 ? some(preempted, MOST.requests) : []) {
+      const from = this._lane(lane, state.index - 1);
+      this._request(g, state, request, middle(this._door("after", request, from)), middle(from), 1 - leave, from.h);
+    }
+  }
+
+  /**
+   * come: how far it is from the queue to the lane.
+   * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {number} come @param {number} height of the lane
+   */
+  _request(g, { palette, focus }, request, from, to, come, height) {
+    const e = easeBoth(come);
+    const thrown = Math.sin(come * Math.PI);
+    const size = lerp(19, Math.max(13, Math.min(24, height)), e) + thrown * 5;
+    setFont(g, `700 ${size > 17 ? 13 : 11}px ${palette.mono}`);
+    const w = Math.max(size, measure(g, request.letter) + 9);
+    const [x, y] = [lerp(from.x, to.x, e), lerp(from.y, to.y, e) - thrown * ARC];
+    const colours = palette.of(request);
+    g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, (1 - come) * 6);
+    g.beginPath();
+    g.roundRect(x - w / 2, y - size / 2, w, size, 5);
+    g.fillStyle = colours.tint;
+    g.fill();
+    g.strokeStyle = colours.solid;
+    g.lineWidth = 1.5;
+    if (come < 0.4) g.setLineDash([3, 2]);
+    g.stroke();
+    g.setLineDash([]);
+    g.fillStyle = palette.ink;
+    g.textAlign = "center";
+    g.fillText(request.letter, x, y + 0.5);
+    g.textAlign = "left";
+  }
+
+  /** From its lane into the row: a token read for the first time from where its request stands, one fed back from where it was written. @param {Ink} g @param {ViewState} state */
+  _tokens(g, state) {
+    const { row } = this.views;
+    for (const cell of row.cells) {
+      const { come = 1, item } = cell;
+      if (!cell.flies || come <= 0 || come >= 1) continue;
+      const from = this._lane(item.lane, item.phase === "decode" ? state.index - 1 : state.index);
+      const start = { x: from.x + from.w / 2, y: from.y + from.h / 2 };
+      const end = middle(this._on(row, cell));
+      const e = easeOut(come);
+      this._token(g, state, cell, lerp(start.x, end.x, e), lerp(start.y, end.y, come * come * (3 - 2 * come)), lerp(Math.max(0.5, Math.min(1, from.h / cell.h)), 1, e), Math.min(1, come * 6));
+    }
+  }
+
+  /** A copy of each token to its row of the mask. @param {Ink} g @param {ViewState} state */
+  _queries(g, state) {
+    const { row, mask } = this.views;
+    const grown = phase(state.share, "mask");
+    const { drawn } = mask;
+    if (!drawn || !mask.surface.visible || !row.surface.visible || grown <= 0 || grown >= 1) return;
+    const { at, pass } = drawn;
+    const [q0, q1] = at.view;
+    const rowOf = (/** @type {import("./packed_row.js").PlacedCell} */ { item, position }) => item.q0 + item.pads + /** @type {number} */ (position) - item.start;
+    const cells = row.cells.filter((cell) => cell.position !== undefined && pass.items.includes(cell.item) && rowOf(cell) >= q0 && rowOf(cell) < q1);
+    for (const cell of some(cells, MOST.rows)) {
+      const q = rowOf(cell);
+      const t = inFlight(turn(grown, q - q0, q1 - q0));
+      if (t <= 0 || t >= 1) continue;
+      const e = easeBoth(t);
+      const from = middle(this._on(row, cell));
+      const size = lerp(1, Math.max(0.4, Math.min(1, at.ch / cell.h)), e);
+      const to = this._on(mask, { x: at.gutter - 7 - (cell.w * size) / 2, y: at.y(q) + at.ch / 2, w: 0, h: 0 });
+      this._token(g, state, cell, lerp(from.x, to.x, e), lerp(from.y, to.y, e), size, 1 - e * 0.5);
+    }
+  }
+
+  /** @param {Ink} g @param {ViewState} state @param {import("./packed_row.js").PlacedCell} cell @param {number} x its middle @param {number} y @param {number} size 1: as in the row @param {number} alpha */
+  _token(g, state, cell, x, y, size, alpha) {
+    const { d } = this.surface;
+    const { row } = this.views;
+    setFont(g, `${row.style.font}px ${state.palette.mono}`);
+    g.setTransform(d * size, 0, 0, d * size, x * d, y * d);
+    row.ink(g, state, { ...cell, x: -cell.w / 2, y: -cell.h / 2 }, alpha);
+    g.setTransform(d, 0, 0, d, 0, 0);
+  }
+
+  /** What was computed, to the blocks that keep it. @param {Ink} g @param {ViewState} state @param {Between} moving */
+  _kept(g, state, { happened: { computed } }) {
+    const done = phase(state.share, "keep");
+    if (done <= 0 || done >= 1) return;
+    const { blocks } = this.views;
+    const tab = this.places.get("tab kv");
+    if (!blocks.surface.visible && !tab) return;
+    const { frame, run, palette, focus } = state;
+    const size = run.groups[0].blockSize;
+    const flying = computed.flatMap((one) => {
+      const from = this._source(one.request, one.passIndex);
+      if (!from) return [];
+      if (!blocks.surface.visible) return [{ request: one.request, from, to: middle(/** @type {Place} */ (tab)) }];
+      const places = frame.lanes[one.lane]?.laneSpan?.places || [];
+      const [first, last] = [Math.floor(one.start / size), Math.floor((one.kvLen - 1) / size)];
+      const held = places.filter(({ group, at, to }) => group === 0 && at >= first && at <= last && to >= state.index);
+      return held.flatMap(({ block }) => {
+        const tile = blocks.tiles[Math.floor(block / blocks.group)];
+        return tile ? [{ request: one.request, from, to: middle(this._on(blocks, tile)) }] : [];
+      });
+    });
+    let n = 0;
+    for (const { request, from, to } of some(flying, blocks.surface.visible ? MOST.blocks : MOST.toTab)) {
+      const t = turn(done, n, MOST.blocks);
+      n += 1;
+      if (t <= 0 || t >= 1) continue;
+      const e = easeBoth(t);
+      g.globalAlpha = focus && !focus.includes(request) ? 0.2 : 1;
+      g.beginPath();
+      g.roundRect(lerp(from.x, to.x, e) - 5, lerp(from.y, to.y, e) - 5 - Math.sin(t * Math.PI) * ARC, 10, 10, 3);
+      g.fillStyle = palette.of(request).solid;
+      g.fill();
+      g.strokeStyle = palette.panel;
+      g.lineWidth = 1.5;
+      g.stroke();
+    }
+  }
+
+  /** New tokens to their texts. @param {Ink} g @param {ViewState} state @param {Between} moving */
+  _sampled(g, state, { happened: { sampled } }) {
+    const done = phase(state.share, "text");
+    if (done <= 0 || done >= 1) return;
+    const { run, index, palette, focus } = state;
+    const tab = this.places.get("tab text");
+    const flying = sampled.flatMap(({ request, passIndex }) => {
+      const place = this.places.get(`text ${request.index}`);
+      const from = this._source(request, passIndex);
+      const to = place || (this.places.has(`text ${request.index}`) ? null : tab);
+      return from && to ? [{ request, from, to, isText: Boolean(place) }] : [];
+    });
+    setFont(g, `12px ${palette.mono}`);
+    const e = easeBoth(done);
+    for (const { request, from, to, isText } of some(flying, flying[0]?.isText ? MOST.texts : MOST.toTab)) {
+      const text = visible((run.texts.output[request.id] || []).slice(run.numGenerated(request, index - 1), run.numGenerated(request, index)).join(""));
+      const w = Math.max(12, measure(g, text) + 10);
+      const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);
+      const [x, y] = [lerp(from.x, end.x, e), lerp(from.y, end.y, e) - Math.sin(done * Math.PI) * ARC];
+      const colours = palette.of(request);
+      g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, done * 8);
+      g.beginPath();
+      g.roundRect(x - w / 2, y - 11, w, 22, 4);
+      g.fillStyle = colours.tint;
+      g.fill();
+      g.strokeStyle = colours.solid;
+      g.lineWidth = 1.5;
+      g.stroke();
+      g.fillStyle = palette.ink;
+      g.fillText(text, x - w / 2 + 5, y + 0.5);
+    }
+  }
+}

@@ -1,0 +1,92 @@
+// One motion a step: what happened in it moves from where it was to where it is, once, when a single step is taken. The pictures are the views' own, at a
+// share of the step; here is only the clock.
+
+import { reducedMotion } from "../parts/dom.js";
+import { viewState } from "./view_state.js";
+
+const FORWARD = 560; // milliseconds
+const BACK = 260;
+const HELD = 120; // steps closer than this are a key held down: they do not move
+const SLOW = 2; // steps a second: what plays or arrives faster does not move
+
+export class Motion {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.index = 0; // the step that moves
+    this.share = 1; // how much of it has happened
+    this.going = false;
+    /** @type {number | undefined} */
+    this._frame = undefined;
+    this._last = -Infinity; // when a step was taken last
+    document.addEventListener("visibilitychange", () => document.hidden && this.settle());
+  }
+
+  /** Whether a step of the run on screen may move. */
+  get _may() {
+    const { app } = this;
+    return !reducedMotion() && !document.hidden && !app.ranks.current && !app.lanes.dragging && app.root.getClientRects().length > 0;
+  }
+
+  /** From one step to the next or the one before: it moves if steps are taken slowly enough. by hand: by key or button, one at a time. @param {number} from @param {number} to */
+  went(from, to, byHand = false) {
+    const now = performance.now();
+    const gap = now - this._last;
+    this._last = now;
+    this.settle();
+    if (Math.abs(to - from) !== 1 || !this._may || gap < (byHand ? HELD : 900 / SLOW)) return;
+    const { transport } = this.app;
+    const length = to < from ? BACK : transport.playing ? Math.min(FORWARD, 880 / transport.speed) : FORWARD;
+    this._run(Math.max(from, to), to > from ? 0 : 1, to > from ? 1 : 0, length);
+  }
+
+  /** @param {number} index @param {number} from @param {number} to @param {number} length */
+  _run(index, from, to, length) {
+    [this.index, this.share, this.going] = [index, from, true];
+    this.app.redraw();
+    let start = 0;
+    const tick = (/** @type {number} */ now) => {
+      if (!this.going) return;
+      if (this.app.drawsSoon) start = now; // first all is drawn at the share it begins with
+      else {
+        start ||= now;
+        const done = Math.min(1, (now - start) / length);
+        if (done === 1) return this.settle();
+        this.share = from + (to - from) * done;
+        this._draw();
+      }
+      this._frame = requestAnimationFrame(tick);
+    };
+    this._frame = requestAnimationFrame(tick);
+  }
+
+  /** All is where it is after the step; the next key does this too. */
+  settle() {
+    if (this._frame !== undefined) cancelAnimationFrame(this._frame);
+    this._frame = undefined;
+    this.going = false;
+    if (this.share === 1) return;
+    this.share = 1;
+    this.app.redraw();
+  }
+
+  /** Stand still at a share of the step on screen, for a picture of it. @param {number} share */
+  hold(share) {
+    this.settle();
+    [this.index, this.share] = [this.app.index, Math.max(0, Math.min(1, share))];
+    this.app.redraw();
+  }
+
+  /** What moving views draw while the rest shows the step on screen. @param {ViewState} settled @returns {ViewState} */
+  stateOf(settled) {
+    return this.share < 1 ? viewState(this.app, this.index, this.share) : settled;
+  }
+
+  _draw() {
+    const { app } = this;
+    if (!app.run?.length || this.index >= app.run.length) return this.settle();
+    const state = viewState(app, this.index, this.share);
+    for (const view of app.moving) view.draw(state);
+    app.flights.draw(state);
+  }
+}
