@@ -55,12 +55,21 @@ def agree(trace: Trace, found: list[dict | None]) -> None:
         if moved is not None and before is not None:
             assert moved["before"] == frames.index(before)
             assert moved["arrived"] == [a.request for a in event.arrived]
-            assert [(m["request"], m["lane"], m["resumes"]) for m in moved["admitted"]] == [(a.request, a.lane, a.request in ran) for a in event.admitted]
-            assert [(m["request"], m["lane"], m["tokensLost"]) for m in moved["preempted"]] == [(p.request, p.lane, p.tokens_lost) for p in event.preempted]
+            assert [(m["request"], m["lane"], m["resumes"]) for m in moved["admitted"]] == [
+                (a.request, a.lane, a.request in ran) for a in event.admitted
+            ]
+            assert [(m["request"], m["lane"], m["tokensLost"]) for m in moved["preempted"]] == [
+                (p.request, p.lane, p.tokens_lost) for p in event.preempted
+            ]
             assert [(m["request"], m["reason"]) for m in moved["finished"]] == list(map(tuple, event.finished))
-            computed = [(m["passIndex"], m["request"], m["lane"], m["phase"], m["start"], m["length"], m["kvLen"]) for m in moved["computed"]]
+            computed = [
+                (m["passIndex"], m["request"], m["lane"], m["phase"], m["start"], m["length"], m["kvLen"])
+                for m in moved["computed"]
+            ]
             assert computed == list(map(tuple, event.segments))
-            assert {(m["request"], m["passIndex"]): m["count"] for m in moved["sampled"]} == Counter((s.request, s.pass_index) for s in event.sampled)
+            assert {(m["request"], m["passIndex"]): m["count"] for m in moved["sampled"]} == Counter(
+                (s.request, s.pass_index) for s in event.sampled
+            )
             there, here = ({row.request for row in one.lanes} for one in (before, frame))
             went_back = {p.request for p in event.preempted}
             assert {m["request"] for m in moved["left"]} == there - here - went_back
@@ -69,7 +78,9 @@ def agree(trace: Trace, found: list[dict | None]) -> None:
             joined = Counter((b, c.request) for c in event.kv.changes for b in c.added if b is not None)
             assert blocks(moved["taken"]) + blocks(moved["shared"]) == joined
             whys = {(m["request"], m["why"]) for m in moved["given"]}
-            assert {r for r, why in whys if why == "preempted"} <= went_back and {r for r, why in whys if why == "over"} <= there - went_back
+            assert {r for r, why in whys if why == "preempted"} <= went_back and {
+                r for r, why in whys if why == "over"
+            } <= there - went_back
             assert {m["request"] for m in moved["shared"]} <= set(event.kv.cached_tokens)
             assert {m["block"] for m in moved["evicted"]} <= {m["block"] for m in moved["taken"]}
         ran |= {a.request for a in event.admitted} | {c.request for c in (event.resumed.running if event.resumed else ())}
@@ -88,7 +99,11 @@ def test_every_recorded_run(tmp_path: Path) -> None:
 
 def test_runs_of_another_engine(tmp_path: Path) -> None:
     """With windows that give blocks back, speculation that forgets, and steps that are missing."""
-    traces = [to_trace(recording) for name in ("hybrid", "sliding-window", "speculation", "snapshots") for recording in read_raw([DATA / f"vllm-0.32-{name}.raw.jsonl.gz"])]
+    traces = [
+        to_trace(recording)
+        for name in ("hybrid", "sliding-window", "speculation", "snapshots")
+        for recording in read_raw([DATA / f"vllm-0.32-{name}.raw.jsonl.gz"])
+    ]
     found = happenings(traces, tmp_path)
     for trace, moved in zip(traces, found, strict=True):
         agree(trace, moved)
@@ -97,7 +112,10 @@ def test_runs_of_another_engine(tmp_path: Path) -> None:
 
 def test_preempted_in_every_policy(tmp_path: Path) -> None:
     plan = [request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2) for i in range(12)]
-    traces = [record(EngineConfig(policy, max_num_seqs=4, max_num_batched_tokens=8, block_size=2, num_blocks=15), *plan) for policy in POLICIES]
+    traces = [
+        record(EngineConfig(policy, max_num_seqs=4, max_num_batched_tokens=8, block_size=2, num_blocks=15), *plan)
+        for policy in POLICIES
+    ]
     found = happenings(traces, tmp_path)
     for trace, moved in zip(traces, found, strict=True):
         agree(trace, moved)
@@ -110,7 +128,10 @@ def test_what_the_prefix_cache_loses(tmp_path: Path, monkeypatch: pytest.MonkeyP
     evict = BlockPool._evict
     monkeypatch.setattr(BlockPool, "_evict", lambda pool: evicted.append(evict(pool)) or evicted[-1])
     plan = [request(f"r{i}", 9 + 3 * (i % 3), 5, i // 2, first=100 * (i % 4)) for i in range(14)]
-    trace = record(EngineConfig("continuous", max_num_seqs=3, max_num_batched_tokens=16, block_size=4, num_blocks=14, prefix_caching=True), *plan)
+    trace = record(
+        EngineConfig("continuous", max_num_seqs=3, max_num_batched_tokens=16, block_size=4, num_blocks=14, prefix_caching=True),
+        *plan,
+    )
     (found,) = happenings([trace], tmp_path)
     agree(trace, found)
     assert sorted(m["block"] for moved in found if moved for m in moved["evicted"]) == sorted(evicted) and evicted
