@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from core import Workload
 from core.config import POLICIES, EngineConfig
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
