@@ -158,7 +158,10 @@ def test_a_notebook_shows_the_player(visit):
 def test_the_site_has_the_lessons_with_their_sheets(site, fresh):
     """Opened from disk: a lesson, its worksheet, and the lesson as one file."""
     assert {
-        f"{lesson.name}-{kind}-{language}.html" for lesson in LESSONS for kind in (*KINDS, "offline") for language in LANGUAGES
+        f"{prefix}-{language}.html"
+        for lesson in LESSONS
+        for prefix in (*(f"{lesson.name}-{kind}" for kind in KINDS), f"inflight-{lesson.name}")
+        for language in LANGUAGES
     } <= {path.name for path in (site / "learn").iterdir()}
     page = fresh()
     page.goto(f"{(site / 'index.html').as_uri()}#part=learn&lesson=static-batching&stop=padding")

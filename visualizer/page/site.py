@@ -88,10 +88,11 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
         "": {f"plan-{language}": _paper(folder, f"learn/plan-{language}.html", plan(read, language)) for language in LANGUAGES}
     }
     for lesson in (lesson.name for lesson in LESSONS):
-        made = {kind: partial(sheet, lesson, kind, read) for kind in KINDS} | {"offline": partial(lesson_html, lesson, read)}
+        made = {f"{lesson}-{kind}": partial(sheet, lesson, kind, read) for kind in KINDS}
+        made[f"inflight-{lesson}"] = partial(lesson_html, lesson, read)
         papers[lesson] = {
-            f"{kind}-{language}": _paper(folder, f"learn/{lesson}-{kind}-{language}.html", make(language))
-            for kind, make in made.items()
+            f"{kind}-{language}": _paper(folder, f"learn/{name}-{language}.html", make(language))
+            for kind, (name, make) in zip((*KINDS, "offline"), made.items(), strict=True)
             for language in LANGUAGES
         }
     say = {run: partial(captions_in, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()}

@@ -81,7 +81,7 @@ class Lessons:
         if kind == "plan":
             return self._text(f"{kind}-{language}.htm", lambda: plan(traces, language))
         if kind == "offline":  # html files are downloaded, sheets are displayed
-            return self._text(f"{name}l", lambda: lesson_html(lesson, traces, language))
+            return self._text(f"{lesson}-{language}.html", lambda: lesson_html(lesson, traces, language))
         return self._text(name, lambda: sheet(lesson, kind, traces, language))
 
     def _kept(self, name: tuple[str, ...], make: Callable[[], dict[str, Any]]) -> str:

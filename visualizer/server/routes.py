@@ -131,6 +131,7 @@ _TYPES = {
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",
     ".js": "text/javascript",
+    ".htm": "text/html; charset=utf-8",  # a sheet to read and to print; a file with the suffix .html is downloaded
     ".gz": "application/gzip",
     ".png": "image/png",
 }

@@ -169,7 +169,8 @@ class Store:
             file = self._there(name).open("rb")
         except OSError:
             raise InflightError(_NOT_HERE) from None
-        return file, next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
+        own = name if name.startswith("inflight-") and name.endswith(".html") else None  # a lesson, named after it
+        return file, own or next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or step.

@@ -48,13 +48,19 @@ export class Home {
     return Boolean(this.learn.server || this.learn.options.papers[lesson.name]);
   }
 
-  /** A sheet or a file: made by the server on request, or stored beside the page. */
+  /** A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored beside the page. */
   async _paper(lesson, kind) {
     const { learn } = this;
-    const { language } = learn;
-    const made = learn.server ? await learn.server.call("lesson_file", lesson.name, kind, language) : { url: learn.options.papers[lesson.name][`${kind}-${language}`] };
-    if (made.url) window.open(made.url, "_blank", "noopener");
-    else learn.app.toast(made.error);
+    const { language, options, server, app } = learn;
+    const tab = kind === "offline" ? null : window.open("", "_blank"); // at once: later it would count as a pop-up
+    const made = server ? await server.call("lesson_file", lesson.name, kind, language) : { url: options.papers[lesson.name][`${kind}-${language}`] };
+    if (!made.url) {
+      tab?.close();
+      return app.toast(made.error);
+    }
+    if (!tab) return h("a", { href: made.url, download: made.url.split("/").at(-1), target: "_blank" }).click();
+    tab.opener = null;
+    tab.location.replace(new URL(made.url, document.baseURI).href);
   }
 
   _questions(section, questions) {

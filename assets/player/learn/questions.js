@@ -1,14 +1,15 @@
 // The questions of a stop. The answers and the reasons come with the lesson, computed from the trace.
 
-import { clamp, h } from "../parts/dom.js";
+import { clamp, h, reducedMotion } from "../parts/dom.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 const MOST_REASONS = 3;
 
 class Question {
-  /** ask: {text, why} and what its kind needs. on: {say(text), answered(right)}. */
+  /** ask: {text, why} and what its kind needs. on: {say(text), answered(right, own: whether found, not shown)}. */
   constructor(ask, { app, terms, words, say, answered }) {
     this.ask = ask;
+    this.app = app;
     this.words = words;
     this.tell = { say, answered };
     this.show = (spans) => sentence(spans, app, terms);
@@ -24,14 +25,15 @@ class Question {
     holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(this.ask.text)), ...content, this.answer);
   }
 
-  /** The verdict, the comment on the answer and, in a list, why. */
-  judge(right, verdict, said, reasons = []) {
+  /** The verdict, the comment on the answer and, in a list, why: in sight, also where the card is small. own: found, not shown. */
+  judge(right, verdict, said, reasons = [], own = true) {
     this.answer.hidden = false;
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
     this.answer.replaceChildren(h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
       ...(reasons.length ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))] : []));
     this.tell.say([verdict, ...[...said, ...reasons].map(sentenceText)].join(" ").trim());
-    this.tell.answered(right);
+    this.tell.answered(right, own);
+    this.answer.scrollIntoView({ block: "nearest", behavior: reducedMotion() ? "auto" : "smooth" });
   }
 }
 
@@ -55,6 +57,7 @@ export class Choose extends Question {
     this.buttons[i].classList.add(right ? "right" : "wrong");
     this.buttons[i].setAttribute("aria-pressed", "true");
     if (right) for (const button of this.buttons) button.disabled = true;
+    this.buttons[i].after(this.answer); // below what was chosen, not below what was not
     this.judge(right, right ? this.words.right : this.words.wrong, [right ? this.ask.why : why]);
   }
 }
@@ -66,6 +69,7 @@ export class Paint extends Question {
     const { words } = this;
     this.cells = ask.queries.map((query, q) => ask.keys.map((key, k) => this._cell(q, k)));
     this.at = [0, 0];
+    this.shown = false; // by "Show me", until it is cleared
     this.cells[0][0].tabIndex = 0;
     const label = (p, axis) => h("span", { class: `axis ${axis}`, role: axis === "of-key" ? "columnheader" : "rowheader" }, ...this.show([{ r: p.r }]), h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"));
     this.grid = h("div", { class: "paint", role: "grid", "aria-label": words.mask, style: `--columns:${ask.keys.length}`, onkeydown: (e) => this._key(e) },
@@ -75,12 +79,15 @@ export class Paint extends Question {
     this.put(holder, h("p", { class: "quiet" }, words.how_to_paint), h("div", { class: "paint-holder" }, this.grid),
       h("div", { class: "paint-tools" },
         h("button", { type: "button", class: "button primary check-button", onclick: () => this.check() }, words.check),
-        h("button", { type: "button", class: "button", onclick: () => this._fill(() => false) }, words.clear),
+        h("button", { type: "button", class: "button", onclick: () => this.clear() }, words.clear),
         h("button", { type: "button", class: "button show-button", onclick: () => this.reveal() }, words.show)));
   }
 
   _cell(q, k) {
-    const el = h("span", { class: "cell", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-q": q, "data-k": k });
+    const key = this.ask.keys[k];
+    const hue = this.app.run?.requests.find((r) => r.letter === this.ask.queries[q].r)?.hue ?? 0;
+    const on = `--on: var(--${key.new ? "hue" : "cached"}-${Math.max(0, hue)})`; // as the mask on screen has it
+    const el = h("span", { class: "cell", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-q": q, "data-k": k, style: on });
     this._name(el, q, k, false);
     return el;
   }
@@ -164,11 +171,17 @@ export class Paint extends Question {
     }));
     wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // wrongly painted cells first
     if (wrong.length) this.judge(false, words.wrong, [[`${wrong.length} ${words.cells_wrong}`]], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
-    else this.judge(true, words.right, [[words.painted], this.ask.why]);
+    else this.judge(true, words.right, [[words.painted], this.ask.why], [], !this.shown);
   }
 
   reveal() {
+    this.shown = true;
     this._fill((q, k) => this.ask.allowed[q][k] === "1");
-    this.judge(true, "", [this.ask.why]);
+    this.judge(true, "", [this.ask.why], [], false);
+  }
+
+  clear() {
+    this.shown = false;
+    this._fill(() => false);
   }
 }
