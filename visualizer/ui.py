@@ -110,7 +110,7 @@ def _api(server: Server, page: gr.Blocks) -> None:
                 yield number  # gradio_client receives differences, which Gradio 6.31 computes wrongly for nested lists
                 yield number | delta
 
-    files = (server.lessons, server.lesson_file, server.export, server.export_ranks, server.open_comparison)
+    files = (server.lessons, server.lesson_file, server.lesson_check, server.export, server.export_ranks, server.open_comparison)
     for endpoint in (run, server.cancel, server.state, server.comparisons, *files):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
     gr.api(server.attention, api_name="attention", concurrency_limit=2)  # runs a model

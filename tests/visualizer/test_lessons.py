@@ -10,12 +10,14 @@ from xml.etree import ElementTree
 import pytest
 
 from core.errors import InflightError
+from core.measure.metrics import metrics
 from core.trace.trace import Trace
 from visualizer.lessons.document import At, document, faq, lesson_document, recorded, runs_of_lessons
 from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, parts_at
 from visualizer.lessons.lessons import LESSONS, SEEN, PaintMask
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.sheets import KINDS, plan, sheet
+from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
 from visualizer.page.site import lesson_html
 
@@ -243,3 +245,35 @@ def test_the_plan_fits_a_lesson_of_45_minutes():
     assert sum(lesson.minutes for lesson in LESSONS) == 45 and all(
         texts("en", lesson.name)["title"] in plan(TRACES) for lesson in LESSONS
     )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_lesson_ends_in_a_task_whose_goals_the_recorded_run_does_not_meet(language):
+    for lesson in LESSONS:
+        *others, last = lesson.stops
+        assert last.name == "now-you" and last.goals and not any(stop.goals for stop in others)
+        found = check(lesson.name, TRACES(last.place.run), TRACES, language)
+        assert [goal["name"] for goal in found] == list(last.goals)
+        for goal in found:
+            assert not goal["met"] and re.search(r"\d", plain(goal["says"])), (lesson.name, goal)
+
+
+def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
+    (goal,) = check("dynamic-scheduling", TRACES("one-request"), TRACES)
+    assert not goal["met"] and "other requests" in plain(goal["says"])
+    (hits,) = check("prefix-caching", TRACES("shared-prefix"), TRACES)  # smaller blocks, and hits
+    assert hits["met"] and {"n": str(metrics(TRACES("shared-prefix"))["cached_tokens"])} in hits["says"]
+    with pytest.raises(InflightError):
+        check("nonsense", TRACES("one-request"), TRACES)
+
+
+def test_texts_speak_of_keys_or_of_fingers():
+    at = At(TRACES("verses-static"), 0)
+    spans = filled("<Press →|Tap the arrow> and watch {A}.", at, {}, "en")
+    assert spans == [{"keys": "Press →", "touch": "Tap the arrow"}, " and watch ", {"r": "A"}, "."] and plain(spans).startswith(
+        "Press"
+    )
+    for path in FOLDER.glob("*/*.toml"):
+        for text in strings(texts(path.parent.name, path.stem)):
+            rest = re.sub(r"<[^<>|]+\|[^<>|]+>", "", text)
+            assert not re.search(r"→|[Pp]oint at|[Hh]over|arrow keys|Zeig auf|Pfeiltasten|[<>]", rest), f"{path}: {text}"

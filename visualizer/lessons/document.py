@@ -1,7 +1,7 @@
 """The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
 
-{"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "stops": [{"name", "title",
- "text", "run", "step", "views", "pin", "ask", "then"}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions": a lesson, in which every stop is a question}
+{"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "picture": {"run", "step", "view", "clock"},
+ "stops": [{"name", "title", "text", "run", "step", "views", "pin", "ask", "then", "goals": [{"name", "text"}]}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions": a lesson, in which every stop is a question}
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from visualizer.lessons.lessons import (
     Stop,
 )
 from visualizer.lessons.places import Place
-from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, evaluated, filled, languages, number, plain, texts
+from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, by_pointer, evaluated, filled, languages, number, plain, texts
 from visualizer.words.language import catalogue, speaking, t
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
@@ -45,7 +45,7 @@ def recorded(folder: Path = TRACES) -> Traces:
 def runs_of_lessons() -> set[str]:
     """The recorded runs that lessons, glossary and questions are about."""
     stops = [s for lesson in (*LESSONS, QUESTIONS) for s in lesson.stops]
-    places = [p for s in stops for p in (s.place, s.about, *s.places.values())]
+    places = [p for s in stops for p in (s.place, s.about, *s.places.values())] + [x.picture.place for x in LESSONS if x.picture]
     return {place.run for place in (*places, *(p for p, _ in SEEN.values()))}
 
 
@@ -56,7 +56,7 @@ def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = L
     return {
         "language": language,
         "languages": LANGUAGES,
-        "words": texts(language, "page"),
+        "words": {name: by_pointer(text) for name, text in texts(language, "page").items()},
         "lessons": [lesson_document(lesson, traces, language) for lesson in lessons],
         "terms": terms(traces, language),
         "catalogue": catalogue(language),
@@ -75,6 +75,7 @@ def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, 
         "title": words["title"],
         "question": words["question"],
         "minutes": lesson.minutes,
+        "picture": _picture(lesson, traces),
         "stops": [stop_document(stop, words[stop.name], traces, spoken) for stop in lesson.stops],
     }
 
@@ -104,6 +105,7 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         "pin": stop.pin,
         "ask": ask,
         "table": _table(stop.table, language) if stop.table else None,
+        "goals": [{"name": name, "text": said(words["goals"][name])} for name in stop.goals],
         "then": None if stop.then is None else {"run": stop.then.run, "step": _at(stop.then, traces).step},
     }
 
@@ -167,6 +169,13 @@ def _among(question: ChooseRequest, at: At) -> list[str]:
     if question.among == "all":
         return list(at.letters)
     return [r.request for r in (at.frame.waiting if question.among == "waiting" else at.frame.lanes)]
+
+
+def _picture(lesson: Lesson, traces: Traces) -> dict[str, Any] | None:
+    drawn = lesson.picture
+    if drawn is None:
+        return None
+    return {"run": drawn.place.run, "step": drawn.place.step(traces(drawn.place.run)), "view": drawn.view, "clock": drawn.clock}
 
 
 def _at(place: Place, traces: Traces) -> At:

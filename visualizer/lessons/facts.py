@@ -10,6 +10,7 @@ A list stands for its length, and a path that ends in `request` for a request, d
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -179,6 +180,9 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
     "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
     "decided_alike": lambda at: _decided_alike(at.trace),
+    "bound": lambda at: Counter(e.budget.binding for e in at.trace.events),  # steps by what held them back
+    "queued": lambda at: sum(e.waiting.count for e in at.trace.events),  # steps that requests waited, all together
+    "asked": lambda at: sorted((a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True),
     # bytes of the cache
     "kv_heads": lambda at: _model_file(at)["num_key_value_heads"],
     "head_dim": lambda at: (

@@ -57,7 +57,8 @@ class Stop:
     """name: the key of its texts. place: what the player shows; then: where it goes once the question is answered.
 
     views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight. places: others, by their names in
-    the texts. table: one of the tables that `visualizer.lessons.document` makes, shown below the text.
+    the texts. table: one of the tables that `visualizer.lessons.document` makes, shown below the text. goals: what must hold of the run
+    that the learner makes, by name: conditions as `visualizer.lessons.tasks` reads them.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Stop:
     pin: str | None = None
     places: dict[str, Place] = field(default_factory=dict)
     table: str | None = None
+    goals: dict[str, str] = field(default_factory=dict)
 
     @property
     def about(self) -> Place:
@@ -76,12 +78,22 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """What a lesson looks like: a view (row, mask, kv, lanes) of a place. clock: its axis is measured time."""
+
+    place: Place
+    view: str
+    clock: bool = False
+
+
+@dataclass(frozen=True)
 class Lesson:
-    """minutes: how long it takes in class."""
+    """minutes: how long it takes in class. picture: of it among the others; None for what is not listed with them."""
 
     name: str
     minutes: int
     stops: tuple[Stop, ...]
+    picture: Picture | None = None
 
 
 def _lane_after_finish(at: At, _: Mapping[str, At]) -> str:
@@ -121,11 +133,14 @@ def _stop(name: str, row: Mapping[str, Any]) -> Stop:
     others = {other: _place(text) for other, text in row.get("places", {}).items()}
     then = _place(row["then"]) if "then" in row else None
     views = tuple(row["views"].split())
-    return Stop(name, _place(row["place"]), views, _question(row), then, row.get("pin"), others, row.get("table"))
+    goals = row.get("goals", {})
+    return Stop(name, _place(row["place"]), views, _question(row), then, row.get("pin"), others, row.get("table"), goals)
 
 
 def _lesson(name: str, table: dict[str, Any]) -> Lesson:
-    return Lesson(name, table.pop("minutes", 0), tuple(_stop(stop, row) for stop, row in table.items()))
+    minutes, drawn = table.pop("minutes", 0), table.pop("picture", None)
+    picture = drawn and Picture(_place(drawn["place"]), drawn["view"], drawn.get("clock", False))
+    return Lesson(name, minutes, tuple(_stop(stop, row) for stop, row in table.items()), picture)
 
 
 _TABLES = tomllib.loads((FOLDER / "lessons.toml").read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ from visualizer.lessons.document import lesson_document
 from visualizer.lessons.facts import At
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.pictures import lanes_picture, mask_picture
-from visualizer.lessons.texts import FOLDER, Span, texts
+from visualizer.lessons.texts import FOLDER, Span, plain, texts
 from visualizer.words.language import speaking
 
 KINDS = ("teacher", "learner")
@@ -144,7 +144,7 @@ def _add_sentence(parent: Element, tag: str, spans: list[Span], class_: str = ""
         elif "r" in span:
             _add(element, "span", span["r"], "chip")
         else:
-            _add(element, "b", span["n"]) if "n" in span else _append(element, span["s"])
+            _add(element, "b", span["n"]) if "n" in span else _append(element, plain([span]))
 
 
 def _append(element: Element, text: str) -> None:

@@ -3,8 +3,9 @@
     {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with its noun, in the right number
     {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact at another place of the stop
     {B}                        a request, drawn as its letter    [lane] [lanes|lane]         a term of the glossary
+    <Press →|Tap the arrow>    what to do: by mouse and keyboard, or by finger
 
-A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}` or `{"t": term, "s": text}`.
+A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}`, `{"t": term, "s": text}` or `{"keys": text, "touch": text}`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FOLDER = ASSETS / "lessons"
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 Span = str | dict[str, str]
 
-_PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]")
+_PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]|<([^<>|]+)\|([^<>|]+)>")
 _FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?")
 
 
@@ -48,7 +49,10 @@ def filled(template: str, at: At, places: Mapping[str, At], language: str) -> li
     last = 0
     for match in _PART.finditer(template):
         spans += [template[last : match.start()]] * bool(template[last : match.start()])
-        spans += _term(match[2]) if match[2] else _fact(match[1], at, places, language)
+        if match[3]:
+            spans.append({"keys": match[3], "touch": match[4]})
+        else:
+            spans += _term(match[2]) if match[2] else _fact(match[1], at, places, language)
         last = match.end()
     return spans + [template[last:]] * bool(template[last:])
 
@@ -64,9 +68,15 @@ def evaluated(expression: str, at: At, places: Mapping[str, At]) -> tuple[Value,
     return fact(match["path"], there), there
 
 
+def by_pointer(text: str) -> str | dict[str, str]:
+    """A text of the page that may be wholly in two forms, `<by mouse and keyboard|by finger>`: as it is, or `{"keys": text, "touch": text}`."""
+    whole = _PART.fullmatch(text)
+    return {"keys": whole[3], "touch": whole[4]} if whole and whole[3] else text
+
+
 def plain(spans: list[Span]) -> str:
-    """Spans as text."""
-    return "".join(s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("r", "") for s in spans)
+    """Spans as text, for those who have a mouse and a keyboard."""
+    return "".join(s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("keys") or s.get("r", "") for s in spans)
 
 
 def number(found: int | float, language: str, share: bool = False) -> str:

@@ -124,6 +124,11 @@ class Server:
         return {"url": self._lessons.file(str(lesson), str(kind), str(language))}
 
     @answering
+    def lesson_check(self, lesson: str, run: str, language: str) -> dict[str, Any]:
+        """Whether a stored run does what a lesson's task asks, `{"goals": [{"name", "met", "says"}]}`, or why that cannot be told."""
+        return {"goals": self._lessons.check(str(lesson), self.store.trace(run), str(language))}
+
+    @answering
     def open_comparison(self, name: str) -> dict[str, Any]:
         """The address of a recorded comparison, `{"url"}`, or why there is none."""
         return {"url": comparisons.open_recorded(name, self.store)}

@@ -17,6 +17,7 @@ from visualizer.documents.catalogue import RANKED, RUNS, TRACES, rank_files, ran
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
+from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.site import lesson_html
 from visualizer.server.store import Store, as_text
@@ -83,6 +84,10 @@ class Lessons:
         if kind == "offline":  # html files are downloaded, sheets are displayed
             return self._text(f"{lesson}-{language}.html", lambda: lesson_html(lesson, traces, language))
         return self._text(name, lambda: sheet(lesson, kind, traces, language))
+
+    def check(self, lesson: str, run: Trace, language: str) -> list[dict[str, Any]]:
+        """The goals of a lesson's task, and whether a run meets them: see `visualizer.lessons.tasks`."""
+        return check(lesson, run, self._traces, language)
 
     def _kept(self, name: tuple[str, ...], make: Callable[[], dict[str, Any]]) -> str:
         return self._store.once(name, lambda: self._store.keep_document(make(), pinned=True))

@@ -1,15 +1,16 @@
 // All lessons, common questions and the glossary, on one page.
 
 import { h, setText } from "../parts/dom.js";
-import { keep, keptData } from "../parts/kept.js";
+import { Picture } from "./picture.js";
+import { questionsOf } from "./progress.js";
 import { sentence } from "./sentences.js";
 
-const KEPT_AS = "inflight-lessons";
 const PAPERS = ["teacher", "learner", "offline"]; // files of a lesson
 
 export class Home {
   constructor(learn) {
     this.learn = learn;
+    this.pictures = new Map(); // lesson → Picture
   }
 
   draw() {
@@ -18,6 +19,7 @@ export class Home {
     setText($(".home-title"), words.title);
     setText($(".lead"), words.lead);
     setText($(".keys-line"), words.keys);
+    this._howFar();
     $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
     $(".papers").hidden = !this._hasPapers({ name: "" });
     $(".papers").replaceChildren(h("button", { type: "button", class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan));
@@ -29,19 +31,49 @@ export class Home {
     ]));
   }
 
+  /** Bring a section below the lessons into sight: "questions" or "glossary". */
+  go(section) {
+    const found = this.learn.$({ questions: ".asked", glossary: ".terms" }[section] || ".none");
+    found?.scrollIntoView();
+    found?.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  /** How far the learner is, once begun. */
+  _howFar() {
+    const { learn } = this;
+    const { $, words, doc: { lessons }, progress } = learn;
+    const of = lessons.map((lesson) => progress.of(lesson));
+    const [asked, answered] = [lessons.flatMap(questionsOf).length, of.reduce((n, { answered: found }) => n + found.length, 0)];
+    $(".how-far").hidden = !answered || lessons.length < 2;
+    $(".how-far").replaceChildren(
+      h("p", {}, h("b", {}, `${of.filter(({ done }) => done).length} ${words.of} ${lessons.length}`), ` ${words.lessons_done}, `, h("b", {}, `${answered} ${words.of} ${asked}`), ` ${words.questions_answered}`),
+      h("div", { class: "how-far-bar", "aria-hidden": "true" }, h("i", { style: `width: ${(100 * answered) / asked}%` })));
+  }
+
   _lesson(lesson) {
     const { learn } = this;
     const { words, progress } = learn;
-    const { at, done } = progress.of(lesson);
+    const { at, answered, done } = progress.of(lesson);
     const begun = at > 0 && !done;
+    const asked = questionsOf(lesson).length;
+    const questions = done ? words.done : answered.length ? `${answered.length} ${words.of} ${asked} ${words.questions_answered}` : `${asked} ${words.questions}`;
     return h("li", { class: done ? "lesson done" : "lesson" },
-      h("span", { class: "lesson-number", "aria-hidden": "true" }, done ? "✓" : String(lesson.number)),
-      h("div", {},
-        h("h2", {}, lesson.title), h("p", {}, lesson.question),
-        h("p", { class: "papers-of" }, `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops}`,
+      this._picture(lesson),
+      h("div", { class: "lesson-words" },
+        h("h2", {}, h("span", { class: "lesson-number", "aria-hidden": "true" }, done ? "✓" : String(lesson.number)), lesson.title), h("p", {}, lesson.question),
+        h("p", { class: "papers-of" }, h("span", {}, `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops} · `, h("span", { class: "lesson-asked" }, questions)),
           ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) => h("button", { type: "button", class: "link", onclick: () => this._paper(lesson, kind) }, words[kind])))),
       h("button", { type: "button", class: "button primary start-button", "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.continue : done ? words.again : words.start}`,
         onclick: () => learn.open(lesson, begun ? at : 0) }, begun ? words.continue : done ? words.again : words.start));
+  }
+
+  /** Drawn once: redrawing the list keeps it. A press on it opens the lesson, as its button does. */
+  _picture(lesson) {
+    const { pictures, learn } = this;
+    if (!lesson.picture) return null;
+    if (!pictures.has(lesson.name)) pictures.set(lesson.name, new Picture(learn.app, lesson.picture));
+    const { el } = pictures.get(lesson.name);
+    return h("div", { class: "picture-place", onclick: (e) => e.currentTarget.parentElement.querySelector(".start-button").click() }, el);
   }
 
   _hasPapers(lesson) {
@@ -85,22 +117,5 @@ export class Home {
       await app.open(entry, { step, tab: view });
       app.changed();
     } }, words.see_it);
-  }
-}
-
-/** The learner's progress, kept only in this browser: {lesson: {at: index of the stop, done}}. Without storage nothing is kept. */
-export class Progress {
-  constructor() {
-    this.lessons = keptData("good", KEPT_AS) || {};
-  }
-
-  of(lesson) {
-    return (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || { at: 0, done: false };
-  }
-
-  reached(lesson, at) {
-    const done = this.of(lesson).done || at === lesson.stops.length - 1;
-    this.lessons[lesson.name] = { at, done };
-    keep("good", KEPT_AS, JSON.stringify(this.lessons));
   }
 }

@@ -7,11 +7,14 @@ import { besidePlayer, fillPart, fillTabs, isTyping, pagePlayer } from "../parts
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
 import { Server, fetchJson } from "../parts/server.js";
-import { Home, Progress } from "./home.js";
+import { Home } from "./home.js";
+import { Progress } from "./progress.js";
 import { Choose, Paint } from "./questions.js";
 import { speak, t } from "../parts/speech.js";
-import { Terms, sentence, sentenceText } from "./sentences.js";
+import { byPointer, Terms, sentence, sentenceText } from "./sentences.js";
 import { Stage } from "./stage.js";
+import { onSwipe } from "./swipe.js";
+import { Task } from "./task.js";
 
 export class Learn {
   /**
@@ -33,6 +36,7 @@ export class Learn {
     fillTabs(root, this.options.tabs, "learn");
     this.terms = new Terms(this);
     this.home = new Home(this);
+    this.task = new Task(this);
     this._buttons();
     document.addEventListener("keydown", (e) => this._key(e), true);
     new MutationObserver(() => this.app && this._speak()).observe(this.page, { attributes: true, attributeFilter: ["data-part"] });
@@ -50,7 +54,7 @@ export class Learn {
   }
 
   left() {
-    this._close(false);
+    this._close(this.task.made); // their own run stays on screen
   }
 
   /** Switch all parts of the page to the language of the lessons; the run on Watch is reopened for its sentences. */
@@ -72,7 +76,7 @@ export class Learn {
     let url = this.options.documents[language] || this.options.documents.en;
     if (this.server) url = (await this.server.call("lessons", language)).url;
     this.doc = await fetchJson(url);
-    this.words = this.doc.words;
+    this.words = Object.fromEntries(Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]));
     this.language = this.doc.language;
     this.root.lang = this.language;
     const { title, question: shows, stops: asked } = this.doc.questions;
@@ -108,7 +112,10 @@ export class Learn {
     const wanted = addressed();
     const lesson = this._lesson(wanted.get("lesson") || this.options.only);
     if (wanted.get("large") === "1") this.enlarge(true);
-    if (!lesson) return this.close();
+    if (!lesson) {
+      this.close();
+      return this.home.go(wanted.get("at"));
+    }
     const at = lesson.stops.findIndex((s) => s.name === wanted.get("stop"));
     await this.open(lesson, Math.max(0, at));
   }
@@ -131,6 +138,7 @@ export class Learn {
   // -- a lesson ------------------------------------------------------------------------------------------------------------
 
   async open(lesson, at = 0) {
+    this.task.end();
     this.lesson = lesson;
     this.at = at;
     this.page.dataset.lesson = lesson.name;
@@ -150,6 +158,7 @@ export class Learn {
   }
 
   _close(keep) {
+    this.task.end();
     if (this.lesson) this.stage.leave(keep);
     this.lesson = null;
     delete this.page.dataset.lesson;
@@ -175,9 +184,7 @@ export class Learn {
     for (const part of [".where", ".presenter-button"]) $(part).hidden = false;
     $(".lessons-button").hidden = Boolean(this.options.only);
     setText($(".where"), lesson.number ? `${lesson.number} · ${lesson.title}` : lesson.title);
-    $(".dots").replaceChildren(...lesson.stops.map((s, i) => h("li", {}, h("button", {
-      type: "button", class: i < this.at ? "past" : null, "aria-current": i === this.at ? "step" : null, "aria-label": `${i + 1}: ${s.title}`, title: s.title, onclick: () => this.open(lesson, i),
-    }))));
+    this._dots();
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
     $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.app, this.doc.terms))));
@@ -192,6 +199,19 @@ export class Learn {
     this._heard(`${stop.title}. ${stop.text.map(sentenceText).join(" ")} ${ask ? sentenceText(ask.text) : ""}`);
     $(".stop-card").focus({ preventScroll: true });
     this.drawn = `${lesson.name}/${stop.name}`;
+  }
+
+  /** The stops of the lesson: which has been seen, and whose question is answered. */
+  _dots() {
+    const { lesson, words } = this;
+    const { answered } = this.progress.of(lesson);
+    this.$(".dots").replaceChildren(...lesson.stops.map((s, i) => {
+      const found = answered.includes(s.name);
+      return h("li", {}, h("button", {
+        type: "button", class: [i < this.at && "past", s.ask && "asks", found && "answered"].filter(Boolean).join(" ") || null, "aria-current": i === this.at ? "step" : null,
+        "aria-label": `${i + 1}: ${s.title}${found ? `, ${words.answered}` : ""}`, title: s.title, onclick: () => this.open(lesson, i),
+      }));
+    }));
   }
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
@@ -210,8 +230,10 @@ export class Learn {
     const Kind = ask.kind === "paint" ? Paint : Choose;
     this.asking = new Kind(this.$(".stop-ask"), ask, {
       app: this.app, terms: this.doc.terms, words: this.words, say: (text) => this._heard(text),
-      answered: (right) => {
+      answered: (right, own) => {
         if (!right) return;
+        if (own) this.progress.answered(this.lesson, stop);
+        this._dots();
         this.stage.show({ ...stop, ...(stop.then || {}) });
         this.$(".next-button").focus({ preventScroll: true });
       },
@@ -222,18 +244,20 @@ export class Learn {
   _do(stop) {
     const last = stop.name === "now-you";
     this.$(".stop-do").hidden = !last;
-    if (!last) return;
-    const editor = this.app.server && this.options.tabs.length;
-    this.$(".stop-do").replaceChildren(editor
-      ? h("button", { type: "button", class: "button primary edit-run", onclick: () => this._edit() }, this.words.edit)
-      : h("p", { class: "quiet" }, this.words.edit_offline));
+    if (last) this.task.offer(this.$(".stop-do"), stop);
   }
 
-  _edit() {
-    this._close(true);
-    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }));
-    this.app.changed();
-    this.app.editor.toggle(true);
+  /** The player alone, with its requests open and the task above it. */
+  beginTask() {
+    this.stage.free();
+    delete this.page.dataset.lesson;
+    this.$(".stop-card").hidden = true;
+    this.terms.hide();
+    this.task.begin();
+  }
+
+  endTask() {
+    return this.open(this.lesson, this.at);
   }
 
   // -- around it -----------------------------------------------------------------------------------------------------------
@@ -245,6 +269,7 @@ export class Learn {
     $(".lessons-button").addEventListener("click", () => this.close());
     $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));
     $(".language").addEventListener("change", (e) => this.speak(e.target.value));
+    onSwipe($(".stop-scroll"), (by) => this.go(by));
     $(".stop-card").addEventListener("pointerover", (e) => {
       const letter = e.target.closest("[data-letter]")?.dataset.letter;
       const request = letter && this.app.run?.requests.find((r) => r.letter === letter);
@@ -276,7 +301,7 @@ export class Learn {
   }
 
   _key(e) {
-    if (this.page.dataset.part !== "learn" || !this.lesson || e.ctrlKey || e.metaKey || e.altKey || isTyping(e.target) || document.querySelector("dialog[open]")) return;
+    if (this.page.dataset.part !== "learn" || !this.lesson || this.task.on || e.ctrlKey || e.metaKey || e.altKey || isTyping(e.target) || document.querySelector("dialog[open]")) return;
     const onButton = e.target.closest?.("button, a, [role=gridcell]");
     if (/^[1-9]$/.test(e.key) && this.asking?.key(Number(e.key))) return take(e);
     if (e.key === "PageDown" || e.key === "n" || e.key === "N" || (e.key === "Enter" && !onButton)) this.go(1);

@@ -6,6 +6,7 @@ import { h } from "../parts/dom.js";
 export function sentence(spans, app, terms) {
   return spans.flatMap((span) => {
     if (typeof span === "string") return code(span);
+    if (span.keys !== undefined) return [byPointer(span)];
     if (span.n !== undefined) return [h("b", { class: "number" }, span.n)];
     if (span.t !== undefined) return [terms[span.t] ? h("button", { type: "button", class: "term", "data-term": span.t }, span.s) : span.s];
     const request = app.run?.requests.find((r) => r.letter === span.r);
@@ -18,7 +19,10 @@ export function sentence(spans, app, terms) {
 const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part)).filter((part) => part !== "");
 
 /** Spans as text, for screen readers. */
-export const sentenceText = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r)).join("");
+export const sentenceText = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r ?? byPointer(s))).join("");
+
+/** A text that has two forms, {keys, touch}: for this device's main pointer. */
+export const byPointer = (text) => (typeof text === "string" ? text : text[matchMedia("(pointer: coarse)").matches ? "touch" : "keys"]);
 
 /** Hover, focus or tap a term and a card says what it means and what vLLM calls it. */
 export class Terms {

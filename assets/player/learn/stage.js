@@ -37,12 +37,17 @@ export class Stage {
     }
   }
 
+  /** Nothing is dimmed or veiled: the player is the learner's. */
+  free() {
+    delete this.page.dataset.views;
+    delete this.page.dataset.veil;
+  }
+
   /** keep: the run stays on screen, for the Watch tab. */
   leave(keep = false) {
-    const { app, page, before } = this;
+    const { app, before } = this;
     app.detail.need(null);
-    delete page.dataset.views;
-    delete page.dataset.veil;
+    this.free();
     this.before = null;
     if (!before || keep || !before.shown.run) return;
     app.speech.opened = before.opened;

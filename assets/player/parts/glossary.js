@@ -30,11 +30,11 @@ export class Glossary {
     this.pattern = new RegExp(`(?<![\\p{L}\\d_-])(${spelled.join("|")})(?![\\p{L}\\d_-])`, "giu");
   }
 
-  /** The term whose word lies under a point, with the rectangle of the word. */
-  at(x, y) {
+  /** The term whose word lies under a point, with the rectangle of the word; within: what the pointer met, which may be gone since. */
+  at(x, y, within) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;
-    if (!node || node.nodeType !== Node.TEXT_NODE) return null;
+    if (!node || node.nodeType !== Node.TEXT_NODE || !within.contains(node)) return null;
     this._use();
     for (const found of node.textContent.matchAll(this.pattern)) {
       if (found.index > caret.offset || found.index + found[0].length < caret.offset) continue;
@@ -49,7 +49,7 @@ export class Glossary {
 
   _look(e) {
     const root = e.target.closest?.(".inflight");
-    const found = root && !e.target.closest(LEAVE) ? this.at(e.clientX, e.clientY) : null;
+    const found = root && !e.target.closest(LEAVE) ? this.at(e.clientX, e.clientY, e.target) : null;
     this.card.hidden = !found;
     if (!found) return;
     const { word, means, vllm } = this.terms[found.term];

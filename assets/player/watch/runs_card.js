@@ -97,6 +97,7 @@ export class Visit {
       title, run, entry, spec, lanes: lanesOf(run), steps: run.length, at: new Date(), seconds: run.events.at(-1).tEnd - run.events[0].tStart,
       says: [config.policy, t(`${run.numLanes} [lane|lanes]`), config.max_num_batched_tokens && `budget ${config.max_num_batched_tokens}`].filter(Boolean).join(", "),
     });
+    this.app.root.dispatchEvent(new CustomEvent("inflight-ran", { detail: { id: entry.id }, bubbles: true }));
   }
 
   remove(kept) {

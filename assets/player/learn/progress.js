@@ -1,0 +1,37 @@
+// How far the learner is, kept only in this browser: {lesson: {at: index of the stop, answered: names of stops}}. Without storage nothing is kept.
+
+import { keep, keptData } from "../parts/kept.js";
+
+const KEPT_AS = "inflight-lessons";
+
+/** The stops of a lesson that ask something. */
+export const questionsOf = (lesson) => lesson.stops.filter((stop) => stop.ask);
+
+export class Progress {
+  constructor() {
+    this.lessons = keptData("good", KEPT_AS) || {};
+  }
+
+  /** {at, answered, done}: done when the learner has found the answer to every question; seeing all stops is not enough. */
+  of(lesson) {
+    const { at = 0, answered = [] } = (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
+    const asked = questionsOf(lesson).map((stop) => stop.name);
+    const found = asked.filter((name) => answered.includes(name));
+    return { at, answered: found, done: asked.length > 0 && found.length === asked.length };
+  }
+
+  reached(lesson, at) {
+    this._keep(lesson, { at });
+  }
+
+  answered(lesson, stop) {
+    const { answered } = this.of(lesson);
+    if (!answered.includes(stop.name)) this._keep(lesson, { answered: [...answered, stop.name] });
+  }
+
+  _keep(lesson, change) {
+    const { at, answered } = this.of(lesson);
+    this.lessons[lesson.name] = { at, answered, ...change };
+    keep("good", KEPT_AS, JSON.stringify(this.lessons));
+  }
+}

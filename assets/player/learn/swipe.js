@@ -1,0 +1,18 @@
+// A finger that sweeps sideways: on with the next, back to the one before.
+
+const FAR = 56; // pixels
+const LEVEL = 0.6; // of them, at most upwards or downwards
+const OWN = ".paint, .names"; // what a finger draws on or moves sideways itself
+
+/** Call act(1) for a sweep to the left over `el`, and act(-1) for one to the right. */
+export function onSwipe(el, act) {
+  let from = null;
+  el.addEventListener("pointerdown", (e) => { from = e.pointerType !== "mouse" && e.isPrimary && !e.target.closest(OWN) ? [e.clientX, e.clientY] : null; });
+  el.addEventListener("pointercancel", () => { from = null; });
+  el.addEventListener("pointerup", (e) => {
+    if (!from) return;
+    const [dx, dy] = [e.clientX - from[0], e.clientY - from[1]];
+    from = null;
+    if (Math.abs(dx) >= FAR && Math.abs(dy) <= Math.abs(dx) * LEVEL) act(dx < 0 ? 1 : -1);
+  });
+}

@@ -1,0 +1,84 @@
+// "Now you": the learner changes the run, with the task and the way back in sight; each run that ends is checked against it by the server.
+//
+//   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal ─→ end
+
+import { h, setText } from "../parts/dom.js";
+import { sentence, sentenceText } from "./sentences.js";
+
+export class Task {
+  /** learn: the part whose lesson it belongs to. */
+  constructor(learn) {
+    this.learn = learn;
+    this.page = document.documentElement;
+    this.strip = learn.$(".task-strip");
+    this.on = false;
+    this.made = false; // a run, since it began
+    this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
+    learn.$(".task-edit").addEventListener("click", () => learn.app.editor.toggle());
+    learn.$(".task-back").addEventListener("click", () => learn.endTask());
+    document.addEventListener("inflight-ran", (/** @type {CustomEvent} */ e) => this.on && this._check(e.detail.id));
+    new ResizeObserver(() => this.page.style.setProperty("--strip", `${this.strip.offsetHeight}px`)).observe(this.strip);
+  }
+
+  /** What the stop's card has below its text. */
+  offer(holder, stop) {
+    const { learn } = this;
+    const { words } = learn;
+    if (this.stop !== stop) this.found = {};
+    this.stop = stop;
+    const engine = learn.app.server && learn.options.tabs.length;
+    holder.replaceChildren(...(engine
+      ? [this._goals(), h("button", { type: "button", class: "button primary edit-run", onclick: () => learn.beginTask() }, words.edit)]
+      : [h("p", { class: "quiet" }, words.edit_offline)]));
+  }
+
+  begin() {
+    const { learn } = this;
+    const { $, words } = learn;
+    this.on = true;
+    this.made = false;
+    this.page.dataset.task = learn.lesson.name;
+    setText($(".task-title"), words.task);
+    $(".task-text").replaceChildren(...this.stop.text.map((spans) => h("p", {}, ...sentence(spans, learn.app, learn.doc.terms))));
+    setText($(".task-edit"), words.edit);
+    setText($(".task-back"), words.to_lesson);
+    this._draw();
+    this.strip.hidden = false;
+    learn.app.editor.toggle(true);
+  }
+
+  end() {
+    if (!this.on) return;
+    this.on = this.made = false;
+    this.strip.hidden = true;
+    delete this.page.dataset.task;
+    this.learn.app.editor.toggle(false);
+  }
+
+  async _check(id) {
+    const { learn, stop } = this;
+    this.made = true;
+    const answer = await learn.server.call("lesson_check", learn.lesson.name, id, learn.language);
+    if (!this.on || this.stop !== stop) return;
+    if (!answer.goals) return learn.app.toast(answer.error);
+    for (const goal of answer.goals) if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
+    this._draw();
+    learn._heard(answer.goals.map(({ met, says }) => `${met ? learn.words.goal_met : learn.words.goal_open} ${sentenceText(says)}`).join(" "));
+  }
+
+  _draw() {
+    this.learn.$(".task-goals").replaceChildren(this._goals());
+  }
+
+  /** What is asked, each with what the learner's run shows of it. */
+  _goals() {
+    const { learn } = this;
+    const { words, doc: { terms } } = learn;
+    return h("ul", { class: "goals" }, ...this.stop.goals.map(({ name, text }) => {
+      const { met = false, says = null } = this.found[name] || {};
+      return h("li", { class: met ? "goal met" : "goal" }, h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
+        h("span", {}, h("span", { class: "hidden-text" }, says ? (met ? words.goal_met : words.goal_open) : ""), h("b", {}, ...sentence(text, learn.app, terms)),
+          says ? h("span", { class: "goal-says" }, ...sentence(says, learn.app, terms)) : null));
+    }));
+  }
+}

@@ -1,0 +1,53 @@
+"""“Now you” in a real browser: the task stays in sight while the requests are changed, and the learner's own run is checked against it."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from worlds.browser import chromium, contexts, settled, visit  # noqa: F401
+from worlds.learn_tab import drawn, learn, world  # noqa: F401
+from worlds.page_server import page_url  # noqa: F401
+
+
+def in_sight(page: Page, selector: str) -> bool:
+    """Whether all of it is on screen and nothing lies over its middle."""
+    return page.evaluate(
+        """(selector) => {
+            const el = document.querySelector(selector), { left, top, right, bottom } = el.getBoundingClientRect();
+            return left >= 0 && top >= 0 && right <= innerWidth && bottom <= innerHeight && el.contains(document.elementFromPoint((left + right) / 2, (top + bottom) / 2));
+        }""",
+        selector,
+    )
+
+
+@pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
+def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_url, size):
+    page = visit(url=page_url, hash="part=learn&lesson=static-batching&stop=now-you", size=size, drawn=False)
+    drawn(page, "static-batching", "now-you")
+    page.click(".edit-run")
+    rows = page.locator(".drawer .request-row")
+    expect(rows).to_have_count(6)
+    assert in_sight(page, ".task-title") and in_sight(page, ".task-back")
+    goals = page.locator(".task-goals .goal")
+    expect(goals).to_have_count(2)
+    rows.first.locator("input").first.fill("12")
+    page.click(".drawer [type=submit]")
+    expect(goals.first).to_have_class("goal met")
+    expect(goals.first).to_contain_text("Of 63 lane-steps 12 wrote nothing; before it was 20 of 63.")
+    expect(goals.last).to_have_class("goal")
+    assert page.evaluate("document.documentElement.dataset.part") == "learn"
+    assert in_sight(page, ".task-back")
+    page.click(".task-back")
+    settled(page, "inflight.entry?.name === 'verses-static' && inflight.frame.event.step === 0")
+    expect(page.locator(".stop-do .goal").first).to_have_class("goal met")
+    page.click(".next-button")
+    expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")  # a task is no question
+
+
+def test_without_an_engine_the_task_says_what_is_needed(learn):
+    page = learn("lesson=static-batching&stop=now-you")
+    drawn(page, "static-batching", "now-you")
+    expect(page.locator(".stop-do")).to_have_text("To change this run, start the page with its engine: make run.")
