@@ -33,7 +33,7 @@ const made = (at, make) => [at, make(at)];
 
 /** What a figure does not have: a second run, a leak, weights, ranks. */
 const ALONE = {
-  pinned: null, presenter: false, alone: "", fast: false, ranks: null,
+  pinned: null, simple: true, presenter: false, alone: "", fast: false, ranks: null,
   pair: { members: [], other: null, charted: [], step: null, leaks: false },
   leak: { offered: false, on: false, working: "" },
   weights: { offered: false, on: false, layer: 0, head: 0, loading: false, error: null, found: null },

@@ -16,6 +16,7 @@ export class DoorView {
   /** @param {HTMLElement} panel */
   constructor(panel) {
     this.el = find(panel, ".door");
+    this.title = find(panel, ".door-title");
     this.more = h("span", { class: "door-more" });
     /** @type {Waiter[]} */
     this.rows = [];
@@ -50,12 +51,13 @@ export class DoorView {
       tell(row.words, waited === null ? "waits" : `waits ${wallClock(waited)}`);
       row.el.classList.toggle("dim", dims(focus, request));
     });
+    this.title.hidden = !waiting.length;
     const rest = waiting.length - shown.length;
     tell(this.more, waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.");
   }
 
-  /** Where a waiting request is drawn, or null: for what leaves the queue in this step. @param {RunRequest} request */
-  boxOf(request) {
-    return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
+  /** The letter of a request that waits, if it is among those shown. @param {RunRequest} request @returns {Element | null} */
+  chipOf(request) {
+    return this.rows.find((row) => row.request === request && !row.el.hidden)?.box.firstElementChild || null;
   }
 }

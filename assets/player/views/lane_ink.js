@@ -142,7 +142,7 @@ export class LaneInk {
   _write(g, { run, palette }, request, i, reads, x, width, y) {
     const { words, pitch, gap } = this;
     if (pitch - gap < words + 2 || width < words * 1.7) return;
-    const letter = reads || x < this.gutter ? this._letterSize(false) * 0.9 + 6 : 0; // stands before the words
+    const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0; // stands before the words
     const room = width - 6 - letter;
     const [from, end] = [run.numGenerated(request, i - 1), run.numGenerated(request, i)];
     setFont(g, `${words}px ${palette.mono}`);

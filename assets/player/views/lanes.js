@@ -3,8 +3,8 @@
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, clamp, find, setAttr, setText } from "../parts/dom.js";
-import { speaking, t } from "../parts/speech.js";
-import { count, duration, milliseconds } from "../parts/format.js";
+import { speaking, t, tell } from "../parts/speech.js";
+import { count, duration, milliseconds, wallClock } from "../parts/format.js";
 import { fillBox, measure } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
 import { doingOf, LaneChart } from "./lane_chart.js";
@@ -46,18 +46,20 @@ export class LanesView extends LaneChart {
   }
 
   /** @param {ViewState} state @param {Run} run */
-  _layout({ clock, pair, presenter, layout }, run) {
+  _layout({ clock, pair, presenter, layout, simple }, run) {
     const { w } = this.surface;
+    const gutter = simple ? 0 : GUTTER;
     let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
     if (!run.complete) span = clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
     return {
-      scale: laneScale(run, clock, GUTTER, (w - GUTTER - 2) / span),
-      axis: presenter ? 30 : 18, font: presenter ? 20 : layout === "phone" ? 12 : 11, end: w,
+      scale: laneScale(run, clock, gutter, (w - gutter - 2) / span), gutter, queue: !simple,
+      axis: simple ? 0 : presenter ? 30 : 18, font: presenter ? 20 : layout === "phone" ? 12 : 11, end: w,
     };
   }
 
   /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param {ViewState} state */
   _axis(g, state) {
+    if (state.simple) return;
     const { run, clock } = state;
     const { scale, axis, font, surface } = this;
     const span = (surface.w - GUTTER) / scale.per;
@@ -100,7 +102,7 @@ export class LanesView extends LaneChart {
   /** On the axis: how long the step took, and what is on record about it. @param {number} x @param {number} y @returns {any} */
   hit(x, y) {
     const { painted, scale } = this;
-    if (!painted?.run.length || y >= this.axis || x < GUTTER) return super.hit(x, y);
+    if (!painted?.run.length || y >= this.axis || x < this.gutter) return super.hit(x, y);
     const { run } = painted;
     const i = indexAt(run, scale, x);
     const step = run.stepOf(i);
@@ -128,7 +130,7 @@ export class LanesView extends LaneChart {
     const { run, frame, pair } = state;
     this.state = state;
     if (!this.surface.visible) return;
-    const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${pair.charted.map((r) => r.length)}`;
+    const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${state.simple}/${pair.charted.map((r) => r.length)}`;
     if (this.paint(state, stamp, () => this._layout(state, run), (g) => this._axis(g, state))) this._key(this.counted);
     const come = movingIn(state) ? easeOut(phase(state.share, "lane")) : 1;
     const last = Math.max(0, frame.i - 1);
@@ -145,7 +147,8 @@ export class LanesView extends LaneChart {
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
     const idle = run.idleBefore(frame.i);
     const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
-    setText(this.key, `${waited && t(waited)}${t(this._took(run, frame.i))}`);
+    if (state.simple) tell(this.key, `${wallClock(frame.event.tEnd - run.events[0].tStart)}${run.complete ? ` of ${wallClock(run.events[run.length - 1].tEnd - run.events[0].tStart)}` : ""}`);
+    else setText(this.key, `${waited && t(waited)}${t(this._took(run, frame.i))}`);
   }
 
   /**
@@ -191,7 +194,7 @@ export class LanesView extends LaneChart {
     const area = /** @type {HTMLElement} */ (canvas.parentElement);
     const seek = (/** @type {PointerEvent} */ e) => {
       const r = canvas.getBoundingClientRect();
-      if (this.painted) this.actions.scrub(indexAt(this.painted.run, this.scale, clamp(e.clientX - r.left, GUTTER, r.width)));
+      if (this.painted) this.actions.scrub(indexAt(this.painted.run, this.scale, clamp(e.clientX - r.left, this.gutter, r.width)));
     };
     area.addEventListener("pointerdown", (e) => {
       if (e.button || !this.painted) return;

@@ -12,6 +12,7 @@ import { movingIn, phase } from "./phases.js";
 const PROMPT = 90; // characters shown of the prompt's end
 const OUTPUT = 170; // … of the text so far
 const WAITING = 4; // of those who wait, in Simple: the next
+const SEEN = 6; // in Simple, if no more of them are running
 
 /**
  * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks.
@@ -73,6 +74,7 @@ export class TextsView {
       ...(simple ? frame.waiting.slice(0, WAITING) : frame.waiting.filter((w) => w.preempted)).map((w) => w.request),
       ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
     ])];
+    if (simple) shown.splice(Math.max(SEEN, held.length), Infinity);
     if (simple) shown.sort((a, b) => a.index - b.index); // everybody keeps their place
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;

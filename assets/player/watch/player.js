@@ -10,6 +10,7 @@ import { Run } from "../run/run.js";
 import { MaskView } from "../views/mask/mask.js";
 import { PackedRow } from "../views/packed_row.js";
 import { LanesView } from "../views/lanes.js";
+import { StripView } from "../views/strip.js";
 import { BlocksView, LengthsView } from "../views/kv.js";
 import { QueueView } from "../views/queue.js";
 import { DoorView } from "../views/door.js";
@@ -86,6 +87,7 @@ export class Player {
     this.mask = new MaskView($(".panel.mask"), actions);
     this.row = new PackedRow($(".panel.row"), actions);
     this.lanes = new LanesView($(".panel.lanes"), actions);
+    this.strip = new StripView($(".panel.lanes"), actions);
     this.lengths = new LengthsView($(".panel.kv"), actions);
     this.blocks = new BlocksView($(".panel.kv"), actions);
     this.queue = new QueueView($(".panel.queue"));
@@ -98,14 +100,14 @@ export class Player {
     this.ranks = new Ranks(this);
     this.rankLanes = new RankLanes($(".panel.ranks"), actions);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(this, [...canvases, this.card, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
+    this.tables = new Tables(this, [...canvases, this.card, { surface: this.strip.surface, table: (state) => this.lanes.table(state) }, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.door, this.card, this.lanes, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
+    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.door, this.card, this.lanes, this.strip, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
     /** @type {any[]} */
-    this.moving = [this.row, this.mask, this.lengths, this.blocks, this.queue, this.door, this.texts, this.lanes];
+    this.moving = [this.row, this.mask, this.lengths, this.blocks, this.queue, this.door, this.texts, this.lanes, this.strip];
     this.flights = new Flights($(".stage"), this, actions.redraw);
     this.motion = new Motion(this);
-    for (const view of canvases) pointCanvas(this, view, view === this.lanes);
+    for (const view of [...canvases, this.strip]) pointCanvas(this, view, view === this.lanes || view === this.strip);
     pointElements(this);
     this.menu = new Menu($(".menu"), this);
     this.address = new Address(this);

@@ -1,0 +1,90 @@
+// Simple's lanes: they pass by under a fixed "now", and cells say what was read and written in them. Drag them, or press a cell to go to its step; the
+// whole run stands beside them, small, and is the scrubber (lanes.js).
+
+import { clamp, canvasIn, setAttr, setStyle } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
+import { measure, setFont, strokeBox } from "../parts/surface.js";
+import { indexAt, windowScale } from "../run/lane_layout.js";
+import { LaneChart } from "./lane_chart.js";
+
+const PAST = 0.3; // of the width is left of now
+const DRAG = 4; // pixels: less is a press
+
+export class StripView extends LaneChart {
+  /**
+   * @param {HTMLElement} panel
+   * @param {ViewActions} actions
+   */
+  constructor(panel, actions) {
+    super(canvasIn(panel, ".strip canvas"), actions.redraw);
+    /** @type {ViewState | null} */
+    this.state = null; // as it was drawn last
+    this.panel = panel;
+    this.actions = actions;
+    this.dragging = false;
+    this._drag();
+  }
+
+  /** @param {ViewState} state */
+  draw(state) {
+    this.state = state;
+    if (!state.simple || !this.surface.visible) return;
+    const { run, frame, share = 1 } = state;
+    setStyle(this.panel, "--lane-count", String(run.numLanes));
+    const stamp = `${state.language}/${state.presenter}/${state.layout}/${frame.i}/${share}`;
+    this.paint(state, stamp, () => this._layout(state, Math.max(0, frame.i - 1 + share)), (g) => this._now(g, state));
+    const g = this.show(this.now + this.scale.per, 0.3);
+    strokeBox(g, state.palette.ink, 2, this.now - 1, this.axis - 1, this.scale.per + 1, this.surface.h - this.axis);
+    setAttr(this.canvas, "aria-label", `${t("Lanes around this step")}: ${frame.lanes.map((l) => (l.request ? l.request.letter : t("free"))).join(", ")}`);
+  }
+
+  /** Where "now" begins, in pixels. */
+  get now() {
+    const { w } = this.surface;
+    return Math.round((w * PAST) / this._per) * this._per;
+  }
+
+  /** The width of a step: as wide as a word, and so that whole steps fit left of now. */
+  get _per() {
+    const { presenter, layout } = /** @type {ViewState} */ (this.state);
+    return presenter ? 92 : layout === "phone" ? 44 : 56;
+  }
+
+  /** @param {ViewState} state @param {number} at @returns {LaneLayout} */
+  _layout({ run, presenter }, at) {
+    const words = presenter ? 20 : 13;
+    return { scale: windowScale(run, at, this.now, this._per), axis: presenter ? 28 : 18, font: presenter ? 20 : 12, end: this.surface.w, gutter: 0, words, until: Math.ceil(at), queue: false };
+  }
+
+  /** @param {Ink} g @param {ViewState} state */
+  _now(g, { palette }) {
+    const word = t("now");
+    setFont(g, `600 ${this.font}px ${palette.sans}`);
+    g.fillStyle = palette.ink;
+    g.fillText(word, this.now + (this._per - measure(g, word)) / 2, this.axis - 6);
+  }
+
+  /** Dragging pulls the run past now; a press goes to the step under it. */
+  _drag() {
+    const { canvas } = this;
+    let [x, index] = [0, 0];
+    let moved = false;
+    canvas.addEventListener("pointerdown", (e) => {
+      if (e.button || !this.state) return;
+      canvas.setPointerCapture(e.pointerId);
+      [x, index, moved, this.dragging] = [e.clientX, this.state.index, false, true];
+      this.actions.hover(null);
+    });
+    canvas.addEventListener("pointermove", (e) => {
+      if (!this.dragging || !this.state) return;
+      moved ||= Math.abs(e.clientX - x) > DRAG;
+      const to = clamp(index - Math.round((e.clientX - x) / this._per), 0, this.state.run.length - 1);
+      if (moved && to !== this.state.index) this.actions.scrub(to);
+    });
+    canvas.addEventListener("pointerup", (e) => {
+      if (this.dragging && !moved && this.painted) this.actions.scrub(indexAt(this.painted.run, this.scale, e.clientX - canvas.getBoundingClientRect().left));
+      this.dragging = false;
+    });
+    canvas.addEventListener("pointercancel", () => { this.dragging = false; });
+  }
+}
