@@ -56,8 +56,8 @@ export class DoorView {
     tell(this.more, waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.");
   }
 
-  /** The letter of a request that waits, if it is among those shown. @param {RunRequest} request @returns {Element | null} */
-  chipOf(request) {
-    return this.rows.find((row) => row.request === request && !row.el.hidden)?.box.firstElementChild || null;
+  /** Where a waiting request is drawn, or null. @param {RunRequest} request */
+  boxOf(request) {
+    return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
   }
 }

@@ -13,7 +13,7 @@ const ARC = 14; // pixels: how high a flight is thrown
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Place in pixels of the stage
- * @typedef {{lanes: import("./lanes.js").LanesView, row: import("./packed_row.js").PackedRow, mask: MaskView, blocks: import("./kv.js").BlocksView, queue: import("./queue.js").QueueView, door: import("./door.js").DoorView, texts: import("./texts.js").TextsView}} Views
+ * @typedef {{lanes: import("./lanes.js").LanesView, strip: import("./strip.js").StripView, row: import("./packed_row.js").PackedRow, mask: MaskView, blocks: import("./kv.js").BlocksView, queue: import("./queue.js").QueueView, door: import("./door.js").DoorView, texts: import("./texts.js").TextsView}} Views
  */
 
 /** @param {Place} place */
@@ -24,6 +24,8 @@ export class Flights {
   constructor(stage, views, redraw) {
     this.stage = stage;
     this.views = views;
+    /** @type {import("./lane_chart.js").LaneChart} */
+    this.lanes = views.lanes; // those that are on screen
     this.canvas = h("canvas", { class: "flights", "aria-hidden": "true" });
     stage.append(this.canvas);
     this.surface = new Surface(this.canvas, redraw);
@@ -35,9 +37,10 @@ export class Flights {
     this._of = []; // what they were measured for
   }
 
-  /** Whether tokens fly to the row: only then need they not appear there. @param {"row"} _way @param {ViewState} _state */
-  carries(_way, _state) {
-    return this.views.lanes.surface.visible && this.views.row.surface.visible;
+  /** Whether tokens fly to the row: only then need they not appear there. @param {"row"} _way @param {ViewState} state */
+  carries(_way, state) {
+    this.lanes = state.simple ? this.views.strip : this.views.lanes;
+    return this.lanes.surface.visible && this.views.row.surface.visible;
   }
 
   /** @param {ViewState} state */
@@ -45,6 +48,7 @@ export class Flights {
     const moving = movingIn(state);
     setAttr(this.canvas, "data-moving", String(Boolean(moving)));
     if (!moving || !this.surface.visible) return;
+    this.lanes = state.simple ? this.views.strip : this.views.lanes;
     this._measure(state, moving);
     const g = this.surface.begin();
     g.textBaseline = "middle";
@@ -60,7 +64,8 @@ export class Flights {
 
   /** Once a motion: the canvases on the stage, the letters in the queue before and after, the new texts, the tabs. @param {ViewState} state @param {Between} moving */
   _measure(state, { happened }) {
-    const { lanes, row, mask, blocks, queue, door, texts } = this.views;
+    const { lanes } = this;
+    const { row, mask, blocks, queue, door, texts } = this.views;
     const waits = state.simple ? door : queue;
     const canvases = [lanes, row, mask, blocks];
     const of = [state.run, state.index, state.layout, state.language, state.pinned, state.simple, state.presenter, state.alone, this.surface.w, this.surface.h, ...canvases.flatMap(({ surface }) => [surface.w, surface.h])];
@@ -97,7 +102,7 @@ export class Flights {
 
   /** A lane's cell of step i, inside what is shown of the lanes. @param {number} lane @param {number} i */
   _lane(lane, i) {
-    const { lanes } = this.views;
+    const { lanes } = this;
     const { scale, surface } = lanes;
     const [y, h] = lanes.lane(lane);
     const [from, to] = [scale.from(i), scale.to(i)].map((x) => Math.max(0, Math.min(x, surface.w)));
@@ -106,7 +111,7 @@ export class Flights {
 
   /** Where a request waits: in the queue, behind its tab, or else below the lanes. @param {string} when @param {RunRequest} request @param {Place} lane @returns {Place} */
   _door(when, request, lane) {
-    const { lanes } = this.views;
+    const { lanes } = this;
     return this.places.get(`${when} ${request.index}`) || this.places.get("tab queue") || { ...lane, y: this._on(lanes, lane).y - lane.y + lanes.surface.h, h: 0 };
   }
 
@@ -130,7 +135,7 @@ export class Flights {
 
   /** From the queue to a lane, or back. @param {Ink} g @param {ViewState} state @param {Between} moving */
   _requests(g, state, { happened: { admitted, preempted } }) {
-    if (!this.views.lanes.surface.visible) return;
+    if (!this.lanes.surface.visible) return;
     const [come, leave] = [phase(state.share, "lane"), phase(state.share, "leave")];
     for (const { request, lane } of come < 1 ? some(admitted, MOST.requests) : []) {
       const to = this._lane(lane, state.index);

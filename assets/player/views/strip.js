@@ -6,6 +6,7 @@ import { t } from "../parts/speech.js";
 import { measure, setFont, strokeBox } from "../parts/surface.js";
 import { indexAt, windowScale } from "../run/lane_layout.js";
 import { LaneChart } from "./lane_chart.js";
+import { easeOut, movingIn, phase } from "./phases.js";
 
 const PAST = 0.3; // of the width is left of now
 const DRAG = 4; // pixels: less is a press
@@ -32,7 +33,8 @@ export class StripView extends LaneChart {
     const { run, frame, share = 1 } = state;
     setStyle(this.panel, "--lane-count", String(run.numLanes));
     const stamp = `${state.language}/${state.presenter}/${state.layout}/${frame.i}/${share}`;
-    this.paint(state, stamp, () => this._layout(state, Math.max(0, frame.i - 1 + share)), (g) => this._now(g, state));
+    const come = movingIn(state) ? easeOut(phase(share, "lane")) : 1;
+    this.paint(state, stamp, () => this._layout(state, Math.max(0, frame.i - 1 + come)), (g) => this._now(g, state));
     const g = this.show(this.now + this.scale.per, 0.3);
     strokeBox(g, state.palette.ink, 2, this.now - 1, this.axis - 1, this.scale.per + 1, this.surface.h - this.axis);
     setAttr(this.canvas, "aria-label", `${t("Lanes around this step")}: ${frame.lanes.map((l) => (l.request ? l.request.letter : t("free"))).join(", ")}`);
@@ -51,9 +53,9 @@ export class StripView extends LaneChart {
   }
 
   /** @param {ViewState} state @param {number} at @returns {LaneLayout} */
-  _layout({ run, presenter }, at) {
+  _layout({ run, presenter, frame, share = 1 }, at) {
     const words = presenter ? 20 : 13;
-    return { scale: windowScale(run, at, this.now, this._per), axis: presenter ? 28 : 18, font: presenter ? 20 : 12, end: this.surface.w, gutter: 0, words, until: Math.ceil(at), queue: false };
+    return { scale: windowScale(run, at, this.now, this._per), axis: presenter ? 28 : 18, font: presenter ? 20 : 12, end: this.surface.w, gutter: 0, words, until: share < 1 ? frame.i - 1 : frame.i, queue: false };
   }
 
   /** @param {Ink} g @param {ViewState} state */

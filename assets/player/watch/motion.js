@@ -25,7 +25,7 @@ export class Motion {
   /** Whether a step of the run on screen may move. */
   get _may() {
     const { app } = this;
-    return !reducedMotion() && !document.hidden && !app.ranks.current && !app.lanes.dragging && app.root.getClientRects().length > 0;
+    return !reducedMotion() && !document.hidden && !app.ranks.current && !app.lanes.dragging && !app.strip.dragging && app.root.getClientRects().length > 0;
   }
 
   /** From one step to the next or the one before: it moves if steps are taken slowly enough. by hand: by key or button, one at a time. @param {number} from @param {number} to */
