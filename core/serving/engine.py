@@ -174,14 +174,16 @@ class ServingEngine:
         nickname: str | None = None,
         num_top_logprobs: int = 0,
         even_if_closed: bool = False,
+        is_bot: bool = False,
     ) -> TokenStream:
         """Queue a request whose prompt `check` returned; returns as soon as the engine has queued it.
 
         num_top_logprobs: how many top tokens to report for each token. even_if_closed: also while no requests are accepted.
+        is_bot: a program of ours asks, under a nickname that no client may have and that is never hidden.
         Raises Unavailable while the server accepts no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
         cannot hold and for a nickname that is not allowed.
         """
-        nickname = self._validator.nickname(nickname)
+        nickname = nickname if is_bot else self._validator.nickname(nickname)
         if num_top_logprobs and sampling.looks_back and self.engine.trace.header.is_asynchronous:
             raise InvalidRequest(
                 "Top log-probabilities cannot be combined with penalties here: a step is launched before the previous one is read."
@@ -193,7 +195,7 @@ class ServingEngine:
         self._validator.acquire_slot(client)
         ids = prompt if isinstance(prompt, CheckedPrompt) else tuple(prompt)
         id = id or f"r-{secrets.token_hex(8)}"
-        stream = TokenStream(id, ids, sampling, client, nickname, self.engine.now, self.send, num_top_logprobs)
+        stream = TokenStream(id, ids, sampling, client, nickname, self.engine.now, self.send, num_top_logprobs, is_bot)
         self.send(messages.Submit(stream))
         try:
             await asyncio.shield(stream.accepted)

@@ -36,7 +36,7 @@ LogEntry = dict[str, Any] | ServedStep
 
 @dataclass(frozen=True)
 class Hidden:
-    """What viewers of an engine do not see. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients."""
+    """What viewers of an engine do not see. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients, who are people; bots keep theirs."""
 
     texts: bool = True
     nicknames: bool = True
@@ -47,7 +47,9 @@ class Hidden:
             step = data.event.to_json()
             return {"kind": "step", **step, **({"sampled": without_tokens(data.event.sampled)} if self.texts else {})}
         if data["kind"] == "request":
-            names = (["prompt_token_ids", "sampling"] if self.texts else []) + (["nickname"] if self.nicknames else [])
+            names = (["prompt_token_ids", "sampling"] if self.texts else []) + (
+                ["nickname"] if self.nicknames and not data["is_bot"] else []
+            )
             return data | dict.fromkeys(names)
         return data
 
@@ -265,7 +267,7 @@ class EngineLog(EventLog):
     """What a serving engine does. hidden: what viewers do not see; it can be changed, also for earlier messages. The kinds of message:
 
     {"kind": "run", "run", "header", "records"}  a run begins, with this number; its prompts come one by one. records: how to read its steps
-    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "prompt_token_ids", "sampling"}
+    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "is_bot", "prompt_token_ids", "sampling"}
     {"kind": "step", …}                 as in a trace
     {"kind": "carried", "requests"}     these leave the queue, recorded as cancelled, and join that of the next run
     {"kind": "pace", "steps_per_s", "t"}  None for full speed; since when

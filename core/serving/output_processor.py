@@ -171,6 +171,7 @@ class OutputProcessor:
                 "prompt_tokens": len(stream.prompt),
                 "max_new_tokens": stream.sampling.max_new_tokens,
                 "nickname": stream.nickname,
+                "is_bot": stream.is_bot,
                 "prompt_token_ids": stream.prompt,
                 "sampling": request.to_json()["sampling"],
             }

@@ -22,6 +22,7 @@ from core.serving.limits import ServingLimits
 from core.workload.request import Request, SamplingParams
 
 _IN_NICKNAMES = frozenset(" -_.'")
+_BOT = re.compile(r"bot\d*")  # without spaces and marks
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )  # invisible letters and marks
@@ -89,7 +90,7 @@ class RequestValidator:
         return tuple(ids)
 
     def nickname(self, given: str | None) -> str | None:
-        """The nickname as plain text of a few characters, None if nothing is left; raises InvalidRequest for anything else."""
+        """The nickname as plain text of a few characters, None if nothing is left; raises InvalidRequest for anything else, and for a bot's."""
         name = " ".join(unicodedata.normalize("NFC", given or "").split(" ")).strip()
         most = self._limits.max_nickname_characters
         kinds = "".join(unicodedata.category(c)[0] for c in name)
@@ -101,6 +102,8 @@ class RequestValidator:
             or "MMMM" in kinds  # no script stacks so many marks
         ):
             raise InvalidRequest(f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.")
+        if _BOT.fullmatch("".join(c for c in unicodedata.normalize("NFKC", name).casefold() if c.isalnum())):
+            raise InvalidRequest("Only bots are called Bot: choose another name.")
         return name or None
 
     @contextmanager

@@ -62,9 +62,11 @@ class TokenStream:
         arrived: float,
         send: Callable[[ToEngine], None],
         num_top_logprobs: int = 0,
+        is_bot: bool = False,
     ) -> None:
         self.id, self.prompt, self.sampling, self.client, self.nickname = id, prompt, sampling, client, nickname
         self.num_top_logprobs = num_top_logprobs  # top tokens reported for each one
+        self.is_bot = is_bot  # a program asks, under the nickname of one
         self.times = Times(arrived)
         self.num_tokens = 0  # delivered; written by the engine's thread
         self.is_leaving = False  # cancelled, to be reported by the next step; written by the engine's thread

@@ -1,9 +1,10 @@
-"""Prepared waves: requests that arrive all at once and show one thing about batching."""
+"""Prepared waves: requests that arrive all at once and show one thing about batching; and prompts of the house, for who has none yet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.config import BUILTIN_MODELS
 from core.workload.request import SamplingParams
 
 
@@ -23,6 +24,29 @@ class DemoWorkload:
 
 _NAMES = ("Romeo", "Juliet", "Hamlet", "Ophelia", "Macbeth", "Banquo", "Lear", "Cordelia", "Othello", "Iago")
 _SCENE = "The king, the queen, and all the lords of the court are come together in the great hall of the castle. "
+
+_BY_SHAKESPEARE = (
+    "O Romeo,",
+    "To be, or not to be,",
+    "What news from the king?",
+    "Good morrow, cousin.",
+    "The witches said:",
+    "Farewell,",
+)
+_BY_ANYBODY = (
+    "Once upon a time",
+    "The best thing about the sea is",
+    "Dear diary, today",
+    "The robot opened the door and",
+    "My favourite recipe begins with",
+    "In the year 2050",
+)
+
+
+def house_prompts(model: str) -> tuple[str, ...]:
+    """Prompts that a model by this name goes on from well; the built-in ones know nothing but Shakespeare. The first three are the best."""
+    return _BY_SHAKESPEARE if model in BUILTIN_MODELS else _BY_ANYBODY
+
 
 DEMO_WORKLOADS: dict[str, DemoWorkload] = {
     wave.name: wave

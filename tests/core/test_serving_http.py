@@ -299,7 +299,7 @@ def test_events_tell_each_step_and_resume_where_a_viewer_was(server):
     assert "prompts" not in messages[0]["header"]
     steps = [m for m in messages if m["kind"] == "step"]
     assert [s["step"] for s in steps] == sorted({s["step"] for s in steps})
-    hidden = {"nickname": None, "prompt_token_ids": None, "sampling": None}
+    hidden = {"nickname": None, "is_bot": False, "prompt_token_ids": None, "sampling": None}
     assert {"kind": "request", "id": name, "prompt_tokens": 9, "max_new_tokens": 6, **hidden} in messages
     assert all(row[2:] == [None, None, None] for s in steps for row in s["sampled"])
     assert sum(len(s["sampled"]) for s in steps if any(row[1] == name for row in s["sampled"])) >= 6

@@ -104,6 +104,38 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
     assert len(others) > 3 and others[2]["captions"] == whole["captions"][6:]
 
 
+@pytest.mark.parametrize("name", [*POLICIES, "kv-pressure"])
+def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
+    """Its wait, its tokens, the steps in which it held a lane, and who held one beside it, until it was over."""
+    trace = trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
+    run, told = LiveRun(trace.header, trace.tokenizer), {}
+    for message in messages(trace)[1:]:
+        if isinstance(message, dict):
+            run.meet(message["id"], message["prompt_token_ids"], message["max_new_tokens"])
+        else:
+            told |= run.delta([message.event])["ended"]
+    in_lane: set[str] = set()
+    over: set[str] = set()
+    beside: dict[str, list[set[str]]] = {}
+    for event in trace.events:
+        in_lane -= {left.request for left in event.released if left.when == "before"} | {gone.request for gone in event.preempted}
+        in_lane |= {admitted.request for admitted in event.admitted}
+        for request in in_lane - over:
+            beside.setdefault(request, []).append(in_lane - over - {request})
+        in_lane -= {left.request for left in event.released if left.when == "after"}
+        over |= {finished.request for finished in event.finished}
+    assert told.keys() == over == beside.keys()
+    for request, ended in told.items():
+        began = next(e.passes[s.pass_index].t_start for e in trace.events for s in e.segments if s.request == request)
+        arrived = next(a.t for e in trace.events for a in e.arrived if a.request == request)
+        assert ended == {
+            "waited_s": round(began - arrived, 6),
+            "tokens": sum(s.request == request for e in trace.events for s in e.sampled),
+            "steps": len(beside[request]),
+            "others": len(set().union(*beside[request])),
+        }
+
+
 def now(log: EventLog, after: int | None = None, chapters: int | None = None) -> list[dict]:
     """What a reader is sent at once."""
     found, more = [], True

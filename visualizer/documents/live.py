@@ -1,7 +1,10 @@
 """A run without end as the browser plays it: deltas as in a recorded run, and beginnings for new viewers.
 
 {"records", "header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
-{"events", "captions", "translations", "letters", "texts", "hues", "asked"}                                       a delta
+{"events", "captions", "translations", "letters", "texts", "hues", "asked", "ended"}                              a delta
+
+"ended" says of each request that has finished how it went: {"waited_s", "tokens", "steps", "others"}, its seconds until it was first computed, the
+tokens that it wrote, the steps in which it held a lane, and how many other requests held one at the same time.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ class Life:
     """A request in a beginning: what a new viewer has to know about it. Steps are numbers, times seconds since the run began.
 
     waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or None]. computed: when its first pass began.
-    token: when its first token came.
+    token: when its first token came. steps: those in which it held a lane. others: the requests that did so at the same time.
     """
 
     by: str
     max_new_tokens: int | None
+    is_bot: bool = False
     letter: str = ""
     hue: int = -1
     arrived: float = 0.0
@@ -40,10 +44,25 @@ class Life:
     reason: str | None = None  # set once it has finished; it may still hold its lane
     prompt: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
+    steps: int = 0
+    others: set[str] = field(default_factory=set)
 
     @property
     def is_gone(self) -> bool:
-        return self.reason is not None and not (self.lane_spans and self.lane_spans[-1][2] is None)
+        return self.reason is not None and not self.holds_lane
+
+    @property
+    def holds_lane(self) -> bool:
+        return bool(self.lane_spans) and self.lane_spans[-1][2] is None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        return {"by": self.by, "maxNew": self.max_new_tokens, "isBot": self.is_bot}
+
+    @property
+    def ended(self) -> dict[str, Any]:
+        waited = None if self.computed is None else round(self.computed - self.arrived, 6)
+        return {"waited_s": waited, "tokens": self.generated, "steps": self.steps, "others": len(self.others)}
 
 
 _AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "reason")
@@ -60,27 +79,29 @@ class LiveRun:
         self._lives: dict[str, Life] = {}
         self._step = 0  # the next one
 
-    def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None, by: str = "") -> None:
-        """Announce a request that will arrive. prompt: its token ids; by: the nickname of the client."""
+    def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None, by: str = "", is_bot: bool = False) -> None:
+        """Announce a request that will arrive. prompt: its token ids; by: the nickname of the client, or of the bot."""
         self._deltas.meet(request, prompt, max_new_tokens)
-        self._lives[request] = Life(by, max_new_tokens)
+        self._lives[request] = Life(by, max_new_tokens, is_bot)
 
     def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
         """The delta of these events. texts: see `Deltas.delta`."""
         delta = self._deltas.delta(events, texts)
         hues: dict[str, int] = {}
+        ended: dict[str, dict[str, Any]] = {}
         for event in events:
             hues |= self._hues.deal(event)
             self._follow(event)
+            ended |= {f.request: self._lives[f.request].ended for f in event.finished if self._lives[f.request].steps}
         for request, letter in delta["letters"].items():
             self._lives[request].letter, self._lives[request].prompt = letter, delta["texts"]["prompt"][request]
         for request, pieces in delta["texts"]["output"].items():
             self._lives[request].output += pieces
         for request, hue in hues.items():
             self._lives[request].hue = hue
-        asked = {r: {"by": self._lives[r].by, "maxNew": self._lives[r].max_new_tokens} for r in delta["letters"]}
+        asked = {request: self._lives[request].asked for request in delta["letters"]}
         self._lives = {request: life for request, life in self._lives.items() if not life.is_gone}
-        return {**delta, "hues": hues, "asked": asked}
+        return {**delta, "hues": hues, "asked": asked, "ended": ended}
 
     def beginning(self) -> dict[str, Any]:
         """A beginning: the current state, for a new viewer, without finished requests."""
@@ -106,7 +127,7 @@ class LiveRun:
                 ],
             },
             "letters": self._deltas.letters,
-            "asked": {request: {"by": life.by, "maxNew": life.max_new_tokens} for request, life in here.items()},
+            "asked": {request: life.asked for request, life in here.items()},
             "texts": {
                 "prompt": {request: life.prompt for request, life in here.items()},
                 "output": {request: list(life.output) for request, life in here.items()},
@@ -168,9 +189,21 @@ class LiveRun:
             life.generated += 1
             if life.token is None:
                 life.token = event.passes[sampled.pass_index].t_end
+        self._meet_in_lanes(event)
         for left in event.released:
             if left.when == "after":
                 lives[left.request].lane_spans[-1][2] = step
+
+    def _meet_in_lanes(self, event: StepEvent) -> None:
+        """One more step for every request in a lane that is not over, and company for those that have just come."""
+        until_now = {finished.request for finished in event.finished}
+        here = {r: life for r, life in self._lives.items() if life.holds_lane and (life.reason is None or r in until_now)}
+        for life in here.values():
+            life.steps += 1
+        for new in here.keys() & {admitted.request for admitted in event.admitted}:
+            for other in here.keys() - {new}:
+                here[new].others.add(other)
+                here[other].others.add(new)
 
 
 def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, Any]:
@@ -183,5 +216,10 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
         events = [{**event, "sampled": without_tokens(event["sampled"])} for event in message.get("events", ())]
         message = {**message, "texts": veiled, **({"events": events} if events else {})}
     if not nicknames and "asked" in message:
-        message = {**message, "asked": {request: {**asked, "by": ""} for request, asked in message["asked"].items()}}
+        message = {
+            **message,
+            "asked": {
+                request: {**asked, "by": asked["by"] if asked["isBot"] else ""} for request, asked in message["asked"].items()
+            },
+        }
     return message

@@ -71,7 +71,8 @@ class Live:
             elif message["kind"] == "request":
                 if self._run is not None:
                     prompt, most = message["prompt_token_ids"], message["max_new_tokens"]
-                    self._run.meet(message["id"], prompt, most, message.get("nickname") or "")
+                    by, is_bot = message.get("nickname") or "", bool(message.get("is_bot"))
+                    self._run.meet(message["id"], prompt, most, by, is_bot)
             else:
                 self._tell(steps)
                 steps = []

@@ -5,6 +5,7 @@ GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as serve
 POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
 GET  inflight/live/requests/KEY?from=N      the text of one's own request
 POST inflight/live/requests/KEY/cancel      → {"cancelled"}
+POST inflight/live/bots                     three bots ask for a while, see `live_bots`: {} → {"bots"} or {"error", "retry_after"}
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from starlette.routing import Route, Router
 from core.errors import InflightError, TooManyRequests
 from core.serving.event_log import events, events_together
 from visualizer.server.live import Live
+from visualizer.server.live_bots import BOTS, Bots
 from visualizer.server.live_requests import LiveRequests
 from visualizer.server.routes import answer, number_from, object_in, refused, streamed
 
@@ -45,9 +47,15 @@ def live_of(serving: ServingEngine) -> Live:
     return live
 
 
-def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of: Callable[[Request], str]) -> Router:
+def live_app(
+    live: Callable[[str], Live],
+    asks: LiveRequests | None,
+    address_of: Callable[[Request], str],
+    bots: Bots | None = None,
+    is_teacher: Callable[[Request], bool] = lambda request: False,
+) -> Router:
     """To be mounted. live: returns what is shown, by its name, which is empty for the default. asks: None if no requests are possible because a
-    growing recording is shown. address_of: gives the address of a request's client.
+    growing recording is shown. address_of: gives the address of a request's client. is_teacher: whether it has the teacher's token.
     """
     watching = 0
 
@@ -92,11 +100,20 @@ def live_app(live: Callable[[str], Live], asks: LiveRequests | None, address_of:
     async def cancel(request: Request) -> Response:
         return answer({"cancelled": asks.cancel(request.path_params["key"])})
 
+    async def let_bots_ask(request: Request) -> Response:
+        assert bots is not None
+        try:
+            await bots.begin(address_of(request), even_if_closed=is_teacher(request))
+        except InflightError as error:
+            return refused(error)
+        return answer({"bots": BOTS})
+
     return Router(
         [
             Route("/steps", watch, methods=["GET"]),
             Route("/requests", ask, methods=["POST"]),
             Route("/requests", read, methods=["GET"]),
             Route("/requests/{key}/cancel", cancel, methods=["POST"]),
+            *([Route("/bots", let_bots_ask, methods=["POST"])] if bots else ()),
         ]
     )

@@ -27,8 +27,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import ModelCache
+from core.serving.http.guard import same_secret
+from core.workload.demo_workloads import house_prompts
 from visualizer.server.limits import Limits
 from visualizer.server.live import Live
+from visualizer.server.live_bots import Bots
 from visualizer.server.live_requests import LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 from visualizer.server.middleware import ClientAddressed, address_of
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 LANES = 8
+SUGGESTED = 3  # prompts, to who has none yet
 PACE = 8.0  # steps a second until the teacher changes it: at full speed a request ends before another joins
 TAB = "#part=live"
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -117,12 +121,17 @@ class SharedEngine:
     def _live_app(self, whom: Callable[[Request], str]) -> App:
         requests, live = LiveRequests(self.serving()), self._live
         assert live is not None
-        return live_app(lambda of: live, requests, whom)
+        bots = Bots(self.serving(), house_prompts(self.model))
+        return live_app(lambda of: live, requests, whom, bots, self._is_teacher)
+
+    def _is_teacher(self, request: Request) -> bool:
+        return same_secret(request.headers.get("x-teacher-token", ""), self.teacher_token)
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of the page's Live tab; see assets/player/live/live.js."""
-        return {"policies": [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]}
+        policies = [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]
+        return {"policies": policies, "prompts": house_prompts(self.model)[:SUGGESTED]}
 
     def announce(self, local: str, shared: str | None, host: str | None) -> str:
         """The message printed at the start. local, shared: the page's addresses, from `Blocks.launch`; host: the address it listens on."""
