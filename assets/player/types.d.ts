@@ -16,6 +16,7 @@ interface RunRequest {
   letter: string;
   hue: number;
   by: string;
+  isBot: boolean;
   maxNew: number | null;
   before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;

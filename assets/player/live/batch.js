@@ -11,6 +11,7 @@ import { Run } from "../run/run.js";
 const MINE = "★"; // after the letter of one's own requests
 const CHAPTER = 64; // steps, about: see visualizer/server/live.py
 const MOST = 64; // seconds in the picture of all ranks
+const ENDED = 256; // requests of which it is known how they went
 const KEPT = 16; // chapters of all ranks together, and at least two of each
 
 /** Take each delta that the server sends of `names`, the newest `chapters` first, until the signal says no. more: of `server.deltas`. */
@@ -23,12 +24,12 @@ async function follow(server, names, chapters, more, take) {
   }
 }
 
-/** The listener: begins(run): a new run, or the same with different steps kept; steps(delta): more of it; state(): other information has changed. */
+/** The listener: begins(run): a new run, or the same with different steps kept; steps(delta): more of it; state(): other information has changed; ended(how): of requests, by id. */
 export class Batch {
   /**
    * @param {import("../parts/server.js").Server} server
    * @param {(id: string) => boolean} isMine
-   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void}} listener
+   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void, ended?(how: Record<string, any>): void}} listener
    */
   constructor(server, isMine, listener) {
     this.server = server;
@@ -45,6 +46,8 @@ export class Batch {
     /** @type {any[]} */
     this.chapters = []; // {beginning, deltas}
     this.first = undefined; // the chapter that the run begins with
+    /** @type {Map<string, any>} */
+    this.ended = new Map(); // how requests went, the latest: see whereabouts.js
   }
 
   /** Steps that the axis has room for. */
@@ -79,7 +82,10 @@ export class Batch {
       this.chapters = [];
       this.missed = delta.messages > 0;
     }
-    const { kind, messages, header, begin, events, captions, translations, letters, hues, asked, texts, broken, ...state } = delta;
+    const { kind, messages, header, begin, events, captions, translations, letters, hues, asked, texts, ended, broken, ...state } = delta;
+    for (const [id, how] of Object.entries(ended || {})) this.ended.set(id, how);
+    while (this.ended.size > ENDED) this.ended.delete(this.ended.keys().next().value);
+    if (ended && Object.keys(ended).length) this.listener.ended?.(ended);
     if (begin) this._begin(delta);
     else if (events) this._more(delta);
     if (Object.keys(state).length || anew || wasBroken !== this.broken) {

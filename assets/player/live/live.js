@@ -15,7 +15,9 @@ import { Speech } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
 import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
 import { FindRequest } from "./find.js";
+import { House } from "./house.js";
 import { FollowedView, JustFinished, ShadowView } from "./panels.js";
+import { Room } from "./room.js";
 import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
 import { allSay, followedSays, followedWords, nowWords, says } from "./words.js";
@@ -25,10 +27,10 @@ const SOON = 8000; // ms for which a notice about skipped steps stays
 const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
 
 export class Live {
-  /** root: the element of live.html. options: {tabs, base, policies: [{name, shows}], asks: whether requests are possible}. */
+  /** root: the element of live.html. options: {tabs, base, policies: [{name, shows}], prompts: of the house, asks: whether requests are possible}. */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], base: undefined, policies: [], asks: true, ...options };
+    this.options = { tabs: [], base: undefined, policies: [], prompts: [], asks: true, ...options };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
     this.app = null; // the page's player, once it is there
@@ -41,7 +43,7 @@ export class Live {
     fillTabs(root, this.options.tabs, "live");
     this.mine = new OwnRequests(this.server, () => this.redraw());
     this.batch = new Batch(this.server, (id) => this.mine.has(id), {
-      begins: (run, same) => this._begins(run, same), steps: () => this._steps(), state: () => this._state(),
+      begins: (run, same) => this._begins(run, same), steps: () => this._steps(), state: () => this._state(), ended: (how) => this.mine.went(how),
     });
     if (this.root.dataset.layout === "phone") this.batch.most = ON_A_PHONE;
     const { batch } = this;
@@ -49,8 +51,9 @@ export class Live {
     this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen(), find: this.options.asks ? undefined : () => this.find.field.focus() };
     this.teacher = new Teacher(this);
     this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
+    this.house = new House(this.$(".house"), this.options.prompts, { ask: (prompt) => this.form.send(prompt), letBotsAsk: () => this.letBotsAsk() });
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
-    this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run }));
+    this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run, ended: this.batch.ended }));
     this.shadow = new ShadowView(this.$(".shadow"));
     this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), (scope) => this._all(scope));
     this.find = new FindRequest(this.$(".find"), (run, request) => this._select(run, request), () => {
@@ -58,13 +61,14 @@ export class Live {
       this.redraw();
     });
     window.addEventListener("hashchange", () => this._wanted());
-    this.$(".ask").hidden = !this.options.asks;
+    this.$(".ask").hidden = this.$(".house").hidden = !this.options.asks;
     root.classList.toggle("asks", this.options.asks);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
     const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
     this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // keys are not for the player
+    this.room = new Room(this);
     this.ready = pagePlayer().then((app) => { this.app = app; });
   }
 
@@ -207,6 +211,7 @@ export class Live {
     this._leaveFleet();
     this.before = null;
     app.edge = app.live;
+    this.room.leave();
     app.following = before.following;
     if (app.presenter) app.present(false);
     app.empty(null);
@@ -226,6 +231,7 @@ export class Live {
     app.edge = this.edge;
     app.following = true;
     if (app.layout === "phone") app.chooseTab("text");
+    this.room.enter();
     if (this.batch.run) this._onScreen();
     else app.empty("Nothing has run here yet.");
   }
@@ -284,6 +290,16 @@ export class Live {
     this.redraw();
   }
 
+  /** Three bots ask for a while; a teacher's also while nothing is accepted. */
+  async letBotsAsk() {
+    this.form.say("");
+    try {
+      await this.server.post("inflight/live/bots", {}, this.teacher.isOn ? { "X-Teacher-Token": this.teacher.token } : {});
+    } catch (error) {
+      this.form.refuse(error);
+    }
+  }
+
   // -- the card ------------------------------------------------------------------------------------------------------------
 
   redraw() {
@@ -305,6 +321,8 @@ export class Live {
     $(".qr-button").hidden = !asks;
     this.teacher.button.hidden = !asks;
     this.own.draw();
+    this.house.draw(batch.run);
+    this.room.draw();
     this.finished.draw();
     this.shadow.draw(batch.state);
     this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);

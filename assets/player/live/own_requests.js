@@ -3,17 +3,16 @@
 
 import { chip } from "../parts/chips.js";
 import { h, setText } from "../parts/dom.js";
-import { count, duration } from "../parts/format.js";
 import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
+import { whereabouts } from "./whereabouts.js";
 
 const KEPT = "inflight-live-requests"; // in the session's storage
 const MOST = 20;
 const AGAIN = 1000; // ms before a broken stream is resumed
 const NAME = "inflight-nickname"; // in the browser's storage
-const ENDS = { length: "finished", stop: "finished", cancelled: "cancelled", error: "failed" };
 
-/** @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any, seed?: number, lost?: string}} Own */
+/** @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any, seed?: number, lost?: string, went?: any}} Own */
 
 /** The requests themselves, without DOM. */
 export class OwnRequests {
@@ -27,7 +26,7 @@ export class OwnRequests {
     /** @type {AbortController | null} */
     this._stop = null;
     /** @type {Own[]} newest first */
-    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt }) => ({ key, id, prompt, text: "", next: 0, ended: null }));
+    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt, went }) => ({ key, id, prompt, went, text: "", next: 0, ended: null }));
     this._follow();
   }
 
@@ -88,8 +87,14 @@ export class OwnRequests {
     this.changed();
   }
 
+  /** How some requests went, by id: one's own are remembered. */
+  went(how) {
+    for (const own of this.requests) own.went = how[own.id] || own.went;
+    this._remember();
+  }
+
   _remember() {
-    keep("visit", KEPT, JSON.stringify(this.requests.map(({ key, id, prompt }) => ({ key, id, prompt }))));
+    keep("visit", KEPT, JSON.stringify(this.requests.map(({ key, id, prompt, went }) => ({ key, id, prompt, went }))));
   }
 }
 
@@ -113,7 +118,7 @@ export class AskForm {
     this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
-      this._send();
+      this.send(this.field("prompt").value, () => { this.field("prompt").value = ""; });
     });
     this.field("prompt").addEventListener("keydown", (e) => {
       if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
@@ -123,43 +128,31 @@ export class AskForm {
     });
   }
 
-  async _send() {
+  /** Add a prompt to the batch, with the name and the number of tokens in the form. */
+  async send(prompt, sent = () => {}) {
     const nickname = this.field("nickname").value.trim();
     keep("good", NAME, nickname);
     this.button.disabled = true;
-    this._say("");
+    this.say("");
     try {
-      await this.mine.ask({ prompt: this.field("prompt").value, tokens: Number(this.field("tokens").value), nickname });
-      this.field("prompt").value = "";
+      await this.mine.ask({ prompt, tokens: Number(this.field("tokens").value), nickname });
+      sent();
       this.asked();
     } catch (error) {
-      this._say(`${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`);
+      this.refuse(error);
     }
     this.button.disabled = false;
   }
 
-  _say(sentence) {
+  /** Say why the server refuses something. */
+  refuse(error) {
+    this.say(`${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`);
+  }
+
+  say(sentence) {
     setText(this.error, sentence);
     this.error.hidden = !sentence;
   }
-}
-
-/** Where a request is, in words; run: null if nothing is known yet. */
-function whereabouts(run, own) {
-  if (own.lost) return t(own.lost);
-  const { ended } = own;
-  if (ended && ended.error) return t(ended.error);
-  if (ended) {
-    const times = [ended.ttft_s !== null && t(`first token after ${duration(ended.ttft_s)}`), ended.e2e_s !== null && t(`${count(ended.tokens)} [token|tokens] in ${duration(ended.e2e_s)}`)];
-    return [t(ENDS[ended.finish_reason] || "done"), ...times.filter(Boolean)].join(", ");
-  }
-  const request = run && run.request(own.id);
-  if (!request) return t("on its way");
-  const waiting = run.waitingAt(run.length - 1);
-  const place = waiting.findIndex((w) => w.request === request);
-  if (place >= 0) return t(place ? `waits, ${place} ahead of it` : "waits, next in turn");
-  const laneSpan = request.laneSpans.at(-1);
-  return laneSpan && laneSpan.to === Infinity ? t(`in lane ${laneSpan.lane}`) : t("on its way");
 }
 
 /** The list: letter and colour, position in the queue, text as it comes, times. */

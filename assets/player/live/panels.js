@@ -4,6 +4,8 @@
 import { chip } from "../parts/chips.js";
 import { h, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
+import { callsItself } from "../views/people.js";
+import { howItWent } from "./whereabouts.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";
 
@@ -172,7 +174,7 @@ export class JustFinished {
   /**
    * @param {HTMLElement} section
    * @param {import("./own_requests.js").OwnRequests} mine
-   * @param {() => {app: App, run: Run | null}} shown
+   * @param {() => {app: App, run: Run | null, ended?: Map<string, any>}} shown ended: how requests went
    */
   constructor(section, mine, shown) {
     this.section = section;
@@ -185,7 +187,7 @@ export class JustFinished {
   }
 
   draw() {
-    const { app, run } = this.shown();
+    const { app, run, ended } = this.shown();
     const over = run ? run.requests.filter((r) => r.finished && r.finished.reason !== "cancelled").sort((a, b) => b.finished.step - a.finished.step).slice(0, MOST) : [];
     this.section.hidden = !over.length;
     const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
@@ -194,7 +196,8 @@ export class JustFinished {
     this.list.replaceChildren(...over.map((request) => {
       const { ttft } = timesOf(run, request, run.length - 1);
       const words = h("span", { class: "finished-words" });
-      setText(words, [request.by, t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
+      const how = ended?.get(request.id);
+      setText(words, how ? [callsItself(request), howItWent(how)].filter(Boolean).join(" · ") : [callsItself(request), t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
       return h("li", {}, chip(app, request, false), words);
     }));
   }

@@ -81,6 +81,12 @@ export class Teacher {
     this.live.redraw();
   }
 
+  /** Three bots ask, as they do for anybody. */
+  async _bots() {
+    setText(this.error, "");
+    await this.live.letBotsAsk();
+  }
+
   /** In another language. */
   named() {
     if (this.isOn) this._build(this._given);
@@ -117,7 +123,8 @@ export class Teacher {
       h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),
       h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
         act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress")),
-      h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name)))),
+      h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name))),
+        h("button", { type: "button", class: "button", title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"), onclick: () => this._bots() }, t("three bots"))),
       h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks);
   }
 

@@ -189,7 +189,7 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        by: (asked && asked.by) || "", // who asked, as they call themselves
+        by: (asked && asked.by) || "", isBot: Boolean(asked && asked.isBot), // who asked, as they call themselves; a program of ours
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
         before: null, // {generated, computed, token}: what had happened before the first step here, times in seconds
         arrived: null, // seconds

@@ -18,7 +18,7 @@ const SEEN = 6; // in Simple, if no more of them are running
  * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks.
  * @param {string[]} pieces @param {number} end @param {number} most
  */
-function tail(pieces, end, most) {
+export function tail(pieces, end, most) {
   let text = "";
   let from = end;
   while (from > 0 && text.length < most) {
@@ -30,7 +30,7 @@ function tail(pieces, end, most) {
 }
 
 /** @param {string} text */
-const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
+export const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
 
 /** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} TextRow */
 

@@ -5,7 +5,7 @@ import { hideToast } from "../parts/look.js";
 const ROOM = [1000, 600]; // pixels that large type needs
 const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 6
 
-/** @param {App} app */
+/** Whether the presenter has the room that it needs; it takes that of the page's bars and cards. @param {App} app */
 export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientHeight >= ROOM[1];
 
 /**
@@ -13,12 +13,13 @@ export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientH
  * @param {App} app
  */
 export function present(app, on, quiet) {
+  app.root.classList.toggle("presenter", on);
   if (on && !hasRoom(app)) {
+    app.root.classList.remove("presenter");
     if (!quiet) app.toast(`The presenter needs a window of ${ROOM.join(" by ")} pixels.`);
     return;
   }
   app.presenter = on;
-  app.root.classList.toggle("presenter", on);
   delete app.root.dataset.focusView;
   if (on && document.activeElement instanceof HTMLElement) document.activeElement.blur();
   if (!on && document.fullscreenElement) document.exitFullscreen();

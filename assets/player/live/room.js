@@ -1,0 +1,89 @@
+// The room on the page's player: a view of lanes with people's names, in front of the instruments, which are one press away ("Under the hood"). It is
+// there while the Live tab is, and only where visitors ask: a followed engine's requests have no people's names.
+
+import { find, h, setAttr } from "../parts/dom.js";
+import { keep, kept } from "../parts/kept.js";
+import { t, tell } from "../parts/speech.js";
+import { PeopleView } from "../views/people.js";
+
+const HOOD = "inflight-live-hood"; // in the session's storage
+
+export class Room {
+  /** @param {import("./live.js").Live} live */
+  constructor(live) {
+    this.live = live;
+    this.isOpen = kept("visit", HOOD) === "open"; // the hood
+    this.panel = h("section", { class: "panel people", "data-view": "people" });
+    this.view = new PeopleView(this.panel, (id) => live.mine.has(id));
+    this.tab = h("button", { type: "button", role: "tab", class: "button people-tab", onclick: () => this.open(false) });
+    const button = () => h("button", { type: "button", class: "button hood-button", onclick: () => this.open(!this.isOpen) });
+    this.buttons = [button(), button()]; // in the bar, and in the presenter's
+    live.$(".presenter-button").before(this.buttons[0]);
+    this.isIn = false;
+    this.shown = { draw: (/** @type {ViewState} */ state) => { if (state.run === live.batch.run) this.view.draw(state); } }; // not of what Watch showed
+  }
+
+  get isOn() {
+    return this.isIn && !this.isOpen;
+  }
+
+  /** The Live tab has taken over the player. */
+  enter() {
+    const { app } = this.live;
+    if (!this.live.options.asks || this.isIn) return;
+    this.isIn = true;
+    const { root } = app;
+    find(root, ".stage").append(this.panel);
+    find(root, ".view-tabs").prepend(this.tab);
+    find(root, ".present-bar").prepend(this.buttons[1]);
+    this._leave = (/** @type {any} */ e) => { if (e.target.closest("[data-tab]")) this.open(true); };
+    find(root, ".view-tabs").addEventListener("click", this._leave);
+    app.views.push(this.shown);
+    this.draw();
+  }
+
+  leave() {
+    const { app } = this.live;
+    if (!this.isIn) return;
+    this.isIn = false;
+    for (const el of [this.panel, this.tab, this.buttons[1]]) el.remove();
+    find(app.root, ".view-tabs").removeEventListener("click", this._leave);
+    app.views = app.views.filter((view) => view !== this.shown);
+    app.chooseTab(app.tab);
+    delete app.root.dataset.people;
+  }
+
+  /** Open the hood, or close it. */
+  open(on) {
+    const { app } = this.live;
+    this.isOpen = on;
+    keep("visit", HOOD, on ? "open" : null);
+    delete app.root.dataset.focusView;
+    if (on && app.layout === "phone") app.chooseTab(app.tab);
+    this.draw();
+    app.sized();
+    app.redraw();
+  }
+
+  /** Show it as it is: with no run, its lanes are free. */
+  draw() {
+    const { app, batch, options } = this.live;
+    if (!options.asks) this.buttons[0].hidden = true;
+    if (!this.isIn) return;
+    const { root } = app;
+    for (const button of this.buttons) {
+      tell(button, "Under the hood");
+      button.setAttribute("aria-pressed", String(this.isOpen));
+      button.title = t("Forward pass, mask, memory blocks: how these lanes are computed");
+      button.classList.toggle("on", this.isOpen);
+    }
+    tell(this.tab, "Lanes");
+    for (const tab of root.querySelectorAll(".view-tabs [role=tab]")) setAttr(tab, "aria-selected", String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab));
+    this.panel.hidden = this.isOpen;
+    this.panel.setAttribute("aria-label", t("Who is in which lane"));
+    if (this.isOpen) return void delete root.dataset.people;
+    const isFree = !batch.run?.length;
+    root.dataset.people = isFree ? "free" : "some";
+    if (isFree) this.view.drawFree(batch.state.class?.max_num_seqs || 0, batch.state.class ? t("Whoever asks takes a lane here at once, and the answer is written beside the name, a token a step.") : t("The engine is starting, which takes a few seconds."));
+  }
+}

@@ -1,0 +1,47 @@
+// Where one's own request stands, in a sentence: in the queue behind whom, in which lane, how it went. From the run's events and what the server counted in
+// them (visualizer/documents/live.py), nothing else. No DOM.
+
+import { count, duration } from "../parts/format.js";
+import { t } from "../parts/speech.js";
+import { callsItself } from "../views/people.js";
+
+/** How a request went, as the server counted it. @typedef {{waited_s: number | null, tokens: number, steps: number, others: number}} Ended */
+
+/** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
+const work = ({ tokens, steps, others }) => t(`${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${others ? ` with ${count(others)} [other|others]` : ", alone"}`);
+
+/** How a finished request went, for everybody. @param {Ended} ended */
+export function howItWent(ended) {
+  return [work(ended), ended.waited_s === null ? "" : t(`waited ${duration(ended.waited_s)}`)].filter(Boolean).join(" · ");
+}
+
+/**
+ * @param {Run | null} run null while nothing is known
+ * @param {{id: string, lost?: string, ended?: any, went?: Ended | null}} own
+ */
+export function whereabouts(run, { id, lost, ended, went }) {
+  if (lost) return t(lost);
+  if (ended?.error) return t(ended.error);
+  if (ended?.finish_reason === "cancelled") return t("Cancelled.");
+  if (ended) {
+    const { waited_s: waited } = went || { waited_s: ended.queue_s };
+    if (waited === null || waited === undefined) return t("Done.");
+    if (!went) return t(`Done: you waited ${duration(waited)}, wrote ${count(ended.tokens)} [token|tokens].`);
+    return t("Done: you waited {time}, wrote {work}.", { time: t(duration(waited)), work: work(went) });
+  }
+  const request = run && run.request(id);
+  if (!request) return t("On its way.");
+  const waiting = run.waitingAt(run.length - 1);
+  const place = waiting.findIndex((w) => w.request === request);
+  if (place === 0) return t("You are next.");
+  if (place > 0) {
+    const ahead = waiting[place - 1].request;
+    const name = callsItself(ahead) || ahead.letter;
+    return place === 1 ? t("You are next, behind {name}.", { name }) : `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
+  }
+  const laneSpan = request.laneSpans.at(-1);
+  if (!laneSpan || laneSpan.to !== Infinity) return t("On its way.");
+  const total = run.numGenerated(request, run.length - 1);
+  const written = request.maxNew ? `${count(total)} of ${count(request.maxNew)} [token|tokens]` : `${count(total)} [token|tokens]`;
+  return `${t(`Your lane: ${laneSpan.lane}.`)} ${total ? t(`${written} so far.`) : t("It reads the prompt.")}`;
+}

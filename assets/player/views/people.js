@@ -1,0 +1,177 @@
+// Whose request is in each lane, by name, beside its text as it grows; below, who waits, in order. Names, prompts and texts are data: text nodes, cut.
+
+import { dims } from "../parts/colours.js";
+import { chip } from "../parts/chips.js";
+import { h, icon, setAttr, setStyle, setText } from "../parts/dom.js";
+import { count } from "../parts/format.js";
+import { t, tell } from "../parts/speech.js";
+import { PREFILL, STALLED } from "../run/run.js";
+import { clean, tail } from "./texts.js";
+
+const PROMPT = 160; // characters shown of the prompt's end
+const OUTPUT = 420; // … of the text so far: more than fits the largest row
+const NAME = 40; // characters of a name
+const STAYS = 16; // steps for which a finished text stays in its lane while nobody else takes it
+const BREAKS = /(?:↵ )+/g; // of lines: a row has two or three, and a break would take one
+const DOOR = 9; // waiting requests that are named
+
+/** Who asked, as they call themselves, or "". @param {RunRequest} request */
+export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
+
+/** @typedef {Record<"el" | "who" | "chip" | "name" | "note" | "words" | "prompt" | "output" | "fresh" | "did", HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean, language?: string}} PersonRow */
+
+export class PeopleView {
+  /** @param {HTMLElement} panel an empty section @param {(id: string) => boolean} isMine */
+  constructor(panel, isMine) {
+    this.panel = panel;
+    this.isMine = isMine;
+    this.title = h("span", { class: "title" });
+    this.key = h("i", { class: "key" });
+    this.list = h("ol", { class: "people-lanes" });
+    this.invited = h("span", {});
+    this.invite = h("p", { class: "people-invite", hidden: true }, this.invited);
+    this.doorTitle = h("span", { class: "door-title" });
+    this.doorList = h("ol", { class: "door-list" });
+    this.doorWhy = h("span", { class: "door-why" });
+    panel.append(h("h3", {}, this.title, this.key), h("div", { class: "people-box", tabindex: "0" }, this.list, this.invite), h("div", { class: "door" }, this.doorTitle, this.doorList, this.doorWhy));
+    /** @type {PersonRow[]} */
+    this.rows = [];
+    /** @type {{el: HTMLElement, request?: RunRequest, run?: Run, key?: string}[]} */
+    this.waits = [];
+  }
+
+  /** Before any run: as many free lanes, and a sentence. @param {number} lanes @param {string} sentence */
+  drawFree(lanes, sentence) {
+    this._named();
+    this._rows(lanes);
+    for (const row of this.rows.slice(0, lanes)) this._free(row);
+    tell(this.key, `${count(lanes)} [lane is|lanes are] free`);
+    setText(this.invited, sentence);
+    this.invite.hidden = !sentence;
+    this._door([], null, "");
+  }
+
+  /** @param {ViewState} state */
+  draw(state) {
+    if (!this.panel.isConnected || this.panel.hidden) return;
+    const { run, frame } = state;
+    this.invite.hidden = true;
+    this._named();
+    this._rows(run.numLanes);
+    const left = this._left(run, frame);
+    let held = 0;
+    frame.lanes.forEach(({ lane, request, status }) => {
+      const row = this.rows[lane];
+      const shown = request || left.get(lane);
+      if (!shown) return this._free(row);
+      const over = Boolean(shown.finished && shown.finished.step <= frame.i);
+      held += Number(Boolean(request && !(over && shown.finished && shown.finished.step < frame.i)));
+      this._fill(row, state, shown, { over, holds: Boolean(request), status });
+    });
+    tell(this.key, `${held} of ${count(run.numLanes)} in use`);
+    this._door(frame.waiting.map((w) => w.request), state, frame.caption?.waits || "");
+  }
+
+  _named() {
+    tell(this.title, "Lanes");
+    tell(this.doorTitle, "Waiting");
+    setAttr(this.list, "aria-label", t("Who is in which lane"));
+    setAttr(this.doorList, "aria-label", t("Who waits, in order"));
+  }
+
+  /** As many rows as lanes. @param {number} lanes */
+  _rows(lanes) {
+    setStyle(this.panel, "--rows", String(lanes));
+    while (this.rows.length < lanes) {
+      const made = {
+        who: h("span", { class: "person-who" }), chip: h("span", {}), name: h("bdi", { class: "person-name" }), note: h("span", { class: "person-note" }),
+        words: h("p", { class: "person-words" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), fresh: h("mark", {}), did: h("span", { class: "person-did" }),
+      };
+      made.who.append(made.chip, made.name, made.note);
+      made.words.append(h("bdi", { dir: "auto" }, made.prompt, made.output, made.fresh));
+      const el = h("li", { class: "person" }, h("span", { class: "person-lane", "aria-hidden": "true" }, String(this.rows.length)), made.who, made.words, made.did);
+      this.rows.push({ ...made, el });
+      this.list.append(el);
+    }
+    this.rows.forEach((row, lane) => { row.el.hidden = lane >= lanes; });
+  }
+
+  /** By lane, the request that finished in it last, not long ago. @param {Run} run @param {Frame} frame @returns {Map<number, RunRequest>} */
+  _left(run, frame) {
+    const left = new Map();
+    for (let n = run.laneSpans.length - 1; n >= 0 && n >= run.laneSpans.length - 4 * run.numLanes - 8 * STAYS; n -= 1) {
+      const { lane, to, request } = run.laneSpans[n];
+      if (!left.has(lane) && to < frame.i && to >= frame.i - STAYS && request.finished && request.finished.step <= frame.i) left.set(lane, request);
+    }
+    return left;
+  }
+
+  /** @param {PersonRow} row */
+  _free(row) {
+    if (row.request !== null) {
+      row.request = row.run = null;
+      row.chip.replaceChildren();
+      row.el.className = "person free";
+      delete row.el.dataset.request;
+      row.el.style.removeProperty("--tint");
+      row.el.style.removeProperty("--hue");
+      for (const part of [row.name, row.prompt, row.output, row.fresh, row.did]) setText(part, "");
+    }
+    tell(row.note, "free");
+  }
+
+  /** @param {PersonRow} row @param {ViewState} state @param {RunRequest} request @param {{over: boolean, holds: boolean, status: number}} now */
+  _fill(row, state, request, { over, holds, status }) {
+    const { run, frame, focus, language } = state;
+    const mine = this.isMine(request.id);
+    if (row.request !== request || row.run !== run || row.held !== holds || row.language !== language) {
+      Object.assign(row, { request, run, held: holds, language });
+      row.chip.replaceChildren(...(request.isBot ? [icon("bot")] : []), chip(state, request, holds));
+      row.el.dataset.request = String(request.index);
+      row.el.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
+      row.el.style.setProperty("--hue", request.hue < 0 ? "var(--rule)" : `var(--hue-${request.hue})`);
+    }
+    row.el.className = `person${over ? " over" : ""}${holds ? "" : " left"}${mine ? " mine" : ""}${dims(focus, request) ? " dim" : ""}`;
+    setText(row.name, callsItself(request) || (mine ? t("you") : ""));
+    setText(row.note, mine && request.by ? t("you") : "");
+    const total = run.numGenerated(request, frame.i);
+    const before = holds ? run.numGenerated(request, frame.i - 1) : total;
+    const prompt = run.texts.prompt[request.id] || [];
+    const output = run.texts.output[request.id] || [];
+    setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));
+    setText(row.output, tail(output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "));
+    setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT).replace(BREAKS, " "));
+    row.fresh.hidden = total === before;
+    const words = over ? "done" : status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
+    setText(row.did, words && !total ? t(words) : over ? `✓ ${count(total)}` : request.maxNew ? `${total} / ${request.maxNew}` : String(total));
+    setAttr(row.did, "title", t(over ? "Tokens written; finished" : "Tokens written, of those asked for"));
+    setStyle(row.el, "--share", request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0");
+  }
+
+  /** @param {RunRequest[]} waiting @param {ViewState | null} state @param {string} why */
+  _door(waiting, state, why) {
+    const shown = waiting.length > DOOR ? waiting.slice(0, DOOR - 1) : waiting;
+    const more = waiting.length - shown.length;
+    while (this.waits.length < shown.length) {
+      const el = h("li", {});
+      this.waits.push({ el });
+      this.doorList.append(el);
+    }
+    this.waits.forEach((wait, n) => {
+      const request = shown[n];
+      wait.el.hidden = !request;
+      if (!request || !state) return;
+      const mine = this.isMine(request.id);
+      const key = `${state.language}/${request.index}/${n === 0}/${mine}/${request.letter}`;
+      if (wait.run !== state.run || wait.key !== key) {
+        Object.assign(wait, { run: state.run, key });
+        wait.el.dataset.request = String(request.index);
+        wait.el.classList.toggle("mine", mine);
+        wait.el.replaceChildren(...(n === 0 ? [h("b", { class: "door-next" }, t("next"))] : []), ...(request.isBot ? [icon("bot")] : []), chip(state, request, false), h("bdi", { class: "person-name" }, callsItself(request) || (mine ? t("you") : "")));
+      }
+      wait.el.classList.toggle("dim", dims(state.focus, request));
+    });
+    setText(this.doorWhy, !waiting.length ? t("nobody") : [more ? t(`and ${count(more)} more`) : "", why].filter(Boolean).join(" · "));
+    this.panel.classList.toggle("crowded", waiting.length > 0);
+  }
+}
