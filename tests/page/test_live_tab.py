@@ -64,8 +64,8 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
     letters = "inflight.run.requests.map(r => r.letter)"
     assert (ada.evaluate(letters), bo.evaluate(letters)) == (["A★", "B"], ["A", "B★"])
     expect(ada.locator(".own-head")).to_contain_text("yours:")
-    expect(ada.locator(".own-state")).to_contain_text("in lane 0")
-    expect(bo.locator(".panel.text")).to_contain_text("Ada")
+    expect(ada.locator(".own-state")).to_have_text("Your lane: 0. 5 of 40 tokens so far.")
+    expect(bo.locator(".person").first).to_contain_text("Ada")
     ada.evaluate("document.activeElement.blur()")
     ada.keyboard.press("Home")
     settled(ada, "inflight.drawn === 0")
@@ -81,9 +81,9 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
     stepped(live_url, ada, bo, steps=10)
     settled(ada, "inflight.drawn === 9")
     assert ada.evaluate("inflight.frame.lanes.filter(l => l.request).map(l => l.request.id)") == [mine]
-    settled(bo, "document.querySelector('.own-state').textContent.startsWith('cancelled')")
+    settled(bo, "document.querySelector('.own-state').textContent === 'Cancelled.'")
     control(live_url, steps_per_s=None)
-    settled(ada, "document.querySelector('.own-state').textContent.startsWith('finished')")
+    settled(ada, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
     settled(ada, "(id) => inflightLive.batch.run.request(id).finished", mine)
     pieces = ada.evaluate("(id) => inflightLive.batch.run.texts.output[id].join('')", mine)
     assert ada.evaluate("inflightLive.mine.requests[0].text") == pieces != ""
@@ -111,10 +111,10 @@ def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
     stepped(live_url, page, steps=4)
     page.reload()
     settled(page, "window.inflightLive && inflightLive.batch.run && inflight.run === inflightLive.batch.run")
-    settled(page, "document.querySelector('.own-state')?.textContent === 'in lane 0'")
+    settled(page, "document.querySelector('.own-state')?.textContent.startsWith('Your lane: 0.')")
     assert page.evaluate("inflight.run.requests.map(r => [r.id, r.letter])") == [[mine, "A★"]]
     control(live_url, steps_per_s=None)
-    settled(page, "document.querySelector('.own-state').textContent.startsWith('finished, first token after')")
+    settled(page, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
     settled(page, "(id) => inflightLive.batch.run.request(id).finished", mine)
     assert page.evaluate("(id) => inflightLive.batch.run.texts.output[id].join('') === inflightLive.mine.requests[0].text", mine)
     with page.expect_download() as saved:

@@ -14,7 +14,7 @@ export class Room {
     this.live = live;
     this.isOpen = kept("visit", HOOD) === "open"; // the hood
     this.panel = h("section", { class: "panel people", "data-view": "people" });
-    this.view = new PeopleView(this.panel, (id) => live.mine.has(id));
+    this.view = new PeopleView(this.panel, (id) => live.mine.has(id), () => live.app?.redraw());
     this.tab = h("button", { type: "button", role: "tab", class: "button people-tab", onclick: () => this.open(false) });
     const button = () => h("button", { type: "button", class: "button hood-button", onclick: () => this.open(!this.isOpen) });
     this.buttons = [button(), button()]; // in the bar, and in the presenter's
@@ -38,7 +38,7 @@ export class Room {
     find(root, ".present-bar").prepend(this.buttons[1]);
     this._leave = (/** @type {any} */ e) => { if (e.target.closest("[data-tab]")) this.open(true); };
     find(root, ".view-tabs").addEventListener("click", this._leave);
-    app.views.push(this.shown);
+    /** @type {any[]} */ (app.views).push(this.shown);
     this.draw();
   }
 
@@ -48,7 +48,7 @@ export class Room {
     this.isIn = false;
     for (const el of [this.panel, this.tab, this.buttons[1]]) el.remove();
     find(app.root, ".view-tabs").removeEventListener("click", this._leave);
-    app.views = app.views.filter((view) => view !== this.shown);
+    app.views = app.views.filter((/** @type {any} */ view) => view !== this.shown);
     app.chooseTab(app.tab);
     delete app.root.dataset.people;
   }

@@ -5,6 +5,9 @@ import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { callsItself } from "../views/people.js";
 
+/** A name in a sentence, whichever way it is written. @param {string} name */
+const isolated = (name) => `\u2068${name}\u2069`;
+
 /** How a request went, as the server counted it. @typedef {{waited_s: number | null, tokens: number, steps: number, others: number}} Ended */
 
 /** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
@@ -24,10 +27,9 @@ export function whereabouts(run, { id, lost, ended, went }) {
   if (ended?.error) return t(ended.error);
   if (ended?.finish_reason === "cancelled") return t("Cancelled.");
   if (ended) {
-    const { waited_s: waited } = went || { waited_s: ended.queue_s };
-    if (waited === null || waited === undefined) return t("Done.");
-    if (!went) return t(`Done: you waited ${duration(waited)}, wrote ${count(ended.tokens)} [token|tokens].`);
-    return t("Done: you waited {time}, wrote {work}.", { time: t(duration(waited)), work: work(went) });
+    const waited = went ? went.waited_s : ended.queue_s;
+    if (waited === null) return t("Done.");
+    return t("Done: you waited {time}, wrote {work}.", { time: t(duration(waited)), work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`) });
   }
   const request = run && run.request(id);
   if (!request) return t("On its way.");
@@ -36,7 +38,7 @@ export function whereabouts(run, { id, lost, ended, went }) {
   if (place === 0) return t("You are next.");
   if (place > 0) {
     const ahead = waiting[place - 1].request;
-    const name = callsItself(ahead) || ahead.letter;
+    const name = isolated(callsItself(ahead) || ahead.letter);
     return place === 1 ? t("You are next, behind {name}.", { name }) : `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
   }
   const laneSpan = request.laneSpans.at(-1);

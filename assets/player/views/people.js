@@ -1,16 +1,20 @@
-// Whose request is in each lane, by name, beside its text as it grows; below, who waits, in order. Names, prompts and texts are data: text nodes, cut.
+// Whose request is in each lane, by name, beside its text as it grows; on their left the lanes of the last steps, which pass by; below, who waits, in order.
+// Names, prompts and texts are data: text nodes, cut.
 
 import { dims } from "../parts/colours.js";
 import { chip } from "../parts/chips.js";
 import { h, icon, setAttr, setStyle, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
+import { windowScale } from "../run/lane_layout.js";
 import { PREFILL, STALLED } from "../run/run.js";
+import { LaneChart } from "./lane_chart.js";
 import { clean, tail } from "./texts.js";
 
 const PROMPT = 160; // characters shown of the prompt's end
 const OUTPUT = 420; // … of the text so far: more than fits the largest row
 const NAME = 40; // characters of a name
+const PER = 14; // pixels of a step in the lanes on the left; on a projector half as many again
 const STAYS = 16; // steps for which a finished text stays in its lane while nobody else takes it
 const BREAKS = /(?:↵ )+/g; // of lines: a row has two or three, and a break would take one
 const DOOR = 9; // waiting requests that are named
@@ -21,8 +25,8 @@ export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
 /** @typedef {Record<"el" | "who" | "chip" | "name" | "note" | "words" | "prompt" | "output" | "fresh" | "did", HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean, language?: string}} PersonRow */
 
 export class PeopleView {
-  /** @param {HTMLElement} panel an empty section @param {(id: string) => boolean} isMine */
-  constructor(panel, isMine) {
+  /** @param {HTMLElement} panel an empty section @param {(id: string) => boolean} isMine @param {() => void} redraw */
+  constructor(panel, isMine, redraw) {
     this.panel = panel;
     this.isMine = isMine;
     this.title = h("span", { class: "title" });
@@ -33,7 +37,10 @@ export class PeopleView {
     this.doorTitle = h("span", { class: "door-title" });
     this.doorList = h("ol", { class: "door-list" });
     this.doorWhy = h("span", { class: "door-why" });
-    panel.append(h("h3", {}, this.title, this.key), h("div", { class: "people-box", tabindex: "0" }, this.list, this.invite), h("div", { class: "door" }, this.doorTitle, this.doorList, this.doorWhy));
+    const canvas = h("canvas", { "aria-hidden": "true" });
+    const strip = h("div", { class: "people-strip" }, canvas);
+    this.chart = new LaneChart(canvas, redraw);
+    panel.append(h("h3", {}, this.title, this.key), h("div", { class: "people-box", tabindex: "0" }, h("div", { class: "people-track" }, strip, this.list), this.invite), h("div", { class: "door" }, this.doorTitle, this.doorList, this.doorWhy));
     /** @type {PersonRow[]} */
     this.rows = [];
     /** @type {{el: HTMLElement, request?: RunRequest, run?: Run, key?: string}[]} */
@@ -49,6 +56,8 @@ export class PeopleView {
     setText(this.invited, sentence);
     this.invite.hidden = !sentence;
     this._door([], null, "");
+    if (this.chart.surface.visible) this.chart.surface.begin();
+    this.chart.painted = null;
   }
 
   /** @param {ViewState} state */
@@ -70,6 +79,17 @@ export class PeopleView {
     });
     tell(this.key, `${held} of ${count(run.numLanes)} in use`);
     this._door(frame.waiting.map((w) => w.request), state, frame.caption?.waits || "");
+    this._passing(state);
+  }
+
+  /** The steps up to this one, which ends where the names begin. @param {ViewState} state */
+  _passing(state) {
+    const { chart } = this;
+    const { w } = chart.surface;
+    if (!chart.surface.visible) return;
+    const per = state.presenter ? 1.5 * PER : PER;
+    chart.paint(state, `${state.index}/${state.presenter}`, () => ({ scale: windowScale(state.run, state.index, w - per, per), axis: 0, font: 12, end: w, gutter: 0, queue: false }));
+    chart.show(w);
   }
 
   _named() {
@@ -142,8 +162,8 @@ export class PeopleView {
     setText(row.output, tail(output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "));
     setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT).replace(BREAKS, " "));
     row.fresh.hidden = total === before;
-    const words = over ? "done" : status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
-    setText(row.did, words && !total ? t(words) : over ? `✓ ${count(total)}` : request.maxNew ? `${total} / ${request.maxNew}` : String(total));
+    const doing = status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
+    setText(row.did, doing ? t(doing) : over ? `✓ ${count(total)}` : request.maxNew ? `${total} / ${request.maxNew}` : String(total));
     setAttr(row.did, "title", t(over ? "Tokens written; finished" : "Tokens written, of those asked for"));
     setStyle(row.el, "--share", request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0");
   }

@@ -1,0 +1,170 @@
+"""The Live tab as a room: lanes with people's names and their texts, who waits, where one's own request stands; prompts of the house, and bots."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from page.test_live_tab import ask, opened, sees, stepped
+from worlds.browser import settled
+from worlds.live_page import TOKEN, control, live_server, live_url  # noqa: F401
+
+WHO = "[...document.querySelectorAll('.person')].filter(e => !e.hidden).map(e => [e.querySelector('.person-name').textContent, e.querySelector('.person-note').textContent])"
+DOOR = "[...document.querySelectorAll('.door-list li')].filter(e => !e.hidden).map(e => e.textContent)"
+PROJECTOR = (1280, 720)
+
+
+def stands(page: Page) -> str:
+    return page.locator(".own-state").first.inner_text()
+
+
+def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  # noqa: F811
+    """Three lanes and five requests: who is in, with the text; who waits, in order; what each is told at the door, in its lane and at its end."""
+    ada, bob, teacher = opened(visit, live_url), opened(visit, live_url, size="phone"), opened(visit, live_url, size=PROJECTOR)
+    expect(teacher.locator(".people-invite")).to_contain_text("Whoever asks takes a lane here at once")
+    assert teacher.evaluate(WHO) == [["", "free"]] * 3
+    for name in ("Ada", "", "مريم"):
+        ask(ada, "O Romeo,", 6, name)
+    ask(bob, "To be", 4, "Bob")
+    ask(ada, "What news", 4, "Ada")
+    stepped(live_url, ada, bob, teacher, steps=3)
+    settled(teacher, "document.querySelectorAll('.door-list li:not([hidden])').length === 2")
+    assert teacher.evaluate(WHO) == [["Ada", ""], ["", ""], ["مريم", ""]]
+    assert ada.evaluate(WHO) == [["Ada", "you"], ["you", ""], ["مريم", "you"]]
+    assert teacher.evaluate(DOOR) == ["nextDBob", "EAda"] and teacher.locator(".door-why").inner_text() == "all 3 lanes are taken"
+    written = teacher.evaluate("Object.values(inflight.run.texts.output)[0].join('').replace(/\\s+/g, ' ')")
+    assert teacher.locator(".person-words").first.inner_text().replace("\n", "") == f"O Romeo,{written}"
+    assert stands(bob) == "You are next." and stands(ada) == "You are next, behind \u2068Bob\u2069."
+    assert ada.locator(".own-state").nth(2).inner_text() == "Your lane: 1. 3 of 6 tokens so far."
+    ada.evaluate("document.activeElement.blur()")
+    ada.keyboard.press("Home")  # what is drawn is the step on screen, for oneself alone
+    settled(ada, "document.querySelector('.person-did').textContent === '1 / 6'")
+    assert teacher.locator(".person-did").first.inner_text() == "3 / 6"
+    stepped(live_url, ada, bob, teacher, steps=10)
+    settled(bob, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
+    assert re.fullmatch(r"Done: you waited [\d.]+ m?s, wrote 4 tokens in 4 steps with 1 other\.", stands(bob))
+    assert teacher.locator(".person.left, .person.over").count() == 3  # they stay to be read
+    bob.reload()  # and it is known again
+    settled(bob, "document.querySelector('.own-state')?.textContent.includes('in 4 steps with 1 other')")
+
+
+def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F811
+    """A press sends a prompt under the visitor's name; three bots ask, labelled everywhere, whatever is hidden, and stop by themselves."""
+    page, other = opened(visit, live_url), opened(visit, live_url, size="phone", hash="part=live&lang=de")
+    page.fill("[name=nickname]", "Bot 2")
+    page.meant.append("status of")
+    page.click(".prompt-button >> nth=0")
+    settled(page, "document.querySelector('.ask-error').textContent === 'Only bots are called Bot: choose another name.'")
+    page.fill("[name=nickname]", "Ada")
+    page.click(".prompt-button >> nth=1")
+    settled(page, "inflightLive.mine.requests[0]?.prompt === 'To be, or not to be,'")
+    control(live_url, hide_nicknames=True, steps_per_s=60)
+    page.dblclick(".bots-button")  # a second press finds it at work
+    settled(
+        page,
+        "['Bot 1', 'Bot 2', 'Bot 3'].every((name) => inflightLive.batch.run?.requests.some((r) => r.isBot && r.by === name))",
+    )
+    assert page.evaluate("[...new Set(inflightLive.batch.run.requests.filter(r => !r.isBot).map(r => r.by))]") == [""]  # hidden
+    expect(other.locator(".person .icon").first).to_be_attached()
+    settled(
+        other,
+        "document.querySelector('.bots-button').disabled && document.querySelector('.bots-button').textContent === 'Drei Bots fragen gerade …'",
+    )
+    settled(
+        page,
+        "!document.querySelector('.bots-button').disabled && inflightLive.batch.run.requests.filter(r => r.isBot && r.finished).length === 9",
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_one_press(live_url, visit, scheme):  # noqa: F811
+    page = opened(visit, live_url, hash=f"part=live&teacher={TOKEN}&theme={scheme}", size=PROJECTOR)
+    control(live_url, max_num_seqs=8, steps_per_s=0)
+    for n in range(10):
+        ask(page, "O Romeo,", 8, f"Pupil number {n}")
+    stepped(live_url, page, steps=4)
+    page.evaluate("document.activeElement.blur()")
+    page.click(".live .presenter-button")
+    settled(page, "inflight.presenter && document.querySelector('.panel.people').checkVisibility()")
+    size = "(s) => Math.min(...[...document.querySelectorAll(s)].filter(e => e.checkVisibility()).map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    for what in (".person-name", ".person-words", ".person-did", ".person-lane", ".door-list li", ".door-why", ".sentence"):
+        assert page.evaluate(size, what) >= 22, what
+    assert page.evaluate(
+        "[...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => { const r = e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && r.right <= innerWidth && e.querySelector('.person-words').clientHeight > 20; })"
+    )
+    assert page.evaluate(
+        "document.querySelector('.people-box').scrollHeight <= document.querySelector('.people-box').clientHeight + 1"
+    )
+    page.click(".present-bar .hood-button")
+    settled(
+        page,
+        "document.querySelector('.panel.mask').checkVisibility() && !document.querySelector('.panel.people').checkVisibility()",
+    )
+    page.click(".present-bar .hood-button")
+    page.keyboard.press("2")  # the mask alone, and back
+    settled(
+        page,
+        "document.querySelector('.panel.mask').checkVisibility() && !document.querySelector('.panel.people').checkVisibility()",
+    )
+    page.keyboard.press("2")
+    settled(page, "document.querySelector('.panel.people').checkVisibility()")
+    page.keyboard.press("Escape")
+    settled(page, "!inflight.presenter && document.querySelector('.live .top').checkVisibility()")
+
+
+def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):  # noqa: F811
+    """The server refuses most of these; a page takes none for more than text all the same."""
+    page = opened(visit, live_url)
+    nasty = [
+        "<img src=x onerror=window.hacked=1>",
+        "x" * 5000,
+        "\u202eRTL\u202d \u2066override",
+        "👩‍👩‍👧‍👦" * 30,
+        "",
+        "Ada",
+        "Ada",
+        "{name} ${x} {{y}}",
+    ]
+    control(live_url, max_num_seqs=4)
+    for name in nasty:
+        ask(page, "O Romeo,", 12)
+    stepped(live_url, page, steps=3)
+    for size in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.evaluate(
+            "(names) => { inflight.run.requests.forEach((r, n) => { r.by = names[n]; }); inflightLive.room.view.waits.forEach((w) => { w.key = ''; }); inflight.redraw(); inflightLive.redraw(); }",
+            nasty,
+        )
+        settled(
+            page,
+            "document.querySelector('.person-name').textContent.startsWith('<img') && document.querySelector('.door-list').textContent.includes('{name}')",
+        )
+        assert page.evaluate("[window.hacked, document.querySelectorAll('.people img, .live-card img').length]") == [None, 0]
+        assert max(map(len, page.evaluate("[...document.querySelectorAll('.person-name')].map(e => e.textContent)"))) <= 100
+        assert (
+            page.evaluate(
+                "[...document.querySelectorAll('.person-name')].some(e => /[\\u202a-\\u202e\\u2066-\\u2069]/.test(e.textContent))"
+            )
+            is False
+        )
+        assert page.evaluate(
+            "document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('.person')].every(e => e.scrollWidth <= e.clientWidth + 1)"
+        )
+        expect(page.locator(".own-state").first).to_have_text(re.compile("You are behind"))
+
+
+def test_a_room_left_gives_watch_its_views_back(live_url, visit):  # noqa: F811
+    page = opened(visit, live_url)
+    page.click(".hood-button >> nth=0")
+    settled(page, "document.querySelector('.empty-state').checkVisibility()")  # nothing is blank without a word
+    page.click(".hood-button >> nth=0")
+    ask(page, "O Romeo,", 4)
+    sees(page, 0)
+    page.click(".live nav.tabs >> text=Watch")
+    settled(page, "inflight.run.header.source === 'recorded' && inflight.drawn >= 0")
+    assert page.evaluate(
+        "[document.querySelectorAll('#watch .people, #watch .hood-button, #watch .people-tab').length, 'people' in inflight.root.dataset]"
+    ) == [0, False]
+    assert page.evaluate("document.querySelector('#watch .panel.lanes').checkVisibility()")
