@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from playwright.sync_api import Page
 
+from worlds.browser import settled
 from worlds.page_server import serve
 
 TOKEN = "the-teacher's-token"
@@ -34,3 +36,39 @@ def live_url(live_server: str) -> str:
 def control(url: str, **what: object) -> dict:
     answer = httpx.post(f"{url}/serve/control", json=what, headers={"X-Teacher-Token": TOKEN}, trust_env=False, timeout=300)
     return answer.raise_for_status().json()
+
+
+def opened(visit, url: str, hash: str = "part=live", **context: object) -> Page:
+    """The Live tab, once the engine has answered."""
+    page = visit(f"{url}/", hash=hash, drawn=False, **context)
+    settled(page, "window.inflightLive && inflightLive.before && inflightLive.batch.state.class")
+    return page
+
+
+def ask(page: Page, prompt: str, tokens: int = 12, name: str = "") -> str:
+    """The id of the request that the page's form adds."""
+    before = page.locator(".own-row").count()
+    page.fill("[name=nickname]", name)
+    page.fill("[name=tokens]", str(tokens))
+    page.fill("[name=prompt]", prompt)
+    page.click(".ask-button")
+    settled(page, "(n) => document.querySelectorAll('.own-row').length > n", before)
+    return page.evaluate("inflightLive.mine.requests[0].id")
+
+
+HAVE = (
+    "(inflightLive.batch.run && inflightLive.batch.first === inflightLive.batch.chapters[0] ? inflightLive.batch.run.length : 0)"
+)
+
+
+def sees(page: Page, steps: int) -> None:
+    """Wait until the page has so many steps of the present run."""
+    settled(page, f"(n) => {HAVE} >= n", steps)
+
+
+def stepped(url: str, *pages: Page, steps: int) -> None:
+    """Let the engine take single steps until the pages have so many."""
+    have = pages[0].evaluate(HAVE)
+    control(url, steps=steps - have)
+    for page in pages:
+        sees(page, steps)

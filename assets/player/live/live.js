@@ -6,7 +6,7 @@
 // If no requests are possible, it is another engine's batch, followed through the recording that it writes: FollowedView says which. Of several
 // ranks one is shown, or all: a Fleet, in the same picture as on Watch.
 
-import { download, setText } from "../parts/dom.js";
+import { download, h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
 import { besidePlayer, drawSoon, fillPart, fillTabs, pagePlayer, showToast, shownBy } from "../parts/look.js";
@@ -32,13 +32,15 @@ export class Live {
     this.root = root;
     this.options = { tabs: [], base: undefined, policies: [], prompts: [], asks: true, ...options };
     this.page = document.documentElement;
-    this.$ = (s) => root.querySelector(s);
+    this.below = h("div", { class: "inflight inflight-live live" });
+    this.$ = (s) => root.querySelector(s) || this.below.querySelector(s);
     this.app = null; // the page's player, once it is there
     this.server = new Server(this.options.base);
     this.before = null; // what the player showed
     /** @type {Fleet | null} */
     this.fleet = null; // all ranks, where they are shown
-    this._theme = besidePlayer(root);
+    const themes = [besidePlayer(root), besidePlayer(this.below)];
+    this._theme = () => { for (const theme of themes) theme(); };
     this.speech = new Speech(root, () => this._named());
     fillTabs(root, this.options.tabs, "live");
     this.mine = new OwnRequests(this.server, () => this.redraw());
@@ -62,7 +64,8 @@ export class Live {
     });
     window.addEventListener("hashchange", () => this._wanted());
     this.$(".ask").hidden = this.$(".house").hidden = !this.options.asks;
-    root.classList.toggle("asks", this.options.asks);
+    for (const el of [root, this.below]) el.classList.toggle("asks", this.options.asks);
+    placeCard(this);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
     const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
     take(".qr-button", showAddress);
@@ -329,6 +332,18 @@ export class Live {
     this.find.draw(!asks && Boolean(batch.state.followed), this.before ? (fleet ? fleet.members.map(({ run }) => run) : [this.batch.run].filter(Boolean)) : []);
     this.teacher.draw();
   }
+}
+
+/** On a phone the card lies below the player, and comes after it by Tab and for a screen reader, too: in an element behind the player's. */
+function placeCard({ root, below, $ }) {
+  document.querySelector("#watch")?.after(below);
+  const isLow = matchMedia("(max-width: 700px)"); // as in live.css; not by height, which a keyboard on the screen changes
+  const place = () => {
+    const [card, holder] = [$(".live-card"), isLow.matches && below.isConnected ? below : root];
+    if (card.parentElement !== holder) (holder === root ? root.querySelector(".top").after(card) : below.append(card));
+  };
+  isLow.addEventListener("change", place);
+  place();
 }
 
 /** The run so far as a trace: it opens in the Watch tab, and `check` decides it again. */
