@@ -31,7 +31,7 @@ SAID = """() => {
     const drawn = window.drawnTexts || [];
     if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
     window.drawnTexts = [];
-    const held = '.racer-name, .who, .headline .name, .saying, .group option:not([disabled]), .more option:not([disabled]), select[name=preset] option:not([value=""]), .own-words, .followed-file, .source, .texts, .presets, .policy-chip, .run-words b, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
+    const held = '.person-words, .person-name, .house-prompts bdi, .racer-name, .who, .headline .name, .saying, .group option:not([disabled]), .more option:not([disabled]), select[name=preset] option:not([value=""]), .own-words, .followed-file, .source, .texts, .presets, .policy-chip, .run-words b, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
     const said = [...new Set(drawn)];
     for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn, .inflight-compare, .inflight-live')) if (root.checkVisibility()) {
         const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
@@ -47,7 +47,7 @@ SAID = """() => {
 FIELD_TERMS = set(
     re.findall(
         r"\w+",
-        """adapter attention batch batches batching block budget cache caches caching chunked connector continuous cpu cuda decode decoder decodes drift encoder engine engines
+        """adapter attention batch batches batching block bot bots budget cache caches caching chunked connector continuous cpu cuda decode decoder decodes drift encoder engine engines
         float bf gpt gpus graph inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks ring scheduler tab tok token
         tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
         apple code cpus csv gpu logit lora max median multimodal pipeline pooling qr romeo server transformers azure burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt tensorrt video""",
