@@ -21,15 +21,16 @@ from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
-from core.measure.compare import QUIET, compare, engine_contender, environment, too_busy
+from core.measure.compare import QUIET, compare, engine_contender, environment, nearest_to_median, too_busy
 from core.measure.cost_curve import cost_curve
 from core.measure.equivalence import equivalence
 from core.measure.load import Sweep, sweep_load
 from core.measure.mistakes import leaky_engine, unmasked_pads
-from core.measure.rounds import Contender, load_average
+from core.measure.rounds import Contender, load_average, rounds
 from core.models.cache import ModelCache
 from core.runner.engine import Engine
 from core.trace.header import Header
+from core.trace.pass_sizes import far_steps
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
 from visualizer.documents.catalogue import LEAKS, TRACES
@@ -58,26 +59,63 @@ MISTAKES = {
 
 
 def run_preset(
-    preset: Preset, models: ModelCache, device: str = "cpu", engine: Callable[..., Engine] = Engine, note: str = ""
+    preset: Preset,
+    models: ModelCache,
+    device: str = "cpu",
+    engine: Callable[..., Engine] = Engine,
+    note: str = "",
+    repeats: int = 1,
+    warmup: int = 0,
 ) -> Trace:
-    """Run a preset from an empty pool. engine: made from model, tokenizer and limits; with a mistake it has a note, which the trace gets."""
-    trace = engine(*models.get(preset.model, device, preset.dtype), preset.config).run(preset.workload)
+    """Run a preset from an empty pool: of several rounds, the run nearest to their median.
+
+    engine: made from model, tokenizer and limits; with a mistake it has a note, which the trace gets. Raises InflightError for a run with a
+    step far from its kind among all rounds, if there are several.
+    """
+    contender = engine_contender(engine(*models.get(preset.model, device, preset.dtype), preset.config), preset.workload)
+    turns = [turn for turn in rounds([contender], repeats, warmup=warmup) if turn.round]
+    nearest = nearest_to_median([turn.seconds for turn in turns])
+    traces = [turn.run.trace for turn in turns if turn.run.trace is not None]
+    trace = traces.pop(nearest)
+    if repeats > 1:
+        _refuse_far_step(preset.name, trace, traces)
     trace.header = replace(trace.header, source="recorded", notes=(note,) if note else trace.header.notes)
     return trace
 
 
-def record(folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = ()) -> Iterator[tuple[str, Path]]:
-    """Record all presets, leaks and mistakes, or only those named, yielding each as it is written."""
+def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
+    """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the run."""
+    for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
+        raise InflightError(f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it again.")
+
+
+def record(
+    folder: Path = TRACES, device: str = "cpu", names: tuple[str, ...] = (), repeats: int = 5
+) -> Iterator[tuple[str, Path]]:
+    """Record all presets, leaks and mistakes, or only those named, yielding each as it is written.
+
+    Raises InflightError for an unknown name, and at the end for the runs that were refused (`run_preset`), of which nothing is written.
+    """
     models = ModelCache()
-    runs: dict[str, Callable[[], Trace]] = {name: partial(run_preset, preset, models, device) for name, preset in PRESETS.items()}
-    runs |= {leak: partial(run_preset, PRESETS[name], models, engine=leaky_engine) for name, leak in LEAKS.items()}
-    runs |= {name: partial(run_preset, m.preset, models, engine=m.engine, note=m.note) for name, m in MISTAKES.items()}
+    timed_run = partial(run_preset, models=models, repeats=repeats, warmup=1)
+    runs: dict[str, Callable[[], Trace]] = {name: partial(timed_run, preset, device=device) for name, preset in PRESETS.items()}
+    runs |= {leak: partial(timed_run, PRESETS[name], engine=leaky_engine) for name, leak in LEAKS.items()}
+    runs |= {name: partial(timed_run, m.preset, engine=m.engine, note=m.note) for name, m in MISTAKES.items()}
+    if unknown := [name for name in names if name not in runs]:
+        raise InflightError(f"There is no run {unknown[0]!r} to record; there are {', '.join(runs)}.")
+    refused: list[InflightError] = []
     for name, run in runs.items():
         if not names or name in names:
             path = folder / f"{name}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
-            run().save(path)
+            try:
+                run().save(path)
+            except InflightError as error:
+                refused.append(error)
+                continue
             yield name, path
+    if refused:
+        raise InflightError(" ".join(map(str, refused)))
 
 
 # -- comparisons -------------------------------------------------------------------------------------------------------
@@ -192,11 +230,13 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
 def timed(
     contenders: Sequence[Contender], name: str, chosen: Preset, header: Header, repeats: int, say: Say, group: str = ""
 ) -> Shown:
-    """Time contenders in rotated order; their runs are marked as recorded."""
+    """Time contenders in rotated order; their runs are marked as recorded. Raises InflightError if a run of our engine has a step far from its kind."""
     where = environment(header)
     result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
-    for run in result.runs.values():
+    for contender, run in result.runs.items():
         if run.trace is not None:
+            if not run.trace.header.engine:
+                _refuse_far_step(f"{contender} on {name}", run.trace)
             run.trace.header = replace(run.trace.header, source="recorded")
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Shown(result, name, where, "recorded", chosen.title, chosen.shows, created, group=group)
