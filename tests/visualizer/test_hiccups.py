@@ -62,14 +62,16 @@ def test_a_size_that_a_run_has_once_is_known_from_its_other_rounds(trace: Trace)
 def test_a_run_that_was_held_up_is_refused_and_the_others_are_written(tmp_path, monkeypatch):
     length = len(Trace.load(TRACES / "nanogpt-chunked-2.jsonl").events)
     monkeypatch.setattr(recording, "far_steps", lambda events, like=(): [(3, 71.6)] if len(events) == length else [])
-    names = ("nanogpt-chunked-2", "chunk-7-by-4")
+    names = ("nanogpt-chunked-2", "one-joins-two")
     written = []
     with pytest.raises(
         InflightError, match=r"^Step 3 of nanogpt-chunked-2 took 71.6 times as long as others of its kind: record it again.$"
     ):
         for name, path in recording.record(tmp_path, names=names, repeats=2):
             written.append((name, path))
-    assert written == [("chunk-7-by-4", tmp_path / "chunk-7-by-4.jsonl")] and [p for _, p in written] == list(tmp_path.iterdir())
+    assert written == [("one-joins-two", tmp_path / "one-joins-two.jsonl")] and [p for _, p in written] == list(
+        tmp_path.iterdir()
+    )
 
 
 def test_an_unknown_run_is_refused_before_any_is_recorded(tmp_path):
