@@ -11,11 +11,13 @@ export class Surface {
     this.g = /** @type {Ink} */ (canvas.getContext("2d"));
     this.w = this.h = 0; // CSS pixels
     this.d = 1; // device pixels per CSS pixel
+    this.empty = true; // nothing was drawn since it has its size
     const measure = () => {
       const d = Math.min(window.devicePixelRatio || 1, 3);
       const { clientWidth: w, clientHeight: hh } = parent;
       if (w === this.w && hh === this.h && d === this.d) return;
       [this.w, this.h, this.d] = [w, hh, d];
+      this.empty = true;
       resize(canvas, Math.max(1, Math.round(w * d)), Math.max(1, Math.round(hh * d)));
       onresize();
     };
@@ -30,6 +32,7 @@ export class Surface {
   /** Clear and return the context, scaled to CSS pixels. */
   begin() {
     const { g, d } = this;
+    this.empty = false;
     g.setTransform(d, 0, 0, d, 0, 0);
     g.globalAlpha = 1;
     g.clearRect(0, 0, this.w, this.h);
@@ -55,7 +58,7 @@ export class CanvasView {
   draw(_state) {}
 
   /**
-   * The picture of the step before, drawn once a motion; to be called before `begin`.
+   * The picture of the step before: what is still on the canvas if that is it, else drawn once a motion. To be called before the view draws or notes its state.
    * @param {ViewState} state @param {Frame} before @param {string} stamp what else it depends on
    */
   past(state, before, stamp = "") {
@@ -66,9 +69,16 @@ export class CanvasView {
     Object.assign(past, { stamp: now, run, palette });
     const last = before.passes.length - 1;
     const shown = pass && pass.index < frame.passes.length - 1 ? Math.min(pass.index, last) : last;
-    this.draw({ ...state, frame: before, index: before.i, pass: before.passes[shown] || null, share: 1, hot: null, weights: { ...state.weights, found: null } });
+    if (!this._stillShows(state, before, before.passes[shown])) this.draw({ ...state, frame: before, index: before.i, pass: before.passes[shown] || null, share: 1, hot: null, weights: { ...state.weights, found: null } });
     resize(past.canvas, canvas.width, canvas.height).drawImage(canvas, 0, 0);
     return past.canvas;
+  }
+
+  /** Whether the canvas holds the step before, settled and with nothing highlighted. @param {ViewState} state @param {Frame} before @param {Pass | undefined} pass */
+  _stillShows(state, before, pass) {
+    const was = this.state;
+    if (!was || this.surface.empty || (was.share ?? 1) < 1 || was.index !== before.i || was.focus || state.focus || was.hot || was.weights.found || was.leak.on || was.pass?.index !== pass?.index) return false;
+    return /** @type {const} */ (["run", "palette", "language", "layout", "presenter", "alone", "simple"]).every((name) => was[name] === state[name]);
   }
 }
 

@@ -13,6 +13,9 @@ const MOST = { desk: 6, tablet: 4, phone: 2 }; // who has room
 /** @typedef {{el: HTMLElement, box: HTMLElement, words: HTMLElement, request?: RunRequest, run?: Run, seen?: boolean}} Waiter */
 
 export class DoorView {
+  /** @type {Phase[]} */
+  moves = ["lane"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel */
   constructor(panel) {
     this.el = find(panel, ".door");

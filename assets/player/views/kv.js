@@ -19,6 +19,9 @@ function ofLayers(run, group) {
 }
 
 export class LengthsView extends CanvasView {
+  /** @type {Phase[]} */
+  moves = ["leave", "block"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, ".lengths canvas", ".lengths-key");
@@ -150,12 +153,14 @@ export class LengthsView extends CanvasView {
    * A cache that was just freed by preemption: its length as an empty frame.
    * @param {Ink} g @param {ViewState} state @param {any} lost @param {number} label @param {number} y @param {number} height @param {number} room @param {number} size
    */
-  _lost(g, { run, palette, focus }, lost, label, y, height, room, size) {
+  _lost(g, { run, palette, focus, share }, lost, label, y, height, room, size) {
+    const gone = easeOut(phase(share, "leave"));
     g.globalAlpha = dims(focus, lost.request) ? 0.2 : 1;
     g.setLineDash([4, 3]);
     g.strokeStyle = palette.of(lost.request).solid;
     g.lineWidth = 1.5;
     const width = (room * lost.tokensLost) / run.longest;
+    if (gone < 1) fillBox(g, palette.of(lost.request).solid, label, y, width * (1 - gone), height);
     g.strokeRect(label + 0.75, y + 0.75, Math.max(2, width - 1.5), height - 1.5);
     g.setLineDash([]);
     if (this.pitch >= 11) {
@@ -201,6 +206,9 @@ export class LengthsView extends CanvasView {
 const mark = ({ index }) => "′".repeat(index);
 
 export class BlocksView extends CanvasView {
+  /** @type {Phase[]} */
+  moves = ["leave", "block"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, ".blocks canvas", ".blocks-key");
@@ -376,12 +384,13 @@ export class BlocksView extends CanvasView {
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);
     g.textBaseline = "middle";
     const middle = y + strip / 2;
-    const was = lost ? measure(g, lost.letter) + 3 : 0;
+    const going = owners.some((o) => (o.strength ?? 1) < 1 && o.request === lost); // it is still there, for a moment
+    const was = lost && !going ? measure(g, lost.letter) + 3 : 0;
     const text = owners.map((o) => o.request.letter).join("") + (owners.length > 1 || this.state?.simple ? "" : owners[0].at);
     const band = run.isGrouped ? run.bands.find(({ groups }) => groups.includes(owners[0].group)) : null;
     g.fillStyle = palette.ink;
     g.fillText(shorten(g, text + (band ? mark(band) : ""), w - was), x + 1, middle);
-    if (!lost || was > w) return;
+    if (!was || was > w) return;
     g.fillStyle = palette.soft;
     g.fillText(lost.letter, x + w - was + 2, middle);
     fillBox(g, palette.warn, x + w - was, middle - 1, was, 1.6);

@@ -14,6 +14,9 @@ import { easeOut, lerp, movingIn, phase } from "./phases.js";
 const WHAT = 90; // right of the playhead: room for its words
 
 export class LanesView extends LaneChart {
+  /** @type {Phase[]} */
+  moves = ["lane"]; // when it looks other than the moment before
+
   /**
    * @param {HTMLElement} panel
    * @param {ViewActions} actions

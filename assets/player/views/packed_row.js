@@ -19,6 +19,9 @@ const FLYING = 40; // cells that come from their lanes by flight, at most
  */
 
 export class PackedRow extends CanvasView {
+  /** @type {Phase[]} */
+  moves = ["row"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions);
@@ -87,6 +90,8 @@ export class PackedRow extends CanvasView {
   draw(state) {
     const { surface } = this;
     const { run, frame: { event, passes }, palette, presenter, alone } = state;
+    const moving = surface.visible ? movingIn(state) : null;
+    const past = moving && this.past(state, moving.before);
     this.state = state;
     const tokens = event.budget.decode + event.budget.prefill;
     const pads = passes.reduce((n, p) => n + p.padding, 0);
@@ -99,9 +104,6 @@ export class PackedRow extends CanvasView {
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
     tell(this.key, simple ? `${count(tokens)} [token|tokens]${pads ? ` + ${count(pads)} [pad|pads]` : ""}` : `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
     if (!surface.visible) return;
-    const moving = movingIn(state);
-    const past = moving && this.past(state, moving.before);
-    this.state = state;
     const g = surface.begin();
     this.cells = [];
     const come = phase(state.share, "row");

@@ -12,6 +12,9 @@ const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 /** @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why: HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} QueueRow */
 
 export class QueueView {
+  /** @type {Phase[]} */
+  moves = ["lane", "row", "block"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel */
   constructor(panel) {
     const $ = (/** @type {string} */ selector) => find(panel, selector);

@@ -12,6 +12,9 @@ const PAST = 0.3; // of the width is left of now
 const DRAG = 4; // pixels: less is a press
 
 export class StripView extends LaneChart {
+  /** @type {Phase[]} */
+  moves = ["lane"]; // when it looks other than the moment before
+
   /**
    * @param {HTMLElement} panel
    * @param {ViewActions} actions

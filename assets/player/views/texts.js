@@ -35,6 +35,9 @@ export const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\
 /** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} TextRow */
 
 export class TextsView {
+  /** @type {Phase[]} */
+  moves = ["text"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel */
   constructor(panel) {
     this.key = find(panel, ".key");

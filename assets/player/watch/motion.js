@@ -2,6 +2,7 @@
 // share of the step; here is only the clock.
 
 import { reducedMotion } from "../parts/dom.js";
+import { phase } from "../views/phases.js";
 import { viewState } from "./view_state.js";
 
 const FORWARD = 560; // milliseconds
@@ -19,6 +20,8 @@ export class Motion {
     /** @type {number | undefined} */
     this._frame = undefined;
     this._last = -Infinity; // when a step was taken last
+    /** @type {Map<any, string>} */
+    this._drawn = new Map(); // how far each view's own part had come when it was drawn last
     document.addEventListener("visibilitychange", () => document.hidden && this.settle());
   }
 
@@ -43,6 +46,7 @@ export class Motion {
   /** @param {number} index @param {number} from @param {number} to @param {number} length */
   _run(index, from, to, length) {
     [this.index, this.share, this.going] = [index, from, true];
+    this._drawn.clear();
     this.app.redraw();
     let start = 0;
     const tick = (/** @type {number} */ now) => {
@@ -86,7 +90,15 @@ export class Motion {
     const { app } = this;
     if (!app.run?.length || this.index >= app.run.length) return this.settle();
     const state = viewState(app, this.index, this.share);
-    for (const view of app.moving) view.draw(state);
+    for (const view of app.views) if ("moves" in view && this._changes(view)) view.draw(state);
     app.flights.draw(state);
+  }
+
+  /** Whether a view looks other than the last time: on a canvas with every frame of its part, in words when a part begins and ends. @param {any} view */
+  _changes(view) {
+    const now = view.moves.map((/** @type {Phase} */ name) => phase(this.share, name)).map((/** @type {number} */ come) => (view.surface ? come : Math.ceil(come) + Math.floor(come))).join();
+    const changes = this._drawn.get(view) !== now;
+    this._drawn.set(view, now);
+    return changes;
   }
 }

@@ -103,8 +103,6 @@ export class Player {
     this.tables = new Tables(this, [...canvases, this.card, { surface: this.strip.surface, table: (state) => this.lanes.table(state) }, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
     this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
     this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.door, this.card, this.lanes, this.strip, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
-    /** @type {any[]} */
-    this.moving = [this.row, this.mask, this.lengths, this.blocks, this.queue, this.door, this.texts, this.lanes, this.strip];
     this.flights = new Flights($(".stage"), this, actions.redraw);
     this.motion = new Motion(this);
     for (const view of [...canvases, this.strip]) pointCanvas(this, view, view === this.lanes || view === this.strip);
@@ -359,7 +357,7 @@ export class Player {
     const moving = this.motion.stateOf(state);
     this.frame = state.frame;
     this.root.toggleAttribute("data-card", Boolean(state.pinned));
-    for (const view of this.views) view.draw(this.moving.includes(view) ? moving : state);
+    for (const view of this.views) view.draw("moves" in view ? moving : state);
     this.flights.draw(moving);
     setAttr(this.scrubber, "aria-valuenow", String(this.frame.event.step));
     setAttr(this.scrubber, "aria-valuemax", String(this.run.stepOf(this.run.length - 1)));

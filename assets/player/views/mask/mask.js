@@ -17,6 +17,9 @@ import { afterFlight, easeOut, movingIn, phase, turn } from "../phases.js";
 const PRESENTED = 1.85; // how much larger words are on a projector: 11 px become 20
 
 export class MaskView extends CanvasView {
+  /** @type {Phase[]} */
+  moves = ["row", "mask"]; // when it looks other than the moment before
+
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions);
@@ -80,14 +83,14 @@ export class MaskView extends CanvasView {
   draw(state) {
     const { surface } = this;
     const { run, pass, palette, focus, leak, weights: { found: weights } } = state;
+    const moving = surface.visible && pass ? movingIn(state) : null;
+    if (this.minimap) this.state = null; // a part of it is no picture of the step
+    const past = moving && this.past(state, moving.before, JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]));
     this.state = state;
     this.tools.show(state);
     this.panel.classList.toggle("weighed", Boolean(weights));
     this.panel.classList.toggle("leaking", leak.on);
     if (!surface.visible) return;
-    const moving = pass && movingIn(state);
-    const past = moving && this.past(state, moving.before, JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]));
-    this.state = state;
     const g = surface.begin();
     this.drawn = null;
     if (!pass) {
