@@ -6,6 +6,7 @@ import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
 import { CanvasView, fillBox, isIn, measure, setFont, shorten, strokeBox } from "../parts/surface.js";
 import { bandName, heldBy, heldWords, placesAt } from "../run/holdings.js";
+import { blocksBetween } from "./blocks_between.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
 /** What a block of a group holds the cache of, as a line. @param {Run} run @param {number} group */
@@ -292,33 +293,13 @@ export class BlocksView extends CanvasView {
     setAttr(surface.canvas, "aria-label", `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${preempted ? `, ${t(`${preempted} freed by preemption`)}` : ""}${this.ghosts.size > preempted ? `, ${t(`${this.ghosts.size - preempted} behind a window`)}` : ""}`);
   }
 
-  /** Who holds which block at this share of the motion: first some are given back, later others are taken and filled. @param {ViewState} state */
+  /** @param {ViewState} state */
   _move(state) {
     const moving = movingIn(state);
-    this.shown = this.owned;
-    this.forgotten = new Map();
+    [this.shown, this.forgotten] = [this.owned, new Map()];
     if (!moving) return;
     if (this._before.between !== moving) this._before = { between: moving, owned: this.owners(moving.before, state.run) };
-    const [leave, fill] = [easeOut(phase(state.share, "leave")), easeOut(phase(state.share, "block"))];
-    const found = new Set(moving.happened.shared.map(({ request, block }) => `${request.index} ${block}`));
-    /** @type {(owners: BlockOwner[] | undefined, o: BlockOwner) => BlockOwner | undefined} */
-    const same = (owners, o) => owners?.find(({ request, at, group }) => request === o.request && at === o.at && group === o.group);
-    this.shown = new Map();
-    for (const [block, owners] of this.owned) {
-      const was = this._before.owned.get(block);
-      const there = owners.flatMap((o) => {
-        const old = same(was, o);
-        const known = old ? old.fill : found.has(`${o.request.index} ${block}`) ? o.fill : 0;
-        return old || fill ? [{ ...o, fill: lerp(known, o.fill, fill), strength: old ? 1 : Math.min(1, fill * 2) }] : [];
-      });
-      if (there.length) this.shown.set(block, there);
-    }
-    for (const [block, was] of leave < 1 ? this._before.owned : []) {
-      const owners = this.owned.get(block);
-      if (was.every((o) => same(owners, o))) continue;
-      this.shown.set(block, was.map((o) => (same(owners, o) ? o : { ...o, fill: o.fill * (1 - leave), strength: 1 - leave })));
-    }
-    for (const { block, request } of moving.happened.evicted) this.forgotten.set(block, { request, left: leave * (1 - fill) });
+    ({ shown: this.shown, forgotten: this.forgotten } = blocksBetween(this._before.owned, this.owned, moving.happened, state.share));
   }
 
   /**

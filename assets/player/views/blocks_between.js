@@ -1,0 +1,34 @@
+// Who holds which block on the way from one step to the next: first some are given back and drain, later others are taken and fill. Pure, without a canvas.
+
+import { easeOut, lerp, phase } from "./phases.js";
+
+/** @param {BlockOwner[] | undefined} owners @param {BlockOwner} o */
+const same = (owners, o) => owners?.find(({ request, at, group }) => request === o.request && at === o.at && group === o.group);
+
+/**
+ * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who holds it
+ * @param {Happenings} happened
+ * @param {number | undefined} share
+ * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left: number}>}} forgotten: whose cached prefix goes, how much of it is left
+ */
+export function blocksBetween(before, now, { shared, evicted }, share) {
+  const [leave, fill] = [easeOut(phase(share, "leave")), easeOut(phase(share, "block"))];
+  const found = new Set(shared.map(({ request, block }) => `${request.index} ${block}`));
+  /** @type {Map<number, BlockOwner[]>} */
+  const shown = new Map();
+  for (const [block, owners] of now) {
+    const was = before.get(block);
+    const there = owners.flatMap((o) => {
+      const old = same(was, o);
+      const known = old ? old.fill : found.has(`${o.request.index} ${block}`) ? o.fill : 0;
+      return old || fill ? [{ ...o, fill: lerp(known, o.fill, fill), strength: old ? 1 : Math.min(1, fill * 2) }] : [];
+    });
+    if (there.length) shown.set(block, there);
+  }
+  for (const [block, was] of leave < 1 ? before : []) {
+    const owners = now.get(block);
+    if (was.every((o) => same(owners, o))) continue;
+    shown.set(block, was.map((o) => (same(owners, o) ? o : { ...o, fill: o.fill * (1 - leave), strength: 1 - leave })));
+  }
+  return { shown, forgotten: new Map(evicted.map(({ block, request }) => [block, { request, left: leave * (1 - fill) }])) };
+}
