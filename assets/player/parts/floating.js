@@ -126,6 +126,7 @@ export class Tooltip {
     const [w, hh] = [el.offsetWidth, el.offsetHeight];
     const left = clamp(x - box.left + 14, 4, Math.max(4, box.width - w - 4));
     let top = y - box.top + 16;
+    if (this.app.layout === "phone") top = Math.max(4, y - box.top - hh - 28); // above the finger: below it stands the card of what was tapped
     if (top + hh > box.height - 4) top = y - box.top - hh - 12;
     el.style.transform = `translate(${left}px, ${Math.max(4, top)}px)`;
   }

@@ -69,11 +69,20 @@ export class RequestCard extends CanvasView {
     this.list = find(panel, "dl");
     this.went = find(panel, ".went-area");
     this.wentKey = find(panel, ".went-key");
+    this.more = find(panel, ".card-more"); // on a phone the card stands over what was tapped: it opens when it is asked to
+    this.more.addEventListener("click", () => this.unfold(panel.classList.contains("folded")));
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
     /** @type {{request?: RunRequest, run?: Run}} */
     this._named = {}; // whose name is shown
     this._wentStamp = "";
+  }
+
+  /** @param {boolean} on */
+  unfold(on) {
+    this.panel.classList.toggle("folded", !on);
+    this.more.setAttribute("aria-expanded", String(on));
+    if (on) this.actions.explain(null);
   }
 
   /** @param {string} name @param {string} value @param {string | string[] | null} note */
@@ -98,6 +107,7 @@ export class RequestCard extends CanvasView {
     if (!request) return;
     if (this._named.request !== request || this._named.run !== run) {
       this._named = { request, run };
+      this.unfold(state.layout !== "phone");
       this.name.replaceChildren(chip(state, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
     }
     const { waited, ttft, gaps, tpot, preemptions, lost } = timesOf(run, request, frame.i);

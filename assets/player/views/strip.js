@@ -57,8 +57,9 @@ export class StripView extends LaneChart {
 
   /** @param {ViewState} state @param {number} at @returns {LaneLayout} */
   _layout({ run, presenter, frame, share = 1 }, at) {
-    const words = presenter ? 20 : 13;
-    return { scale: windowScale(run, at, this.now, this._per), axis: presenter ? 28 : 18, font: presenter ? 20 : 12, end: this.surface.w, gutter: 0, words, until: share < 1 ? frame.i - 1 : frame.i, queue: false };
+    const axis = presenter ? 28 : 18;
+    const words = Math.min(presenter ? 20 : 13, Math.max(11, Math.floor((this.surface.h - axis) / run.numLanes) - 5));
+    return { scale: windowScale(run, at, this.now, this._per), axis, font: presenter ? 20 : 12, end: this.surface.w, gutter: 0, words, until: share < 1 ? frame.i - 1 : frame.i, queue: false };
   }
 
   /** @param {Ink} g @param {ViewState} state */

@@ -64,7 +64,7 @@ export class Transport {
     return name in verbs;
   }
 
-  jump(direction, kind = this.kind.value) {
+  jump(direction, kind = this.app.detail.simple ? "any" : this.kind.value) {
     const { app } = this;
     if (!app.run) return;
     const steps = this.track.eventSteps(kind);
