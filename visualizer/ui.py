@@ -59,6 +59,7 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
 
     options: more options of the player.
     """
+    options = {"opening": server.opening} | options
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {"server": True}
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         gr.HTML(
@@ -171,7 +172,8 @@ def launch(
     for path in (*files.values(), picture):
         store.pin(path)
     live_tab = shared.options if shared else None
-    page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes)
+    begins = {"opening": None} if follow or collect else {}  # its owner came to see an engine
+    page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins)
     page.space_id = None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
     templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
     page._queue.sleep_when_free = 0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core

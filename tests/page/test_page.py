@@ -43,7 +43,7 @@ def run(page: Page) -> None:
 
 
 def test_it_opens_on_a_recorded_run_and_weighs_little(fresh, page_url):
-    page = fresh(viewport={"width": 1440, "height": 900})
+    page = fresh(viewport={"width": 1440, "height": 900}, opening=True)
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     sizes: list[float] = []

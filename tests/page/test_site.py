@@ -51,13 +51,13 @@ def test_the_site_works_on_any_web_server(site, visit):
 
 
 def test_the_site_opens_from_disk(site, fresh):
-    page = fresh()
+    page = fresh(opening=True)
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.goto((site / "index.html").as_uri())
     settled(page, "inflight.drawn >= 0")
-    assert page.evaluate("inflight.run.length") > 10 and not errors
+    assert page.evaluate("inflight.run.length") > 10 and page.evaluate("inflight.opening.on") and not errors
     assert all(url.startswith(("file://", "data:", "blob:")) for url in asked)
 
 

@@ -32,6 +32,10 @@ def executable() -> str | None:
     return next((f for f in found if f), None)
 
 
+# The opening plays once in a browser; what is tested is mostly what comes after it.
+_HAS_SEEN_IT = "try { localStorage.setItem('inflight-opening', '1'); } catch {}"
+
+
 @pytest.fixture(scope="module")  # Playwright holds an event loop while it is open: other files need theirs
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
@@ -47,13 +51,16 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def fresh(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """`fresh(offline=True)`: an empty page in a context of its own, with these of Playwright's options."""
+    """`fresh(offline=True)`: an empty page in a context of its own, with these of Playwright's options. opening: see `visit`."""
     contexts: list[BrowserContext] = []
 
-    def new_page(**options: Any) -> Page:
+    def new_page(opening: bool = False, **options: Any) -> Page:
         contexts.append(chromium.new_context(**options))
         contexts[-1].set_default_timeout(PATIENCE)
-        return contexts[-1].new_page()
+        page = contexts[-1].new_page()
+        if not opening:
+            page.add_init_script(_HAS_SEEN_IT)
+        return page
 
     yield new_page
     for context in contexts:
@@ -99,20 +106,23 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
 
     size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
-    detail: what this visitor chose before, None for who never has; context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
+    detail: what this visitor chose before, None for who never has; opening: a first visit, on which it plays; context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
     Nothing is stored from another visit.
     """
     opened: list[Page] = []
 
     def open_page(
         url: str = "", *, replay: dict | None = None, options: dict | None = None, size: str | tuple[int, int] = "desk",
-        hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, detail: str | None = "full", **context: Any,
+        hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, detail: str | None = "full",
+        opening: bool = False, **context: Any,
     ) -> Page:  # fmt: skip
         width, height = SIZES[size] if isinstance(size, str) else size
         if size == "phone":
             context = {"is_mobile": True, "has_touch": True, **context}
         page = contexts.take(url or HERE, {"accept_downloads": True, **context}).new_page()
         page.set_viewport_size({"width": width, "height": height})
+        if not opening:
+            page.add_init_script(_HAS_SEEN_IT)
         if detail:
             page.add_init_script(f"try {{ localStorage['inflight-detail'] ??= '{detail}'; }} catch {{}}")
         opened.append(page)

@@ -14,6 +14,7 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, recorded_ranks, recorded_runs
 from visualizer.documents.comparison import RECORDED, document, load, recorded
+from visualizer.documents.opening import opening
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints, runs_of_lessons
@@ -51,6 +52,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         options = player_options(catalogue, tabs if parts else [])
         if "compare" in parts:  # contenders have their own links
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
+        if (found := opening(comparisons)) is not None:
+            options["opening"] = {"url": _brought(folder, "opening.js", found)}
         page = page_html(options, parts, f"{url.rstrip('/')}/picture.png" if url else "picture.png")
         index = folder / "index.html"
         index.write_text(

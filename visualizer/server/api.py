@@ -21,7 +21,7 @@ from visualizer.server import comparisons
 from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRunJob
 from visualizer.server.lent_gpu import is_lent, run_for
 from visualizer.server.limits import Limits, Refused, check
-from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
+from visualizer.server.recorded_runs import Lessons, promise_opening, promise_recorded_runs
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_dataset, open_upload
 
@@ -53,6 +53,7 @@ class Server:
         }
         self.jobs = Jobs(queues)
         self.catalogue = promise_recorded_runs(store, traces)
+        self.opening = promise_opening(store)
         self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 from core.errors import InflightError, shown
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import RANKED, RUNS, TRACES, rank_files, ranks, recorded_ranks, recorded_runs
+from visualizer.documents.comparison import RECORDED
+from visualizer.documents.opening import COMPARISON, is_recorded, opening
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
@@ -29,6 +31,14 @@ def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str,
     """The recorded runs in the order of the presets, those of ranks last, as the player lists them: entries with `id` and `url`."""
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
     return alone + [entry | _promised_ranks(store, entry["name"], folder) for entry, _ in recorded_ranks(folder, trusted=True)]
+
+
+def promise_opening(store: Store, folder: Path = RECORDED) -> dict[str, Any] | None:
+    """The opening's document, see `visualizer.documents.opening`, as the player's option: `id` and `url`; None if it is not recorded."""
+    if not is_recorded(folder):
+        return None
+    sources = sorted((folder / COMPARISON).iterdir())
+    return store.promise(f"{_hash(*sources, of='opening')}.json", lambda: as_text(opening(folder) or {}))
 
 
 def _promised(store: Store, path: Path) -> dict[str, Any]:

@@ -228,7 +228,7 @@ export class Live {
   _enter() {
     const { app } = this;
     this.before = { ...shownBy(app), following: app.following };
-    app.opening = null; // a pending fetch is for the Watch tab
+    app.fetching = null; // a pending fetch is for the Watch tab
     app.transport.toggle(false);
     app.editor.toggle(false);
     app.edge = this.edge;

@@ -125,6 +125,19 @@ export function shorten(g, text, width) {
   return cut ? `${cut}…` : "";
 }
 
+/** Draw within a rectangle only. @param {Ink} g @param {number} x @param {number} y @param {number} w @param {number} h @param {() => void} draw */
+export function clipped(g, x, y, w, h, draw) {
+  const pen = pens.get(g);
+  g.save();
+  g.beginPath();
+  g.rect(x, y, w, h);
+  g.clip();
+  draw();
+  g.restore(); // its font, too
+  if (pen) pens.set(g, pen);
+  else pens.delete(g);
+}
+
 /** Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box @param {number} x @param {number} y */
 export const isIn = (box, x, y) => x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
 

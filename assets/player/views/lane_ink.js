@@ -34,6 +34,7 @@ export class LaneInk {
     this.pitch = 0;
     this.gap = 0;
     this.idle = 0; // seconds of it that were drawn
+    this.strength = 1;
     /** @type {ReturnType<typeof lanePieces>} */
     this.pieces = [];
     /** @type {Run | null} */
@@ -57,7 +58,7 @@ export class LaneInk {
     }
     this.queueHeight = queue && this.most ? clamp(box.h * 0.13, 12, 22) : 0;
     this.pitch = (box.h - axis - this.queueHeight) / run.numLanes;
-    this.gap = this.pitch >= 7 ? 2 : this.pitch >= 4 ? 1 : 0;
+    this.gap = words && this.pitch >= 30 ? 4 : this.pitch >= 7 ? 2 : this.pitch >= 4 ? 1 : 0;
     this._seen = [indexAt(run, scale, gutter), indexAt(run, scale, Math.max(end, box.w)) + 1];
   }
 
@@ -66,16 +67,17 @@ export class LaneInk {
     return [this.axis + lane * this.pitch + this.gap / 2, Math.max(1, this.pitch - this.gap)];
   }
 
-  /** Everything that happened. @param {Ink} g @param {LaneState} state */
-  drawLanes(g, state) {
+  /** Everything that happened. @param {Ink} g @param {LaneState} state @param {number} strength of the ink, 0 to 1 */
+  drawLanes(g, state, strength = 1) {
     const { run } = state;
+    this.strength = strength;
     const [first, end] = this._seen;
     for (const piece of this.pieces) if (piece.laneSpan >= 0 && piece.from < end && piece.end > first) this._piece(g, state, piece);
     for (let i = first; i < end; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, state, i, lane, run.request(request));
     this._idle(g, state);
     this._letters(g, state);
     if (this.queueHeight) this._queue(g, state);
-    g.globalAlpha = 1;
+    g.globalAlpha = strength;
   }
 
   /** Empty lanes, their numbers, and the marks on the axis. @param {Ink} g @param {LaneState} state @param {(g: Ink) => void} mark */
@@ -102,7 +104,7 @@ export class LaneInk {
 
   /** @param {Ink} g @param {Focus} focus @param {RunRequest} request */
   _light(g, focus, request) {
-    g.globalAlpha = dims(focus, request) ? 0.2 : 1;
+    g.globalAlpha = this.strength * (dims(focus, request) ? 0.2 : 1);
   }
 
   /** @param {Ink} g @param {LaneState} state @param {ReturnType<typeof lanePieces>[number]} piece */
@@ -145,20 +147,23 @@ export class LaneInk {
     const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0; // stands before the words
     const room = width - 6 - letter;
     const [from, end] = [run.numGenerated(request, i - 1), run.numGenerated(request, i)];
-    setFont(g, `${words}px ${palette.mono}`);
+    const font = (/** @type {number} */ size) => setFont(g, `${size}px ${palette.mono}`);
+    font(words);
     g.textBaseline = "middle";
     let said = "";
     if (end > from) {
       let text = "";
       for (let n = from; n < end; n += 1) text += run.tokenText(request, run.promptLength(request) + n);
-      said = shorten(g, visible(text), room);
+      said = visible(text);
+      if (measure(g, said) > room) font(Math.min(words, 12));
+      said = shorten(g, said, room);
     }
     const wide = measure(g, said);
     g.fillStyle = reads ? palette.ink : palette.of(request).text;
     if (said !== "…") g.fillText(said, reads ? x + width - 5 - wide : x + (letter + width - wide) / 2, y + 0.5);
     if (!reads) return;
     const length = run.events[i].segments.reduce((n, s) => n + (s.request === request.id && s.phase === "prefill" ? s.length : 0), 0);
-    setFont(g, `${words - 1}px ${palette.sans}`);
+    setFont(g, `${Math.min(words, 12)}px ${palette.sans}`);
     const telling = [t(`reads ${count(length)} [token|tokens]`), t(`reads ${count(length)}`)].find((one) => measure(g, one) < room - wide - 6);
     g.fillStyle = palette.soft;
     if (telling) g.fillText(telling, x + letter + 2, y + 0.5);
@@ -170,7 +175,7 @@ export class LaneInk {
     const [first, end] = this._seen;
     this.idle = 0;
     if (!scale.clock || !run.asynchronous) return;
-    g.globalAlpha = 1;
+    g.globalAlpha = this.strength;
     for (let i = Math.max(1, first); i < end; i += 1) {
       const idle = run.idleBefore(i);
       if (!idle) continue;
@@ -244,12 +249,12 @@ export class LaneInk {
     const { scale } = this;
     const base = this.box.h;
     const unit = (this.queueHeight - 4) / this.most;
-    g.globalAlpha = focus ? 0.2 : 0.75;
+    g.globalAlpha = this.strength * (focus ? 0.2 : 0.75);
     g.fillStyle = palette.soft;
     for (const { from, end, waiting } of queueColumns(run)) {
       g.fillRect(scale.from(from), base - waiting * unit, Math.max(0.6, scale.to(end - 1) - scale.from(from)), waiting * unit);
     }
-    g.globalAlpha = 1;
+    g.globalAlpha = this.strength;
     if (!focus) return;
     for (const request of focus) {
       g.fillStyle = palette.of(request).solid;

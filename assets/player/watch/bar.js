@@ -50,6 +50,7 @@ export class Bar {
   _more() {
     const { app } = this;
     const items = [];
+    if (app.opening.offer) items.push({ text: "Play the opening", note: "Twenty seconds: what all this is about", act: () => app.opening.play() });
     if (app.layout === "phone" || app.narrow) {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
@@ -128,13 +129,16 @@ export class Bar {
   }
 }
 
-const SEEN = "inflight-seen";
+export const SEEN = "inflight-seen";
 
 export class Intro {
   constructor(el, app) {
     this.el = el;
     this.app = app;
-    el.querySelector(".intro-play").addEventListener("click", () => app.transport.toggle(true));
+    const [play, opening] = [".intro-play", ".intro-opening"].map((s) => el.querySelector(s));
+    [play.hidden, opening.hidden] = [Boolean(app.opening.offer), !app.opening.offer];
+    play.addEventListener("click", () => app.transport.toggle(true));
+    opening.addEventListener("click", () => app.opening.play());
     app.root.addEventListener("click", (e) => {
       const button = /** @type {HTMLElement} */ (e.target).closest("button");
       if (button && !button.matches(".policy-chip, .source")) this.used();

@@ -22,6 +22,7 @@ import { Menu, Tooltip } from "../parts/floating.js";
 import { Tables } from "../parts/tables.js";
 import { Bar, Intro } from "./bar.js";
 import { Detail } from "./detail.js";
+import { Opening } from "./opening/opening.js";
 import { chooseAxis, chooseTab, fit, keepFitted, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
@@ -73,7 +74,7 @@ export class Player {
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by the visitor or the address
     this.palette = /** @type {any} */ (null);
-    this.opening = null; // the entry being fetched for display; only the latest is shown
+    this.fetching = null; // the entry being fetched for display; only the latest is shown
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
@@ -117,6 +118,7 @@ export class Player {
     this.editor = new Editor($(".drawer"), this);
     this.speech = new Speech(root, () => { this.bar.named(); this.editor.named(); this.redraw(); this.changed(); });
     this.bar = new Bar(this);
+    this.opening = new Opening(this);
     this.intro = new Intro($(".intro"), this);
     this._buttons();
     playerKeys(this);
@@ -145,7 +147,7 @@ export class Player {
     const { request } = wanted;
     if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null; // of a run that is not here, or not yet
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
-    else {
+    else if (!(await this.opening.begin())) {
       const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
       if (entry) await this.open(entry, wanted);
       else this.empty("There is no recorded run here yet. Edit requests and run them.");
@@ -157,10 +159,10 @@ export class Player {
 
   /** A recorded run of the catalogue: fetched once, then kept. */
   async open(entry, wanted = {}) {
-    this.opening = entry;
+    this.fetching = entry;
     try {
       const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url));
-      if (this.opening !== entry) return; // another was requested meanwhile
+      if (this.fetching !== entry) return; // another was requested meanwhile
       this.entry = entry;
       this.show(replay, wanted);
     } catch (error) {

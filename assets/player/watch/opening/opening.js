@@ -1,0 +1,342 @@
+// The opening: on a first visit Watch begins with twenty seconds of two recorded runs, then the hood is opened on the second of them. What it draws
+// is a function of the second (scene.js), what it says is computed from the runs (plot.js); here are when it plays, its keys and how it ends.
+//
+//   by itself, once a browser: any key or tap ends it      asked for: Space pauses, ← → go by sentences, Esc leaves
+//   #opening in the address plays it, #opening=12.5 stands at that second; reduced motion: four still pictures
+
+import { canvasIn, clamp, find, h, icon, reducedMotion, setAttr, setText } from "../../parts/dom.js";
+import { plain, spans } from "../../parts/chips.js";
+import { keep, kept } from "../../parts/kept.js";
+import { wantedLanguage } from "../../parts/language.js";
+import { addressed } from "../../parts/link.js";
+import { isOurKey } from "../../parts/look.js";
+import { inLanguage, speaking, t } from "../../parts/speech.js";
+import { Surface } from "../../parts/surface.js";
+import { Run } from "../../run/run.js";
+import { SEEN } from "../bar.js";
+import { inWords, LENGTH, Plot } from "./plot.js";
+import { drawOpening } from "./scene.js";
+
+const PLAYED = "inflight-opening";
+const HARMLESS = ["theme", "lang", "detail", "opening"]; // in an address that names nothing to show
+const OTHERS_KEYS = /^(Tab|Shift|Control|Alt|AltGraph|Meta|CapsLock|NumLock|ScrollLock|ContextMenu|PrintScreen|Dead|Unidentified|F\d+|(Fn|Audio|Media|Browser|Launch).*)$/;
+const SCROLLING = /^( |Arrow.*|Page.*|Home|End)$/;
+const PATIENCE = 2000; // ms for a language to arrive
+
+export class Opening {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.offer = app.options.embedded ? null : app.options.opening || null; // {url}
+    this.el = app.$(".opening");
+    const $ = (/** @type {string} */ s) => find(this.el, s);
+    this.pill = $(".pill");
+    this.sentence = $(".opening-sentence");
+    this.line = $(".opening-line");
+    this.bar = $(".opening-line i");
+    this.playButton = $(".opening-play");
+    this.hint = $(".opening-hint");
+    this.pictures = $(".opening-pictures");
+    this.surface = new Surface(canvasIn(this.el, ".opening-stage canvas"), () => this.draw());
+    /** @type {any} */
+    this.doc = null; // see visualizer/documents/opening.py
+    /** @type {Plot | null} */
+    this.plot = null;
+    this.on = this.playing = false;
+    this.still = false; // the four pictures
+    this.mine = false; // asked for: it obeys
+    this.at = 0; // seconds
+    this.lastMs = 0; // what the last picture cost
+    /** @type {Surface[]} */
+    this._stills = [];
+    this._said = "";
+    /** @type {any[]} */ (app.views).push(this);
+    document.addEventListener("keydown", (e) => this._key(e), true);
+    this.el.addEventListener("click", (/** @type {MouseEvent} */ e) => this._tap(/** @type {HTMLElement} */ (e.target)));
+    app.$(".top").addEventListener("click", () => this._besides(), true);
+    document.addEventListener("inflight-tab", () => this.close());
+    window.addEventListener("hashchange", () => this.close());
+    this.playButton.addEventListener("click", () => this.toggle(!this.playing));
+    $(".opening-hood").addEventListener("click", () => this.openHood());
+    this._slide();
+  }
+
+  /** Whether it begins by itself: on a first visit to an address that names nothing else, or where the address asks for it. */
+  get isDue() {
+    if (!this.offer || (document.documentElement.dataset.part || "watch") !== "watch" || new URLSearchParams(location.search).has("trace")) return false;
+    const address = addressed();
+    if ([...address.keys()].some((key) => !HARMLESS.includes(key))) return false;
+    return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));
+  }
+
+  /** Begin by itself, if it is due, and put its run on screen below; false where another run has to be opened. */
+  async begin() {
+    if (!this.isDue) return false;
+    const place = Number.parseFloat(addressed().get("opening"));
+    keep("good", PLAYED, "1");
+    if (!(await this._show())) return false;
+    this.mine = Number.isFinite(place);
+    this._start(this.mine ? place : 0);
+    this._putHood();
+    return true;
+  }
+
+  /** Play it because somebody asked. */
+  async play() {
+    this.app.transport.toggle(false);
+    if (!(await this._show())) return this.app.toast("The opening could not be fetched.");
+    this.mine = true;
+    this._start(0);
+    this.playButton.focus({ preventScroll: true });
+  }
+
+  /** Cover Watch, and fetch the two runs; false if they cannot be had. */
+  async _show() {
+    const { app } = this;
+    const beside = [...app.$(".stage").children].filter((el) => el !== this.el && !el.matches(".head"));
+    this._beside = beside;
+    for (const el of beside) el.inert = true;
+    app.root.toggleAttribute("data-opening", true);
+    this.el.hidden = false;
+    this.el.classList.remove("leaving");
+    this.on = true;
+    this.still = reducedMotion();
+    try {
+      this.doc ??= await app.fetch(this.offer.url);
+      const [before, after] = ["before", "after"].map((name) => this.doc.runs[this.doc[name]]);
+      this.plot ??= Plot.of(new Run(before), new Run(after));
+    } catch {
+      this.plot = null; // Watch is there without it
+    }
+    if (!this.plot) this.close(false);
+    return Boolean(this.plot) && this.on;
+  }
+
+  /** @param {number} at */
+  _start(at) {
+    const { plot } = this;
+    this._said = "";
+    this._waits = performance.now();
+    this.el.classList.toggle("still", this.still);
+    this.pictures.hidden = !this.still;
+    this._tell();
+    const told = plot.pictures.map(([, say]) => plain(this._shown, say())).join(" ");
+    setAttr(this.surface.canvas, "aria-label", told);
+    if (this.still) return this._hang();
+    this.surface.measure();
+    this.at = clamp(at, 0, LENGTH);
+    this.toggle(!at);
+    this.draw();
+  }
+
+  /** What names requests in its sentences. */
+  get _shown() {
+    return { run: this.plot.fast.run, index: Infinity };
+  }
+
+  /** Its second run in the player, at the step before the newcomer. */
+  _putHood() {
+    const { app, doc, plot } = this;
+    const racer = doc.after;
+    const { comparison, title } = doc;
+    app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).spoken }, { step: plot.fast.run.stepOf(plot.hood) }, { name: null, title: `${title}: ${racer}`, comparison, racer });
+  }
+
+  /** End it on the run that it told of. */
+  openHood() {
+    const { app, plot, doc } = this;
+    const isThere = app.entry?.comparison === doc.comparison && app.entry?.racer === doc.after && app.index === plot.hood;
+    if (!isThere) this._putHood();
+    this.close();
+  }
+
+  /** End it. slowly: the picture fades. */
+  close(slowly = true) {
+    if (!this.on) return;
+    this.toggle(false);
+    this.on = false;
+    const { app, el } = this;
+    app.root.toggleAttribute("data-opening", false);
+    for (const one of this._beside) one.inert = false;
+    if (el.contains(document.activeElement)) app.$(app.presenter ? ".present-bar .button" : ".transport .play").focus({ preventScroll: true });
+    const gone = () => {
+      if (!this.on) el.hidden = true;
+    };
+    el.classList.add("leaving");
+    if (slowly && !reducedMotion()) setTimeout(gone, 280);
+    else gone();
+    app.redraw();
+  }
+
+  // -- time --------------------------------------------------------------------------------------------------------------
+
+  /** Play or pause; at its end, once more. @param {boolean} on */
+  toggle(on) {
+    if (on && this.at >= LENGTH) this.at = 0;
+    this.playing = on;
+    this._last = performance.now();
+    cancelAnimationFrame(this._frame);
+    if (on) this._frame = requestAnimationFrame((now) => this._tick(now));
+    this._tell();
+  }
+
+  /** @param {number} now */
+  _tick(now) {
+    if (!this.playing) return;
+    const ready = speaking() === wantedLanguage() || now - this._waits > PATIENCE;
+    if (ready) this.at = Math.min(LENGTH, this.at + clamp(now - this._last, 0, 100) / 1000); // a page in the background does not run ahead
+    this._last = now;
+    this.draw();
+    if (this.at >= LENGTH) this.toggle(false);
+    else this._frame = requestAnimationFrame((next) => this._tick(next));
+  }
+
+  /** Stand at a second. @param {number} at */
+  seek(at) {
+    this.toggle(false);
+    this.at = clamp(at, 0, LENGTH);
+    this.mine = true;
+    this._tell();
+    this.draw();
+  }
+
+  /** Go to the next sentence, or back to the beginning of one, and stand at its best picture. @param {number} by */
+  turn(by) {
+    const { said } = this.plot;
+    const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH)); // a sentence's picture is whole when it ends
+    this.seek(by > 0 ? ends.find((at) => at > this.at + 0.01) ?? LENGTH : ends.findLast((at) => at < this.at - 0.01) ?? 0);
+  }
+
+  // -- drawing -----------------------------------------------------------------------------------------------------------
+
+  /** The picture of now. */
+  draw() {
+    const { plot, surface, app, at } = this;
+    if (!this.on || !plot) return;
+    const t0 = performance.now();
+    if (this.still) for (const [n, one] of this._stills.entries()) this._paint(one, plot.pictures[n][0], n > 0);
+    else {
+      this._paint(surface, at, false);
+      setText(this.pill, t(`${plot.moment(at).toFixed(3)} s`));
+      this.bar.style.transform = `scaleX(${at / LENGTH})`;
+    }
+    const n = this.still ? plot.said.length - 1 : plot.sentence(at);
+    const said = `${n}/${speaking()}/${app.palette.dark}`;
+    if (said !== this._said) {
+      this._said = said;
+      this._say(plot.said[n][1]());
+      if (this.still) this._caption();
+    }
+    this.lastMs = performance.now() - t0;
+  }
+
+  /** @param {Surface} surface @param {number} at @param {boolean} bare */
+  _paint(surface, at, bare) {
+    if (!surface.visible) return;
+    const g = surface.begin();
+    const { w, h } = surface;
+    const larger = Math.min(w / 1280, h / 560); // for the last row, where there is room
+    const k = larger > 1.15 ? Math.min(larger, 2) : 1;
+    g.scale(k, k);
+    drawOpening(g, { x: 1, y: 1, w: w / k - 2, h: h / k - 2 }, this.plot, this.app.palette, at, surface.d * k, bare);
+  }
+
+  /** @param {Span[]} line */
+  _say(line) {
+    const waiting = new Set(this.plot.sentence(this.at) === 3 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : []);
+    this.sentence.classList.toggle("sum", this.still || this.plot.sentence(this.at) === this.plot.said.length - 1);
+    this.sentence.replaceChildren(...this._spans(line, waiting));
+    setAttr(this.line, "aria-valuenow", String(this.plot.sentence(this.at) + 1));
+    setAttr(this.line, "aria-valuetext", plain(this._shown, line));
+  }
+
+  /** @param {Span[]} line @param {Set<RunRequest>} waiting */
+  _spans(line, waiting) {
+    const nodes = spans(this._shown, line, (request) => !waiting.has(request));
+    for (const node of nodes) if (node instanceof HTMLElement) for (const name of ["data-request", "title"]) node.removeAttribute(name); // in the run below, the index means another
+    return nodes;
+  }
+
+  /** The four pictures. */
+  _hang() {
+    this._stills = [];
+    this.pictures.replaceChildren(...this.plot.pictures.map((_, n) => {
+      const canvas = h("canvas", { role: "img" });
+      const figure = h("figure", {}, h("figcaption", {}), h("div", { class: "canvas" }, canvas));
+      canvas.setAttribute("aria-label", `${t("Picture")} ${n + 1}`);
+      this._stills.push(new Surface(canvas, () => this.draw()));
+      return figure;
+    }));
+    this.draw();
+  }
+
+  _caption() {
+    [...this.pictures.querySelectorAll("figcaption")].forEach((caption, n) => {
+      const waiting = new Set(n === 1 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : []);
+      caption.replaceChildren(...this._spans(this.plot.pictures[n][1](), waiting));
+    });
+    setText(this.pill, t("in {many} pictures", { many: inWords(this.plot.pictures.length) }));
+  }
+
+  /** What can be done now. */
+  _tell() {
+    const over = this.at >= LENGTH;
+    const touch = matchMedia("(pointer: coarse)").matches;
+    setAttr(this.playButton, "aria-label", t(this.playing ? "Pause" : over ? "Once more" : "Play"));
+    this.playButton.replaceChildren(icon(this.playing ? "pause" : over ? "first" : "play"));
+    setText(this.hint, this.still || over || (this.mine && touch) ? "" : t(this.mine ? "Space pauses · ← → a sentence" : touch ? "A tap skips" : "Any key skips"));
+  }
+
+  // -- the hand ----------------------------------------------------------------------------------------------------------
+
+  /** @param {KeyboardEvent} e */
+  _key(e) {
+    const { app } = this;
+    const el = /** @type {HTMLElement} */ (e.target);
+    if (!this.on || !isOurKey(e, app.root) || OTHERS_KEYS.test(e.key) || app.root.querySelector("dialog[open]") || el.closest?.(".menu")) return;
+    if (el.closest?.("button") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
+    e.stopPropagation(); // the player below hears nothing
+    if (this.still && SCROLLING.test(e.key)) return;
+    if (this.mine && !this.still) {
+      const act = { " ": () => this.toggle(!this.playing), ArrowRight: () => this.turn(1), ArrowLeft: () => this.turn(-1), Home: () => this.seek(0), End: () => this.seek(LENGTH), Escape: () => this.close() }[e.key];
+      if (!act) return;
+      act();
+    } else this.openHood();
+    e.preventDefault();
+  }
+
+  /** @param {HTMLElement} target */
+  _tap(target) {
+    if (!this.on || !this.plot || this.still || target.closest(".opening-foot")) return;
+    if (this.mine) this.toggle(!this.playing);
+    else this.openHood();
+  }
+
+  /** Something else was pressed: it waits. */
+  _besides() {
+    if (!this.on || !this.plot || this.still) return;
+    this.mine = true;
+    this.toggle(false);
+  }
+
+  _slide() {
+    const seek = (/** @type {PointerEvent} */ e) => {
+      const { left, width } = this.line.getBoundingClientRect();
+      if (this.plot) this.seek(((e.clientX - left) / width) * LENGTH);
+    };
+    this.line.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
+      if (e.button) return;
+      this.line.setPointerCapture(e.pointerId);
+      seek(e);
+    });
+    this.line.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
+      if (this.line.hasPointerCapture(e.pointerId)) seek(e);
+    });
+    this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => { // it is a slider, whoever began
+      const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
+      if (!by || !this.plot) return;
+      this.turn(by);
+      e.preventDefault();
+    });
+  }
+}

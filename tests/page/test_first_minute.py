@@ -1,0 +1,157 @@
+"""The opening, as whoever comes for the first time sees it: it plays once, is ended by any key or tap, and says what the two recorded runs say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core.config import ASSETS
+from core.trace.trace import Trace
+from visualizer.documents.catalogue import TRACES, recorded_runs
+from visualizer.documents.comparison import RECORDED, load
+from visualizer.documents.opening import AFTER, BEFORE, COMPARISON, opening
+from visualizer.documents.replay import replay
+from worlds.browser import settled
+
+
+@pytest.fixture(scope="module")
+def world() -> dict:
+    """A page with one recorded run, and the opening beside it, for who has never been here."""
+    entry, path = next(iter(recorded_runs(TRACES)))
+    files = {"run.json": json.dumps(replay(Trace.load(path))), "opening.json": json.dumps(opening())}
+    options = {"catalogue": [entry | {"url": "run.json"}], "opening": {"url": "opening.json"}}
+    return {"options": options, "files": files, "detail": None}
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Trace]:
+    found = load(RECORDED / COMPARISON).comparison.runs
+    return {name: found[name].trace for name in (BEFORE, AFTER)}
+
+
+PLAYS = "inflight.opening.on && inflight.opening.at > 0.05"
+ON_THE_HOOD = f"!inflight.opening.on && inflight.entry.comparison === '{COMPARISON}' && inflight.entry.racer === '{AFTER}'"
+PIXELS = "() => inflight.opening.surface.canvas.toDataURL()"
+SAID = (
+    "() => inflight.opening.plot.said.map(([, say]) => inflightModules['parts/chips.js'].plain(inflight.opening._shown, say()))"
+)
+
+
+def test_it_plays_once_and_any_key_opens_the_hood(visit, world):
+    page = visit(**world, opening=True)
+    page.wait_for_function(f"() => {PLAYS} && inflight.opening.playing")
+    for key in ("Tab", "Shift", "Control"):
+        page.keyboard.press(key)
+    assert page.evaluate("inflight.opening.on")
+    assert page.evaluate("document.querySelector('.stage > .transport').inert")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("x")
+    settled(page, ON_THE_HOOD)
+    assert page.evaluate("inflight.index === inflight.opening.plot.hood")
+    assert page.evaluate("inflight.run.events[inflight.index + 1].admitted.length > 0")  # a newcomer is one step away
+    page.wait_for_function("() => document.querySelector('.opening').hidden")
+    assert page.locator(".intro-opening").is_visible() and not page.evaluate("document.querySelector('.transport').inert")
+    page.evaluate("history.replaceState(null, '', '#'), location.reload()")
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0 && inflight.entry.url === 'run.json'")
+    assert not page.evaluate("inflight.opening.on")
+
+
+def test_a_tap_opens_the_hood_and_a_phone_scrolls_nowhere(visit, world):
+    page = visit(**world, opening=True, size="phone")
+    page.wait_for_function(f"() => {PLAYS}")
+    assert page.evaluate("document.documentElement.scrollWidth <= 390 && document.querySelector('.opening').scrollWidth <= 390")
+    sizes = page.locator(".opening-foot button").evaluate_all("(all) => all.map((b) => b.getBoundingClientRect().height)")
+    assert min(sizes) >= 44
+    page.touchscreen.tap(200, 400)
+    settled(page, ON_THE_HOOD)
+
+
+def test_asked_for_it_obeys_the_hand_and_leaves_what_was_there(visit, world):
+    page = visit(**world)
+    run = page.evaluate("inflight.entry.name")
+    page.click(".more-button")
+    page.click("[role=menuitem] >> text=Play the opening")
+    page.wait_for_function(f"() => {PLAYS}")
+    assert page.evaluate("document.activeElement.matches('.opening-play')")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Space")
+    assert page.evaluate("[inflight.opening.on, inflight.opening.playing]") == [True, False]
+    page.keyboard.press("Home")
+    said = [page.inner_text(".opening-sentence")]
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+        said.append(page.inner_text(".opening-sentence"))
+    assert len(set(said)) == 8 and page.evaluate("inflight.opening.at") == 20
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text(".opening-sentence") == said[-2]
+    page.keyboard.press("x")  # nothing: it did not begin by itself
+    page.keyboard.press("Escape")
+    assert page.evaluate("[inflight.opening.on, inflight.entry.name]") == [False, run]
+
+
+@pytest.mark.parametrize("hash", ["step=3", "part=watch"])
+def test_a_link_to_something_opens_no_opening(visit, world, hash):
+    page = visit(**world, opening=True, hash=hash)
+    assert page.evaluate("[inflight.opening.on, inflight.opening.doc]") == [False, None]
+
+
+def test_what_it_says_is_what_the_runs_say(visit, world, runs):
+    """Its moments and times are the traces', its picture is a function of the second, and a link names one; in German nothing is left English."""
+    page = visit(**world, opening=True, hash="opening=13.9")
+    assert page.evaluate("[inflight.opening.at, inflight.opening.playing]") == [13.9, False]
+    picture = page.evaluate(PIXELS)
+    for trace, name in ((runs[BEFORE], "slow"), (runs[AFTER], "fast")):
+        start = trace.events[0].t_start
+        told = page.evaluate("(name) => inflight.opening.plot[name].lives.map(l => [l.request.id, l.enters, l.done])", name)
+        enters = {a.request: e.t_start - start for e in trace.events for a in e.admitted}
+        done = {f.request: e.t_end - start for e in trace.events for f in e.finished}
+        assert {r: (at, over) for r, at, over in told} == {r: (pytest.approx(enters[r]), pytest.approx(done[r])) for r in done}
+        for moment in (0.0, 0.03, 0.2, 0.9, 9.0):
+            written = page.evaluate(
+                "([name, t]) => inflight.opening.plot[name].lives.map((_, r) => inflight.opening.plot[name].written(r, t))",
+                [name, moment],
+            )
+            over = [e for e in trace.events if e.t_end - start <= moment + 1e-9]
+            assert written == [sum(s.request == r for e in over for s in e.sampled) for r, *_ in told]
+    seconds = [runs[name].events[-1].t_end - runs[name].events[0].t_start for name in (AFTER, BEFORE)]
+    page.evaluate("inflight.opening.seek(20)")
+    assert page.inner_text(".opening-sentence") == "The same six requests: done in {:.1f} s instead of {:.1f} s.".format(*seconds)
+    page.evaluate("inflight.opening.seek(13.9)")
+    assert page.evaluate(PIXELS) == picture
+    assert max(len(sentence.split()) for sentence in page.evaluate(SAID)) <= 12
+    words = json.loads((ASSETS / "words" / "de.json").read_text(encoding="utf-8"))
+    page.evaluate("(words) => inflightModules['parts/speech.js'].speak({ name: 'de', words })", words)
+    assert max(len(sentence.split()) for sentence in page.evaluate(SAID)) <= 12
+    for at in (1, 4.2, 6.9, 9.9, 13.9, 20):
+        page.evaluate("(at) => inflight.opening.seek(at)", at)
+    page.evaluate("inflight.opening.plot.pictures.map(([, say]) => say())")
+    assert page.evaluate("[...inflight.speech.missingKeys]") == []
+    assert "statt" in page.inner_text(".opening-sentence")
+
+
+def test_reduced_motion_gets_four_pictures_that_stay(visit, world):
+    page = visit(**world, opening=True, reduced_motion="reduce")
+    settled(page, "inflight.opening.on && inflight.opening._stills.every(s => s.visible)")
+    assert page.locator(".opening figure").count() == 4 and not page.locator(".opening-play").is_visible()
+    ink = "() => inflight.opening._stills.map(({ canvas: c, g }) => new Set(g.getImageData(0, 0, c.width, c.height).data).size)"
+    assert min(page.evaluate(ink)) > 20
+    assert len(set(page.locator(".opening figcaption").all_inner_texts())) == 4
+    page.keyboard.press("ArrowDown")
+    page.mouse.click(600, 400)
+    assert page.evaluate("[inflight.opening.on, inflight.opening.playing]") == [True, False]
+    page.keyboard.press("Enter")
+    settled(page, ON_THE_HOOD)
+
+
+def test_without_its_runs_watch_is_there_as_ever(visit, world):
+    page = visit(**{**world, "files": {**world["files"], "opening.json": "{}"}}, opening=True)
+    assert page.evaluate("[inflight.opening.on, inflight.entry.url]") == [False, "run.json"]
+    assert page.locator(".opening").is_hidden() and page.locator(".transport .play").is_enabled()
+
+
+def test_the_server_has_it(visit, page_url):
+    page = visit(url=page_url, opening=True, detail=None)
+    page.wait_for_function(f"() => {PLAYS}")
+    page.click(".opening-hood")
+    settled(page, ON_THE_HOOD)
