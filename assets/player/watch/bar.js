@@ -6,7 +6,7 @@ import { fillTabs } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
 import { exportMenu } from "./export.js";
-import { factsOf, limitsOf, notesOf, showFacts, sourceOf } from "./facts.js";
+import { factsOf, limitsOf, notesOf, showFacts, showPolicy, sourceOf } from "./facts.js";
 import { showRuns } from "./runs_card.js";
 import { showSlow } from "./slow.js";
 import { showWhatIf } from "./what_if.js";
@@ -29,7 +29,8 @@ export class Bar {
       ".leave-button": () => app.present(false),
       ".export-button": (button) => app.menu.toggle(button, exportMenu(app)),
       ".more-button": (button) => app.menu.toggle(button, this._more()),
-      ".policy-chip, .source": () => app.run && showFacts(root, app.run),
+      ".policy-chip": () => app.run && showPolicy(app),
+      ".source": () => app.run && showFacts(root, app.run),
       ".race-button": () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && (app.entry.comparison || app.entry.name) } }, bubbles: true })),
       ".what-button": () => showWhatIf(app),
       ".slow-button": () => showSlow(app),

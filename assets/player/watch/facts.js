@@ -51,7 +51,7 @@ function oddSteps(run) {
   return odd.length && t(`${count(odd.length)} [step is|steps are] against a rule that every run obeys, first step ${odd[0].step}`);
 }
 
-/** The policy and its limits: in our words, and in vLLM's. */
+/** The policy and its limits: in our words, in vLLM's, and the glossary's term for each. */
 export function limitsOf(run) {
   const { config = {}, policy = config.policy, batching = {} } = run.header;
   const budget = config.max_num_batched_tokens;
@@ -59,11 +59,24 @@ export function limitsOf(run) {
   return [
     ...(run.header.engine ? [[`${run.header.engine.name} ${run.header.engine.version}`, `recorded inside ${run.header.engine.name}`]] : []),
     [policy, `policy: ${policy}`],
-    [`${count(run.numLanes)} [lane|lanes]`, `max_num_seqs = ${run.numLanes}`],
-    ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`], [config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`]] : []),
-    ...(run.numBlocks ? [[`${count(run.numBlocks)} blocks of ${run.blockSize}`, `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`]] : []),
-    ...(config.prefix_caching ? [["prefix cache", "enable_prefix_caching = True"]] : []),
+    [`${count(run.numLanes)} [lane|lanes]`, `max_num_seqs = ${run.numLanes}`, "lane"],
+    ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`, "token budget"], [config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`, "chunk"]] : []),
+    ...(run.numBlocks ? [[`${count(run.numBlocks)} blocks of ${run.blockSize}`, `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`, "block"]] : []),
+    ...(config.prefix_caching ? [["prefix cache", "enable_prefix_caching = True", "prefix caching"]] : []),
   ];
+}
+
+/** What the chip says, word by word: what the policy is, and each limit with the glossary's meaning and vLLM's name. */
+export function showPolicy(app) {
+  const { header } = app.run;
+  const policy = header.policy || header.config?.policy;
+  const terms = app.speech.language?.terms || app.options.terms || {};
+  const rows = limitsOf(app.run).map(([words, theirs, term]) => {
+    const means = words === policy ? t(app.options.policies?.[policy] || header.shows || "") : terms[term]?.means || "";
+    return [h("dt", {}, h("bdi", {}, words === policy ? words : t(words))), h("dd", {}, means, means && " ", words === policy ? "" : h("code", {}, theirs))];
+  });
+  const card = showCard(app.root, "What was decided, and within which limits", h("dl", { class: "policy-words" }, ...rows.flat()),
+    h("p", {}, h("small", {}, t("The names are vLLM's."))), h("button", { type: "button", class: "button", onclick: () => { card.close(); showFacts(app.root, app.run); } }, t("About this run")));
 }
 
 export const notesOf = (header) => (Array.isArray(header.notes) ? header.notes.filter((note) => typeof note === "string" && note) : []);

@@ -60,7 +60,9 @@ export async function showWhatIf(app) {
     button.classList.remove("on");
   };
   const choice = (knob, { text, value, says }) => {
-    const button = h("button", { type: "button", class: "button what-choice", title: t(says), "aria-label": t(says), onclick: () => act({ knob, value, says }, button) }, knob === "policy" ? text : t(text));
+    const policy = knob === "policy" && editor.state.policies.find((p) => p.name === value);
+    const words = policy ? [h("b", {}, text), h("small", {}, t(policy.shows))] : [t(text)];
+    const button = h("button", { type: "button", class: `button what-choice${policy ? " what-policy" : ""}`, title: t(says), "aria-label": t(says), onclick: () => act({ knob, value, says }, button) }, ...words);
     buttons.push(button);
     return button;
   };
