@@ -39,6 +39,11 @@ def test_the_policy_and_its_limits_stand_beside_the_run_in_vllms_names_too(visit
     assert {"continuous", "6 lanes"} <= set(says[0].split(" · "))
     names = whole.get_attribute(".top .policy-chip", "title")
     assert "max_num_seqs = " in names and "max_num_batched_tokens = 1024" in names and "enable_chunked_prefill" in names
+    whole.click(".top .policy-chip")
+    words, explained = says[0].split(" · "), whole.locator(".card[open] dl")
+    assert explained.locator("dt").all_inner_texts() == words
+    assert "max_num_seqs = 6" in explained.inner_text()
+    whole.keyboard.press("Escape")
     totals = [page.inner_text(".totals") for page in (whole, chunked)]
     assert all("TTFT" in t and "ITL" in t and "tok/s" in t for t in totals) and totals[0] != totals[1]
 

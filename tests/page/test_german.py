@@ -31,7 +31,7 @@ SAID = """() => {
     const drawn = window.drawnTexts || [];
     if (!window.drawnTexts) ink.fillText = function (text, ...at) { window.drawnTexts.push(text); return fill.call(this, text, ...at); };
     window.drawnTexts = [];
-    const held = '.person-words, .person-name, .house-prompts bdi, .racer-name, .who, .headline .name, .saying, .group option:not([disabled]), .more option:not([disabled]), select[name=preset] option:not([value=""]), .own-words, .followed-file, .source, .texts, .presets, .policy-chip, .run-words b, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
+    const held = '.person-words, .person-name, .house-prompts bdi, .racer-name, .who, .headline .name, .saying, .own-words, .followed-file, .source, .texts, .policy-chip, .run-facts, dialog bdi, .live, .paint, code, style, script, .vllm, .names td, .row .table-holder td:nth-child(5)';
     const said = [...new Set(drawn)];
     for (const root of document.querySelectorAll('#watch .inflight, .inflight-learn, .inflight-compare, .inflight-live')) if (root.checkVisibility()) {
         const shown = (el) => !el.closest(held) && el.checkVisibility({ visibilityProperty: true });
@@ -55,7 +55,8 @@ FIELD_TERMS = set(
 )
 ALIKE = set(
     re.findall(
-        r"\w+", "quotient also an fast hand id in lies live min minus name phase plan position rest so still text was will"
+        r"\w+",
+        "quotient also an fast finger hand id in lies live min minus name phase plan position rest so still text was will zoo",
     )
 )
 NOT_OURS = re.compile(

@@ -64,7 +64,14 @@ def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, 
 
 def player_options(catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's parts, its own first."""
-    return {"catalogue": catalogue, "questions": list(QUESTIONS.values()), "tabs": tabs, "terms": hints(), "asked": faq(), "policies": {p.name: p.shows for p in POLICIES.values()}}
+    return {
+        "catalogue": catalogue,
+        "questions": list(QUESTIONS.values()),
+        "tabs": tabs,
+        "terms": hints(),
+        "asked": faq(),
+        "policies": {p.name: p.shows for p in POLICIES.values()},
+    }
 
 
 def part(name: str, script: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ export class Chooser {
 
   /** recorded: from the catalogue. made: those of this visit. */
   fill(recorded, made) {
-    const chip = (entry, says) => h("button", { type: "button", class: "button", "data-name": entry.name, title: says, onclick: () => this.acts.open(entry) }, entry.title);
+    const chip = (entry, says) => h("button", { type: "button", class: "button", "data-name": entry.name, title: says, onclick: () => this.acts.open(entry) }, t(entry.title));
     const chips = () => [
       ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry, t(entry.shows))),
       ...made.map((entry) => chip(entry, t("Measured here: {who}. It is lost when the page is closed.", { who: entry.shows }))),
@@ -33,7 +33,7 @@ export class Chooser {
   _list(group, entries) {
     return h("select", { class: "button group", "aria-label": t(group), onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)) },
       h("option", { value: "", disabled: true, selected: true }, t(group)),
-      ...entries.map((entry) => h("option", { value: entry.name, title: t(entry.shows) }, entry.title)));
+      ...entries.map((entry) => h("option", { value: entry.name, title: t(entry.shows) }, t(entry.title))));
   }
 
   _chip(name) {

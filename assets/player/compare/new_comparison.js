@@ -32,7 +32,7 @@ export class NewComparison {
     this.policies = policies;
     this.note = note; // where it will be computed, if that is unexpected
     this.watched = h("option", { value: WATCHED });
-    this.fields.preset.replaceChildren(...(this.options.watched ? [this.watched] : []), ...presets.map((p) => h("option", { value: p.name }, p.title)));
+    this.fields.preset.replaceChildren(...(this.options.watched ? [this.watched] : []), ...presets.map((p) => h("option", { value: p.name })));
     this.$(".policy-rows").replaceChildren(...policies.map((p) => h("label", { class: "check" },
       h("input", { type: "checkbox", name: "policy", value: p.name, checked: FIRST.includes(p.name) }), h("span", {}, p.name, h("small", {})))));
     this.fields.repeats.max = String(most);
@@ -46,6 +46,7 @@ export class NewComparison {
   named() {
     if (!this.policies) return;
     setText(this.watched, t("those of the Watch tab"));
+    for (const option of this.fields.preset.options) if (option !== this.watched) option.textContent = t(this.presets.find((p) => p.name === option.value).title);
     for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries()) setText(row, t(this.policies[n].shows));
     this._chosen();
   }

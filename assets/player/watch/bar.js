@@ -18,7 +18,7 @@ export class Bar {
   constructor(app) {
     this.app = app;
     const { options, root, $ } = app;
-    this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", onclick: () => app.open(entry) }, entry.title));
+    this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", onclick: () => app.open(entry) }));
     this.named();
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.server;
@@ -44,7 +44,10 @@ export class Bar {
   named() {
     const { options, root } = this.app;
     fillTabs(root, options.tabs, "watch");
-    this.chips.forEach((chip, i) => { chip.title = t(options.catalogue[i].shows || ""); });
+    this.chips.forEach((chip, i) => {
+      setText(chip, t(options.catalogue[i].title || ""));
+      chip.title = t(options.catalogue[i].shows || "");
+    });
     if (this.app.run) this.marks();
   }
 

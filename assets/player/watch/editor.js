@@ -69,7 +69,8 @@ export class Editor {
   /** Rewrite what depends on the language. */
   named() {
     if (!this.state) return;
-    this.field("preset").options[0].textContent = t("the run on screen");
+    const titles = [t("the run on screen"), ...this.state.presets.map((p) => t(p.title))];
+    for (const [n, option] of [...this.field("preset").options].entries()) option.textContent = titles[n];
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
@@ -130,7 +131,7 @@ export class Editor {
     }
     const { presets, policies, models, limits } = this.state;
     this.limits = limits || {};
-    this.field("preset").replaceChildren(h("option", { value: "" }, t("the run on screen")), ...presets.map((p) => h("option", { value: p.name }, p.title)));
+    this.field("preset").replaceChildren(h("option", { value: "" }, t("the run on screen")), ...presets.map((p) => h("option", { value: p.name }, t(p.title))));
     this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
     this.field("model").replaceChildren(...models.map((m) => h("option", { value: m }, m.split("/").at(-1))));
     return true;
@@ -353,7 +354,7 @@ export class Editor {
   /** The title of a run of this spec among those of this visit. */
   titleOf(spec) {
     const preset = this._presetOf(spec);
-    return preset ? preset.title : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
+    return preset ? t(preset.title) : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
 
   /** A spec for a link, in the shortest form: a preset and the differences from it, otherwise everything. */

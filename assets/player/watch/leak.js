@@ -80,7 +80,7 @@ export class Leak {
         card.close();
         await app.open(entry);
         if (app.entry === entry) await this.toggle();
-      } }, entry.title))));
+      } }, t(entry.title)))));
   }
 
   _tell(words) {

@@ -32,7 +32,7 @@ function thumbnail(app, { lanes, steps }) {
 function recorded(app, dialog, entry) {
   return h("button", { type: "button", class: "run-choice", "aria-current": app.entry === entry ? "true" : null, onclick: () => { dialog.close(); app.open(entry); } },
     entry.lanes ? thumbnail(app, entry) : null,
-    h("span", { class: "run-words" }, h("b", {}, entry.title), h("small", {}, t(entry.shows)), h("small", { class: "run-facts" }, [entry.policy, entry.steps && t(`${count(entry.steps)} [step|steps]`)].filter(Boolean).join(" · "))));
+    h("span", { class: "run-words" }, h("b", {}, t(entry.title)), h("small", {}, t(entry.shows)), h("small", { class: "run-facts" }, [entry.policy, entry.steps && t(`${count(entry.steps)} [step|steps]`)].filter(Boolean).join(" · "))));
 }
 
 function ofThisVisit(app, dialog, kept, again) {
