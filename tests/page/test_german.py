@@ -275,7 +275,7 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):
     said += heard(page)
     page.keyboard.press("Escape")
     control(live_url, steps_per_s=None)
-    expect(page.locator(".own-state")).to_contain_text("fertig")
+    expect(page.locator(".own-state")).to_contain_text("Fertig")
     said += heard(page)
     control(live_url, shadow=None)
     assert (
