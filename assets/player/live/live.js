@@ -39,6 +39,7 @@ export class Live {
     this.before = null; // what the player showed
     /** @type {Fleet | null} */
     this.fleet = null; // all ranks, where they are shown
+    document.querySelector("#watch")?.after(this.below); // before it is painted
     const themes = [besidePlayer(root), besidePlayer(this.below)];
     this._theme = () => { for (const theme of themes) theme(); };
     this.speech = new Speech(root, () => this._named());
@@ -336,7 +337,6 @@ export class Live {
 
 /** On a phone the card lies below the player, and comes after it by Tab and for a screen reader, too: in an element behind the player's. */
 function placeCard({ root, below, $ }) {
-  document.querySelector("#watch")?.after(below);
   const isLow = matchMedia("(max-width: 700px)"); // as in live.css; not by height, which a keyboard on the screen changes
   const place = () => {
     const [card, holder] = [$(".live-card"), isLow.matches && below.isConnected ? below : root];

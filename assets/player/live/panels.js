@@ -4,7 +4,7 @@
 import { chip } from "../parts/chips.js";
 import { h, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
-import { callsItself } from "../views/people.js";
+import { callsItself } from "../views/texts.js";
 import { howItWent } from "./whereabouts.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timesOf } from "../views/request_card.js";

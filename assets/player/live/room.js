@@ -19,6 +19,9 @@ export class Room {
     const button = () => h("button", { type: "button", class: "button hood-button", onclick: () => this.open(!this.isOpen) });
     this.buttons = [button(), button()]; // in the bar, and in the presenter's
     live.$(".presenter-button").before(this.buttons[0]);
+    const turn = () => h("button", { type: "button", class: "button detail-button", onclick: () => this._turn() });
+    this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
+    live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
     this.shown = { draw: (/** @type {ViewState} */ state) => { if (state.run === live.batch.run) this.view.draw(state); } }; // not of what Watch showed
   }
@@ -35,6 +38,7 @@ export class Room {
     const { root } = app;
     find(root, ".stage").append(this.panel);
     find(root, ".view-tabs").prepend(this.tab);
+    find(root, ".view-tabs").append(this.details[1]);
     find(root, ".present-bar").prepend(this.buttons[1]);
     this._leave = (/** @type {any} */ e) => { if (e.target.closest("[data-tab]")) this.open(true); };
     find(root, ".view-tabs").addEventListener("click", this._leave);
@@ -46,7 +50,7 @@ export class Room {
     const { app } = this.live;
     if (!this.isIn) return;
     this.isIn = false;
-    for (const el of [this.panel, this.tab, this.buttons[1]]) el.remove();
+    for (const el of [this.panel, this.tab, this.buttons[1], this.details[1]]) el.remove();
     find(app.root, ".view-tabs").removeEventListener("click", this._leave);
     app.views = app.views.filter((/** @type {any} */ view) => view !== this.shown);
     app.chooseTab(app.tab);
@@ -65,9 +69,20 @@ export class Room {
     app.redraw();
   }
 
+  /** Simple or Full under the hood, as on Watch. */
+  _turn() {
+    this.live.app.detail.turn();
+    this.draw();
+  }
+
   /** Show it as it is: with no run, its lanes are free. */
   draw() {
     const { app, batch, options } = this.live;
+    for (const button of this.details) {
+      button.hidden = options.asks && !this.isOpen;
+      tell(button, app.detail.simple ? "Full" : "Simple");
+      button.title = t(app.detail.simple ? "Also the token budget, caches, latencies and events" : "Lanes, one pass, the mask, memory and texts");
+    }
     if (!options.asks) this.buttons[0].hidden = true;
     if (!this.isIn) return;
     const { root } = app;

@@ -3,7 +3,7 @@
 
 import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
-import { callsItself } from "../views/people.js";
+import { callsItself } from "../views/texts.js";
 
 /** A name in a sentence, whichever way it is written. @param {string} name */
 const isolated = (name) => `\u2068${name}\u2069`;

@@ -1,23 +1,26 @@
-// Who waits at the door, in the order in which they will be let in, each with the seconds waited so far. Of Simple: in Full the queue says more.
+// Who waits at the door, in the order in which they will be let in, by name where they have one, each with the seconds waited so far. Of Simple (in Full the
+// queue says more), and of lanes with people's names.
 
 import { dims } from "../parts/colours.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
-import { find, h } from "../parts/dom.js";
+import { find, h, icon, setText } from "../parts/dom.js";
 import { wallClock } from "../parts/format.js";
 import { tell } from "../parts/speech.js";
 import { waitedBy } from "../run/delays.js";
 import { movingIn, phase } from "./phases.js";
+import { callsItself } from "./texts.js";
 
 const MOST = { desk: 6, tablet: 4, phone: 2 }; // who has room
 
-/** @typedef {{el: HTMLElement, box: HTMLElement, words: HTMLElement, request?: RunRequest, run?: Run, seen?: boolean}} Waiter */
+/** @typedef {{el: HTMLElement, box: HTMLElement, name: HTMLElement, words: HTMLElement, request?: RunRequest, run?: Run, seen?: boolean}} Waiter */
 
 export class DoorView {
   /** @type {Phase[]} */
   moves = ["lane"]; // when it looks other than the moment before
 
-  /** @param {HTMLElement} panel */
-  constructor(panel) {
+  /** @param {HTMLElement} panel @param {Record<string, number>} most who has room, by layout */
+  constructor(panel, most = MOST) {
+    this.most = most;
     this.el = find(panel, ".door");
     this.title = find(panel, ".door-title");
     this.more = h("span", { class: "door-more" });
@@ -32,11 +35,11 @@ export class DoorView {
     const moving = movingIn(state);
     const { waiting, i } = moving && !phase(state.share, "lane") ? moving.before : state.frame; // until it opens
     const { run, layout, focus } = state;
-    const most = MOST[layout];
+    const most = this.most[layout];
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
     while (this.rows.length < shown.length) {
-      const row = { box: h("span", {}), words: h("span", {}) };
-      const el = h("span", { class: "waiter" }, row.box, row.words);
+      const row = { box: h("span", {}), name: h("bdi", { class: "waiter-name" }), words: h("span", {}) };
+      const el = h("span", { class: "waiter" }, row.box, row.name, row.words);
       this.rows.push({ ...row, el });
       this.more.before(el);
     }
@@ -47,7 +50,9 @@ export class DoorView {
       const seen = wasAdmitted(request, i);
       if (row.request !== request || row.run !== run || row.seen !== seen) {
         [row.request, row.run, row.seen] = [request, run, seen];
-        row.box.replaceChildren(chip(state, request, false));
+        row.box.replaceChildren(...(request.isBot ? [icon("bot")] : []), chip(state, request, false));
+        setText(row.name, callsItself(request));
+        row.name.hidden = !request.by;
         row.el.dataset.request = String(request.index);
       }
       const waited = waitedBy(run, request, i);

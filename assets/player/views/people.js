@@ -8,19 +8,16 @@ import { count } from "../parts/format.js";
 import { t, tell } from "../parts/speech.js";
 import { windowScale } from "../run/lane_layout.js";
 import { PREFILL, STALLED } from "../run/run.js";
+import { DoorView } from "./door.js";
 import { LaneChart } from "./lane_chart.js";
-import { clean, tail } from "./texts.js";
+import { callsItself, clean, tail } from "./texts.js";
 
 const PROMPT = 160; // characters shown of the prompt's end
 const OUTPUT = 420; // … of the text so far: more than fits the largest row
-const NAME = 40; // characters of a name
 const PER = 14; // pixels of a step in the lanes on the left; on a projector half as many again
 const STAYS = 16; // steps for which a finished text stays in its lane while nobody else takes it
 const BREAKS = /(?:↵ )+/g; // of lines: a row has two or three, and a break would take one
-const DOOR = 9; // waiting requests that are named
-
-/** Who asked, as they call themselves, or "". @param {RunRequest} request */
-export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
+const DOOR = { desk: 6, tablet: 5, phone: 8 }; // waiting requests that are named; on a phone they are scrolled
 
 /** @typedef {Record<"el" | "who" | "chip" | "name" | "note" | "words" | "prompt" | "output" | "fresh" | "did", HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean, language?: string}} PersonRow */
 
@@ -34,17 +31,14 @@ export class PeopleView {
     this.list = h("ol", { class: "people-lanes" });
     this.invited = h("span", {});
     this.invite = h("p", { class: "people-invite", hidden: true }, this.invited);
-    this.doorTitle = h("span", { class: "door-title" });
-    this.doorList = h("ol", { class: "door-list" });
-    this.doorWhy = h("span", { class: "door-why" });
+    this.why = h("span", { class: "door-why" });
     const canvas = h("canvas", { "aria-hidden": "true" });
     const strip = h("div", { class: "people-strip" }, canvas);
     this.chart = new LaneChart(canvas, redraw);
-    panel.append(h("h3", {}, this.title, this.key), h("div", { class: "people-box", tabindex: "0" }, h("div", { class: "people-track" }, strip, this.list), this.invite), h("div", { class: "door" }, this.doorTitle, this.doorList, this.doorWhy));
+    panel.append(h("h3", {}, this.title, this.key), h("div", { class: "people-box", tabindex: "0" }, h("div", { class: "people-track" }, strip, this.list), this.invite), h("div", { class: "people-door" }, h("p", { class: "door" }, h("span", { class: "door-title" })), this.why));
+    this.door = new DoorView(panel, DOOR);
     /** @type {PersonRow[]} */
     this.rows = [];
-    /** @type {{el: HTMLElement, request?: RunRequest, run?: Run, key?: string}[]} */
-    this.waits = [];
   }
 
   /** Before any run: as many free lanes, and a sentence. @param {number} lanes @param {string} sentence */
@@ -55,7 +49,8 @@ export class PeopleView {
     tell(this.key, `${count(lanes)} [lane is|lanes are] free`);
     setText(this.invited, sentence);
     this.invite.hidden = !sentence;
-    this._door([], null, "");
+    this.panel.classList.add("empty");
+    setText(this.why, "");
     if (this.chart.surface.visible) this.chart.surface.begin();
     this.chart.painted = null;
   }
@@ -78,7 +73,9 @@ export class PeopleView {
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
     tell(this.key, `${held} of ${count(run.numLanes)} in use`);
-    this._door(frame.waiting.map((w) => w.request), state, frame.caption?.waits || "");
+    this.panel.classList.remove("empty");
+    this.door.draw({ ...state, simple: true });
+    setText(this.why, frame.waiting.length ? frame.caption?.waits || "" : "");
     this._passing(state);
   }
 
@@ -94,9 +91,8 @@ export class PeopleView {
 
   _named() {
     tell(this.title, "Lanes");
-    tell(this.doorTitle, "Waiting");
+    tell(this.door.title, "At the door");
     setAttr(this.list, "aria-label", t("Who is in which lane"));
-    setAttr(this.doorList, "aria-label", t("Who waits, in order"));
   }
 
   /** As many rows as lanes. @param {number} lanes */
@@ -166,32 +162,5 @@ export class PeopleView {
     setText(row.did, doing ? t(doing) : over ? `✓ ${count(total)}` : request.maxNew ? `${total} / ${request.maxNew}` : String(total));
     setAttr(row.did, "title", t(over ? "Tokens written; finished" : "Tokens written, of those asked for"));
     setStyle(row.el, "--share", request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0");
-  }
-
-  /** @param {RunRequest[]} waiting @param {ViewState | null} state @param {string} why */
-  _door(waiting, state, why) {
-    const shown = waiting.length > DOOR ? waiting.slice(0, DOOR - 1) : waiting;
-    const more = waiting.length - shown.length;
-    while (this.waits.length < shown.length) {
-      const el = h("li", {});
-      this.waits.push({ el });
-      this.doorList.append(el);
-    }
-    this.waits.forEach((wait, n) => {
-      const request = shown[n];
-      wait.el.hidden = !request;
-      if (!request || !state) return;
-      const mine = this.isMine(request.id);
-      const key = `${state.language}/${request.index}/${n === 0}/${mine}/${request.letter}`;
-      if (wait.run !== state.run || wait.key !== key) {
-        Object.assign(wait, { run: state.run, key });
-        wait.el.dataset.request = String(request.index);
-        wait.el.classList.toggle("mine", mine);
-        wait.el.replaceChildren(...(n === 0 ? [h("b", { class: "door-next" }, t("next"))] : []), ...(request.isBot ? [icon("bot")] : []), chip(state, request, false), h("bdi", { class: "person-name" }, callsItself(request) || (mine ? t("you") : "")));
-      }
-      wait.el.classList.toggle("dim", dims(state.focus, request));
-    });
-    setText(this.doorWhy, !waiting.length ? t("nobody") : [more ? t(`and ${count(more)} more`) : "", why].filter(Boolean).join(" · "));
-    this.panel.classList.toggle("crowded", waiting.length > 0);
   }
 }

@@ -32,6 +32,11 @@ export function tail(pieces, end, most) {
 /** @param {string} text */
 export const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
 
+const NAME = 40; // characters shown of a name
+
+/** Who asked, as they call themselves, or "". @param {RunRequest} request */
+export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
+
 /** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} TextRow */
 
 export class TextsView {
@@ -104,7 +109,7 @@ export class TextsView {
       const before = run.numGenerated(request, frame.i - 1);
       const output = run.texts.output[request.id] || [];
       const prompt = run.texts.prompt[request.id] || [];
-      setText(row.by, request.by);
+      setText(row.by, callsItself(request));
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
       const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak first changes its text
