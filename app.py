@@ -53,7 +53,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         help="take the recordings that engines send to this page, write them into a folder, and follow that",
     )
     parser.add_argument("--tokenizer", metavar="NAME", help="tokenizer of the followed engine's model: a folder or a hub id")
-    parser.add_argument("--live-model", metavar="NAME", help="model of the shared engine: built in, a local folder or a hub id")
+    parser.add_argument(
+        "--model", default="", metavar="NAME", help="open the page with this model: built in, a local folder or a hub id"
+    )
+    parser.add_argument("--live-model", default="", metavar="NAME", help="model of the shared engine (default: as --model)")
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
         print(refusal, file=sys.stderr)
@@ -78,7 +81,8 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             follow=options.follow,
             collect=options.collect,
             tokenizer=options.tokenizer,
-            **({"live_model": options.live_model} if options.live_model else {}),
+            model=options.model,
+            live_model=options.live_model,
         )
     except InflightError as error:
         print(error, file=sys.stderr)

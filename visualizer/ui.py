@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL
-from core.errors import InflightError
+from core.errors import InflightError, UnsupportedModel
 from core.models.cache import ModelCache
+from core.models.names import folder_fault, model_named
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
 from core.runner.threads import wait_passively
@@ -123,7 +125,8 @@ def launch(
     trust_visitors: bool = False,
     trace_hosts: Sequence[str] = (),
     live: bool | None = None,
-    live_model: str = DEFAULT_MODEL,
+    model: str = "",
+    live_model: str = "",
     teacher_token: str | None = None,
     follow: Sequence[Path] = (),
     collect: Path | None = None,
@@ -134,9 +137,9 @@ def launch(
     """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
     trust_visitors: on a public address they get the limits of a page at home. trace_hosts: see `origins`. live: whether visitors share an
-    engine, running `live_model`; by default everywhere except on a Space, where they are strangers to each other. teacher_token: generated if
+    engine, running `live_model` or else `model`; by default everywhere except on a Space, where they are strangers to each other. teacher_token: generated if
     not given. follow: recordings of another engine to show instead; collect: a folder that takes what engines send, and is followed; tokenizer: of its model, if it is not where they say. options: passed on
-    to `Blocks.launch`, e.g. `server_port`. Raises InflightError under torchrun, and for a model that strangers may not run.
+    to `Blocks.launch`, e.g. `server_port`. model: the one that the page opens with, which visitors may then choose. Raises InflightError under torchrun, and for a model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
@@ -146,6 +149,9 @@ def launch(
     host = "shared" if share else options.get("server_name")
     is_home = not (is_space() or trust_visitors or are_strangers(host, False) or options.get("root_path"))
     here = here or limits(host=host, trusted=trust_visitors)
+    model = checked_name(model)
+    live_model = checked_name(live_model) or model or DEFAULT_MODEL
+    here = replace(here, offered=tuple(dict.fromkeys((*here.offered, *filter(None, [model])))))
     try:
         store = Store(own_folder(), here.kept_bytes)
         files, picture = write_files(store.folder), store.folder / "picture.png"
@@ -156,10 +162,10 @@ def launch(
         ) from None
     if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
-    if live_model not in BUILTIN_MODELS and not here.any_model:
-        raise InflightError(f"On a public page only built-in models can be shared: {', '.join(BUILTIN_MODELS)}.")
+    if live_model not in here.offered and not here.any_model:
+        raise InflightError(f"On a public page only its own models can be shared: {', '.join(here.offered)}.")
     models = ModelCache()
-    server = Server(store, here, traces, models)
+    server = Server(store, here, traces, models, model)
     shared: SharedEngine | Followed | None = None
     if follow or collect:
         collected = Collected.into(collect) if collect else None
@@ -219,6 +225,14 @@ def of_a_space() -> str:
     """The address of the page on a Space, ending in /; empty elsewhere."""
     own = os.environ.get("SPACE_HOST")
     return f"https://{own}/" if own else ""
+
+
+def checked_name(name: str) -> str:
+    """The name of a model as the owner of the page gives it; raises UnsupportedModel for a folder that is none."""
+    name = model_named(name)
+    if name and (fault := folder_fault(name)):
+        raise UnsupportedModel(f"The model {name!r} cannot be loaded: {fault}; built in are {' and '.join(BUILTIN_MODELS)}.")
+    return name
 
 
 def is_shared(asked: bool | None) -> bool:

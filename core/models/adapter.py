@@ -75,8 +75,7 @@ class ModelAdapter:
 
     @property
     def max_model_len(self) -> int | None:
-        names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "n_ctx")
-        return next((length for name in names if (length := getattr(self.config, name, None))), None)
+        return context_of(self.config)
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -86,6 +85,12 @@ class ModelAdapter:
     @property
     def num_parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
+
+    @property
+    def weight_bytes(self) -> int:
+        """What its parameters and buffers take in memory."""
+        tensors = {id(t): t.numel() * t.element_size() for t in (*self.model.parameters(), *self.model.buffers())}
+        return sum(tensors.values())
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -144,6 +149,12 @@ class ModelAdapter:
                 names.pop(_PAD_WARNING, None)
             for config, implementation in zip(self._configs, before, strict=True):
                 config._attn_implementation_internal = implementation
+
+
+def context_of(config: Any) -> int | None:
+    """The context that a config states, in tokens."""
+    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "n_ctx")
+    return next((length for name in names if (length := getattr(config, name, None))), None)
 
 
 # It looks for the pad token among the ids, which waits for the device.

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import threading
+from fnmatch import fnmatch
 from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import constants, get_session
+from huggingface_hub import HfApi, constants, get_session, hf_hub_download, snapshot_download
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from core.config import BUILTIN_MODELS, model_source
+from core.config import BUILTIN_MODELS
+from core.config import model_source as source_of
 from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
+from core.models.names import folder_fault
 from core.models.probe import probe
 from core.models.tokenizer import has_tokenizer
+from core.models.watch import FetchBar, Stopped, Watch, nobody, watching
+from core.models.weight_files import WANTED, BadWeights, stored_weights
 
 _HUB_TIMEOUT = 5.0  # seconds to find out whether the hub answers; its client would retry for most of a minute
+_loading = threading.Lock()  # transformers loads one model at a time: it changes defaults of torch meanwhile
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
@@ -51,50 +58,125 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
 # -- loading -------------------------------------------------------------------------------------------------------------
 
 
-def load(name: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Model and tokenizer (None where a local folder has none) by built-in name, local folder or hub id.
+def load(name: str, device: torch.device, dtype: torch.dtype, watch: Watch = nobody) -> tuple[Any, Any]:
+    """Model and tokenizer (None where there is none) by built-in name, local folder or hub id.
 
-    Under torchrun it is this process's share of the model. Code that comes with a model is never run. Raises UnsupportedModel in one
-    sentence.
+    Under torchrun it is this process's share of the model. Code that comes with a model is never run, and a pickle never opened. watch: is told
+    how far it is. Raises UnsupportedModel in one sentence.
     """
-    source = model_source(name)
-    local = name in BUILTIN_MODELS or os.path.exists(name)
-    if local and not os.path.isfile(os.path.join(source, "config.json")):
-        raise _unloadable(name, "there is no config.json in that folder")
-    offline = local or not _hub_answers()
+    source = source_of(name)
+    folder = folder_of(source) or _fetched(name, source, watch)
     shared = tensor_parallel.world_size() > 1
-    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": offline}
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    while not _loading.acquire(timeout=0.2):
+        watch("wait", 0, 0)
     try:
-        config = AutoConfig.from_pretrained(source, **options)
-        if config.is_encoder_decoder or type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise _unloadable(name, f"a {config.model_type} model is no causal language model")
+        config = check_config(AutoConfig.from_pretrained(folder, **options), name)
         if shared and (obstacle := tensor_parallel.obstacle(config)):
-            raise _unloadable(name, obstacle)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options) if not local or has_tokenizer(source) else None
+            raise unloadable(name, obstacle)
+        stored_weights(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options) if has_tokenizer(folder) else None
         if shared:
             options |= tensor_parallel.loading_options()
-        loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
-    except UnsupportedModel:
+        with watching(watch):
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, output_loading_info=True, use_safetensors=True, **options
+            )
+    except (UnsupportedModel, Stopped):
         raise
+    except BadWeights as error:
+        raise unloadable(name, str(error)) from None
     except Exception as error:  # configs, tokenizers and weight files fail in many ways, including bare exceptions of libraries
-        if offline and not local and isinstance(error, OSError):
-            raise UnsupportedModel(
-                f"The model {_quoted(name)} is neither built in ({', '.join(BUILTIN_MODELS)}) nor a folder here, "
-                "and the Hugging Face hub cannot be reached."
-            ) from None
-        raise _unloadable(name, first_sentence(error)) from None
+        raise unloadable(name, first_sentence(error)) from None
+    finally:
+        _loading.release()
     model, report = loaded
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if absent:
-        raise _unloadable(name, f"{len(absent)} of its weights are missing or of another shape, such as {absent[0]}")
+        raise unloadable(name, f"{len(absent)} of its weights are missing or of another shape, such as {absent[0]}")
     if not shared:
         model = model.to(device)
     elif model.device.type != device.type:
-        raise _unloadable(name, f"tensor parallelism runs on {model.device.type} here, not on {device.type}")
+        raise unloadable(name, f"tensor parallelism runs on {model.device.type} here, not on {device.type}")
     return model.eval(), tokenizer
 
 
-def _unloadable(name: str, reason: str) -> UnsupportedModel:
+def check_config(config: Any, name: str) -> Any:
+    """The config of a decoder-only text model; raises UnsupportedModel for any other."""
+    if config.is_encoder_decoder or type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise unloadable(name, f"a {config.model_type} model is no causal language model")
+    return config
+
+
+# -- where its files are -------------------------------------------------------------------------------------------------
+
+
+def folder_of(source: str) -> str | None:
+    """The folder of a model whose files are on this machine; None for a hub id that would have to be fetched. Raises UnsupportedModel for a folder without
+    a model.
+    """
+    if fault := folder_fault(source):
+        raise unloadable(source, fault)
+    if os.path.exists(source):
+        return source
+    try:
+        cached = snapshot_download(source, local_files_only=True)
+        stored_weights(cached)
+    except (BadWeights, OSError, ValueError):
+        return None
+    return cached if os.path.isfile(os.path.join(cached, "config.json")) else None
+
+
+def _fetched(name: str, source: str, watch: Watch) -> str:
+    """The folder into which a model of the hub was fetched: its config, tokenizer and safetensors, nothing else."""
+    check_hub(name)
+    try:
+        files = hub_files(source)
+        total, done = sum(files.values()), 0
+
+        def advance(size: int) -> None:
+            nonlocal done
+            done += size
+            watch("fetch", done, total)
+
+        bar: Any = FetchBar(advance)  # called like a class
+        for file in files:
+            path = hf_hub_download(source, file, tqdm_class=bar)
+    except (UnsupportedModel, Stopped):
+        raise
+    except BadWeights as error:
+        raise unloadable(name, str(error)) from None
+    except Exception as error:
+        raise unloadable(name, first_sentence(error)) from None
+    return os.path.dirname(path)
+
+
+def check_hub(name: str) -> None:
+    """Raises UnsupportedModel if the hub, where this model would be looked for, cannot be reached."""
+    if not _hub_answers():
+        raise UnsupportedModel(
+            f"The model {_quoted(name)} is neither built in ({', '.join(BUILTIN_MODELS)}) nor a folder here, "
+            "and the Hugging Face hub cannot be reached."
+        )
+
+
+def hub_files(source: str) -> dict[str, int]:
+    """The files of a model on the hub that are wanted, with their sizes, its weights last; raises BadWeights if it has none that are safe to open."""
+    info = HfApi().model_info(source, files_metadata=True, timeout=2 * _HUB_TIMEOUT)
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or () if "/" not in file.rfilename}
+    if "config.json" not in sizes:
+        raise BadWeights("it has no config.json")
+    wanted = {name: sizes[name] for name in sizes if any(fnmatch(name, pattern) for pattern in WANTED)}
+    weights = [name for name in wanted if name.endswith(".safetensors")]
+    if not weights:
+        raise BadWeights("it has no weights as safetensors, and a pickle can run code when it is opened")
+    if "model.safetensors" in weights:
+        wanted = {name: size for name, size in wanted.items() if name not in weights or name == "model.safetensors"}
+    return dict(sorted(wanted.items(), key=lambda file: (file[0].endswith(".safetensors"), file[0])))
+
+
+def unloadable(name: str, reason: str) -> UnsupportedModel:
+    """The refusal of a model that cannot be loaded."""
     return UnsupportedModel(f"The model {_quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}.")
 
 
@@ -111,10 +193,12 @@ def _hub_answers() -> bool:
     return True
 
 
-def load_adapter(name: str, device: str = "auto", dtype: str | torch.dtype = "auto") -> tuple[ModelAdapter, Any]:
-    """A model by name, probed, and its tokenizer (None where a local folder has none); raises UnsupportedModel in one sentence."""
+def load_adapter(
+    name: str, device: str = "auto", dtype: str | torch.dtype = "auto", watch: Watch = nobody
+) -> tuple[ModelAdapter, Any]:
+    """A model by name, probed, and its tokenizer (None where it has none); raises UnsupportedModel in one sentence."""
     where = resolve_device(device)
-    model, tokenizer = load(name, where, resolve_dtype(dtype, where))
+    model, tokenizer = load(name, where, resolve_dtype(dtype, where), watch)
     return probe(model, name), tokenizer
 
 

@@ -36,7 +36,7 @@ def probe(model: Any, name: str | None = None) -> ModelAdapter:
     name = name or getattr(model.config, "name_or_path", "") or model.config.model_type
     training = [module for module in model.modules() if module.training]
     try:
-        reason = _known_obstacle(model)
+        reason = known_obstacle(model)
         if reason:
             raise _Unfit(reason)
         return _probed(ModelAdapter(model.eval(), name, tensor_parallel=model.tp_size or 1))
@@ -178,7 +178,7 @@ def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     return bool(difference.square().mean().sqrt() <= 0.2 * size)  # a leak changes logits by their own size; rounding by far less
 
 
-def _known_obstacle(model: PreTrainedModel) -> str | None:
+def known_obstacle(model: PreTrainedModel) -> str | None:
     """Why this architecture cannot be packed, if its config or code shows it."""
     if model.config.is_encoder_decoder:
         return "it is an encoder-decoder model"

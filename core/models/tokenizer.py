@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from core.config import model_source
-from core.errors import UnsupportedModel
+from core.errors import InvalidRequest, UnsupportedModel, first_sentence
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
 
@@ -26,7 +27,21 @@ def local_tokenizer(name: str) -> Any | None:
 
 def has_tokenizer(folder: str) -> bool:
     """Whether a folder contains tokenizer files."""
-    return any("token" in file or file.startswith("vocab") for file in os.listdir(folder))
+    return is_tokenizer(os.listdir(folder))
+
+
+def is_tokenizer(files: Iterable[str]) -> bool:
+    """Whether there is a tokenizer among the names of a model's files."""
+    return any("token" in file or file.startswith("vocab") for file in files)
+
+
+def chat_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+    """A conversation as the tokenizer's own template writes it, up to where the answer begins; raises InvalidRequest if the template refuses it."""
+    try:
+        ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True, return_dict=False)
+    except Exception as error:  # templates are third-party programs
+        raise InvalidRequest(f"The model's chat template refuses these messages: {first_sentence(error)}.") from None
+    return tuple(ids)
 
 
 class ModelDescription(NamedTuple):

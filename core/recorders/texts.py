@@ -14,9 +14,19 @@ from core.errors import UnsupportedModel
 LEFT_OUT = -1  # in place of an id that was not recorded
 
 
+_confined: frozenset[str] | None = None  # of this process
+
+
+def confine_to(names: Iterable[str]) -> None:
+    """From now on this process reads only these models' files, whatever a recording names, and those of the built-in ones."""
+    global _confined
+    _confined = frozenset(names)
+
+
 def model_folder(name: str) -> Path | None:
     """The folder of the model's files, or None if they are not on this machine."""
-    for folder in (Path(name), BUILTIN_FOLDER / Path(name).name):
+    named = [Path(name)] if _confined is None or name in _confined else []
+    for folder in (*named, BUILTIN_FOLDER / Path(name).name):
         with suppress(OSError):  # the name may be too long for a file
             if name and (folder / "config.json").is_file():
                 return folder

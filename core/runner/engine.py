@@ -20,10 +20,9 @@ from core.models.adapter import ModelAdapter
 from core.models.probe import probe
 from core.runner.choose import AttentionChoice, choose_attention
 from core.runner.eager import ModelRunner
-from core.runner.pool_size import MemoryBudget, check_pool, measure_memory
+from core.runner.pool_size import MOST_ON_CPU, MemoryBudget, check_pool, measure_memory
 from core.trace.header import ModelFacts
 
-_MOST_ON_CPU = 2**30  # the most bytes a pool takes if no number of blocks is configured
 # Libraries below torch raise a bare RuntimeError with these words.
 _DEVICE_WORDS = (
     "CUDA error",
@@ -137,7 +136,7 @@ class ModelExecutor:
         adapter = self._adapter
         block_bytes = adapter.kv_bytes_per_token * config.block_size
         if adapter.device.type != "cuda":
-            return _MOST_ON_CPU // block_bytes
+            return MOST_ON_CPU // block_bytes
         tokens = config.max_num_batched_tokens if config.policy.token_budget else longest * config.num_lanes
         if self._memory is None or self._memory.tokens < tokens:
             drop_pool()

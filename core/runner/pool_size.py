@@ -19,6 +19,7 @@ from core.scheduler.state import BlockTable
 
 _GIB = 2**30
 _BLOCK = 16
+MOST_ON_CPU = 2**30  # the most bytes that a pool takes on a CPU if no number of blocks is configured
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,15 @@ def check_pool(config: EngineConfig, adapter: ModelAdapter) -> None:
             f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {pool / _GIB:,.1f} GiB, "
             f"and {adapter.device} has {total / _GIB:,.1f} GiB in all."
         )
+
+
+def foreseen_pool(device: str, free: int | None, weights: int) -> int:
+    """The most bytes that a pool will take beside a model of these weights, which is not loaded yet; on a GPU passes will take some of them.
+
+    free: on the device now, None if that is unknown.
+    """
+    most = MOST_ON_CPU if device == "cpu" else 2**63
+    return max(0, min(most, 2**63 if free is None else free - weights))
 
 
 def _memory_of(device: torch.device) -> int | None:

@@ -61,7 +61,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """The Gumbel-max draw from softmax(logits / temperature) after the filters; int64 `[n]`."""
     device = logits.device
     # Relative to the best, so that no temperature is too close to zero: the best stays 0, the others become ever less likely.
-    temperatures = torch.tensor([min(max(r.params.temperature, 1e-30), 1e30) for r in rows], device=device)
+    temperatures = torch.tensor([min(max(r.params.temperature, 1e-30), 1e30) for r in rows], dtype=torch.float32, device=device)
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
     vocab_size = scaled.shape[1]
     if any(r.params.filters for r in rows):
@@ -114,9 +114,9 @@ def filter_logits(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Te
     device, vocab_size = scaled.device, scaled.shape[1]
     top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
     top_p = torch.tensor(
-        [r.params.top_p if r.params.top_p < 1 else math.inf for r in rows], device=device
+        [r.params.top_p if r.params.top_p < 1 else math.inf for r in rows], dtype=torch.float32, device=device
     )  # inf: a rounded mass may exceed 1
-    min_p = torch.tensor([r.params.min_p for r in rows], device=device)
+    min_p = torch.tensor([r.params.min_p for r in rows], dtype=torch.float32, device=device)
     ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
     ordered = ordered.masked_fill(torch.arange(vocab_size, device=device) >= top_k[:, None], -torch.inf)
     probabilities = ordered.softmax(-1)

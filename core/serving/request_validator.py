@@ -17,7 +17,8 @@ from typing import Any
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.engine.requests import validate_request
-from core.errors import InvalidRequest, TooManyRequests, first_sentence
+from core.errors import InvalidRequest, TooManyRequests
+from core.models.tokenizer import chat_ids
 from core.serving.limits import ServingLimits
 from core.workload.request import Request, SamplingParams
 
@@ -80,14 +81,8 @@ class RequestValidator:
         """A conversation as the model's own template writes it; raises InvalidRequest if the model has none or it does not accept the messages."""
         if self._tokenizer is None or not self._tokenizer.chat_template:
             raise InvalidRequest(f"The model {self._name} has no chat template; use /v1/completions.")
-        try:
-            with self._encoding:
-                ids = self._tokenizer.apply_chat_template(
-                    list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
-                )
-        except Exception as error:  # templates are third-party programs
-            raise InvalidRequest(f"The model's chat template refuses these messages: {first_sentence(error)}.") from None
-        return tuple(ids)
+        with self._encoding:
+            return chat_ids(self._tokenizer, messages)
 
     def nickname(self, given: str | None) -> str | None:
         """The nickname as plain text of a few characters, None if nothing is left; raises InvalidRequest for anything else, and for a bot's."""

@@ -57,7 +57,7 @@ class Plain(MemoryModel):
 class OneModel:
     """Models: always the same one."""
 
-    def get(self, name: str, device: str):
+    def get(self, name: str, device: str, *_: object):
         return Plain(), None
 
 

@@ -172,10 +172,10 @@ def test_a_gpu_taken_back_leaves_the_trace_so_far(spaces, runs: Visits):
 
 
 def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch):
-    def broken(self, name, device):
+    def broken(self, *args):
         if spaces.forked:
             raise MemoryError
-        return runs_get(self, name, device)
+        return runs_get(self, *args)
 
     runs_get = ModelCache.get
     monkeypatch.setattr(lent_gpu.ModelCache, "get", broken)

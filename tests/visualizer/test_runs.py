@@ -241,7 +241,7 @@ def test_waiting_for_an_arrival_in_seconds_can_be_cancelled(runs: Visits):
 def test_a_run_that_fails_says_why_and_the_next_one_works(runs: Visits, monkeypatch):
     good = runs.models.get
 
-    def broken(name, device):
+    def broken(*args):
         raise MemoryError("no")
 
     monkeypatch.setattr(runs.models, "get", broken)
@@ -285,7 +285,7 @@ def _with(**changes) -> dict:
         (_with(config="fast"), "The config must be an object"),
         (_with(model=7), "must be names"),
         (_with(model=str(Path(__file__).parent)), "there is no config.json in that folder"),
-        (_with(model="../no/such/folder"), "is neither built in"),
+        (_with(model="../no/such/folder"), "there is no such folder"),
         (_with(prompt=""), "Request A: the prompt is empty."),
         (_with(prompt="a" * 100_000), "Request A has a prompt of 100,000 characters; this page takes at most 20,000."),
         (_with(max_new_tokens=10**9), "asks for 1,000,000,000 new tokens"),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from core.config import BUILTIN_MODELS, DEFAULT_MODEL, POLICIES
+from core.config import BUILTIN_MODELS, POLICIES
 from core.errors import InflightError
 from core.models.cache import ModelCache
 from core.workload.presets import PRESETS
@@ -20,7 +20,8 @@ from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
 from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRunJob
 from visualizer.server.lent_gpu import is_lent, run_for
-from visualizer.server.limits import Limits, Refused, check
+from visualizer.server.limits import Limits, Refused, check, offered_models
+from visualizer.server.models import foreseen, model_of
 from visualizer.server.recorded_runs import Lessons, promise_opening, promise_recorded_runs
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_dataset, open_upload
@@ -42,10 +43,12 @@ def answering(function: Callable[_Args, dict[str, Any]], what: str = "") -> Call
 
 
 class Server:
-    """One for each process. store: where runs are kept."""
+    """One for each process. store: where runs are kept. model: the one that the page opens with, empty for a run's own."""
 
-    def __init__(self, store: Store, limits: Limits, traces: Path = TRACES, models: ModelCache | None = None) -> None:
-        self.store, self._limits = store, limits
+    def __init__(
+        self, store: Store, limits: Limits, traces: Path = TRACES, models: ModelCache | None = None, model: str = ""
+    ) -> None:
+        self.store, self._limits, self._model = store, limits, model
         self._models, self._is_warm = models or ModelCache(), threading.Lock()
         queues = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
@@ -64,13 +67,13 @@ class Server:
     def _prepare(self) -> None:
         from core.engine import engine  # noqa: F401 (with torch and transformers)
 
-        self._models.get(DEFAULT_MODEL, "cpu")
+        for name in BUILTIN_MODELS:  # small, and then nobody waits for them behind a large one
+            self._models.get(name, "cpu")
 
     def state(self) -> dict[str, Any]:
         """Models, presets, policies, limits and recorded runs."""
         return {
-            "models": list(BUILTIN_MODELS),
-            "any_model": self._limits.any_model,
+            **offered_models(self._limits, self._model),
             "presets": [preset_entry(p) for p in PRESETS.values()],
             "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
             "limits": asdict(self._limits),
@@ -79,7 +82,12 @@ class Server:
 
     def comparisons(self) -> dict[str, Any]:
         """Recorded comparisons, presets, policies and knobs."""
-        return comparisons.catalogue(self._limits)
+        return comparisons.catalogue(self._limits, model=self._model)
+
+    @answering
+    def model(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """What a model is and will take before it is loaded, see `foreseen`, or why it cannot be run. asked: "model", "device", "dtype"."""
+        return foreseen(asked, self._limits, self._models)
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
@@ -162,10 +170,8 @@ class Server:
     def attention(self, run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         trace = self.store.trace(run)
-        name = trace.header.model.name
-        if name not in BUILTIN_MODELS:
-            raise InflightError("Attention weights are shown for the built-in models only.")
+        which = model_of(trace.header, self._limits, self._models)
         from visualizer.server.attention_weights import attention_weights  # with torch
 
-        adapter, _ = self._models.get(name, "cpu")
+        adapter, _ = self._models.get(*which)
         return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}

@@ -19,7 +19,7 @@ from visualizer.documents.catalogue import preset_entry
 from visualizer.documents.comparison import RECORDED, Shown, document, fork_document, lettered, load, recorded
 from visualizer.server.jobs import Job
 from visualizer.server.lent_gpu import COMPARISONS, is_lent
-from visualizer.server.limits import Limits, Refused, Spec, check
+from visualizer.server.limits import Limits, Refused, Spec, check, offered_models
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class ComparisonJob(Measurement):
         from core.measure.compare import compare, engine_contender, environment
         from core.measure.cost_curve import cost_curve
 
-        workload = self.spec.workload
         engines = [self.engine(config, self.spec.device) for config in self._configs]
+        workload = self.spec.workload
         contenders = [engine_contender(engine, workload, partial(self.steps, engine)) for engine in engines]
         where = environment(engines[0].trace.header)
         result = compare(contenders, self._repeats, on_run=self._report)
@@ -147,13 +147,14 @@ KINDS: dict[str, Callable[[dict[str, Any], Limits, Any, Store], Measurement]] = 
 }
 
 
-def catalogue(limits: Limits, folder: Path = RECORDED) -> dict[str, Any]:
-    """The choices on the Compare tab: recorded comparisons, presets, policies."""
+def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:
+    """The choices on the Compare tab: recorded comparisons, presets, policies, models. model: the one that the page opens with."""
     return {
         "recorded": recorded(folder),
         "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
         "presets": [preset_entry(preset) for preset in PRESETS.values()],
         "most_repeats": limits.repeats,
+        "offered": offered_models(limits, model),
         "note": COMPARISONS if is_lent() else "",
     }
 
@@ -167,7 +168,7 @@ def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
 
 
 def _checked(spec: dict[str, Any], limits: Limits) -> Spec:
-    fields = {name: spec[name] for name in ("workload", "config", "model", "device") if name in spec}
+    fields = {name: spec[name] for name in ("workload", "config", "model", "device", "dtype") if name in spec}
     return check(fields | {"device": "cpu"} if is_lent() else fields, limits)
 
 

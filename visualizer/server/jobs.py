@@ -27,6 +27,7 @@ from core.trace.events import RECORDS
 from core.trace.messages import english
 from visualizer.documents.replay import Deltas
 from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
+from visualizer.server.messages import rendered
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
@@ -100,7 +101,29 @@ class Job:
     def engine(self, config: EngineConfig, device: str) -> Engine:
         from core.runner.engine import Engine  # imports torch, which must not delay the first paint
 
-        return Engine(*self.models.get(self.spec.model, device), config, sleep=self.sleep)
+        return Engine(*self.model(device), config, sleep=self.sleep)
+
+    def model(self, device: str) -> tuple[Any, Any]:
+        """The model and its tokenizer. Loading is part of the progress, can be cancelled, and does not count as time of the job. Once they are there,
+        conversations among the requests are written as the model's template does.
+        """
+        from core.models.watch import Stopped
+
+        def watch(phase: str, done: int, total: int) -> None:
+            if self.is_cancelled:
+                raise Stopped
+            self.progress = {**before, "loading": {"phase": phase, "done": done, "total": total}}
+
+        spec, before, began = self.spec, self.progress, time.monotonic()
+        try:
+            found = self.models.get(spec.model, device, spec.dtype, watch)
+        except Stopped:
+            raise Cancelled from None
+        finally:
+            self.progress = before
+        self._deadline += time.monotonic() - began
+        self.spec = spec._replace(workload=rendered(spec.workload, spec.conversations, found[1], spec.model), conversations={})
+        return found
 
     def steps(self, engine: Engine, workload: Workload) -> Iterator[StepEvent]:
         """The steps of an engine; the job can be stopped at each. Everything is checked before the first; raises InflightError."""
@@ -228,7 +251,7 @@ class RunJob(Job):
     def news(self) -> dict[str, Any] | None:
         trace, body = self.trace, {}
         if trace is None:
-            return None
+            return super().news() if "loading" in self.progress else None
         if self._deltas is None:
             self._deltas, body = Deltas.of(trace, self.tokenizer), {"records": RECORDS, "header": trace.about()}
         events = trace.events[self._num_sent :]
@@ -246,7 +269,7 @@ class LeakyRunJob(RunJob):
     def engine(self, config: EngineConfig, device: str) -> Engine:
         from core.measure.mistakes import leaky_engine
 
-        return leaky_engine(*self.models.get(self.spec.model, device), config, self.sleep)
+        return leaky_engine(*self.model(device), config, self.sleep)
 
 
 class JobQueue:

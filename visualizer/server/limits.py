@@ -1,21 +1,29 @@
 """The limits of what the page accepts, in one place, with the sentence for each refusal. A public Space gets the smaller numbers.
 
-A spec is `{"workload": …, "config": …, "model": name, "device": name}`.
+A spec is `{"workload": …, "config": …, "model": name, "device": name, "dtype": name}`.
+
+Which models may be loaded: at home any folder or hub id. Where strangers can reach the page, the built-in ones and those that its owner names
+(`INFLIGHT_MODELS`, `--model`); nothing else that a visitor names is looked for, on the disk or on the hub.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError, InvalidRequest
+from core.models.names import model_named
 from core.serving.limits import LOOPBACK
 from core.trace.phrases import letter
 from core.workload.request import Request
 from core.workload.workload import Workload
+from visualizer.server.messages import Conversations, without_conversations
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+_LONGEST_NAME = 1_000  # characters of a model's
 
 
 class Refused(InflightError):
@@ -24,7 +32,7 @@ class Refused(InflightError):
 
 @dataclass(frozen=True)
 class Limits:
-    """any_model: folders and hub ids, not just the built-in models. repeats: rounds of a comparison. seconds: the most that a job may take.
+    """offered: models that may be chosen by name. any_model: any folder and hub id as well. repeats: rounds of a comparison. seconds: the most that a job may take.
     shared_requests, shared_requests_of_one: in progress at once in the shared engine, in total and per address.
 
     waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all visitors.
@@ -49,6 +57,7 @@ class Limits:
     shared_requests: int = 1024
     shared_requests_of_one: int = 1024
     kept_bytes: int = 2**30
+    offered: tuple[str, ...] = BUILTIN_MODELS
     any_model: bool = True
 
     @property
@@ -89,7 +98,25 @@ def limits(environment: Mapping[str, str] = os.environ, host: str | None = None,
 
     host: the address that the page listens on. trusted: its visitors are trusted and get the limits of a page at home.
     """
-    return SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
+    numbers = SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
+    return replace(numbers, offered=owners_models(environment.get("INFLIGHT_MODELS", "")))
+
+
+def owners_models(named: str) -> tuple[str, ...]:
+    """The built-in models and those of a list separated by commas, each once."""
+    own = (model_named(name) for name in named.split(","))
+    return tuple(dict.fromkeys((*BUILTIN_MODELS, *filter(None, own))))
+
+
+def offered_models(limits: Limits, first: str = "") -> dict[str, Any]:
+    """What a form's choice of a model needs to know. first: the model that the page opens with."""
+    return {
+        "models": list(limits.offered),
+        "builtin": list(BUILTIN_MODELS),
+        "any_model": limits.any_model,
+        "dtypes": list(DTYPES) if limits.any_model else ["auto"],
+        "model": first,
+    }
 
 
 def are_strangers(host: str | None, trusted: bool) -> bool:
@@ -104,25 +131,44 @@ class Spec(NamedTuple):
     config: EngineConfig
     model: str
     device: str
+    dtype: str = "auto"
+    conversations: Conversations = {}
+
+
+def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
+    """Name and number format of a model that may be loaded here; raises Refused for any other, without looking for it."""
+    if not isinstance(name, str) or not isinstance(dtype, str):
+        raise Refused("The model and its number format must be names.")
+    if dtype not in DTYPES:
+        raise Refused(f"There is no number format of that name; there are {', '.join(DTYPES)}.")
+    if name in limits.offered:
+        if dtype != "auto" and not limits.any_model:
+            raise Refused("On this page a model runs in the number format that its owner's machine prefers: auto.")
+        return name, dtype
+    if not limits.any_model:
+        raise Refused(f"This page runs its own models only: {', '.join(limits.offered)}.")
+    if not 0 < len(name) <= _LONGEST_NAME or "\0" in name or not model_named(name):
+        raise Refused("Name a model: a folder, or an id on the Hugging Face hub.")
+    return model_named(name), dtype
 
 
 def check(spec: object, limits: Limits) -> Spec:
     """The spec as typed values; raises Refused, or the engine's own refusals, before anything is loaded or computed."""
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
-    model, device = spec.get("model", DEFAULT_MODEL), spec.get("device", "auto")
-    if not isinstance(model, str) or not isinstance(device, str):
-        raise Refused("The model and the device must be names.")
-    if not limits.any_model and model not in BUILTIN_MODELS:
-        raise Refused(f"This page runs its own models only: {', '.join(BUILTIN_MODELS)}.")
+    model, dtype = checked_model(spec.get("model", DEFAULT_MODEL), spec.get("dtype", "auto"), limits)
+    device = spec.get("device", "auto")
+    if not isinstance(device, str):
+        raise Refused("The device must be a name.")
     try:
-        workload = Workload.from_json(spec.get("workload"))
+        plain, conversations = without_conversations(spec.get("workload"))
+        workload = Workload.from_json(plain)
     except InvalidRequest as error:
         raise as_the_page_says(error, spec["workload"]["requests"]) from None
     config = spec.get("config", {})
     if not isinstance(config, dict):
         raise Refused("The config must be an object.")
-    checked = Spec(workload, EngineConfig.from_json(config), model, device)
+    checked = Spec(workload, EngineConfig.from_json(config), model, device, dtype, conversations)
     _check_workload(workload, limits)
     _check_config(checked.config, limits)
     return checked

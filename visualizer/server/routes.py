@@ -7,6 +7,7 @@
     POST inflight/uploads?name=…   a saved trace, as it is, or several (see uploads.py) → {"id", "url"} or {"error"}
     POST inflight/datasets?name=…&model=…  a published workload, as it is → {"workload", "block_size", "says"} or {"error"}
     GET  inflight/state            models, presets, policies, limits and recorded runs
+    POST inflight/models           {"model", "device", "dtype"} → what it is and will take, or {"error"}
     GET  inflight/comparisons      recorded comparisons, and what can be compared
 
 A job's stream notices at once when its reader leaves, and a delta costs a reader only its bytes: Gradio's queue can do neither.
@@ -81,6 +82,7 @@ def routes(
         return StreamingResponse(_pieces(content), media_type=_TYPES.get(Path(name).suffix), headers=headers)
 
     opening = Counter[str]()  # files by address
+    looking = CapacityLimiter(2)  # at models that may be on the hub, which takes seconds
 
     async def opened(request: Request, read: Callable[[bytes], dict[str, Any]]) -> Response:
         whose = address_of(request)
@@ -108,7 +110,14 @@ def routes(
         name, model = (request.query_params.get(key, "") for key in ("name", "model"))
         return await opened(request, lambda data: server.dataset(data, name, model))
 
+    async def model(request: Request) -> Response:
+        body = await object_in(request)
+        if body is None:
+            return answer({"error": "A model is asked for as a JSON object."}, 400)
+        return answer(await to_thread.run_sync(server.model, body, limiter=looking))
+
     return [
+        Route("/inflight/models", model, methods=["POST"]),
         Route("/inflight/uploads", upload, methods=["POST"]),
         Route("/inflight/datasets", dataset, methods=["POST"]),
         Route("/inflight/state", lambda request: answer(server.state()), methods=["GET"]),

@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.config import ASSETS, BUILTIN_MODELS
+from core.config import ASSETS
 from core.errors import InflightError, InvalidTrace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.server.limits import Limits, Refused, check_upload
+from visualizer.server.limits import Limits, Refused, check_upload, checked_model
 from visualizer.server.store import NotKept, Store
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
@@ -52,8 +52,9 @@ def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] 
     saying why they cannot be opened. names: of the files.
     """
     check_upload(len(data), limits)
+    confined = "" if limits.any_model else json.dumps(limits.offered)
     called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
-    return store.adopt(read_sandboxed(__name__, data, "traces", str(store.folder), *called)["id"])
+    return store.adopt(read_sandboxed(__name__, data, "traces", str(store.folder), confined, *called)["id"])
 
 
 def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
@@ -61,8 +62,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
     name: the file's, for sentences. model: the requests must fit its vocabulary and context. block_size: of shared prefixes, or None.
     """
-    if model not in BUILTIN_MODELS and not limits.any_model:
-        raise Refused("This page runs only the built-in models: choose one of them first.")
+    model, _ = checked_model(model, "auto", limits)
     check_upload(len(data), limits)
     settings = {
         "name": name[:80] or "This file",
@@ -178,9 +178,15 @@ def _put(traces: Sequence[tuple[str, Trace]], refused: Sequence[str], store: Sto
     return store.put(trace, UPLOADED)
 
 
-def read_traces(folder: str, *names: str) -> None:
-    """Read traces and put them into the store in a folder. names: of the files."""
+def read_traces(folder: str, confined: str, *names: str) -> None:
+    """Read traces and put them into the store in a folder. confined: as JSON, the only models whose tokenizers may be read; empty for any that a recording
+    names. names: of the files.
+    """
     from core.recorders.convert import open_texts
+    from core.recorders.texts import confine_to
+
+    if confined:
+        confine_to(json.loads(confined))
 
     def read(text: str) -> dict[str, Any]:
         texts = text.split(SEPARATOR)

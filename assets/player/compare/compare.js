@@ -47,7 +47,7 @@ export class Compare {
     const ask = (kind, spec, onprogress) => this.server.ask(kind, spec, visitor, onprogress); // the job's last delta; throws with the server's sentence
     $(".new-button").hidden = !this.server;
     this.form = new NewComparison($(".drawer"), {
-      ask, done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+      ask, post: (path, data) => this.server.post(path, data), done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
     });
     this.speech = new Speech(root, () => this._named()); // after the static English text, before text that is translated when created
     this.tooltip = new Tooltip($(".tooltip"), this);

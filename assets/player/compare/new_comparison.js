@@ -2,6 +2,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
+import { ModelField, loadingWords } from "../parts/model_field.js";
 import { t } from "../parts/speech.js";
 
 const WATCHED = ""; // the requests of the Watch tab, among presets by name
@@ -18,6 +19,7 @@ export class NewComparison {
     this.$ = (s) => form.querySelector(s);
     this.fields = form.elements;
     this.presets = [];
+    this.model = new ModelField(form, { post: options.post });
     options.opener.addEventListener("click", () => this.toggle());
     this.fields.preset.addEventListener("change", () => this._chosen());
     form.addEventListener("submit", (e) => {
@@ -27,7 +29,8 @@ export class NewComparison {
   }
 
   /** The available choices. */
-  fill({ presets, policies, most_repeats: most, note }) {
+  fill({ presets, policies, most_repeats: most, note, offered = undefined }) {
+    if (offered) this.model.fill(offered);
     this.presets = presets;
     this.policies = policies;
     this.note = note; // where it will be computed, if that is unexpected
@@ -45,6 +48,7 @@ export class NewComparison {
   /** What depends on the language and not on the choices. */
   named() {
     if (!this.policies) return;
+    this.model.named();
     setText(this.watched, t("those of the Watch tab"));
     for (const option of this.fields.preset.options) if (option !== this.watched) option.textContent = t(this.presets.find((p) => p.name === option.value).title);
     for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries()) setText(row, t(this.policies[n].shows));
@@ -82,6 +86,7 @@ export class NewComparison {
       if (this.fields.preset.value !== name) return; // another was chosen meanwhile
       setText(this.$(".preset-shows"), t(says));
       for (const limit of ["max_num_seqs", "max_num_batched_tokens"]) this.fields[limit].value = String(spec.config[limit]);
+      if (!this.model.isOwn) this.model.choose(spec);
       this.drawer.say(this.note);
     } catch (error) {
       setText(this.$(".preset-shows"), "");
@@ -96,7 +101,9 @@ export class NewComparison {
     try {
       const { spec: chosen } = await this._spec();
       const limits = Object.fromEntries(["max_num_seqs", "max_num_batched_tokens"].map((name) => [name, Number(this.fields[name].value)]));
-      const spec = { ...chosen, config: { ...chosen.config, ...limits } };
+      if (this.model.fault) throw new Error(this.model.fault);
+      const { dtype, ...rest } = chosen; // the form has its own
+      const spec = { ...rest, ...this.model.spec, config: { ...chosen.config, ...limits } };
       const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map((box) => box.value);
       this.drawer.say("The model is loaded …");
       const answer = await this.options.ask("compare", { ...spec, policies, repeats: Number(this.fields.repeats.value) }, (progress, cancel) => {
@@ -113,7 +120,12 @@ export class NewComparison {
     this._running = false;
   }
 
-  _progress({ ahead, total, index, round, contender }) {
+  _progress({ ahead, total, index, round, contender, loading }) {
+    if (loading) {
+      const [share, words] = loadingWords(loading);
+      this.drawer.progress(share);
+      return this.drawer.say(words);
+    }
     if (ahead) this.drawer.say(`${ahead} ahead of you.`);
     if (ahead || !total) return;
     this.drawer.progress(index / total);

@@ -22,3 +22,13 @@ export function duration(seconds) {
 
 /** Seconds as a clock on the wall shows them: "0.03 s", "12.4 s". @param {number} seconds */
 export const wallClock = (seconds) => `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;
+
+/** @type {[string, number][]} */
+const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+
+/** A size in memory: "1.19 GiB". @param {number} n */
+export function bytes(n) {
+  const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
+  const value = n / size;
+  return `${value >= 100 || size === 1 ? Math.round(value) : value.toPrecision(3)} ${unit}`;
+}

@@ -4,7 +4,9 @@ import { download, h, icon, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
+import { ModelField } from "../parts/model_field.js";
 import { optional, restoreFork } from "./what_if.js";
+import { Messages } from "./messages.js";
 import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./address.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
@@ -44,6 +46,16 @@ export class Editor {
       this.run();
     });
     this.touchedSampling = new Set();
+    this.model = new ModelField(drawer, {
+      post: (path, data) => app.server.post(path, data), device: () => this.field("device").value, blockSize: () => Number(this.field("block_size").value),
+      changed: () => this._modelChanged(),
+    });
+    this.messages = new Messages(drawer, () => this._touch());
+  }
+
+  _modelChanged() {
+    this.messages.offer(Boolean(this.model.facts?.has_chat_template), this.rows);
+    this._touch();
   }
 
   async toggle(on = !this.frame.isOpen) {
@@ -69,6 +81,7 @@ export class Editor {
   /** Rewrite what depends on the language. */
   named() {
     if (!this.state) return;
+    this.model.named();
     const titles = [t("the run on screen"), ...this.state.presets.map((p) => t(p.title))];
     for (const [n, option] of [...this.field("preset").options].entries()) option.textContent = titles[n];
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
@@ -129,11 +142,11 @@ export class Editor {
       this.frame.say(`The engine cannot be reached: ${error.message}.`, true);
       return false;
     }
-    const { presets, policies, models, limits } = this.state;
+    const { presets, policies, limits } = this.state;
     this.limits = limits || {};
     this.field("preset").replaceChildren(h("option", { value: "" }, t("the run on screen")), ...presets.map((p) => h("option", { value: p.name }, t(p.title))));
     this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
-    this.field("model").replaceChildren(...models.map((m) => h("option", { value: m }, m.split("/").at(-1))));
+    this.model.fill(this.state);
     return true;
   }
 
@@ -158,10 +171,11 @@ export class Editor {
     });
     this.rows.push(row);
     this.$(".request-rows").append(el);
+    this.messages.added(row);
     if (focus) prompt.focus();
   }
 
-  fill({ workload, config, model, device }) {
+  fill({ workload, config, model, device, dtype = undefined }) {
     this.rows = [];
     this.$(".request-rows").replaceChildren();
     const { requests = [], name: workloadName, arrival_unit: unit } = workload || {};
@@ -171,10 +185,8 @@ export class Editor {
     this.field("policy").value = config.policy;
     for (const name of [...NUMBERS, "num_blocks"]) this.field(name).value = config[name] ?? "";
     for (const name of CHECKS) this.field(name).checked = Boolean(config[name]);
-    const models = this.field("model");
-    if (model && ![...models.options].some((o) => o.value === model)) models.append(h("option", { value: model }, model.split("/").at(-1)));
-    if (model) models.value = model;
     this.field("device").value = device || "auto";
+    this.model.choose({ model, dtype });
     for (const name of SAMPLING) this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
     this.touchedSampling.clear();
     this._policy();
@@ -210,13 +222,14 @@ export class Editor {
     const preset = this.state.presets.find((p) => p.name === name);
     if (!preset) return this._fromRun();
     setText(this.$(".preset-shows"), t(preset.shows));
-    this.fill(preset.spec);
+    const own = this.model.isOwn && this.model.facts && this.model.spec; // it stays: a person brought it
+    this.fill(own ? { ...preset.spec, ...own } : preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
     if (entry && entry !== this.app.entry) { // it is recorded: show it at once
       this._opening = true;
       this.app.open(entry).finally(() => { this._opening = false; });
     }
-    this.asShown = entry ? JSON.stringify(this.spec()) : null;
+    this.asShown = entry && !own ? JSON.stringify(this.spec()) : null;
     this._touch();
   }
 
@@ -233,12 +246,12 @@ export class Editor {
   /** The form as a spec for the engine. */
   spec() {
     const number = (name) => Number(this.field(name).value);
-    const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven }, i) => {
+    const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven, messages }, i) => {
       const sampling = { ...(request.sampling || {}), max_new_tokens: Number(tokens.value) };
       for (const name of SAMPLING) {
         if (this.touchedSampling.has(name) || !request.sampling) sampling[name] = number(name) + (name === "seed" ? i : 0);
       }
-      const given = request.prompt_token_ids && prompt.value === asGiven ? { prompt_token_ids: request.prompt_token_ids } : { prompt: prompt.value };
+      const given = messages ? { messages: messages.value } : request.prompt_token_ids && prompt.value === asGiven ? { prompt_token_ids: request.prompt_token_ids } : { prompt: prompt.value };
       return { id: request.id || this._freshId(), ...given, sampling, arrival: Number(arrival.value) };
     });
     requests.forEach((r, i) => { this.rows[i].request = { ...this.rows[i].request, id: r.id }; });
@@ -248,7 +261,7 @@ export class Editor {
     for (const name of CHECKS) config[name] = this.field(name).checked;
     return {
       workload: { schema: 1, name: this.workloadName || "custom", arrival_unit: this.field("arrival_unit").value, requests },
-      config, model: this.field("model").value, device: this.field("device").value,
+      config, ...this.model.spec, device: this.field("device").value,
     };
   }
 
@@ -272,9 +285,11 @@ export class Editor {
       return sentence;
     };
     if (!this.rows.length) return "There is nothing to run: add a request.";
+    if (this.model.fault) return bad(this.model.own, this.model.fault);
     for (const [i, row] of this.rows.entries()) {
       const who = `Request ${i + 1}`;
-      if (!row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
+      if (row.messages?.empty) return bad(row.messages.empty, `${who} has an empty message.`);
+      if (!row.messages && !row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
       if (!/^\d+$/.test(row.tokens.value) || Number(row.tokens.value) < 1) return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
       if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0)) return bad(row.arrival, `${who}: the arrival must be a number of at least 0.`);
     }
@@ -363,7 +378,7 @@ export class Editor {
     if (!preset) return pack(spec);
     const differs = ([key, value]) => preset.spec.config[key] !== value;
     const same = (key) => (spec[key] === preset.spec[key] ? undefined : spec[key]);
-    return pack({ preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device") });
+    return pack({ preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device"), dtype: same("dtype") });
   }
 
   /** Run the spec of a link, and go to its step. */
@@ -379,12 +394,12 @@ export class Editor {
     if (spec.preset) {
       const preset = this.state.presets.find((p) => p.name === spec.preset);
       if (!preset) return this.app.toast("This link names a preset that is not here.");
-      spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model, device: spec.device || preset.spec.device };
+      spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model, device: spec.device || preset.spec.device, dtype: spec.dtype };
     }
     this.fill(spec);
     if (!this.state.models.includes(spec.model)) { // a path or a hub id: following a link must not load it
       await this.toggle(true);
-      return this.frame.say(`This link asks for the model ${spec.model}, which is not built in: run it if you trust it.`, true);
+      return this.frame.say(t(this.state.any_model ? "This link asks for the model {name}, which is not built in: run it if you trust it." : "This link asks for the model {name}, which this page cannot load: choose one of its own.", { name: spec.model }), true);
     }
     this.app.toast("Running what the link describes.");
     if (wanted.what && await restoreFork(this.app, spec, wanted)) return;
@@ -403,7 +418,7 @@ export class Editor {
     const data = savedIn(text);
     if (!data) return this._published(text, file.name);
     const now = this.spec();
-    this._setAside(() => this.fill({ workload: data.workload || data, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device }));
+    this._setAside(() => this.fill({ workload: data.workload || data, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device, dtype: data.dtype || now.dtype }));
     this.asShown = null;
     this._touch();
   }
@@ -414,7 +429,7 @@ export class Editor {
     this.frame.say(`Reading ${name}.`);
     let answer;
     try {
-      answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.field("model").value })}`, text);
+      answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.model.value })}`, text);
     } catch (error) {
       answer = { error: `The engine cannot be reached: ${error.message}.` };
     }

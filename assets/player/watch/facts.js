@@ -2,23 +2,15 @@
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
-import { count } from "../parts/format.js";
+import { bytes, count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
 
 const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
-/** @type {[string, number][]} */
-const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
 export const sourceOf = (run) => (run.goesOn ? "Live run" : SOURCES[run.header.source] || SOURCES.recorded);
-
-function bytes(n) {
-  const [unit, size] = SIZES.find(([, s]) => n >= s) || ["B", 1];
-  const value = n / size;
-  return `${value >= 100 || size === 1 ? Math.round(value) : value.toPrecision(3)} ${unit}`;
-}
 
 /** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {

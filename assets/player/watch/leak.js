@@ -67,7 +67,7 @@ export class Leak {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
     if (!spec) return null;
-    const answer = await app.server.ask("leak", spec, app.visit.visitor, ({ step, ahead }) => this._tell(ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
+    const answer = await app.server.ask("leak", spec, app.visit.visitor, ({ step, ahead, loading }) => this._tell(loading ? "loading the model" : ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
     if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
     return answer;
   }

@@ -3,6 +3,7 @@
 
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
+import { loadingWords } from "../parts/model_field.js";
 import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
 import { Run } from "../run/run.js";
@@ -157,7 +158,8 @@ export class Live {
   }
 }
 
-function progressOf({ step, tokens, total_tokens: total, ahead }) {
+function progressOf({ step, tokens, total_tokens: total, ahead, loading }) {
+  if (loading) return loadingWords(loading);
   if (ahead) return [0, `${count(ahead)} [run|runs] ahead of yours.`];
   const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
   return [total ? tokens / total : 0, `${where}${tokens || 0} of ${count(total || 0)} [token|tokens].`];

@@ -4,6 +4,7 @@
 import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
+import { loadingWords } from "../parts/model_field.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
@@ -92,7 +93,7 @@ async function fork(app, spec, { says, knob, value }, tell) {
   const title = editor.titleOf(spec);
   try {
     tell("Starting the engine.");
-    const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index }) => tell(ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
+    const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index, loading }) => tell(loading ? loadingWords(loading)[1] : ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
     const { runs, ...doc } = await app.fetch(answer.url);
     if (app.run !== before) return null; // a different run was opened meanwhile
     const said = inLanguage(doc);

@@ -1,0 +1,210 @@
+// The choice of a model in a form: those of the page, and at home any folder or hub id. What a model is and what it will take stands below before it is
+// loaded; nothing is loaded until a run wants it.
+
+import { h } from "./dom.js";
+import { bytes, count } from "./format.js";
+import { keep, keptData } from "./kept.js";
+import { t } from "./speech.js";
+
+const OWN = "\u0000own"; // the choice that opens the field for a name
+const KEPT = "inflight-models"; // in the browser: names, the last one first
+const MOST_KEPT = 5;
+
+/** What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin: string[], any_model: boolean, dtypes: string[], model: string}} Offered */
+
+export class ModelField {
+  /**
+   ** form: has the fields model, own_model and dtype, and a `.model-says`. options.post: asks the server; device, blockSize: of the form; changed: called when
+   * another model was chosen, or is now known.
+   * @param {HTMLFormElement} form
+   * @param {{post: (path: string, data: any) => Promise<any>, device?: () => string, blockSize?: () => number, changed?: () => void}} options
+   */
+  constructor(form, options) {
+    this.options = { device: () => "auto", blockSize: () => 16, changed: () => {}, ...options };
+    const field = (/** @type {string} */ name) => /** @type {any} */ (form.elements.namedItem(name));
+    /** @type {HTMLSelectElement} */
+    this.select = field("model");
+    /** @type {HTMLInputElement} */
+    this.own = field("own_model");
+    /** @type {HTMLSelectElement} */
+    this.dtype = field("dtype");
+    /** @type {HTMLElement} */
+    this.says = form.querySelector(".model-says");
+    /** @type {Offered} */
+    this.offered = { models: [], builtin: [], any_model: false, dtypes: ["auto"], model: "" };
+    /** @type {any} what the server says about the chosen one, null until it has */
+    this.facts = null;
+    this._asked = 0;
+    this.select.addEventListener("change", () => this._chosen());
+    this.own.addEventListener("change", () => this.own.value.trim() && this._look(this.own.value));
+    this.own.addEventListener("keydown", (e) => {
+      if (e.key !== "Enter") return;
+      e.preventDefault(); // look at it first
+      if (this.own.value.trim()) this._look(this.own.value);
+    });
+    this.dtype.addEventListener("change", () => this.facts && this._look(this.facts.name));
+  }
+
+  /** The available choices. @param {Offered} offered */
+  fill(offered) {
+    this.offered = { ...this.offered, ...offered };
+    this.dtype.replaceChildren(...this.offered.dtypes.map((name) => h("option", { value: name }, name)));
+    this.dtype.closest("label").hidden = this.offered.dtypes.length < 2;
+    this.named();
+  }
+
+  /** What depends on the language. */
+  named() {
+    const chosen = this.select.value;
+    const { models, any_model: any } = this.offered;
+    this.select.replaceChildren(...[...new Set([...models, ...this._kept, ...(chosen && chosen !== OWN ? [chosen] : [])])].map(option), ...(any ? [h("option", { value: OWN }, t("Another: a folder or a hub id …"))] : []));
+    if (chosen) this.select.value = chosen;
+    this._show();
+  }
+
+  get _kept() {
+    const names = this.offered.any_model ? keptData("good", KEPT) : [];
+    return Array.isArray(names) ? names.filter((name) => typeof name === "string").slice(0, MOST_KEPT) : [];
+  }
+
+  /** The name of the chosen one, empty while it has none. @returns {string} */
+  get value() {
+    return this.select.value === OWN ? this.own.value.trim() : this.select.value;
+  }
+
+  /** What a spec says of it. */
+  get spec() {
+    return { model: this.value, ...(this.dtype.value && this.dtype.value !== "auto" ? { dtype: this.dtype.value } : {}) };
+  }
+
+  /** Whether it is one that a person brought. */
+  get isOwn() {
+    return Boolean(this.value) && !this.offered.builtin.includes(this.value);
+  }
+
+  /** Why nothing can be run with it, or null. */
+  get fault() {
+    return this.value ? null : "Name a model: a folder, or an id on the Hugging Face hub.";
+  }
+
+  /** Choose the model of a spec. Nothing is looked up that a link or a file names. @param {{model?: string, dtype?: string}} spec */
+  choose({ model, dtype }) {
+    if (model) {
+      if (![...this.select.options].some((o) => o.value === model)) this.select.prepend(option(model));
+      this.select.value = model;
+    }
+    this.dtype.value = dtype && this.offered.dtypes.includes(dtype) ? dtype : "auto";
+    this._chosen();
+  }
+
+  _chosen() {
+    const own = this.select.value === OWN;
+    this.own.closest("label").hidden = !own;
+    this.facts = null;
+    this.error = "";
+    this._asked += 1;
+    this.looking = false;
+    if (own && this.own.value.trim()) this._look(this.own.value);
+    else if (own) this.own.focus();
+    else if (this.isOwn && [...this.offered.models, ...this._kept].includes(this.value)) this._look(this.value);
+    this._show();
+    this.options.changed();
+  }
+
+  /** Ask the server what a model is. @param {string} name */
+  async _look(name) {
+    this._asked += 1;
+    const asked = this._asked;
+    this.looking = true;
+    this.facts = null;
+    this.error = "";
+    this._show();
+    let answer;
+    try {
+      answer = await this.options.post("inflight/models", { model: name, device: this.options.device(), dtype: this.dtype.value || "auto" });
+    } catch (error) {
+      answer = { error: `The engine cannot be reached: ${error.message}.` };
+    }
+    if (asked !== this._asked) return; // another was chosen meanwhile
+    this.looking = false;
+    if (answer.error) this.error = answer.error;
+    else this._found(answer);
+    this._show();
+    this.options.changed();
+  }
+
+  _found(facts) {
+    this.facts = facts;
+    if (this.offered.any_model && !this.offered.models.includes(facts.name)) keep("good", KEPT, JSON.stringify([facts.name, ...this._kept.filter((name) => name !== facts.name)].slice(0, MOST_KEPT)));
+    if (this.select.value === facts.name) return;
+    if (![...this.select.options].some((o) => o.value === facts.name)) this.select.prepend(option(facts.name));
+    this.select.value = facts.name;
+    this.own.value = "";
+    this.own.closest("label").hidden = true;
+  }
+
+  /** What is known about the chosen one. */
+  _show() {
+    const { facts, error, looking, says } = this;
+    says.classList.toggle("bad", Boolean(error));
+    says.hidden = !(looking || error || facts || this._unknown);
+    if (says.hidden) says.replaceChildren();
+    else if (looking) says.replaceChildren(t("Looking at it …"));
+    else if (error) says.replaceChildren(t(error));
+    else if (facts) says.replaceChildren(...this._facts(facts));
+    else says.replaceChildren(this._unknown || "");
+  }
+
+  /** What to say about a model that a link or a run names. */
+  get _unknown() {
+    const { any_model: any, models } = this.offered;
+    if (!this.isOwn || this.select.value === OWN || !models.length) return null;
+    if (!any) return models.includes(this.value) ? null : h("span", {}, t("This page cannot load the model {name}: choose one of its own.", { name: this.value }));
+    return h("span", {}, `${t("Nothing is known yet about {name}.", { name: this.value })} `, h("button", { type: "button", class: "link", onclick: () => this._look(this.value) }, t("Look at it")));
+  }
+
+  _facts(facts) {
+    const { parameters: n, stored, weights, dtype, free, pool, kv_bytes_per_token: kv, context, layers, download } = facts;
+    const block = Math.max(1, Math.floor(this.options.blockSize() || 16));
+    const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
+    const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
+    const fits = free === null || facts.loaded || weights <= free;
+    /** @type {[string, string][]} */
+    const rows = [
+      ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
+      ["Stored in", stored.join(", ")],
+      ["Weights", facts.loaded ? t("{size} in {format}, loaded", { size: bytes(weights), format: dtype })
+        : free === null ? t("{size} in {format}", { size: bytes(weights), format: dtype }) : t("{size} in {format}, of {free} free", { size: bytes(weights), format: dtype, free: bytes(free) })],
+      ["KV cache", !kv ? "" : t("{size} a token; {blocks} fit", { size: bytes(kv), blocks: t(`${count(Math.floor(pool / (kv * block)))} [block|blocks] of ${block} [token|tokens]`) })],
+      ["Context", !context ? "" : t(`${count(context)} [token|tokens]`)],
+      ["To fetch", download ? bytes(download) : ""],
+    ];
+    return [
+      h("b", {}, facts.architecture),
+      h("dl", {}, ...rows.filter(([, words]) => words).flatMap(([name, words]) => [h("dt", {}, t(name)), h("dd", {}, words)])),
+      ...(fits ? [] : [h("span", { class: "warn" }, t("It does not fit into memory now: choose a smaller number format, or another model."))]),
+      ...(facts.has_tokenizer ? [] : [h("span", { class: "warn" }, t("It has no tokenizer: prompts must be token ids."))]),
+    ];
+  }
+
+  /** A model that was asked for by the page's start. */
+  wish() {
+    if (this.offered.model && this.value !== this.offered.model) this.choose({ model: this.offered.model });
+  }
+
+  /** Write again what depends on another field. */
+  refresh() {
+    if (this.facts) this._show();
+  }
+}
+
+/** A model in a list, by the last part of its name. @param {string} name */
+const option = (name) => h("option", { value: name, title: name }, name.split(/[/\\]/).at(-1) || name);
+
+/** How far loading is: share, and a sentence. @param {{phase: string, done: number, total: number}} loading @returns {[number, string]} */
+export function loadingWords({ phase, done, total }) {
+  const share = total ? done / total : 0;
+  if (phase === "wait") return [0, "Another model is being loaded first."];
+  if (phase === "fetch") return [share, t("Fetching the model: {done} of {total}.", { done: bytes(done), total: bytes(total) })];
+  return [share, total ? `Loading the model: ${count(done)} of ${count(total)} [tensor|tensors].` : "Loading the model."];
+}
