@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from core.config import EngineConfig
+from core.recorders.convert import to_trace
+from core.recorders.raw import read_raw
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
@@ -130,13 +134,15 @@ def test_a_cached_prefix_goes_as_its_block_is_taken(visit):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 @pytest.mark.parametrize(
-    "name", ["kv-pressure", "shared-prefix", "long-prompt-chunked", "verses-static", "where-padding-costs", "poisson-32"]
+    "name", ["kv-pressure", "shared-prefix", "long-prompt-chunked", "verses-static", "poisson-32", "speculation", "hybrid"]
 )
 def test_every_step_of_recorded_runs_moves(visit, name, size):
     """No error at any step and share, and the end is the settled picture."""
-    page = visit(replay=replay(Trace.load(TRACES / f"{name}.jsonl")), size=size)
+    raw = Path(__file__).parents[1] / "data" / f"vllm-0.32-{name}.raw.jsonl.gz"
+    trace = to_trace(read_raw([raw])[0]) if raw.exists() else Trace.load(TRACES / f"{name}.jsonl")
+    page = visit(replay=replay(trace), size=size)
     length = page.evaluate("inflight.run.length")
-    for index in range(1, length, max(1, length // 60)):
+    for index in range(1, length, max(1, length // 40)):
         seek(page, index)
         before = page.evaluate(PICTURE)
         page.evaluate(

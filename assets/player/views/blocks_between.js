@@ -1,4 +1,5 @@
-// Who holds which block on the way from one step to the next: first some are given back and drain, later others are taken and fill. Pure, without a canvas.
+// Who holds which block on the way from one step to the next: first some are given back and drain, who joins finds those that it shares, and at last
+// others are taken and fill. Pure, without a canvas.
 
 import { easeOut, lerp, phase } from "./phases.js";
 
@@ -12,7 +13,7 @@ const same = (owners, o) => owners?.find(({ request, at, group }) => request ===
  * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left: number}>}} forgotten: whose cached prefix goes, how much of it is left
  */
 export function blocksBetween(before, now, { shared, evicted }, share) {
-  const [leave, fill] = [easeOut(phase(share, "leave")), easeOut(phase(share, "block"))];
+  const [leave, join, fill] = /** @type {const} */ (["leave", "lane", "block"]).map((name) => easeOut(phase(share, name)));
   const found = new Set(shared.map(({ request, block }) => `${request.index} ${block}`));
   /** @type {Map<number, BlockOwner[]>} */
   const shown = new Map();
@@ -20,8 +21,10 @@ export function blocksBetween(before, now, { shared, evicted }, share) {
     const was = before.get(block);
     const there = owners.flatMap((o) => {
       const old = same(was, o);
-      const known = old ? old.fill : found.has(`${o.request.index} ${block}`) ? o.fill : 0;
-      return old || fill ? [{ ...o, fill: lerp(known, o.fill, fill), strength: old ? 1 : Math.min(1, fill * 2) }] : [];
+      if (old) return [{ ...o, fill: lerp(old.fill, o.fill, fill) }];
+      const isFound = found.has(`${o.request.index} ${block}`);
+      const come = isFound ? join : fill;
+      return come ? [{ ...o, fill: isFound ? o.fill : o.fill * fill, strength: Math.min(1, come * 2) }] : [];
     });
     if (there.length) shown.set(block, there);
   }

@@ -229,24 +229,22 @@ export class Flights {
     const tab = this.places.get("tab kv");
     if (!blocks.surface.visible && !tab) return;
     const { frame, run, palette, focus } = state;
-    const size = run.groups[0].blockSize;
-    const flying = computed.flatMap((one) => {
-      const from = this._source(one.request, one.passIndex);
-      if (!from) return [];
-      if (!blocks.surface.visible) return [{ request: one.request, from, to: middle(/** @type {Place} */ (tab)) }];
-      const places = frame.lanes[one.lane]?.laneSpan?.places || [];
-      const [first, last] = [Math.floor(one.start / size), Math.floor((one.kvLen - 1) / size)];
-      const held = places.filter(({ group, at, to }) => group === 0 && at >= first && at <= last && to >= state.index);
+    const { blockSize: size, units } = run.groups[0];
+    const flying = computed.flatMap(({ request, passIndex, lane, start, kvLen }) => {
+      if (!blocks.surface.visible) return [{ request, passIndex, to: middle(/** @type {Place} */ (tab)) }];
+      const [first, end] = [Math.floor(start / size) * units, Math.ceil(kvLen / size) * units];
+      const held = (frame.lanes[lane]?.laneSpan?.places || []).filter(({ group, at, from, to }) => group === 0 && at >= first && at < end && from <= state.index && to >= state.index);
       return held.flatMap(({ block }) => {
         const tile = blocks.tiles[Math.floor(block / blocks.group)];
-        return tile ? [{ request: one.request, from, to: middle(this._on(blocks, tile)) }] : [];
+        return tile ? [{ request, passIndex, to: middle(this._on(blocks, tile)) }] : [];
       });
     });
     let n = 0;
-    for (const { request, from, to } of some(flying, blocks.surface.visible ? MOST.blocks : MOST.toTab)) {
+    for (const { request, passIndex, to } of some(flying, blocks.surface.visible ? MOST.blocks : MOST.toTab)) {
       const t = turn(done, n, MOST.blocks);
       n += 1;
-      if (t <= 0 || t >= 1) continue;
+      const from = t > 0 && t < 1 ? this._source(request, passIndex) : null;
+      if (!from) continue;
       const e = easeBoth(t);
       g.globalAlpha = focus && !focus.includes(request) ? 0.2 : 1;
       g.beginPath();
@@ -267,13 +265,14 @@ export class Flights {
     const tab = this.places.get("tab text");
     const flying = sampled.flatMap(({ request, passIndex }) => {
       const place = this.places.get(`text ${request.index}`);
-      const from = this._source(request, passIndex);
       const to = place || (this.places.has(`text ${request.index}`) ? null : tab);
-      return from && to ? [{ request, from, to, isText: Boolean(place) }] : [];
+      return to ? [{ request, passIndex, to, isText: Boolean(place) }] : [];
     });
     setFont(g, `12px ${palette.mono}`);
     const e = easeBoth(done);
-    for (const { request, from, to, isText } of some(flying, flying[0]?.isText ? MOST.texts : MOST.toTab)) {
+    for (const { request, passIndex, to, isText } of some(flying, flying[0]?.isText ? MOST.texts : MOST.toTab)) {
+      const from = this._source(request, passIndex);
+      if (!from) continue;
       const text = visible((run.texts.output[request.id] || []).slice(run.numGenerated(request, index - 1), run.numGenerated(request, index)).join(""));
       const w = Math.max(12, measure(g, text) + 10);
       const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);

@@ -208,13 +208,15 @@ const mark = ({ index }) => "′".repeat(index);
 
 export class BlocksView extends CanvasView {
   /** @type {Phase[]} */
-  moves = ["leave", "block"]; // when it looks other than the moment before
+  moves = ["leave", "lane", "block"]; // when it looks other than the moment before
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
     super(panel, actions, ".blocks canvas", ".blocks-key");
     /** @type {Map<number, BlockOwner[]>} */
     this.owned = new Map(); // block → who holds it
+    /** @type {Frame | null} */
+    this._of = null; // in this one
     /** @type {{between: Between | null, owned: Map<number, BlockOwner[]>}} */
     this._before = { between: null, owned: new Map() }; // block → who held it in the step before
     /** @type {Map<number, BlockOwner[]>} */
@@ -261,7 +263,7 @@ export class BlocksView extends CanvasView {
     const g = surface.begin();
     const total = kv.total;
     const { w, h } = surface;
-    this.owned = this.owners(frame, run);
+    if (this._of !== frame) [this._of, this.owned] = [frame, this.owners(frame, run)];
     this.ghosts = new Map();
     for (const v of frame.vanished) if (v.laneSpan) for (const { block } of placesAt(v.laneSpan, frame.i - 1)) this.ghosts.set(block, { request: v.request, passed: false });
     for (const { laneSpan, request } of run.isGrouped ? frame.lanes : []) {
