@@ -223,3 +223,34 @@ def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, worl
     page.wait_for_selector(".term-hint", state="hidden")
     page.click(".gauge-lanes .gauge-name", position={"x": 10, "y": 8})  # as a finger does
     expect(page.locator(".term-hint")).to_contain_text("max_num_seqs")
+
+
+@pytest.mark.parametrize("link", ["run=verses-static&step=7", "run=kv-pressure&step=20", "run=one-request&step=3"])
+def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, link):
+    """To the run that the lesson shows, to one that nobody has opened, and to the one that Watch had before."""
+    page = learn()
+    page.evaluate("location.hash = 'run=one-request&step=2'")
+    settled(
+        page,
+        "document.documentElement.dataset.part === 'watch' && inflight.entry?.name === 'one-request' && inflight.frame.event.step === 2",
+    )
+    page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=padding'")
+    drawn(page, "static-batching", "padding")
+    page.evaluate("(link) => { location.hash = link; }", link)
+    run, step = (part.split("=")[1] for part in link.split("&"))
+    settled(
+        page,
+        "([run, step]) => inflight.entry.name === run && inflight.frame.event.step === step && inflight.drawn === inflight.index",
+        [run, int(step)],
+    )
+    expect(page.locator("html")).to_have_attribute("data-part", "watch")
+    expect(page).to_have_url(re.compile(f"#{link}"))
+    assert page.evaluate("[document.documentElement.dataset.views, document.documentElement.dataset.lesson]") == [None, None]
+    page.go_back()
+    settled(
+        page,
+        "document.documentElement.dataset.part === 'learn' && inflight.entry.name === 'verses-static' && inflight.frame.event.step === 0",
+    )
+    expect(page.locator(".stop-count")).to_have_text("2 of 9")
+    page.evaluate("location.hash = 'part=learn&lesson=paged-kv&stop=full'")
+    drawn(page, "paged-kv", "full")

@@ -48,6 +48,7 @@ function pageParts(holder, parts) {
       if (page.dataset.part && page.dataset.part !== "watch") setAddress(watching);
       page.dataset.part = "watch";
       if (wish) window.inflight?.openReplay(wish.replay, { step: wish.step ?? null }, wish.entry);
+      else window.inflight?.address.follow(); // the part that was left has just put back what was on screen before it
       window.inflight?.redraw();
       return;
     }

@@ -21,7 +21,7 @@ export class Address {
   constructor(app) {
     this.app = app;
     this.due = 0; // the timer of the next write; 0: none is pending
-    window.addEventListener("hashchange", () => this._follow());
+    window.addEventListener("hashchange", () => this.follow());
   }
 
   read() {
@@ -112,7 +112,8 @@ export class Address {
     }, 300);
   }
 
-  _follow() {
+  /** Show what the address names, unless it is on screen or belongs to another part. */
+  follow() {
     if (location.hash === this._written || addressed().has("part")) return;
     const wanted = this.read();
     const { app } = this;
