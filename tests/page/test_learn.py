@@ -254,3 +254,112 @@ def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, 
     expect(page.locator(".stop-count")).to_have_text("2 of 9")
     page.evaluate("location.hash = 'part=learn&lesson=paged-kv&stop=full'")
     drawn(page, "paged-kv", "full")
+
+
+# What is cut or too small to be read from the last row: the sentence, the panels that the stop is about, the type in them.
+_UNREADABLE = """() => {
+    const box = (s) => document.querySelector('#watch ' + s).getBoundingClientRect(), found = [];
+    const say = box('.say'), said = box('.sentence');
+    if (said.height && (said.top < say.top - 1 || said.bottom > say.bottom + 1 || said.right > innerWidth)) found.push('the sentence is cut');
+    for (const view of document.documentElement.dataset.views.split(' ')) {
+        const { width, height, bottom } = box('.panel.' + view);
+        if (width < 250 || height < 100 || bottom > innerHeight) found.push(`${view} has ${width} by ${height}`);
+    }
+    const others = [...document.querySelectorAll('#watch .panel')].filter((p) => p.getClientRects().length && !document.documentElement.dataset.views.split(' ').includes(p.dataset.view));
+    if (others.length) found.push('panels that it is not about');
+    if (inflight.lanes.surface.visible && inflight.lanes.font < 20) found.push('the lanes have small labels');
+    return found;
+}"""
+
+
+def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(learn):
+    page = learn("lesson=static-batching&stop=sum&large=1", size=(1280, 720))
+    drawn(page, "static-batching", "sum")
+    settled(page)
+    assert page.inner_text("#watch .sentence").endswith("it asked for.")
+    assert page.evaluate(_UNREADABLE) == []
+    page.keyboard.press("p")
+    settled(page, "inflight.lanes.font < 20 && document.querySelector('#watch .panel.mask').getClientRects().length === 1")
+    faded = page.evaluate("+getComputedStyle(document.querySelector('#watch .panel.mask')).opacity")
+    assert 0.6 < faded < 1  # it recedes, and its words can be read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_no_stop_is_cut_in_large_type_on_a_projector(learn, world, language):
+    page = learn(f"lesson=one-token&stop=prompt&large=1&lang={language}", size=(1280, 720))
+    unreadable = {}
+    for lesson in json.loads(world[2][f"learn/{language}.json"])["lessons"]:
+        for stop in lesson["stops"]:
+            place = f"lesson={lesson['name']}&stop={stop['name']}&large=1&lang={language}"
+            page.evaluate("(place) => { location.hash = `part=learn&${place}`; }", place)
+            drawn(page, lesson["name"], stop["name"])
+            settled(page)
+            if found := page.evaluate(_UNREADABLE):
+                unreadable[place] = found
+    assert not unreadable
+
+
+def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_fingers(learn):
+    page = learn("lesson=static-batching&stop=padding", size="phone")
+    drawn(page, "static-batching", "padding")
+    wrong = page.locator(".option", has_text="21")
+    wrong.tap()
+    expect(page.locator(".option.wrong + .answer.wrong")).to_be_visible()
+    settled(
+        page,
+        """() => { const { top, bottom } = document.querySelector('.answer').getBoundingClientRect(), card = document.querySelector('.stop-scroll').getBoundingClientRect();
+            return top >= card.top && bottom <= card.bottom + 1; }""",
+    )
+    expect(page.locator(".option kbd").first).to_be_hidden()
+    page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=wave'")
+    drawn(page, "static-batching", "wave")
+    expect(page.locator(".stop-text")).to_contain_text("Tap the arrow to the right of Play")
+    box = page.locator(".stop-scroll").bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2
+    touch = page.context.new_cdp_session(page)
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for n in range(1, 9):
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x - 24 * n, "y": y}]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    drawn(page, "static-batching", "padding")
+
+
+def test_a_lesson_is_done_when_its_questions_are_answered_and_not_by_paging_through(learn):
+    page = learn()
+    expect(page.locator(".lesson:nth-child(4) .lesson-picture canvas")).to_have_count(1)
+    page.click(".lesson:nth-child(4) .start-button")
+    drawn(page, "dynamic-scheduling", "refill")
+    for stop in ("price", "formula", "larger", "sum", "now-you"):
+        page.keyboard.press("n")
+        drawn(page, "dynamic-scheduling", stop)
+    page.keyboard.press("n")
+    lesson = page.locator(".lesson:nth-child(4)")
+    expect(lesson.locator(".lesson-asked")).to_have_text("2 questions")
+    expect(lesson).to_have_class("lesson")
+    expect(page.locator(".how-far")).to_be_hidden()
+    for stop in ("refill", "price"):
+        page.evaluate("(stop) => { location.hash = `part=learn&lesson=dynamic-scheduling&stop=${stop}`; }", stop)
+        drawn(page, "dynamic-scheduling", stop)
+        right = page.evaluate("inflightLearn.asking.ask.options.findIndex(o => o.right)")
+        page.keyboard.press(str(right + 1))
+        expect(page.locator(".answer.right")).to_have_count(1)
+        page.evaluate("inflightLearn.close()")
+        expect(lesson.locator(".lesson-asked")).to_have_text("1 of 2 questions answered" if stop == "refill" else "Done")
+    expect(lesson).to_have_class("lesson done")
+    expect(page.locator(".how-far")).to_contain_text("1 of 10 lessons done")
+    page.reload()
+    expect(page.locator(".lesson.done")).to_have_count(1)
+
+
+def test_show_me_paints_each_request_in_its_own_colour_and_is_not_an_answer(learn):
+    page = learn("lesson=ragged-batching&stop=paint")
+    drawn(page, "ragged-batching", "paint")
+    page.click(".show-button")
+    colours = page.evaluate(
+        "[...new Set([...document.querySelectorAll('.paint .cell.on')].map(c => getComputedStyle(c).backgroundColor))].length"
+    )
+    assert colours == 5  # A and B have a cache and a new token, C only what is new
+    page.click(".check-button")
+    assert page.evaluate("inflightLearn.progress.of(inflightLearn.lesson).answered") == []

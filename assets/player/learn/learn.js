@@ -16,6 +16,8 @@ import { Stage } from "./stage.js";
 import { onSwipe } from "./swipe.js";
 import { Task } from "./task.js";
 
+const ROOMY = "(min-width: 701px) and (min-height: 501px)"; // as in learn.css: no phone
+
 export class Learn {
   /**
    * root: the element of learn.html. options: {tabs, server: whether there is an API, base, documents: {language: url} (without a
@@ -145,6 +147,7 @@ export class Learn {
     this.$(".home").hidden = true;
     this.$(".stop-card").hidden = false;
     this.stage.enter();
+    this._fit();
     this.progress.reached(lesson, at);
     await this._draw();
     this._remember();
@@ -162,6 +165,7 @@ export class Learn {
     if (this.lesson) this.stage.leave(keep);
     this.lesson = null;
     delete this.page.dataset.lesson;
+    this._fit();
     this.terms.hide();
     this.$(".home").hidden = false;
     this.$(".stop-card").hidden = true;
@@ -251,6 +255,7 @@ export class Learn {
   beginTask() {
     this.stage.free();
     delete this.page.dataset.lesson;
+    this._fit();
     this.$(".stop-card").hidden = true;
     this.terms.hide();
     this.task.begin();
@@ -292,8 +297,16 @@ export class Learn {
   enlarge(on) {
     this.large = on;
     this.page.toggleAttribute("data-large", on);
+    this._fit();
     this.$(".presenter-button").setAttribute("aria-pressed", String(on));
     this._remember();
+  }
+
+  /** Large type is for the player of a lesson too, where there is room for it. */
+  _fit() {
+    if (!this.app) return;
+    this.app.large = this.large && Boolean(this.page.dataset.lesson) && matchMedia(ROOMY).matches;
+    this.app.redraw();
   }
 
   _heard(text) {

@@ -60,7 +60,7 @@ export class Player {
     this.pinned = null;
     this.hovered = null;
     this.hot = null; // the hovered token: {request, q, row, column, keys}
-    this.presenter = false;
+    this.presenter = this.large = false; // large: type for a projector, beside a lesson
     this.following = false; // the live edge
     /** @type {"desk" | "tablet" | "phone"} */
     this.layout = "desk";

@@ -59,7 +59,7 @@ export class MaskView extends CanvasView {
     const { surface } = this;
     const view = viewOf(pass, this.zoom);
     const big = presenter ? PRESENTED : 1;
-    const words = surface.h > 200 ? this._keyWords(run, palette, pass, view, columnsOf(surface.w, view, big).cw, big) : null;
+    const words = surface.h > 200 * big ? this._keyWords(run, palette, pass, view, columnsOf(surface.w, view, big).cw, big) : null;
     return layoutMask(surface, view, big, words);
   }
 
