@@ -84,7 +84,7 @@ export class Opening {
   /** Play it because somebody asked. */
   async play() {
     this.app.transport.toggle(false);
-    if (!(await this._show())) return this.app.toast("The opening could not be fetched.");
+    if (!(await this._show())) return this.plot ? undefined : this.app.toast("The opening could not be fetched.");
     this.mine = true;
     this._start(0);
     this.playButton.focus({ preventScroll: true });
@@ -119,9 +119,6 @@ export class Opening {
     this._waits = performance.now();
     this.el.classList.toggle("still", this.still);
     this.pictures.hidden = !this.still;
-    this._tell();
-    const told = plot.pictures.map(([, say]) => plain(this._shown, say())).join(" ");
-    setAttr(this.surface.canvas, "aria-label", told);
     if (this.still) return this._hang();
     this.surface.measure();
     this.at = clamp(at, 0, LENGTH);
@@ -145,6 +142,7 @@ export class Opening {
   /** End it on the run that it told of. */
   openHood() {
     const { app, plot, doc } = this;
+    if (!plot) return this.close(false); // its runs are still on their way: Watch opens as ever
     const isThere = app.entry?.comparison === doc.comparison && app.entry?.racer === doc.after && app.index === plot.hood;
     if (!isThere) this._putHood();
     this.close();
@@ -225,6 +223,8 @@ export class Opening {
     if (said !== this._said) {
       this._said = said;
       this._say(plot.said[n][1]());
+      this._tell();
+      setAttr(this.surface.canvas, "aria-label", plot.pictures.map(([, say]) => plain(this._shown, say())).join(" "));
       if (this.still) this._caption();
     }
     this.lastMs = performance.now() - t0;

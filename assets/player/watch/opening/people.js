@@ -122,7 +122,7 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     write(g, time(plot.slow), right - 48, y, font, palette.soft, 1);
     room -= 94;
   } else if (moment > 0 && (waits || finished)) {
-    const tag = waits ? t(`waits ${moment.toFixed(2)} s`) : t(`done ${done.toFixed(2)} s`);
+    const tag = box.w < 240 ? time(course) : waits ? t(`waits ${moment.toFixed(2)} s`) : t(`done ${done.toFixed(2)} s`);
     write(g, tag, right, y, bold, waits ? palette.ink : palette.soft, 1);
     room -= widthOf(g, tag, bold);
   }

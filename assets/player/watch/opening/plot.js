@@ -24,7 +24,9 @@ const NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "e
 export const inWords = (n) => (n < NUMBERS.length ? t(NUMBERS[n]) : String(n));
 export const capital = (/** @type {string} */ word) => word[0].toUpperCase() + word.slice(1);
 /** @param {number} s */
-export const inSeconds = (s) => t(`${s.toFixed(2)} s`);
+export const inSeconds = (s, decimals = 2) => t(`${s.toFixed(decimals)} s`);
+/** The same in a sentence, where a line may not end within it. @param {number} s */
+const told = (s, decimals = 2) => inSeconds(s, decimals).replace(" ", "\u00a0");
 
 /** A recorded run on the clock: seconds count from its first step. */
 export class Course {
@@ -150,7 +152,7 @@ export class Plot {
       [0, () => [t("{many} people ask one model.", { many: capital(inWords(slow.lives.length)) })]],
       [3.5, () => [t("The old way: {many} get in, then the door is shut.", { many: inWords(slow.run.numLanes) })]],
       [7, () => [who(first), ...translateLine([" is done. Now its lane works for nobody."])]],
-      [9, () => [...this._shut(), t(this.shut.length > 1 ? " wait {time}, until " : " waits {time}, until ", { time: inSeconds(this._wait()) }), who(longest), ...translateLine([" finishes."])]],
+      [9, () => [...this._shut(), t(this.shut.length > 1 ? " wait {time}, until " : " waits {time}, until ", { time: told(this._wait()) }), who(longest), ...translateLine([" finishes."])]],
       [10.8, () => [t("Continuous batching: the same people, the same model, the same clock.")]],
       [13.4, () => [who(first), ...translateLine([" is done, and "]), who(next), ...translateLine([" is in at once."])]],
       [15.6, () => [t("Whoever leaves makes room. Nobody waits for the longest.")]],
@@ -166,8 +168,8 @@ export class Plot {
     /** @type {[number, () => Span[]][]} */
     const pictures = [
       [3.3, () => [t("{many} people ask one model at the same moment. It has {lanes} lanes.", { many: capital(inWords(slow.lives.length)), lanes: inWords(slow.run.numLanes) })]],
-      [this._before(this._wait()), () => [...this._shut(), t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", { time: inSeconds(this._wait()), idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1), lanes: inWords(slow.run.numLanes) })]],
-      [14.5, () => [who(first), ...translateLine([" is done, so "]), who(next), t(" takes its lane at once. It waited {fast}, not {slow}.", { fast: inSeconds(fast.lives[next].enters), slow: inSeconds(slow.lives[next].enters) })]],
+      [this._before(this._wait()), () => [...this._shut(), t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", { time: told(this._wait()), idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1), lanes: inWords(slow.run.numLanes) })]],
+      [14.5, () => [who(first), ...translateLine([" is done, so "]), who(next), t(" takes its lane at once. It waited {fast}, not {slow}.", { fast: told(fast.lives[next].enters), slow: told(slow.lives[next].enters) })]],
       [LENGTH, () => [this.sum()]],
     ];
     return pictures;
@@ -186,7 +188,7 @@ export class Plot {
   /** What it comes to. */
   sum() {
     const { slow, fast } = this;
-    return t("The same {many} requests: done in {fast} instead of {slow}.", { many: inWords(slow.lives.length), fast: t(`${fast.end.toFixed(1)} s`), slow: t(`${slow.end.toFixed(1)} s`) });
+    return t("The same {many} requests: done in {fast} instead of {slow}.", { many: inWords(slow.lives.length), fast: told(fast.end, 1), slow: told(slow.end, 1) });
   }
 
   /** The index of the sentence that is said. @param {number} at */
