@@ -363,3 +363,16 @@ def test_show_me_paints_each_request_in_its_own_colour_and_is_not_an_answer(lear
     assert colours == 5  # A and B have a cache and a new token, C only what is new
     page.click(".check-button")
     assert page.evaluate("inflightLearn.progress.of(inflightLearn.lesson).answered") == []
+
+
+def test_the_glossary_and_the_questions_are_reached_from_watch(learn):
+    page = learn()
+    page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
+    for item, heading in (("Glossary", ".terms h2"), ("Questions people ask", ".asked h2")):
+        page.click("#watch .more-button")
+        page.click(f"#watch .menu button:has-text({item!r})")
+        expect(page.locator("html")).to_have_attribute("data-part", "learn")
+        expect(page.locator(f".inflight-learn {heading}")).to_be_focused()
+        expect(page.locator(f".inflight-learn {heading}")).to_be_in_viewport()
+        page.go_back()
+        expect(page.locator("html")).to_have_attribute("data-part", "watch")

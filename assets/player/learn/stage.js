@@ -30,8 +30,10 @@ export class Stage {
     if (!entry) return app.toast(`${t("This recorded run is not available:")} ${run}.`);
     if (app.entry !== entry || app.speech.opened !== app.speech.language) await app.open(entry, { step, pin, tab });
     else {
+      const from = app.index;
       app.clear();
       app.seekStep(step);
+      app.motion.went(from, app.index, true);
       if (pin) app.pin(app.run.requests.find((r) => r.letter === pin));
       if (tab) app.chooseTab(tab);
     }

@@ -74,6 +74,10 @@ export class Bar {
       { text: app.palette.dark ? "Light" : "Dark", act: () => app.setTheme(app.palette.dark ? "light" : "dark") },
       { text: app.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => app.tables.toggle() },
       { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.root, app.intro.words) });
+    if (app.options.tabs.some((tab) => tab.name === "learn")) {
+      const learn = (section) => () => { location.hash = `part=learn&at=${section}`; };
+      items.push({ text: "Glossary", note: "What the words mean, and vLLM's names", act: learn("glossary") }, { text: "Questions people ask", note: "Each answered at a step of a run", act: learn("questions") });
+    }
     const languages = app.options.tabs.find((tab) => tab.speaks)?.speaks || {};
     for (const [language, text] of Object.entries(languages).filter(([name]) => name !== app.speech.name)) {
       items.push({ text, act: () => app.root.dispatchEvent(new CustomEvent("inflight-language", { detail: { language }, bubbles: true })) });
