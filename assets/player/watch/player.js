@@ -26,6 +26,7 @@ import { Opening } from "./opening/opening.js";
 import { chooseAxis, chooseTab, fit, keepFitted, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
+import { Ask } from "./ask.js";
 import { Address } from "./address.js";
 import { openAddress, openRacer } from "./open_file.js";
 import { take } from "./export.js";
@@ -108,6 +109,7 @@ export class Player {
     this.motion = new Motion(this);
     for (const view of [...canvases, this.strip]) pointCanvas(this, view, view === this.lanes || view === this.strip);
     pointElements(this);
+    this.ask = new Ask(this);
     this.menu = new Menu($(".menu"), this);
     this.address = new Address(this);
     this.server = this.options.server ? new Server(this.options.base) : null;

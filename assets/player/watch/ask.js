@@ -1,0 +1,101 @@
+// The "?" beside each title: a small card with two sentences, a picture and the lesson that shows it at work. The picture is the page's own view of the run on
+// screen, at the step that shows most; nothing in it is drawn for the occasion.
+
+import { clamp, h } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
+import { BlocksView, LengthsView } from "../views/kv.js";
+import { MaskView } from "../views/mask/mask.js";
+import { PackedRow } from "../views/packed_row.js";
+import { StripView } from "../views/strip.js";
+import { TextsView } from "../views/texts.js";
+import { EXPLAINED } from "./explained.js";
+import { viewState } from "./view_state.js";
+
+const EDGE = 8; // pixels that stay free around it
+
+/** A view in a panel of its own. @param {string} name of its canvas @param {string} key @param {(panel: HTMLElement, actions: ViewActions) => any} make */
+const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
+  const panel = h("div", { class: "ask-picture", "aria-hidden": "true" }, h("span", { class: "title", hidden: true }), h("span", { class: "tools", hidden: true }), h("i", { class: key, hidden: true }), h("div", { class: `canvas ${name}` }, h("canvas", {})));
+  return { panel, view: make(panel, actions) };
+};
+
+/** @type {Record<string, (actions: ViewActions) => {panel: HTMLElement, view: any}>} */
+const VIEWS = {
+  lanes: canvasOf("strip", "key", (panel, actions) => new StripView(panel, actions)),
+  row: canvasOf("low", "key", (panel, actions) => new PackedRow(panel, actions)),
+  mask: canvasOf("", "key", (panel, actions) => new MaskView(panel, actions)),
+  lengths: canvasOf("lengths", "lengths-key", (panel, actions) => new LengthsView(panel, actions)),
+  blocks: canvasOf("blocks", "blocks-key", (panel, actions) => new BlocksView(panel, actions)),
+  text: () => {
+    const panel = h("div", { class: "ask-picture", "aria-hidden": "true" }, h("i", { class: "key", hidden: true }), h("div", { class: "texts" }));
+    return { panel, view: new TextsView(panel) };
+  },
+};
+
+/** What is no canvas is shown as it stands on the page. @type {Record<string, string>} */
+const COPIED = { budget: ".budget-bar", waiting: ".waiting-list, .waiting-empty" };
+
+export class Ask {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.note = h("div", { class: "ask-card", popover: "auto", role: "dialog", tabindex: "-1" });
+    app.root.append(this.note);
+    /** @type {HTMLElement | null} */
+    this.button = null; // that opened it
+    for (const button of app.root.querySelectorAll("[data-ask]")) button.addEventListener("click", () => this.open(/** @type {HTMLElement} */ (button)));
+    this.note.addEventListener("keydown", (e) => { if (e.key === "Escape") e.stopPropagation(); }); // it closes this alone
+    this.note.addEventListener("toggle", (/** @type {any} */ e) => {
+      if (e.newState === "open") return;
+      this.button?.setAttribute("aria-expanded", "false");
+      if (document.activeElement === document.body || this.note.contains(document.activeElement)) this.button?.focus();
+      this.note.replaceChildren();
+    });
+  }
+
+  /** @param {HTMLElement} button */
+  open(button) {
+    const { app, note } = this;
+    const told = EXPLAINED[button.dataset.ask || ""];
+    if (!told || !app.run?.length || !note.showPopover) return;
+    this.button = button;
+    const here = app.options.tabs.some((/** @type {any} */ tab) => tab.name === "learn");
+    note.setAttribute("aria-label", t(told.asks));
+    const close = h("button", { type: "button", class: "icon-button ask-close", "aria-label": t("Close"), onclick: () => note.hidePopover() }, "×");
+    note.replaceChildren(h("b", {}, t(told.asks)), close, h("p", {}, told.says.map((sentence) => t(sentence)).join(" ")), ...this._picture(told.picture),
+      ...(here ? [h("a", { href: `#part=learn&lesson=${told.lesson}&stop=${told.stop}`, onclick: () => note.hidePopover() }, t("The lesson that shows it"))] : []));
+    note.showPopover();
+    button.setAttribute("aria-expanded", "true");
+    if (app.layout !== "phone") {
+      const at = button.getBoundingClientRect();
+      const { offsetWidth: w, offsetHeight: hh } = note;
+      note.style.left = `${clamp(at.left - 12, EDGE, Math.max(EDGE, window.innerWidth - w - EDGE))}px`;
+      const below = at.bottom + EDGE;
+      note.style.top = `${clamp(below + hh > window.innerHeight - EDGE ? at.top - hh - EDGE : below, EDGE, Math.max(EDGE, window.innerHeight - hh - EDGE))}px`;
+    } else note.style.left = note.style.top = "";
+    note.focus({ preventScroll: true });
+  }
+
+  /** The picture and where it is from. @param {string} name @returns {HTMLElement[]} */
+  _picture(name) {
+    const { app } = this;
+    const copied = COPIED[name];
+    if (copied) {
+      const shown = [...app.root.querySelectorAll(copied)].find((el) => !(/** @type {HTMLElement} */ (el).hidden) && el.childNodes.length);
+      return shown ? [h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true)), this._from(app.frame.i)] : [];
+    }
+    const index = app.run.openingStep();
+    const plain = viewState(app, index);
+    /** @type {ViewState} */
+    const state = { ...plain, simple: true, presenter: false, alone: "", focus: null, hot: null, pinned: null, flights: null, fast: false, pass: plain.frame.passes.at(-1) || null,
+      leak: { offered: false, on: false, working: "" }, weights: { ...plain.weights, offered: false, on: false, found: null } };
+    const { panel, view } = VIEWS[name](/** @type {any} */ ({ redraw: () => view?.draw(state), explain: () => {}, hover: () => {} }));
+    if (!panel.querySelector("canvas")) view.draw(state);
+    return [panel, this._from(index)];
+  }
+
+  /** @param {number} index */
+  _from(index) {
+    return h("small", {}, t(`This run, step ${this.app.run.stepOf(index)}`));
+  }
+}
