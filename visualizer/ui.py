@@ -49,6 +49,7 @@ from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
+from visualizer.server.story import story_routes
 
 # Gradio's page for a shared address loads scripts from elsewhere, which our policy forbids; its page for a local address works there, too.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
@@ -196,6 +197,7 @@ def launch(
             ],
             "routes": [
                 *routes(server, address_of(is_space()), _enter),
+                *story_routes((of_a_space() or "") + address(picture)),
                 *(shared.routes(address_of(is_space())) if shared else ()),
             ],
         },

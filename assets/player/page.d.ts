@@ -14,6 +14,8 @@ interface Window {
   Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
   inflight: App;
   inflightModules: Record<string, any>;
+  inflightStory: import("./story/story.js").Story;
+  inflightEnter: { player: string; here: string; others: Record<string, string> };
   inflightParts: Function;
   inflightCompare: import("./compare/compare.js").Compare;
   inflightCompareMount: Function;

@@ -37,9 +37,7 @@ def test_a_figure_brings_nothing_of_the_tabs_and_stays_small():
 def test_the_hand_holds_a_figure_until_it_is_given_back(figure):
     trace = Trace.load(TRACES / f"{RUN}.jsonl")
     tokens = sum(s.length for s in trace.event(4).segments)
-    assert figure.inner_text(".row .key") == f"{tokens} tokens, no padding" and figure.inner_text(".figure-says").startswith(
-        "Step 4."
-    )
+    assert figure.inner_text(".row .key") == f"{tokens} tokens" and figure.inner_text(".figure-says").startswith("Step 4.")
     figure.get_by_role("button", name="Next").click()
     settled(figure, "figure.drawn.at === 6")
     figure.evaluate("figure.show({ index: 9, share: 0.5 })")  # the text goes on; the hand holds

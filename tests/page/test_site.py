@@ -55,7 +55,7 @@ def test_the_site_opens_from_disk(site, fresh):
     asked, errors = [], []
     page.on("request", lambda r: asked.append(r.url))
     page.on("pageerror", lambda e: errors.append(str(e)))
-    page.goto((site / "index.html").as_uri())
+    page.goto((site / "watch.html").as_uri())
     settled(page, "inflight.drawn >= 0")
     assert page.evaluate("inflight.run.length") > 10 and page.evaluate("inflight.opening.on") and not errors
     assert all(url.startswith(("file://", "data:", "blob:")) for url in asked)
@@ -95,7 +95,7 @@ def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(si
     page = fresh()
     errors = []
     page.on("pageerror", lambda e: errors.append(str(e)))
-    page.goto((site / "index.html").as_uri() + "#run=kv-pressure&step=20")
+    page.goto((site / "index.html").as_uri() + "#run=kv-pressure&step=20&detail=full")
     settled(page, "inflight.drawn >= 0")
     leak = page.locator(".panel.mask .tools >> text=Leak")
     leak.click()

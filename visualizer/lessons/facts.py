@@ -26,6 +26,7 @@ from core.trace.phrases import letters
 from core.trace.run_state import Frame, RunState
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
+from visualizer.lessons import arithmetic
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,14 @@ class Who:
 
 
 Value = int | float | str | Who
+NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+PADDED = "comparisons/where-padding-costs/comparison.json"
+GAINS = {
+    "differing": ("gpt2-six", "continuous"),
+    "arriving": ("poisson-32", "continuous"),
+    "alike": ("equal-lengths", "continuous, budget 256"),
+}
+"""Recorded comparisons with static batching, and the policy in each that batches continuously."""
 
 
 @cache
@@ -183,17 +192,26 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "bound": lambda at: Counter(e.budget.binding for e in at.trace.events),  # steps by what held them back
     "queued": lambda at: sum(e.waiting.count for e in at.trace.events),  # steps that requests waited, all together
     "asked": lambda at: sorted((a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True),
+    "best_steps": lambda at: arithmetic.best_steps(at.trace),
+    "shortest_answer": lambda at: min(map(len, at.trace.outputs.values())),
+    "longest_answer": lambda at: max(map(len, at.trace.outputs.values())),
+    "times_as_fast": lambda at: {name: static / ours for name, (static, ours, *_) in measured_gains().items()},
+    "seconds_padded": lambda at: _json(PADDED)["policies"]["dynamic"]["wall_s"]["median"],
+    "seconds_packed": lambda at: _json(PADDED)["policies"]["continuous"]["wall_s"]["median"],
+    "megabytes": lambda at: round((at.trace.header.model.parameters or 0) * NUMBER_BYTES[at.trace.header.dtype] / 1e6),
     # bytes of the cache
     "kv_heads": lambda at: _model_file(at)["num_key_value_heads"],
     "head_dim": lambda at: (
         _model_file(at).get("head_dim") or _model_file(at)["hidden_size"] // _model_file(at)["num_attention_heads"]
     ),
-    "number_bytes": lambda at: {"float32": 4, "bfloat16": 2, "float16": 2}[at.trace.header.dtype],
+    "number_bytes": lambda at: NUMBER_BYTES[at.trace.header.dtype],
     # the cost of a pass, as measured
     "largest_pass": lambda at: _measured_passes()[-1]["tokens"],
     "pass_cost": lambda at: (
         _measured_passes()[-1]["median_s"] / _measured_passes()[0]["median_s"]
     ),  # of the largest, in passes of one token
+    "pass_ms": lambda at: {str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes()},  # by its number of tokens
+    "ms_a_token": lambda at: _measured_passes()[-1]["median_s"] * 1e3 / _measured_passes()[-1]["tokens"],  # in the largest
 }
 """The first name of a path, and the numbers that have to be computed."""
 
@@ -213,9 +231,23 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "block_list": lambda at, r: ", ".join(map(str, _block_table(at, r))),
     "unused_in_blocks": lambda at, r: len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r),
     "written": lambda at, r: _written(at, r),
+    "computed": lambda at, r: arithmetic.computed(at.trace, r),
+    "computed_without_cache": lambda at, r: arithmetic.computed_without_cache(at.trace, r),
+    "longest_read": lambda at, r: arithmetic.longest_read(at.trace, r),
+    "first_token_ms": lambda at, r: arithmetic.first_token_ms(at.trace, r),
     "last_read": lambda at, r: _shown(at.trace.token_text(r, _segment(at, r).kv_len - 1)),  # by its row of the step
 }
 """The attributes of a request, after its letter."""
+
+
+def measured_gains() -> dict[str, tuple[float, float, float, float]]:
+    """Of each of `GAINS`: seconds of static batching and of continuous batching, the medians of all rounds, and between which ratios the rounds lie."""
+    found = {}
+    for name, (comparison, policy) in GAINS.items():
+        policies = _json(f"comparisons/{comparison}/comparison.json")["policies"]
+        ratio = policies[policy]["ratio_to_baseline"]
+        found[name] = (policies["static"]["wall_s"]["median"], policies[policy]["wall_s"]["median"], ratio["min"], ratio["max"])
+    return found
 
 
 def fact(path: str, at: At) -> Value:

@@ -2,6 +2,7 @@
 
     {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with its noun, in the right number
     {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact at another place of the stop
+    {metrics.requests!word}    a small number as a word          {seconds_packed!2}          with so many decimals
     {B}                        a request, drawn as its letter    [lane] [lanes|lane]         a term of the glossary
     <Press →|Tap the arrow>    what to do: by mouse and keyboard, or by finger
 
@@ -26,7 +27,11 @@ LANGUAGES = {"en": "English", "de": "Deutsch"}
 Span = str | dict[str, str]
 
 _PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]|<([^<>|]+)\|([^<>|]+)>")
-_FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?")
+_FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?(?:!(?P<how>[Ww]ord|\d))?")
+_WORDS = {
+    "en": ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
+    "de": ["kein", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"],
+}
 
 
 @cache
@@ -79,10 +84,14 @@ def plain(spans: list[Span]) -> str:
     return "".join(s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("keys") or s.get("r", "") for s in spans)
 
 
-def number(found: int | float, language: str, share: bool = False) -> str:
-    """A number as the language writes it; a share in per cent."""
+def number(found: int | float, language: str, share: bool = False, how: str = "") -> str:
+    """A number as the language writes it; a share in per cent. how: "word" or "Word", or how many decimals."""
     if share:
         return f"{found * 100:.0f} %" if language == "de" else f"{found * 100:.0f}%"
+    if how in ("word", "Word") and isinstance(found, int) and found < len(_WORDS[language]):
+        return _WORDS[language][found].capitalize() if how == "Word" else _WORDS[language][found]
+    if how.isdigit():
+        return f"{found:,.{how}f}".translate(str.maketrans(",.", ".,") if language == "de" else {})
     text = f"{found:,}" if isinstance(found, int) else f"{found:.1f}" if found >= 1 else format(Decimal(f"{found:.2g}"), "f")
     return text.translate(str.maketrans(",.", ".,")) if language == "de" else text
 
@@ -102,5 +111,6 @@ def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Sp
     if isinstance(found, Who):
         span = {"r": there.letters[found.request]}
     else:
-        span = found if isinstance(found, str) else {"n": number(found, language, share="%" in expression)}
+        how = expression.partition("!")[2]
+        span = found if isinstance(found, str) else {"n": number(found, language, share="%" in expression, how=how)}
     return [span, f" {nouns[found != 1]}"] if nouns else [span]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,10 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.tabs import TABS, packed_plotly, part, player_options, tab_script
+from visualizer.page.story import FONTS, runs_of_story, story_html
+from visualizer.page.tabs import STORY, TABS, packed_plotly, part, player_options, tab_script
 
+_FIRST, _PLAYER = "index.html", "watch.html"
 _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
 
@@ -45,7 +48,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         parts = {name: found for name, found in made.items() if found is not None}
-        tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}]
+        story = all((traces / f"{run}.jsonl").exists() for run in runs_of_story())
+        tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}] + [{**STORY, "href": _FIRST}] * story
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
@@ -54,14 +58,24 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
         if (found := opening(comparisons)) is not None:
             options["opening"] = {"url": _brought(folder, "opening.js", found)}
-        page = page_html(options, parts, f"{url.rstrip('/')}/picture.png" if url else "picture.png")
-        index = folder / "index.html"
-        index.write_text(
-            page.replace("</head>", f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>", 1), encoding="utf-8"
-        )
+        picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
+        page = page_html(options, parts, picture)
+        loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
+        (folder / (_PLAYER if story else _FIRST)).write_text(page.replace("</head>", loader, 1), encoding="utf-8")
+        if story:
+            _story(folder, picture)
     except OSError as error:
         raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
-    return index
+    return folder / _FIRST
+
+
+def _story(folder: Path, picture: str) -> None:
+    """Write the story in each language, English as the first page."""
+    pages = {language: _FIRST if language == "en" else f"story-{language}.html" for language in LANGUAGES}
+    for language, name in pages.items():
+        others = {code: f"{page}?lang={code}" for code, page in pages.items() if code != language}
+        (folder / name).write_text(story_html(language, _PLAYER, others, picture, "fonts"), encoding="utf-8")
+    shutil.copytree(FONTS, folder / "fonts", dirs_exist_ok=True)
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:

@@ -22,6 +22,8 @@ TABS: list[dict[str, Any]] = [
     {"name": "compare", "title": "Compare"},
     {"name": "learn", "title": "Learn", "speaks": LANGUAGES},  # it brings other languages
 ]
+STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
+"""A page of its own, by its address."""
 
 
 @cache
@@ -56,9 +58,9 @@ def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, 
     Live tab, see live.js, if there is one."""
     of_a_server = {"server": True, "base": ""}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
-    tabs = TABS
+    tabs = [*TABS, STORY]
     if live is not None:
-        found["live"], tabs = {"base": "", **live}, [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:]]
+        found["live"], tabs = {"base": "", **live}, [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
     return {name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()}
 
 

@@ -96,7 +96,7 @@ class ResponseCache:
             cached = self._kept[name]
         else:
             cached = await self._fetch_once(name, path, at, scope)
-        answer = _answer(cached, control if cached.status == HTTPStatus.OK else "no-store", scope)
+        answer = cached_answer(cached, control if cached.status == HTTPStatus.OK else "no-store", scope)
         await answer(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
@@ -133,7 +133,7 @@ class ResponseCache:
         if path in _PLACES:
             body = body.replace(f"http://{_OURS}{root}".encode(), _PLACES[path])
         media_type = answer.headers.get("content-type", "text/plain")
-        cached = await asyncio.to_thread(_pack, answer.status_code, media_type, body)
+        cached = await asyncio.to_thread(packed, answer.status_code, media_type, body)
         if cached.status == HTTPStatus.OK and cached.size <= self._most // 4:
             self._kept[name] = cached
             while sum(kept.size for kept in self._kept.values()) > self._most:
@@ -141,7 +141,8 @@ class ResponseCache:
         return cached
 
 
-def _pack(status: int, media_type: str, body: bytes) -> CachedResponse:
+def packed(status: int, media_type: str, body: bytes) -> CachedResponse:
+    """A response in all its encodings."""
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:20]}"'
     forms = {"": body}
     if media_type.startswith(_PACKS) and len(body) > 400:
@@ -149,7 +150,8 @@ def _pack(status: int, media_type: str, body: bytes) -> CachedResponse:
     return CachedResponse(status, media_type, tag, forms)
 
 
-def _answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
+def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
+    """What a request is answered: the bytes in an encoding that it accepts, or that it has them. control: the `cache-control`."""
     request = Headers(scope=scope)
     headers = {"content-type": cached.media_type, "cache-control": control, "etag": cached.tag, "vary": "accept-encoding"}
     tags = [tag.strip().removeprefix("W/") for tag in request.get("if-none-match", "").split(",")]

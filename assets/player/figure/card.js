@@ -98,10 +98,19 @@ export class Card {
     this.redraw();
   }
 
-  /** One step by hand. @param {number} by */
+  /** One step by hand, in a short motion. @param {number} by */
   step(by) {
+    const from = this.now();
     this.play(false);
     this.take({ [this.slider.key]: this.position() + by });
+    this.glideFrom(from);
+  }
+
+  /** What is drawn next comes in a short motion from here. @param {Moment} from */
+  glideFrom(from) {
+    if (reducedMotion()) return;
+    this._glide = { from: { ...from }, since: performance.now() };
+    this.redraw();
   }
 
   /** The hand lets go: back to what the text wants, in a short glide. */
@@ -109,8 +118,9 @@ export class Card {
     this.play(false);
     this._told = false;
     if (!this.held) return;
-    this._glide = glide && this.wanted && !reducedMotion() ? { from: this.held, since: performance.now() } : null;
-    this.held = null;
+    const from = this.held;
+    this._glide = this.held = null;
+    if (glide && this.wanted) this.glideFrom(from);
     this.back.hidden = true;
     this.says.setAttribute("aria-live", "off");
     this.redraw();
@@ -150,10 +160,10 @@ export class Card {
     return state;
   }
 
-  /** Where the slider stands. */
+  /** Where the slider stands, or goes. */
   position() {
     const { key, from, to } = this.slider;
-    return clamp(Math.round(Number(this.now()[key] ?? from)), from, to);
+    return clamp(Math.round(Number((this.held || this.wanted || {})[key] ?? from)), from, to);
   }
 
   /** In place of the sentence, what is pointed at; null: the sentence again. @param {(Node | string)[] | null} words */

@@ -39,26 +39,29 @@ const ALONE = {
   weights: { offered: false, on: false, layer: 0, head: 0, loading: false, error: null, found: null },
 };
 
-/** @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean, first?: number, last?: number}} FigureOptions */
+/** @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean, simple?: boolean, first?: number, last?: number}} FigureOptions */
 
 export class Figure extends Card {
   /**
    * @param {HTMLElement} root
    * @param {Replay | Run} replay or the run itself, which several figures may share
    * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the lanes' axis, where two figures share a scale; clock: it is measured
-   * time; first, last: the indices of the steps that the hand can reach
+   * time; simple: in plain words, as Watch is at first; first, last: the indices of the steps that the hand can reach
    */
-  constructor(root, replay, { views, columns = 0, clock = false, first = 0, last = Infinity, ...options }) {
+  constructor(root, replay, { views, columns = 0, clock = false, simple = true, first = 0, last = Infinity, ...options }) {
     const run = replay instanceof Run ? replay : new Run(replay);
     super(root, { key: "at", from: first + 1, to: Math.min(last, run.length - 1) + 1, word: "Step" }, options);
     this.run = run;
+    root.style.setProperty("--lanes", String(Math.min(run.numLanes, 8)));
     this.clock = clock;
+    this.simple = simple;
     /** @type {RunRequest | null} */
     this.lit = null; // pointed at
     /** @type {Hot | null} */
     this.hot = null;
     /** @type {Caption | null | undefined} */
     this._said = undefined;
+    this._index = 0; // of the step that is drawn
     /** @type {ViewActions} */
     this.actions = {
       redraw: () => this.redraw(), changed: () => {}, explain: (lines) => this.explain(lines),
@@ -93,33 +96,33 @@ export class Figure extends Card {
   }
 
   position() {
-    return clamp(Math.ceil(Number(this.now().at ?? 1) - 1e-6), this.slider.from, this.slider.to);
+    return clamp(Math.ceil(Number((this.held || this.wanted || {}).at ?? 1) - 1e-6), this.slider.from, this.slider.to);
   }
 
   /** @param {import("./card.js").Moment} state */
   paint(state) {
     const { run } = this;
     const at = clamp(Number(state.at), 0, run.length);
-    const index = Math.max(0, Math.ceil(at - 1e-6) - 1);
+    const index = this._index = Math.max(0, Math.ceil(at - 1e-6) - 1);
     const frame = run.frame(index);
     const named = String(state.focus || "");
     const focus = this.lit ? [this.lit] : named ? run.requests.filter((r) => named.includes(r.letter)) : null;
     /** @type {ViewState} */
-    const shown = { ...ALONE, run, frame, index, share: at - index, pass: frame.passes.at(-1) || null, palette: this.palette, focus, hot: this.hot, clock: this.clock, layout: layoutOf(this.root.clientWidth || 800), language: speaking() };
+    const shown = { ...ALONE, run, frame, index, share: at - index, pass: frame.passes.at(-1) || null, palette: this.palette, focus, hot: this.hot, clock: this.clock, simple: this.simple, layout: layoutOf(this.root.clientWidth || 800), language: speaking() };
     for (const view of this.views) view.draw(shown);
     return this._sentence(frame, shown);
   }
 
   /** @param {Frame} frame @param {ViewState} state */
   _sentence(frame, state) {
-    const say = frame.caption?.say || [];
+    const say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
     const holding = new Set(frame.lanes.map((lane) => lane.request));
     return [h("b", {}, `${t(`Step ${frame.event.step}.`)} `), ...spans(state, say, (request) => holding.has(request))];
   }
 
   /** @param {string | (Node | string)[]} sentence */
   _say(sentence) {
-    const { caption } = this.run.frame(this.position() - 1);
+    const { caption } = this.run.frame(this._index);
     if (caption === this._said && caption && this.says.childNodes.length) return; // the same step: nothing to write anew
     this._said = caption;
     super._say(sentence);

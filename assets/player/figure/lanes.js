@@ -8,6 +8,8 @@ import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js
 import { fillBox, measure } from "../parts/surface.js";
 
 const AXIS = 18; // pixels above the lanes
+const WORDS = 11; // the size of tokens in cells
+const ROOM = 22; // pixels that a step needs for them
 
 export class FigureLanes extends LaneChart {
   /**
@@ -36,7 +38,8 @@ export class FigureLanes extends LaneChart {
     const span = Math.max(this.columns, clock ? last.tEnd - first.tStart : last.step + 1 - first.step);
     const per = (this.surface.w - GUTTER - 2) / span;
     const layout = () => ({ scale: laneScale(run, clock, GUTTER, per), axis: AXIS, font: 12, end: GUTTER + (this.columns ? (clock ? last.tEnd - first.tStart : last.step + 1 - first.step) : span) * per });
-    this.paint(state, `${clock}/${this.columns}`, layout, (g) => this._axis(g, span, clock));
+    const words = per >= ROOM && !clock;
+    this.paint(state, `${clock}/${this.columns}/${state.language}/${words ? index : ""}`, () => ({ ...layout(), words: words ? WORDS : 0, until: index }), (g) => this._axis(g, span, clock));
     const from = this.scale.from(index);
     const x = from + (this.scale.to(index) - from) * share;
     const g = this.show(x);

@@ -1,7 +1,7 @@
 // What all parts of the page share: theme, layout by width, tabs, toasts, one redraw per frame.
 
 import { h, setText } from "./dom.js";
-import { t } from "./speech.js";
+import { speaking, t } from "./speech.js";
 import { Palette } from "./colours.js";
 
 /** Dark if the host page is, or, outside Gradio, if the reader's system is. */
@@ -69,12 +69,12 @@ export function besidePlayer(root) {
 
 export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk");
 
-/** The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. */
+/** The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. A tab with an address is a page of its own. */
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
   const focused = [...nav.children].indexOf(document.activeElement); // they are recreated when the language changes
-  nav.replaceChildren(...tabs.map((tab) => h("button", {
+  nav.replaceChildren(...tabs.map((tab) => tab.href ? h("a", { href: tab.href + (speaking() === "en" ? "" : `?lang=${speaking()}`) }, t(tab.title)) : h("button", {
     type: "button", "aria-current": tab.name === current ? "page" : null, onclick: (e) => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name, byKey: e.detail === 0 }, bubbles: true })),
   }, t(tab.title))));
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();

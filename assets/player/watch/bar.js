@@ -82,6 +82,8 @@ export class Bar {
     for (const [language, text] of Object.entries(languages).filter(([name]) => name !== app.speech.name)) {
       items.push({ text, act: () => app.root.dispatchEvent(new CustomEvent("inflight-language", { detail: { language }, bubbles: true })) });
     }
+    const story = app.options.tabs.find((tab) => tab.href);
+    if (story) items.push({ text: "Story", note: "Continuous batching, told on recorded runs", act: () => location.assign(story.href + (app.speech.name === "en" ? "" : `?lang=${app.speech.name}`)) });
     if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.root, app.run) });
     return items;
   }

@@ -1,4 +1,4 @@
-"""The tabs as one story: what if, race this run, a moment of the race in Watch; on a projector too, and for those who read with other means."""
+"""The tabs together: what if, race this run, a moment of the race in Watch; on a projector too, and for those who read with other means."""
 
 from __future__ import annotations
 

@@ -1,0 +1,159 @@
+// A drawing of the story: what no view of a run shows. A kind is a plain object whose functions depend on its data and state alone; this is the
+// card around it, and the pencil it is given.
+//
+//   slider(data) → what the hand moves · draw(pen, state, data) · says(state, data) → the sentence · point(x, y, data) → what is pointed at, or null
+
+import { canvasIn, h, setAttr } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
+import { fillBox, setFont, shorten, Surface } from "../parts/surface.js";
+import { Card } from "../figure/card.js";
+
+const SMALL = 420; // pixels: narrower ones are drawn for a phone
+
+/** @typedef {Record<string, any>} State */
+/** @typedef {{slider: (data: any) => import("../figure/card.js").Slider, draw: (pen: Pen, state: State, data: any) => void, says: (state: State, data: any) => string, settled?: (state: State) => State, print: (data: any) => State, switches?: {key: string, words: string[], value?: (n: number) => number}, point?: (x: number, y: number, state: State, data: any, size: {w: number, h: number, small: boolean}) => State | null}} Kind */
+
+export class Pen {
+  /** @param {Ink} g @param {number} w @param {number} h @param {Palette} palette */
+  constructor(g, w, h, palette) {
+    this.g = g;
+    this.w = w;
+    this.h = h;
+    this.palette = palette;
+    this.small = w < SMALL;
+  }
+
+  /** @param {number} px @param {number} weight @param {boolean} mono */
+  font(px, weight = 400, mono = false) {
+    setFont(this.g, `${weight} ${Math.round(px)}px ${mono ? this.palette.mono : this.palette.sans}`);
+  }
+
+  /** @param {string} words @param {number} x @param {number} y its middle @param {string} colour @param {CanvasTextAlign} align */
+  text(words, x, y, colour = this.palette.ink, align = "left") {
+    const { g } = this;
+    g.fillStyle = colour;
+    g.textAlign = align;
+    g.textBaseline = "middle";
+    g.fillText(words, x, y);
+    g.textAlign = "left";
+  }
+
+  /** @param {string} words @param {number} width */
+  fit(words, width) {
+    return shorten(this.g, words, width);
+  }
+
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {string | CanvasPattern | null} fill @param {string | null} stroke @param {number} r its corners */
+  box(x, y, w, h, fill, stroke = null, r = 3) {
+    const { g } = this;
+    if (w <= 0 || h <= 0) return;
+    if (r <= 1 && fill && !stroke) return fillBox(g, fill, x, y, w, h);
+    g.beginPath();
+    g.roundRect(x, y, w, h, Math.min(r, w / 2, h / 2));
+    if (fill) {
+      g.fillStyle = fill;
+      g.fill();
+    }
+    if (!stroke) return;
+    g.strokeStyle = stroke;
+    g.lineWidth = 1.5;
+    g.stroke();
+  }
+
+  /** @param {number[][]} points @param {string} colour @param {number[]} dash */
+  line(points, colour, dash = [], width = 1.5) {
+    const { g } = this;
+    g.strokeStyle = colour;
+    g.lineWidth = width;
+    g.setLineDash(dash);
+    g.beginPath();
+    points.forEach(([x, y], i) => (i ? g.lineTo(x, y) : g.moveTo(x, y)));
+    g.stroke();
+    g.setLineDash([]);
+  }
+
+  /** Draw something paler. @param {number} alpha @param {() => void} act */
+  faded(alpha, act) {
+    if (alpha <= 0.01) return;
+    const { g } = this;
+    const was = g.globalAlpha;
+    g.globalAlpha = was * Math.min(1, alpha);
+    act();
+    g.globalAlpha = was;
+  }
+
+  /** A request's letter. @param {string} letter @param {number} hue @param {number} x @param {number} y its middle @param {number} size */
+  chip(letter, hue, x, y, size = 18) {
+    const { palette } = this;
+    this.box(x, y - size / 2, size, size, palette.hues[hue].tint, palette.hues[hue].solid, 4);
+    this.font(size * 0.66, 700, true);
+    this.text(letter, x + size / 2, y + 0.5, palette.ink, "center");
+  }
+}
+
+export class Drawing extends Card {
+  /**
+   * @param {HTMLElement} root
+   * @param {Kind} kind
+   * @param {any} data what it draws, computed from recorded runs
+   * @param {import("../figure/card.js").CardOptions} options
+   */
+  constructor(root, kind, data, options) {
+    super(root, kind.slider(data), options);
+    this.kind = kind;
+    this.data = data;
+    this.body.append(h("div", { class: "canvas drawn" }, h("canvas", { role: "img" })));
+    this.surface = new Surface(canvasIn(this.body), () => this.redraw());
+    if (kind.switches) this._switches(kind.switches);
+    if (kind.point) this._points(kind.point);
+  }
+
+  /** Buttons in place of the slider where the hand has two or three places to go, or beside it. @param {NonNullable<Kind["switches"]>} switches */
+  _switches({ key, words }) {
+    const alone = key === this.slider.key;
+    this.root.classList.toggle("switched", alone);
+    this.buttons = words.map((word, n) => h("button", { type: "button", class: "button", "aria-pressed": "false", onclick: () => this.turn({ [key]: n }) }, t(word)));
+    this.tools.append(...this.buttons);
+  }
+
+  /** By hand, in a short motion. @param {State} change */
+  turn(change) {
+    const from = this.now();
+    this.take(change);
+    this.glideFrom(from);
+  }
+
+  /** @param {NonNullable<Kind["point"]>} point */
+  _points(point) {
+    const { canvas } = this.surface;
+    const find = (/** @type {PointerEvent | MouseEvent} */ e) => {
+      const box = canvas.getBoundingClientRect();
+      const found = point(e.clientX - box.left, e.clientY - box.top, this.now(), this.data, { w: this.surface.w, h: this.surface.h, small: this.surface.w < SMALL });
+      if (found) this.take(found);
+    };
+    canvas.addEventListener("pointermove", (e) => {
+      if (e.pointerType === "mouse" || e.buttons) find(e);
+    });
+    canvas.addEventListener("click", find);
+  }
+
+  /** @param {State} state */
+  settled(state) {
+    return this.kind.settled ? this.kind.settled(state) : state;
+  }
+
+  /** @param {State} state */
+  paint(state) {
+    const { surface, kind, data } = this;
+    const said = kind.says(state, data);
+    if (!surface.visible) return said;
+    kind.draw(new Pen(surface.begin(), surface.w, surface.h, this.palette), state, data);
+    setAttr(surface.canvas, "aria-label", said);
+    const chosen = kind.switches && Math.round(Number(state[kind.switches.key] || 0));
+    this.buttons?.forEach((button, n) => {
+      setAttr(button, "aria-pressed", String(n === chosen));
+      button.classList.toggle("on", n === chosen);
+    });
+    return said;
+  }
+}

@@ -1,0 +1,259 @@
+// The story: an essay whose figures are driven by the scroll and open to the hand. A paragraph is a pair of states, and its way up the screen blends them, so
+// every picture is a function of the scroll position: backwards works, and nothing is remembered. The text is in the page and complete without any of this.
+
+import { clamp, find, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
+import { prefersDark } from "../parts/look.js";
+import { speak } from "../parts/speech.js";
+import { blend } from "../figure/card.js";
+import { Figure } from "../figure/figure.js";
+import { Run } from "../run/run.js";
+import { cost } from "./cost.js";
+import { Drawing } from "./drawing.js";
+import { fold } from "./fold.js";
+import { Hero } from "./hero.js";
+import { times } from "./times.js";
+import { token } from "./token.js";
+import { worth } from "./worth.js";
+
+/** @type {Record<string, import("./drawing.js").Kind>} */
+const KINDS = { token, cost, fold, times, worth };
+const SMALL = 760; // pixels: narrower, the figure stands above the text
+const BAR = 44; // pixels: the bar on top
+
+/**
+ * @typedef {Record<string, [number, number] | string>} Beat
+ * @typedef {{figure: {run: string | null, drawing: string, views: string[], claim: string, source: string, link: string, columns: number, clock: boolean, print: number}, beats: Beat[]}} SectionSpec
+ * @typedef {{el: HTMLElement, fig: HTMLElement, spec: SectionSpec, beats: HTMLElement[], card: any, at: number, top: number, bottom: number, middles: number[], near: boolean}} Section
+ */
+
+export class Story {
+  /** @param {any} page what visualizer/page/story.py sends: {language, words, runs, drawings, sections: {id: SectionSpec}, hero: {names, runs}, again} */
+  constructor(page) {
+    this.page = page;
+    speak(page.language === "en" ? null : { name: page.language, words: page.words });
+    /** @type {Map<string, Run>} */
+    this.runs = new Map();
+    /** @type {Section[]} */
+    this.sections = [...document.querySelectorAll("section.scrolly")].map((el) => ({
+      el: /** @type {HTMLElement} */ (el), fig: find(el, ".fig"), spec: page.sections[el.id], beats: [...el.querySelectorAll(".beat")].map((beat) => /** @type {HTMLElement} */ (beat)),
+      card: null, at: -1, top: 0, bottom: 0, middles: [], near: false,
+    }));
+    this.printing = false;
+    this._soon = false;
+    this._here = -2;
+    this._height = 1;
+    /** @type {number[]} */
+    this.costs = []; // milliseconds of script of the last frames, for tests and measurements
+    this.toc = [...document.querySelectorAll(".toc li a")].map((a) => ({ a, fill: find(a, "i i") }));
+    this.bar = find(document, ".toc .bar i");
+    this.where = find(document, ".toc .here");
+    this.contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".toc details"));
+    document.documentElement.classList.add("live");
+    const [names, runs] = [page.hero.names, page.hero.runs];
+    this.heroes = [...document.querySelectorAll(".hero .fig")].map((fig) => {
+      const card = h("div", {});
+      fig.append(card);
+      return new Hero(card, names.map((/** @type {string} */ name, /** @type {number} */ n) => ({ name, run: this.run(runs[n]) })), page.again);
+    });
+    this._listen();
+    this.measure();
+    this.heroes[0].play(); // the last one, at the end, stands
+  }
+
+  /** @param {string} name */
+  run(name) {
+    let run = this.runs.get(name);
+    if (!run) this.runs.set(name, run = new Run(this.page.runs[name]));
+    return run;
+  }
+
+  /** The figure of a section, made when it comes near. @param {Section} section */
+  mount(section) {
+    if (section.card) return;
+    const { figure } = section.spec;
+    const card = h("div", { class: "story-card" });
+    section.fig.replaceChildren(card);
+    section.card = figure.run ? new Figure(card, this.run(figure.run), figure) : new Drawing(card, KINDS[figure.drawing], this.page.drawings[section.el.id], figure);
+  }
+
+  // -- where the reader is ---------------------------------------------------------------------------------------------
+
+  /** Positions of everything, measured when the layout changes: a frame of scrolling asks for none. */
+  measure() {
+    if (this.printing) return;
+    const y = window.scrollY;
+    this.small = window.innerWidth <= SMALL;
+    if (window.innerWidth >= 1380) this.contents.open = true;
+    this._figure = this.small ? this.sections[0].fig.offsetHeight : 0;
+    for (const section of this.sections) {
+      const box = section.el.getBoundingClientRect();
+      [section.top, section.bottom] = [box.top + y, box.bottom + y];
+      section.middles = section.beats.map((beat) => {
+        const words = (beat.firstElementChild || beat).getBoundingClientRect();
+        return words.top + words.height / 2 + y;
+      });
+    }
+    this._height = document.documentElement.scrollHeight;
+    this.frame();
+  }
+
+  /** Between which heights of the window a paragraph's middle takes its figure from its first state to its last. */
+  get span() {
+    const height = window.innerHeight;
+    if (!this.small) return [height * 0.82, height * 0.46];
+    const above = BAR + this._figure;
+    return [above + (height - above) * 0.8, above + (height - above) * 0.36];
+  }
+
+  frame() {
+    this._soon = false;
+    if (this.printing) return;
+    const began = performance.now();
+    const y = window.scrollY;
+    const height = window.innerHeight;
+    const [from, to] = this.span;
+    for (const section of this.sections) {
+      section.near = section.bottom > y - 100 && section.top < y + height + 100;
+      if (!section.near) continue;
+      this.mount(section);
+      let [at, share] = [0, 0];
+      section.middles.forEach((middle, i) => {
+        const passed = (from - (middle - y)) / (from - to);
+        if (i === 0 || passed > 0) [at, share] = [i, clamp(passed, 0, 1)];
+      });
+      this._turn(section, at);
+      this._show(section, share);
+    }
+    this._mark(y, height);
+    this.costs.push(performance.now() - began);
+    if (this.costs.length > 4000) this.costs.shift();
+  }
+
+  /** Another paragraph is read: it takes the figure back from the hand. @param {Section} section @param {number} at */
+  _turn(section, at) {
+    if (at === section.at) return;
+    if (section.at >= 0) section.card.release();
+    section.at = at;
+    section.beats.forEach((beat, i) => beat.classList.toggle("on", i === at));
+  }
+
+  /** @param {Section} section @param {number} share */
+  _show(section, share) {
+    const [from, to] = ends(section.spec.beats[section.at]);
+    const still = reducedMotion();
+    const state = blend(from, to, still ? Number(share >= 0.5) : share);
+    if (!section.spec.figure.run) return section.card.show(state);
+    const at = still ? Math.ceil(Number(state.at)) : Number(state.at);
+    const index = Math.max(0, Math.ceil(at - 1e-6) - 1);
+    section.card.show({ index, share: at - index, focus: String(state.focus || "") });
+  }
+
+  /** The contents: how far each section has been read, and which one is. @param {number} y @param {number} height */
+  _mark(y, height) {
+    const line = y + height * 0.5;
+    let here = -1;
+    this.sections.forEach(({ top, bottom }, i) => {
+      const share = clamp((line - top) / (bottom - top), 0, 1);
+      this.toc[i].fill.style.transform = `scaleY(${share.toFixed(3)})`;
+      if (line > top) here = i;
+    });
+    this.bar.style.transform = `scaleX(${clamp(y / (this._height - height), 0, 1).toFixed(4)})`;
+    if (here === this._here) return;
+    this._here = here;
+    this.toc.forEach(({ a }, i) => (i === here ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current")));
+    setText(this.where, here < 0 ? "" : this.toc[here].a.textContent || "");
+  }
+
+  // -- what the reader does --------------------------------------------------------------------------------------------
+
+  _listen() {
+    const soon = () => {
+      if (this._soon) return;
+      this._soon = true;
+      requestAnimationFrame(() => this.frame());
+    };
+    window.addEventListener("scroll", soon, { passive: true });
+    new ResizeObserver(() => this.measure()).observe(document.body);
+    window.addEventListener("resize", () => this.measure());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.theme(prefersDark()));
+    matchMedia("(prefers-reduced-motion: reduce)").addEventListener("change", () => this.frame());
+    document.addEventListener("keydown", (e) => this._key(e));
+    window.addEventListener("beforeprint", () => this.print());
+    window.addEventListener("afterprint", () => this.printed());
+    for (const type of ["pointerover", "pointerout", "click"]) document.addEventListener(type, (e) => this._light(e));
+    for (const ask of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".guess"))) ask.addEventListener("click", (e) => this._guess(ask, /** @type {HTMLElement} */ (e.target)));
+    for (const { a } of this.toc) a.addEventListener("click", () => { this.contents.open = window.innerWidth >= 1380; });
+  }
+
+  /** A request that is pointed at in the text is lit in the figure beside it. @param {Event} e */
+  _light(e) {
+    const who = /** @type {HTMLElement | null} */ (/** @type {Element} */ (e.target).closest?.(".who"));
+    if (!who) return;
+    const section = this.sections.find(({ el }) => el.contains(who));
+    section?.card?.light?.(e.type === "pointerout" ? "" : who.textContent || "");
+  }
+
+  /** @param {HTMLElement} ask @param {HTMLElement} button */
+  _guess(ask, button) {
+    if (button.tagName !== "BUTTON") return;
+    for (const other of ask.querySelectorAll("button")) setAttr(other, "aria-pressed", String(other === button));
+    const verdict = find(/** @type {HTMLElement} */ (ask.parentElement), ".verdict");
+    setText(verdict, (button.dataset.right === "true" ? ask.dataset.right : ask.dataset.wrong) || "");
+  }
+
+  /** n and p: the next and the previous paragraph. @param {KeyboardEvent} e */
+  _key(e) {
+    if ((e.key !== "n" && e.key !== "p") || e.ctrlKey || e.metaKey || e.altKey) return;
+    const goals = this.sections.flatMap(({ middles }) => middles.map((middle) => middle - this.span[1] + 2));
+    const goal = e.key === "n" ? goals.find((y) => y > window.scrollY + 8) : goals.filter((y) => y < window.scrollY - 8).at(-1) ?? 0;
+    if (goal !== undefined) window.scrollTo({ top: goal, behavior: reducedMotion() ? "auto" : "smooth" });
+  }
+
+  /** @param {boolean} dark */
+  theme(dark) {
+    for (const hero of this.heroes) hero.theme(dark);
+    for (const { card } of this.sections) card?.theme(dark);
+  }
+
+  // -- on paper --------------------------------------------------------------------------------------------------------
+
+  /** One settled figure a section, in ink on white. */
+  print() {
+    this.printing = true;
+    document.documentElement.classList.add("printing");
+    this.theme(false);
+    for (const section of this.sections) {
+      this.mount(section);
+      const { card, spec } = section;
+      card.release(false);
+      if (spec.figure.run) card.show({ index: spec.figure.print });
+      else card.show(card.kind.print(card.data));
+      for (const { surface } of spec.figure.run ? card.views : [card]) surface?.measure();
+      card.draw();
+    }
+    for (const hero of this.heroes) {
+      for (const { chart } of hero.charts) chart.surface.measure();
+      hero.settle();
+    }
+  }
+
+  printed() {
+    this.printing = false;
+    document.documentElement.classList.remove("printing");
+    this.theme(prefersDark());
+    this.measure();
+  }
+}
+
+/** The two states of a paragraph. @param {Beat} beat */
+function ends(beat) {
+  /** @type {import("./drawing.js").State[]} */
+  const [from, to] = [{}, {}];
+  for (const [key, value] of Object.entries(beat)) {
+    if (Array.isArray(value)) [from[key], to[key]] = value;
+    else if (key === "focus") from[key] = to[key] = value;
+  }
+  return [from, to];
+}
+
+window.inflightStory = new Story(JSON.parse(/** @type {HTMLElement} */ (document.getElementById("story-data")).textContent || "{}"));

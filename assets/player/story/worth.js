@@ -1,0 +1,80 @@
+// What it buys: the lanes of six other requests on one clock, in waves and continuously; then how many times as fast, in three measurements.
+// Data: {lanes: [{policy, seconds, bars: [[lane, from, to, letter, hue]]}], gains: [{name, times, least, most}]}. State: time, from 0 to 1 of the longer; dots.
+
+import { clamp } from "../parts/dom.js";
+import { mix } from "../parts/colours.js";
+import { t } from "../parts/speech.js";
+
+/** @typedef {{lanes: {policy: string, seconds: number, bars: [number, number, number, string, number][]}[], gains: {name: string, times: number, least: number, most: number}[]}} WorthData */
+
+/** @type {Record<string, string>} */
+const NAMES = { static: "in waves", continuous: "continuously", differing: "answers that differ", arriving: "many that arrive", alike: "all of one length" };
+
+/** @type {import("./drawing.js").Kind} */
+export const worth = {
+  slider: () => ({ key: "dots", from: 0, to: 1, word: "One comparison or three" }),
+  settled: (state) => ({ time: 1, dots: Math.round(state.dots) }),
+  print: () => ({ time: 1, dots: 1 }),
+  switches: { key: "dots", words: ["One comparison", "Three measurements"] },
+  draw(pen, state, /** @type {WorthData} */ data) {
+    pen.faded(1 - state.dots * 2.2, () => clocks(pen, state, data));
+    pen.faded(state.dots * 2.2 - 1.2, () => dots(pen, data));
+  },
+  says(state, /** @type {WorthData} */ { lanes, gains }) {
+    if (state.dots > 0.5) return t(`Three measurements: ${gains.map(({ times }) => times.toFixed(2)).join(", ")} times as fast.`);
+    return t(`In waves ${lanes[0].seconds.toFixed(2)} s, continuously ${lanes[1].seconds.toFixed(2)} s.`);
+  },
+};
+
+/** @param {import("./drawing.js").Pen} pen @param {import("./drawing.js").State} state @param {WorthData} data */
+function clocks(pen, state, { lanes }) {
+  const { w, h, small, palette } = pen;
+  const end = Math.max(...lanes.map(({ seconds }) => seconds));
+  const now = end * clamp(state.time, 0, 1);
+  const height = clamp(h * 0.09, 16, 42);
+  lanes.forEach(({ policy, seconds, bars }, n) => {
+    const top = 30 + n * (3 * (height + 4) + (small ? 36 : 64));
+    pen.font(small ? 13 : 15, 600);
+    pen.text(t(NAMES[policy]), 0, top - 14);
+    pen.text(now >= seconds ? t(`done: ${seconds.toFixed(2)} s`) : t(`${now.toFixed(2)} s`), w, top - 14, palette.ink, "right");
+    const count = Math.max(...bars.map(([lane]) => lane)) + 1;
+    for (let lane = 0; lane < count; lane += 1) pen.box(0, top + lane * (height + 4), (w * seconds) / end, height, palette.empty, null, 4);
+    for (const [lane, from, to, letter, hue] of bars) {
+      const width = ((Math.min(now, to) - from) / end) * w;
+      if (width <= 0) continue;
+      pen.box((from / end) * w, top + lane * (height + 4), width - 1, height, palette.hues[hue].solid, null, 4);
+      if (width > 24) pen.chip(letter, hue, (from / end) * w + 4, top + lane * (height + 4) + height / 2, small ? 13 : 18);
+    }
+    if (now < seconds) pen.line([[(now / end) * w, top - 4], [(now / end) * w, top + count * (height + 4)]], palette.ink, [], 2);
+    if (n < lanes.length - 1) return;
+    pen.font(12);
+    for (let s = 0; s <= end; s += 0.5) pen.text(t(`${s} s`), (s / end) * w, top + count * (height + 4) + 12, palette.soft, s ? "center" : "left");
+  });
+}
+
+/** @param {import("./drawing.js").Pen} pen @param {WorthData} data */
+function dots(pen, { gains }) {
+  const { w, h, small, palette } = pen;
+  const left = small ? 0 : 190;
+  const [low, high] = [0.75, Math.max(...gains.map(({ most }) => most)) * 1.04];
+  const X = (/** @type {number} */ times) => left + ((times - low) / (high - low)) * (w - left - 12);
+  const pitch = Math.min(96, (h - 60) / gains.length);
+  const bottom = 36 + pitch * gains.length;
+  for (const [times, label] of /** @type {[number, string][]} */ ([[1, "just as fast"], [2, "twice as fast"]])) {
+    pen.line([[X(times), 10], [X(times), bottom]], palette.soft, [4, 4]);
+    pen.font(12);
+    pen.text(t(label), X(times), bottom + 12, palette.soft, "center");
+  }
+  gains.forEach(({ name, times, least, most }, n) => {
+    const y = 52 + n * pitch;
+    pen.font(small ? 13 : 14);
+    pen.text(t(NAMES[name]), 0, small ? y - 26 : y);
+    pen.line([[X(least), y], [X(most), y]], mix(palette.hues[0].solid, palette.panel, 0.5), [], 6);
+    pen.g.beginPath();
+    pen.g.arc(X(times), y, 8, 0, 7);
+    pen.g.fillStyle = palette.hues[0].solid;
+    pen.g.fill();
+    pen.font(14, 650);
+    pen.text(t(times.toFixed(2)), X(times), y - 18, palette.ink, "center");
+  });
+}

@@ -1,0 +1,312 @@
+"""The story: its numbers are the traces', its figures follow the scroll and the hand, and its text needs neither scripts nor a screen."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.config import ASSETS
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.site import export_site
+from visualizer.page.story import FOLDER, sections, story_html, words
+from worlds.axe import serious
+from worlds.browser import SIZES, settled
+
+_FACT = re.compile(r"\{[^{}]*\}")
+_AT = "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section); document.documentElement.style.scrollBehavior = 'auto'; window.scrollTo(0, s.middles[beat] - inflightStory.span[1] + 2); }"
+
+
+def raw(path: str) -> list[dict[str, Any]]:
+    """The lines of a trace file, as they are: what the facts of lessons are not asked for."""
+    file = ASSETS / path
+    lines = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return [json.loads(line) for line in lines.decode().splitlines()]
+
+
+def steps(run: str) -> list[dict[str, Any]]:
+    return [line for line in raw(f"traces/{run}.jsonl") if "step" in line]
+
+
+def spoken(section: str, language: str = "en") -> str:
+    """The words of a section as the page has them."""
+    found = re.search(rf'<section class="scrolly" id="{section}">(.*?)</section>', story_html(language), re.DOTALL)
+    assert found
+    return re.sub(r"<[^>]+>", "", found[1])
+
+
+# -- its numbers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_number_of_the_story_is_typed(language):
+    texts = tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
+    assert texts.keys() == {"page", *sections()} == words("en").keys()
+    for name, section in texts.items():
+        assert section.keys() == words("en")[name].keys()
+        for key, text in section.items():
+            assert not re.search(r"\d", _FACT.sub("", text)), f"{language}.{name}.{key}"
+    assert {beat["name"] for spec in sections().values() for beat in spec["beats"]} <= {
+        key for section in texts.values() for key in section
+    }
+
+
+def test_the_numbers_are_those_of_the_trace_files():
+    static, dynamic, packed, alone = (steps(f"verses-{run}") for run in ("static", "dynamic", "continuous", "sequential"))
+    written = sum(len(step["sampled"]) for step in static)
+    places = 3 * len(static)
+    assert (
+        f"Of {places} places {places - written} carried nobody, and it took {len(static)} steps where {len(packed)} could have done"
+        in spoken("waiting")
+    )
+    of_b = [s for step in alone for s in step["segments"] if s[1] == "r1"]
+    assert f"B costs {sum(s[5] for s in of_b)} tokens of work; without it, {sum(s[6] for s in of_b)}." in spoken("cache")
+    joins = next(step for step in dynamic if any(s[1] == "r3" for s in step["segments"]))["passes"][0]
+    assert f"{joins[4]} pads are computed to fill it, for {joins[3]} real tokens" in spoken("padding")
+    pads, tokens = (sum(p[n] for step in dynamic for p in step["passes"]) for n in (4, 3))
+    assert f"{pads} of {pads + tokens} positions were pads" in spoken("padding")
+    assert f"After {len(packed)} steps instead of {len(static)}" in spoken("packed")
+    gone = [one for step in steps("kv-pressure") for one in step["preempted"]]
+    assert f"it happened {len(gone)} times, and {sum(one[1] for one in gone)} tokens were computed twice" in spoken("blocks")
+    measured = json.loads((ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8"))["policies"]
+    waves, ours = (measured[policy]["wall_s"]["median"] for policy in ("static", "continuous"))
+    assert f"took {waves:.2f} seconds in waves and {ours:.2f} this way: {waves / ours:.2f} times as fast" in spoken("worth")
+    german = f"{waves:.2f} Sekunden und so {ours:.2f}: Das ist {waves / ours:.2f}-mal".replace(".", ",")
+    assert german in spoken("worth", "de")
+
+
+def test_what_the_story_claims_holds():
+    """Sentences without a number that the runs could contradict."""
+    texts = {run: {} for run in ("verses-static", "verses-continuous", "verses-dynamic", "verses-sequential")}
+    for run, of in texts.items():
+        for step in steps(run):
+            for _, request, token, *_ in step["sampled"]:
+                of.setdefault(request, []).append(token)
+    assert len({json.dumps(of, sort_keys=True) for of in texts.values()}) == 1  # "every text is the same, token for token"
+    lengths = [len(tokens) for tokens in texts["verses-static"].values()]
+    assert (
+        len(steps("verses-continuous")) == -(-sum(lengths) // 3) + 1
+    )  # "the best seating there is": sixteen, though fifteen lanes' worth of tokens
+    assert list(sections()).index("packed") == 5  # "by the sixth section"
+    whole, sliced = (steps(run) for run in ("long-prompt-arrives", "long-prompt-chunked"))
+
+    def reads(run):
+        return [
+            step["t_end"] - step["t_start"] for step in run if any(s[1] == "r4" and s[3] == "prefill" for s in step["segments"])
+        ]
+
+    assert max(reads(sliced)) < max(reads(whole)) / 2 and sum(reads(sliced)) > sum(reads(whole))
+    curve = json.loads((ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8"))["cost_curve"]["by_tokens"]
+    assert curve[-1]["median_s"] / curve[0]["median_s"] < curve[-1]["tokens"] / 4
+
+
+# -- in a browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def essay(fresh, tmp_path) -> Iterator[Callable[..., Page]]:
+    """`essay("de", "phone")`: the story from disk in a context of its own, at rest."""
+    errors: list[str] = []
+
+    def opened(language: str = "en", size: str = "desk", **context: Any) -> Page:
+        path = tmp_path / f"{language}.html"
+        path.write_text(
+            story_html(language, "watch.html", {"xx": "xx.html"}, fonts=(FOLDER / "fonts").as_uri()), encoding="utf-8"
+        )
+        width, height = SIZES[size]
+        phone = {"is_mobile": True, "has_touch": True} if size == "phone" else {}
+        page = fresh(viewport={"width": width, "height": height}, **phone, **context)
+        page.on("pageerror", lambda e: errors.append(str(e)))
+        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+        page.goto(path.as_uri())
+        return page
+
+    yield opened
+    assert not errors, errors
+
+
+def read(page: Page, section: str, beat: int) -> None:
+    """Scroll until a paragraph's figure is in its last state, and all is drawn."""
+    page.evaluate("document.fonts.ready.then(() => inflightStory.measure())")
+    page.evaluate(_AT, [section, beat])
+    settled(
+        page,
+        "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section); return s.at === beat && s.card && !s.card.drawsSoon && s.card.drawn && !inflightStory._soon; }",
+        [section, beat],
+    )
+
+
+CARD = "inflightStory.sections.find(s => s.el.id === '{}').card"
+
+
+def test_the_scroll_drives_a_figure_and_the_hand_takes_it(essay):
+    page = essay()
+    card = CARD.format("packed")
+    read(page, "packed", 1)
+    join = next(i for i, step in enumerate(steps("verses-continuous")) if any(s[1] == "r3" for s in step["segments"]))
+    settled(page, f"{card}.drawn.at === {join + 1}")
+    said = page.inner_text("#packed .figure-says")
+    assert said.startswith(f"Step {join}.") and page.inner_text("#packed .row .key") == "16 tokens"
+    page.click("#packed .figure-next")
+    settled(page, f"{card}.drawn.at === {join + 2}")
+    page.get_by_role("button", name="Back to the text").click()
+    settled(page, f"{card}.drawn.at === {join + 1}")
+    page.click("#packed .figure-prev")
+    settled(page, f"{card}.held")
+    read(page, "packed", 2)  # another paragraph takes it back
+    settled(page, f"!{card}.held && {card}.drawn.at === {len(steps('verses-continuous'))}")
+    read(page, "packed", 1)  # backwards, as forwards
+    settled(page, f"{card}.drawn.at === {join + 1}")
+    assert page.inner_text("#packed .figure-says") == said
+    page.hover("#packed .beat.on .who >> nth=0")
+    settled(page, f"{card}.lit.letter === 'D'")
+
+
+@pytest.mark.slow
+def test_every_paragraph_has_its_picture_in_both_languages(essay):
+    for language in LANGUAGES:
+        page = essay(language)
+        said = set()
+        for name, spec in sections().items():
+            for beat in range(len(spec["beats"])):
+                read(page, name, beat)
+                ink = page.evaluate(
+                    "(name) => [...document.querySelectorAll(`#${name} canvas`)].map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)",
+                    name,
+                )
+                assert ink and min(ink) > 2, (name, beat, ink)
+                said.add(page.inner_text(f"#{name} .figure-says"))
+        assert len(said) > 20 and "" not in said
+        assert page.evaluate("[...inflightModules['parts/speech.js'].missingKeys]") == []
+
+
+@pytest.mark.slow
+def test_keys_guess_and_headings(essay):
+    page = essay(reduced_motion="reduce")
+    page.evaluate("document.fonts.ready.then(() => inflightStory.measure())")
+    page.keyboard.press("n")
+    settled(page, "inflightStory.sections[0].at === 0 && window.scrollY > 100")
+    page.keyboard.press("n")
+    settled(page, "inflightStory.sections[0].at === 1")
+    page.keyboard.press("p")
+    settled(page, "inflightStory.sections[0].at === 0")
+    read(page, "waiting", 1)
+    start = next(i for i, step in enumerate(steps("verses-static")) if any(s[1] == "r3" for s in step["segments"]))
+    guess = page.locator(".guess button")
+    assert str(start) in guess.all_inner_texts()
+    guess.first.click()
+    expect(page.locator(".verdict")).to_have_text(words("en")["waiting"]["wrong"])
+    guess.filter(has_text=re.compile(rf"^{start}$")).click()
+    expect(page.locator(".verdict")).to_have_text(words("en")["waiting"]["right"])
+    page.click("#blocks h2 a")
+    expect(page).to_have_url(re.compile("#blocks$"))
+
+
+@pytest.mark.slow
+def test_reduced_motion_shows_whole_steps_and_end_states(essay):
+    page = essay(reduced_motion="reduce")
+    assert page.evaluate("inflightStory.heroes.every(hero => hero.at === hero.columns)")
+    read(page, "packed", 0)
+    states = page.evaluate(
+        """async () => { const s = inflightStory.sections.find(s => s.el.id === 'packed'), seen = new Set();
+            for (let y = s.top - 400; y < s.bottom; y += 37) { window.scrollTo(0, y); await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); seen.add(s.card.drawn.at); }
+            return [...seen]; }"""
+    )
+    assert len(states) > 2 and all(at == int(at) for at in states)
+
+
+@pytest.mark.slow
+def test_without_scripts_the_text_is_complete(essay):
+    for language in LANGUAGES:
+        page = essay(language, java_script_enabled=False)
+        shown = page.locator("main").inner_text()
+        for name in sections():
+            assert words(language)[name]["title"] in shown
+        assert len(shown.split()) > 1200
+
+
+@pytest.mark.slow
+def test_on_paper_each_section_has_one_settled_figure(essay, tmp_path):
+    page = essay()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    ink = page.evaluate(
+        "inflightStory.sections.map(({ el }) => [...el.querySelectorAll('canvas')].map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size))"
+    )
+    assert len(ink) == len(sections()) and all(views and min(views) > 2 for views in ink)
+    assert len(page.pdf()) > 100_000
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    read(page, "packed", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_on_a_phone_the_figure_stays_above_and_nothing_scrolls_sideways(essay, language):
+    page = essay(language, "phone")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for name in sections():
+        read(page, name, 1)
+        card, beat = page.locator(f"#{name} .story-card").bounding_box(), page.locator(f"#{name} .beat.on p").first.bounding_box()
+        assert card["y"] <= 45 and card["y"] + card["height"] <= beat["y"] + 4, name
+        sizes = page.evaluate(
+            "(name) => [...document.querySelectorAll(`#${name} :is(button, input), .toc :is(summary, a)`)].filter(e => e.getClientRects().length).map(e => [e.outerHTML.slice(0, 80), e.getBoundingClientRect().height])",
+            name,
+        )
+        assert not [found for found in sizes if found[1] < 44]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_reads_well_with_other_means(essay, scheme):
+    page = essay(color_scheme=scheme, reduced_motion="reduce")
+    for name in ("waiting", "packed", "worth"):
+        read(page, name, 1)
+        assert serious(page) == []
+
+
+@pytest.mark.slow
+def test_a_server_has_the_story_and_every_figure_leads_into_the_player(fresh, page_url):
+    page = fresh(viewport={"width": 1440, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.goto(f"{page_url}/")
+    settled(page, "inflight.drawn >= 0")
+    page.locator("#watch .tabs a", has_text="Story").click()
+    expect(page).to_have_url(re.compile("/story$"))
+    page.locator(".leave a").first.click()
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    page.goto(f"{page_url}/story")  # the choice is kept
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    page.goto(f"{page_url}/story?lang=en")
+    read(page, "blocks", 1)
+    page.click("#blocks .figure-source")
+    settled(page, "inflight.drawn >= 0 && inflight.entry?.name === 'kv-pressure'")
+    first = next(step["step"] for step in steps("kv-pressure") if step["preempted"])
+    assert page.evaluate("inflight.frame.event.step") == first
+    assert not errors
+
+
+@pytest.mark.slow
+def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, tmp_path):
+    first = export_site(tmp_path / "site")
+    page = fresh(viewport={"width": 1440, "height": 900})
+    page.goto(first.as_uri())
+    settled(page, "window.inflightStory")
+    assert page.evaluate("document.fonts.ready.then(() => [...document.fonts].some(f => f.status === 'loaded'))")
+    page.locator(".leave a").first.click()
+    settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
+    page.goto(first.as_uri())
+    settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
+    page.goto(f"{first.as_uri()}?lang=en#run=chunk-7-by-4&step=1")
+    settled(page, "window.inflight && inflight.drawn >= 0 && inflight.frame.event.step === 1")
+    assert page.url.endswith("watch.html#run=chunk-7-by-4&step=1")
+    assert page.locator("#watch .tabs a").get_attribute("href") == "index.html"

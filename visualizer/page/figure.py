@@ -1,0 +1,45 @@
+"""What a page of figures needs beside their script: runs as small as a figure can have them, and the words that its views may say."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from core.trace.trace import Trace
+from visualizer.documents.replay import replay
+from visualizer.page.bundle import modules
+from visualizer.words.language import catalogue, speaking
+
+_HEADER = ("config", "batching", "kv_groups", "num_blocks", "execution", "engine", "inferred", "source")
+_HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
+
+
+def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
+    """A run for `Figure`, its sentences in one language: the replay without what only Watch's other panels and cards show."""
+    with speaking(language):
+        whole = replay(trace)
+    header = whole["header"]
+    asked = [
+        {"id": r["id"], "sampling": {"max_new_tokens": r["sampling"]["max_new_tokens"]}} for r in header["workload"]["requests"]
+    ]
+    return {
+        **{key: whole[key] for key in ("schema", "records", "complete", "letters", "texts", "events")},
+        "header": {key: header[key] for key in _HEADER if key in header}
+        | {"model": {"windows": header["model"]["windows"]}, "workload": {"requests": asked}},
+        "captions": [
+            {"why": [], **{key: caption[key] for key in ("say", "simple") if key in caption}} for caption in whole["captions"]
+        ],
+    }
+
+
+@cache
+def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, str]:
+    """The part of a language's catalogue that the modules of `entry` can say: sentences all of whose words they hold."""
+    said = "\n".join(modules(entry).values())
+    return {key: text for key, text in catalogue(language).items() if all(part in said for part in _fixed(key))}
+
+
+def _fixed(key: str) -> list[str]:
+    """What is between the numbers, quotes and choices of a sentence."""
+    return [part.strip() for part in _HOLES.split(key) if part.strip()]

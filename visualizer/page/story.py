@@ -1,0 +1,304 @@
+"""The story: an essay on recorded runs as one page, whose figures are players of those runs. It needs no server once it is written.
+
+What a section shows is in assets/story/story.toml, its words in assets/story/<language>.toml; each number in them is a fact of a recorded run, filled in
+as in lessons (`visualizer.lessons.texts`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from html import escape
+from typing import Any
+
+from core.config import ASSETS
+from core.trace.phrases import letters
+from core.trace.trace import Trace
+from visualizer.charts.theme import deal
+from visualizer.documents.comparison import RECORDED, load
+from visualizer.lessons.arithmetic import best_seating
+from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
+from visualizer.lessons.places import Place
+from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, number, plain
+from visualizer.page.bundle import ICON, PLAYER, _packed, figure_style, inert_json, script
+from visualizer.page.figure import figure_replay, figure_words
+
+FOLDER = ASSETS / "story"
+ENTRY = "story/story.js"
+FONTS = FOLDER / "fonts"
+HERO = ("verses-static", "verses-continuous")
+WORDS_A_MINUTE = 220
+
+
+@cache
+def sections() -> dict[str, dict[str, Any]]:
+    """What each section shows, by its name, in order."""
+    return tomllib.loads((FOLDER / "story.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def words(language: str) -> dict[str, Any]:
+    """The texts of a language."""
+    return tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
+
+
+def runs_of_story() -> set[str]:
+    """The recorded runs that the story is about."""
+    places = (place for spec in sections().values() for place in (spec["place"], *spec.get("places", {}).values()))
+    return {
+        *HERO,
+        *(place.split()[0] for place in places),
+        *(run for spec in sections().values() for run in spec.get("runs", ())),
+    }
+
+
+def at(place: str) -> At:
+    """A place of a recorded run as the texts' facts take it."""
+    run, _, rule = place.partition(" ")
+    trace = recorded_run(run)
+    return At(trace, Place(run, rule).step(trace))
+
+
+def said(template: str, place: str, places: Mapping[str, str], language: str) -> list[Span]:
+    """A text with its numbers."""
+    return filled(template, at(place), {name: at(there) for name, there in places.items()}, language)
+
+
+def story_html(
+    language: str = "en",
+    player: str = "./",
+    others: Mapping[str, str] | None = None,
+    picture: str | None = None,
+    fonts: str = "inflight/story",
+) -> str:
+    """The whole page. player: where the player is; fonts: where the files of `FONTS` are; others: the story in other languages, by their codes; picture: see `bundle.head`."""
+    others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
+    page = words(language)["page"]
+    (other, address), *_ = others.items()
+    place, places = "verses-continuous start", {"static": "verses-static start", "continuous": "verses-continuous start"}
+
+    def told(name: str) -> list[Span]:
+        return said(page[name], place, places, language)
+
+    written = {name: _section(name, language, player) for name in sections()}
+    length = sum(len(re.sub(r"<[^>]+>", " ", html).split()) for html in written.values()) + len(plain(told("lead")).split())
+    icon = base64.b64encode(ICON.read_bytes()).decode()
+    enter = {"player": player, "here": language, "others": dict(others)}
+    texts = {
+        "LANGUAGE": language, "TITLE": escape(page["title"]), "ABOUT": escape(page["about"]), "FIRST": next(iter(written)), "SKIP": escape(page["skip"]),
+        "HEAD": f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">' + (f'<meta property="og:image" content="{escape(picture)}">' if picture else ""),
+        "CONTENTS": escape(page["contents"]), "OTHER": escape(address), "OTHER_CODE": other, "OTHER_NAME": escape(page["other"]),
+        "PLAYER": escape(player), "PLAYER_NAME": escape(page["player"]), "KICKER": escape(page["kicker"].replace("{minutes}", str(max(1, round(length / WORDS_A_MINUTE))))),
+        "LEAD": _html(told("lead"), player), "HERO": _html(told("hero"), player), "CLOSE": _html(told("close"), player), "HERO_ALT": escape(plain(told("hero_alt"))),
+        "FOOTER": _html(told("footer"), player), "KEYS": escape(page["keys"]),
+        "LIST": "\n".join(f'<li><a href="#{name}"><i aria-hidden="true"><i></i></i>{escape(words(language)[name]["title"])}</a></li>' for name in written),
+        "SECTIONS": "\n".join(written.values()), "DATA": inert_json(story_data(language, player)),
+    }  # fmt: skip
+    parts = {f"<!--{name}-->": text for name, text in texts.items()} | {
+        "/*ENTER*/": f"window.inflightEnter = {inert_json(enter)};\n{(PLAYER / 'story' / 'enter.js').read_text(encoding='utf-8')}",
+        "/*STYLE*/": figure_style() + _packed((PLAYER / "story" / "story.css",)).replace("FONTS", fonts),
+        "/*SCRIPT*/": script(ENTRY),
+    }
+    html = (PLAYER / "story" / "story.html").read_text(encoding="utf-8")
+    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
+
+
+def _section(name: str, language: str, player: str) -> str:
+    spec, texts = sections()[name], words(language)[name]
+    there = spec["place"], spec.get("places", {})
+    beats = []
+    for beat in spec["beats"]:
+        text = f"<p>{_html(said(texts[beat['name']], *there, language), player, there[0])}</p>"
+        guess = spec.get("guess", {})
+        beats.append(
+            f'<div class="beat">{text}{_guess(guess, texts, there, language, player) if guess.get("beat") == beat["name"] else ""}</div>'
+        )
+    title = escape(texts["title"])
+    return (
+        f'<section class="scrolly" id="{name}"><div class="prose"><h2><a href="#{name}">{title}</a></h2>\n'
+        + "\n".join(beats)
+        + f'</div><div class="fig"><p class="unseen">{escape(texts["claim"])}</p></div></section>'
+    )
+
+
+def _guess(guess: dict[str, Any], texts: dict[str, str], there: tuple[str, dict[str, str]], language: str, player: str) -> str:
+    """A question with numbers to choose from, the right one among them."""
+    right, *wrong = (evaluated(path, at(there[0]), {})[0] for path in guess["numbers"])
+    chosen = "".join(
+        f'<button type="button" data-right="{str(n == right).lower()}" aria-pressed="false">{number(n, language)}</button>'
+        for n in sorted({n for n in (right, *wrong) if isinstance(n, int)})
+    )
+    ask = _html(said(texts["ask"], *there, language), player, there[0])
+    return (
+        f'<div class="ask"><p>{ask}</p><p class="guess" data-right="{escape(texts["right"])}" data-wrong="{escape(texts["wrong"])}">{chosen}</p>'
+        '<p class="verdict" role="status"></p></div>'
+    )
+
+
+def _html(spans: list[Span], player: str, place: str = "") -> str:
+    """Spans as HTML. place: whose requests they name."""
+    hues = _hues(recorded_run(place.split()[0])) if place else {}
+    made = []
+    for span in spans:
+        if isinstance(span, str):
+            made.append(escape(span, quote=False))
+        elif "r" in span:
+            made.append(
+                f'<span class="who" style="--h: var(--hue-{hues[span["r"]]}); --t: var(--tint-{hues[span["r"]]})">{escape(span["r"])}</span>'
+            )
+        elif "n" in span:
+            made.append(f'<span class="n">{escape(span["n"])}</span>')
+        elif span["t"] == "player":
+            made.append(f'<a href="{escape(player)}">{escape(span["s"])}</a>')
+        else:
+            made.append(f"<dfn>{escape(span['s'])}</dfn>")
+    return "".join(made)
+
+
+def _hues(trace: Trace) -> dict[str, int]:
+    """The hue of each letter."""
+    dealt, named = deal(trace), letters(trace)
+    return {named[request]: hue for request, hue in dealt.items()}
+
+
+# -- what the figures draw -------------------------------------------------------------------------------------------
+
+
+def story_data(language: str, player: str) -> dict[str, Any]:
+    """What story.js is given: {"language", "words", "runs", "drawings", "sections", "hero", "again"}."""
+    page = words(language)["page"]
+    shown = {name: _figure(name, language, player) for name in sections()}
+    runs = dict.fromkeys([*HERO, *(figure["figure"]["run"] for figure in shown.values() if figure["figure"]["run"])])
+    return {
+        "language": language,
+        "words": figure_words(language, ENTRY),
+        "runs": {run: figure_replay(recorded_run(run), language) for run in runs},
+        "drawings": {name: DRAWINGS[spec["drawing"]](spec) for name, spec in sections().items() if "drawing" in spec},
+        "sections": shown,
+        "hero": {"names": [page["waves"], page["continuous"]], "runs": HERO},
+        "again": page["again"],
+    }
+
+
+def _figure(name: str, language: str, player: str) -> dict[str, Any]:
+    spec, texts, page = sections()[name], words(language)[name], words(language)["page"]
+    there = at(spec["place"])
+    run = spec["place"].split()[0]
+    named = run if "views" in spec or len(spec["runs"]) else "gpt2-six"
+    source, link = page["recorded"], f"{player}#run={run}&step={there.step}"
+    if spec.get("drawing") in ("cost", "worth"):
+        source, link, named = page["measured"], f"{player}#part=compare&comparison=gpt2-six", "gpt2-six"
+
+    def moment(rule: str) -> int:
+        """How many steps are over at a step's end."""
+        return 0 if rule == "nothing" else 1 + [e.step for e in there.trace.events].index(Place(run, rule).step(there.trace))
+
+    beats = []
+    for beat in spec["beats"]:
+        states = {key: value for key, value in beat.items() if key != "name"}
+        beats.append(states | ({"at": [moment(rule) for rule in states["at"]]} if "at" in states else {}))
+    figure = {
+        "run": run if "views" in spec else None,
+        "drawing": spec.get("drawing", ""),
+        "views": spec.get("views", []),
+        "claim": texts["claim"],
+        "source": source.replace("{name}", named),
+        "link": link,
+        "columns": len(recorded_run(spec["columns"]).events) if "columns" in spec else 0,
+        "print": moment(spec.get("print", spec["place"].partition(" ")[2])) - 1,
+    }
+    return {"figure": figure, "beats": beats}
+
+
+def _token(spec: dict[str, Any]) -> dict[str, Any]:
+    there = at(spec["place"])
+    request = there.request("B")
+    texts = there.trace.texts
+    return {"prompt": texts.prompt[request], "output": texts.output[request], "hue": _hues(there.trace)["B"]}
+
+
+def _cost(spec: dict[str, Any]) -> dict[str, Any]:
+    there = at(spec["place"])
+    trace, hues, named = there.trace, _hues(there.trace), letters(there.trace)
+    seats = best_seating(recorded_run("verses-static"))
+    order = []
+    for request, tokens in trace.outputs.items():
+        lane, before = next(
+            (lane, seats[lane][: seats[lane].index(request)]) for lane in range(len(seats)) if request in seats[lane]
+        )
+        order.append(
+            {"letter": named[request], "hue": hues[named[request]], "length": len(tokens), "lane": lane, "from": sum(len(trace.outputs[r]) for r in before)}
+        )  # fmt: skip
+    curve = [[int(tokens), round(ms, 4)] for tokens, ms in fact_of("pass_ms", there).items()]
+    return {"curve": curve, "weights": fact("model.parameters", there), "order": order}
+
+
+def fact_of(name: str, there: At) -> Any:
+    """A fact that is more than a number."""
+    from visualizer.lessons.facts import FACTS
+
+    return FACTS[name](there)
+
+
+def _fold(spec: dict[str, Any]) -> dict[str, Any]:
+    there = at(spec["place"])
+    hues, named = _hues(there.trace), there.letters
+    forward = there.event.passes[-1]
+    rows = [
+        {
+            "letter": named[s.request],
+            "hue": hues[named[s.request]],
+            "phase": s.phase,
+            "pads": forward.width - s.length,
+            "pieces": [there.trace.token_text(s.request, p) for p in range(s.start, s.kv_len)],
+        }
+        for s in there.event.segments
+    ]
+    steps = [[sum(p.tokens for p in e.passes), sum(p.padding for p in e.passes)] for e in there.trace.events]
+    return {"rows": rows, "width": forward.width, "steps": steps, "at": [e.step for e in there.trace.events].index(there.step)}
+
+
+def _times(spec: dict[str, Any]) -> dict[str, Any]:
+    there = at(spec["place"])
+    request = there.request("E")
+
+    def steps(run: str) -> list[list[float]]:
+        return [
+            [round((e.t_end - e.t_start) * 1e3, 3), sum(s.length for s in e.segments), sum(s.length for s in e.segments if s.request == request and s.phase == "prefill")]
+            for e in recorded_run(run).events
+        ]  # fmt: skip
+
+    return {"runs": [{"steps": steps(run)} for run in spec["runs"]], "letter": "E", "hue": _hues(there.trace)["E"]}
+
+
+def _worth(spec: dict[str, Any]) -> dict[str, Any]:
+    compared = load(RECORDED / "gpt2-six").comparison.runs
+    lanes = []
+    for policy in ("static", "continuous"):
+        trace = compared[policy].trace
+        assert trace is not None
+        hues, named = _hues(trace), letters(trace)
+        bars = []
+        for request in trace.outputs:
+            held = [(e, s) for e in trace.events for s in e.segments if s.request == request]
+            bars.append(
+                [held[0][1].lane, round(held[0][0].t_start, 4), round(held[-1][0].t_end, 4), named[request], hues[named[request]]]
+            )
+        lanes.append(
+            {
+                "policy": policy,
+                "seconds": round(_json("comparisons/gpt2-six/comparison.json")["policies"][policy]["wall_s"]["median"], 4),
+                "bars": bars,
+            }
+        )
+    gains = [
+        {"name": name, "times": static / ours, "least": least, "most": most}
+        for name, (static, ours, least, most) in measured_gains().items()
+    ]
+    return {"lanes": lanes, "gains": gains}
+
+
+DRAWINGS = {"token": _token, "cost": _cost, "fold": _fold, "times": _times, "worth": _worth}
