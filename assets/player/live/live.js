@@ -53,7 +53,10 @@ export class Live {
     const live = this;
     this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen(), find: this.options.asks ? undefined : () => this.find.field.focus() };
     this.teacher = new Teacher(this);
-    this.form = new AskForm(this.$(".ask"), this.mine, () => this.batch.relabel());
+    this.form = new AskForm(this.$(".ask"), this.mine, () => {
+      this.$(".live-scroll").scrollTop = 0; // where one's new request is
+      this.batch.relabel();
+    });
     this.house = new House(this.$(".house"), this.options.prompts, { ask: (prompt) => this.form.send(prompt), letBotsAsk: () => this.letBotsAsk() });
     this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
     this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run, ended: this.batch.ended }));
@@ -326,7 +329,7 @@ export class Live {
     this.teacher.button.hidden = !asks;
     this.own.draw();
     this.house.draw(batch.run);
-    this.room.draw();
+    this.room.draw(said);
     this.finished.draw();
     this.shadow.draw(batch.state);
     this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);

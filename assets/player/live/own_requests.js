@@ -78,7 +78,7 @@ export class OwnRequests {
   _take({ of, last, messages = [], gone }) {
     const own = this.requests.find(({ key }) => key === of);
     if (!own) return;
-    if (gone) own.lost = "no longer on the server, which may have been restarted";
+    if (gone) own.lost = "It is no longer on the server, which may have been restarted.";
     else own.next = last + 1;
     for (const { text, ended } of messages) {
       own.text += text || "";

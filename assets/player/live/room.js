@@ -1,7 +1,7 @@
 // The room on the page's player: a view of lanes with people's names, in front of the instruments, which are one press away ("Under the hood"). It is
 // there while the Live tab is, and only where visitors ask: a followed engine's requests have no people's names.
 
-import { find, h, setAttr } from "../parts/dom.js";
+import { find, h, setAttr, setText } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
 import { t, tell } from "../parts/speech.js";
 import { PeopleView } from "../views/people.js";
@@ -75,8 +75,8 @@ export class Room {
     this.draw();
   }
 
-  /** Show it as it is: with no run, its lanes are free. */
-  draw() {
+  /** Show it as it is: with no run, its lanes are free. said: what matters most now. */
+  draw(said = "") {
     const { app, batch, options } = this.live;
     for (const button of this.details) {
       button.hidden = options.asks && !this.isOpen;
@@ -95,6 +95,7 @@ export class Room {
     tell(this.tab, "Lanes");
     for (const tab of root.querySelectorAll(".view-tabs [role=tab]")) setAttr(tab, "aria-selected", String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab));
     this.panel.hidden = this.isOpen;
+    setText(this.view.note, app.presenter ? said : "");
     this.panel.setAttribute("aria-label", t("Who is in which lane"));
     if (this.isOpen) return void delete root.dataset.people;
     const isFree = !batch.run?.length;

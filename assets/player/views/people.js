@@ -32,10 +32,13 @@ export class PeopleView {
     this.invited = h("span", {});
     this.invite = h("p", { class: "people-invite", hidden: true }, this.invited);
     this.why = h("span", { class: "door-why" });
+    this.note = h("p", { class: "people-note" }); // what matters most now, where nothing else says it: a projector
+    this.box = h("div", { class: "people-box", tabindex: "0" });
     const canvas = h("canvas", { "aria-hidden": "true" });
     const strip = h("div", { class: "people-strip" }, canvas);
     this.chart = new LaneChart(canvas, redraw);
-    panel.append(h("h3", {}, this.title, this.key), h("div", { class: "people-box", tabindex: "0" }, h("div", { class: "people-track" }, strip, this.list), this.invite), h("div", { class: "people-door" }, h("p", { class: "door" }, h("span", { class: "door-title" })), this.why));
+    panel.append(h("h3", {}, this.title, this.key), this.box, this.note, h("div", { class: "people-door" }, h("p", { class: "door" }, h("span", { class: "door-title" })), this.why));
+    this.box.append(h("div", { class: "people-track" }, strip, this.list), this.invite);
     this.door = new DoorView(panel, DOOR);
     /** @type {PersonRow[]} */
     this.rows = [];
@@ -122,6 +125,13 @@ export class PeopleView {
     return left;
   }
 
+  /** Scroll a row into sight: one's own, where not all lanes are. @param {PersonRow} row */
+  _show({ el }) {
+    const { box } = this;
+    const top = el.getBoundingClientRect().top - this.list.getBoundingClientRect().top;
+    if (top < box.scrollTop || top + el.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = top;
+  }
+
   /** @param {PersonRow} row */
   _free(row) {
     if (row.request !== null) {
@@ -141,6 +151,7 @@ export class PeopleView {
     const { run, frame, focus, language } = state;
     const mine = this.isMine(request.id);
     if (row.request !== request || row.run !== run || row.held !== holds || row.language !== language) {
+      if (mine && holds && row.request !== request) this._show(row);
       Object.assign(row, { request, run, held: holds, language });
       row.chip.replaceChildren(...(request.isBot ? [icon("bot")] : []), chip(state, request, holds));
       row.el.dataset.request = String(request.index);

@@ -1,0 +1,78 @@
+"""The Live tab as a class has it: eight browsers at once, somebody who leaves, a teacher at a projector, a server that is started again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from worlds.browser import settled
+from worlds.live_page import TOKEN, ask, control, live_server, live_url, opened, stepped  # noqa: F401
+from worlds.page_server import serve
+
+LANES = "[...document.querySelectorAll('.person')].filter(e => !e.hidden).map(e => e.querySelector('.person-name').textContent)"
+DOOR = "[...document.querySelectorAll('.people .waiter')].filter(e => !e.hidden).map(e => e.querySelector('.waiter-name').textContent)"
+
+
+@pytest.mark.slow
+def test_eight_join_at_once_and_everybody_sees_everybody(live_url, visit):  # noqa: F811
+    """Prompts pressed at the same instant all arrive, once each; who leaves is gone from the lanes and the door of the others."""
+    teacher = opened(visit, live_url, hash=f"part=live&teacher={TOKEN}", size=(1280, 720))
+    teacher.evaluate("inflightLive.app.present(true)")
+    names = [f"Pupil {n}" for n in range(7)]
+    pupils = [opened(visit, live_url, size="phone" if n else "desk") for n in range(7)]
+    at = time.time() * 1000 + 3000
+    for page, name in zip(pupils, names, strict=True):
+        page.fill("[name=nickname]", name)
+        page.evaluate(
+            "(at) => { setTimeout(() => document.querySelectorAll('.prompt-button')[1].click(), Math.max(0, at - Date.now())); }",
+            at,
+        )
+    for page in pupils:
+        settled(page, "inflightLive.mine.requests.length === 1")
+    stepped(live_url, teacher, *pupils, steps=2)
+    settled(teacher, "document.querySelectorAll('.people .waiter:not([hidden])').length === 4")
+    lanes, door = teacher.evaluate(LANES), teacher.evaluate(DOOR)
+    assert len(lanes) == 3 and sorted([*lanes, *door]) == names
+    told = [page.inner_text(".own-state") for page in pupils]
+    for name, said in zip(names, told, strict=True):
+        place = door.index(name) if name in door else None
+        begins = (
+            f"Your lane: {lanes.index(name)}."
+            if place is None
+            else ("You are next.", "You are next, behind", "2 requests before", "3 requests before")[place]
+        )
+        assert said.startswith(begins), (name, said)
+    first, behind = pupils[names.index(lanes[0])], pupils[names.index(door[1])]
+    with first.expect_response("**/cancel"):
+        first.click(".own-cancel")
+    stepped(live_url, teacher, *pupils, steps=3)  # the lane is free in the next step, and who was next takes it
+    settled(teacher, f"({LANES})[0] === {door[0]!r}")
+    settled(behind, "document.querySelector('.own-state').textContent === 'You are next.'")
+    assert teacher.evaluate("inflight.presenter") and teacher.evaluate(DOOR) == door[1:]
+
+
+@pytest.mark.slow
+def test_a_page_goes_on_when_its_server_is_started_again(visit):
+    """It says that the server is away, finds it again, and keeps how a finished request went; one that was lost is said to be."""
+    page_server = serve(INFLIGHT_TEACHER_TOKEN=TOKEN)
+    with page_server as url:
+        page = opened(visit, url, size="phone")
+        page.meant.append("")  # a server that is away
+        control(url, steps_per_s=None)
+        ask(page, "O Romeo,", 4, "Ada")
+        settled(page, "document.querySelector('.own-state').textContent.includes('wrote 4 tokens in 4 steps, alone')")
+        control(url, steps_per_s=0)
+        ask(page, "To be", 4, "Ada")
+    settled(page, "document.querySelector('.live-says').textContent.endsWith('Trying again.')")
+    with page_server as url:
+        settled(
+            page,
+            "[...document.querySelectorAll('.own-state')].map(e => e.textContent.slice(0, 12)).join() === 'It is no lon,Done: you wa'",
+        )
+        control(url, steps_per_s=None)
+        ask(page, "What news", 4, "Ada")
+        settled(
+            page,
+            "document.querySelector('.own-state').textContent.includes('wrote 4 tokens in 4 steps, alone') && inflight.run === inflightLive.batch.run",
+        )
