@@ -10,6 +10,7 @@ import { easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "
 
 const MOST = { requests: 24, rows: 40, blocks: 24, texts: 24, toTab: 6 }; // that fly at once
 const ARC = 14; // pixels: how high a flight is thrown
+const PRESENTED = 1.7; // how much larger it all is on a projector
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Place in pixels of the stage
@@ -151,11 +152,12 @@ export class Flights {
    * come: how far it is from the queue to the lane.
    * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {number} come @param {number} height of the lane
    */
-  _request(g, { palette, focus }, request, from, to, come, height) {
+  _request(g, { palette, focus, presenter }, request, from, to, come, height) {
     const e = easeBoth(come);
     const thrown = Math.sin(come * Math.PI);
-    const size = lerp(19, Math.max(13, Math.min(24, height)), e) + thrown * 5;
-    setFont(g, `700 ${size > 17 ? 13 : 11}px ${palette.mono}`);
+    const big = presenter ? PRESENTED : 1;
+    const size = lerp(19 * big, Math.max(13, Math.min(24 * big, height)), e) + thrown * 5;
+    setFont(g, `700 ${size > 17 ? 13 * big : 11}px ${palette.mono}`);
     const w = Math.max(size, measure(g, request.letter) + 9);
     const [x, y] = [lerp(from.x, to.x, e), lerp(from.y, to.y, e) - thrown * ARC];
     const colours = palette.of(request);
@@ -229,6 +231,7 @@ export class Flights {
     const tab = this.places.get("tab kv");
     if (!blocks.surface.visible && !tab) return;
     const { frame, run, palette, focus } = state;
+    const side = 10 * (state.presenter ? PRESENTED : 1);
     const { blockSize: size, units } = run.groups[0];
     const flying = computed.flatMap(({ request, passIndex, lane, start, kvLen }) => {
       if (!blocks.surface.visible) return [{ request, passIndex, to: middle(/** @type {Place} */ (tab)) }];
@@ -248,7 +251,7 @@ export class Flights {
       const e = easeBoth(t);
       g.globalAlpha = focus && !focus.includes(request) ? 0.2 : 1;
       g.beginPath();
-      g.roundRect(lerp(from.x, to.x, e) - 5, lerp(from.y, to.y, e) - 5 - Math.sin(t * Math.PI) * ARC, 10, 10, 3);
+      g.roundRect(lerp(from.x, to.x, e) - side / 2, lerp(from.y, to.y, e) - side / 2 - Math.sin(t * Math.PI) * ARC, side, side, 3);
       g.fillStyle = palette.of(request).solid;
       g.fill();
       g.strokeStyle = palette.panel;
@@ -268,26 +271,27 @@ export class Flights {
       const to = place || (this.places.has(`text ${request.index}`) ? null : tab);
       return to ? [{ request, passIndex, to, isText: Boolean(place) }] : [];
     });
-    setFont(g, `12px ${palette.mono}`);
+    const big = state.presenter ? PRESENTED : 1;
+    setFont(g, `${12 * big}px ${palette.mono}`);
     const e = easeBoth(done);
     for (const { request, passIndex, to, isText } of some(flying, flying[0]?.isText ? MOST.texts : MOST.toTab)) {
       const from = this._source(request, passIndex);
       if (!from) continue;
       const text = visible((run.texts.output[request.id] || []).slice(run.numGenerated(request, index - 1), run.numGenerated(request, index)).join(""));
-      const w = Math.max(12, measure(g, text) + 10);
+      const w = Math.max(12, measure(g, text) + 10 * big);
       const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);
       const [x, y] = [lerp(from.x, end.x, e), lerp(from.y, end.y, e) - Math.sin(done * Math.PI) * ARC];
       const colours = palette.of(request);
       g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, done * 8);
       g.beginPath();
-      g.roundRect(x - w / 2, y - 11, w, 22, 4);
+      g.roundRect(x - w / 2, y - 11 * big, w, 22 * big, 4);
       g.fillStyle = colours.tint;
       g.fill();
       g.strokeStyle = colours.solid;
       g.lineWidth = 1.5;
       g.stroke();
       g.fillStyle = palette.ink;
-      g.fillText(text, x - w / 2 + 5, y + 0.5);
+      g.fillText(text, x - w / 2 + 5 * big, y + 0.5);
     }
   }
 }
