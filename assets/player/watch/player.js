@@ -204,6 +204,7 @@ export class Player {
   put({ run, entry = null, replay = null }, wanted = {}) {
     this.transport.toggle(false);
     this.following = false;
+    this.motion.settle();
     Object.assign(this, { run, entry, replay });
     this.entered(wanted);
   }
@@ -268,7 +269,7 @@ export class Player {
     const was = this.index;
     if (this.following) this.index = run.length - 1;
     this.redraw();
-    this.motion.went(was, this.index);
+    if (this.following) this.motion.went(was, this.index);
   }
 
   // -- where we are ------------------------------------------------------------------------------------------------------
