@@ -63,7 +63,10 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
     options: more options of the player.
     """
     options = {"opening": server.opening} | options
-    options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {"server": True}
+    options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {
+        "server": True,
+        "model": server.model_at_start,
+    }
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         gr.HTML(
             html_template=_literal(markup()),

@@ -199,3 +199,31 @@ def test_a_wrong_model_on_the_command_line_is_refused_at_once(tmp_path):
 
     said = subprocess.run([sys.executable, "app.py", "--model", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert said.returncode == 2 and "there is no config.json in that folder" in said.stderr and "Traceback" not in said.stderr
+
+
+@pytest.mark.slow  # as above
+def test_the_teacher_shares_another_model_and_viewers_see_which(http, folders):
+    """On the stream that they have open; a wrong token and a wrong model change nothing."""
+    token = {"x-teacher-token": "t" * 22}
+    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url:
+
+        def share(model: object, **headers: str) -> tuple[int, dict]:
+            said = http.post(f"{url}/inflight/shared-model", json={"model": str(model)}, headers=headers)
+            return said.status_code, said.json()
+
+        def generated() -> str:
+            answer = http.post(f"{url}/serve/generate", json={"prompt": "To be", "max_tokens": 3}).raise_for_status().json()
+            return answer["finish_reason"]
+
+        assert generated() == "length"
+        assert share(folders / "qwen3")[0] == 403 and share("/no/such", **token)[0] == 400
+        assert http.get(f"{url}/serve/health").json()["model"] == BUILTIN_MODELS[0] and generated() == "length"
+        assert share(folders / "qwen3", **token) == (200, {"model": str(folders / "qwen3")})
+        assert generated() == "length" and http.get(f"{url}/serve/health").json()["model"] == str(folders / "qwen3")
+        names = []
+        with http.stream("GET", f"{url}/inflight/live/steps", params={"from": 0}) as viewed:
+            for line in viewed.iter_lines():
+                if line.startswith("data: "):
+                    names += [delta["header"]["model"]["name"] for delta in json.loads(line[6:]) if "header" in delta]
+                if str(folders / "qwen3") in names:
+                    break

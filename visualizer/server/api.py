@@ -48,7 +48,7 @@ class Server:
     def __init__(
         self, store: Store, limits: Limits, traces: Path = TRACES, models: ModelCache | None = None, model: str = ""
     ) -> None:
-        self.store, self._limits, self._model = store, limits, model
+        self.store, self._limits, self.model_at_start = store, limits, model
         self._models, self._is_warm = models or ModelCache(), threading.Lock()
         queues = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
@@ -73,7 +73,7 @@ class Server:
     def state(self) -> dict[str, Any]:
         """Models, presets, policies, limits and recorded runs."""
         return {
-            **offered_models(self._limits, self._model),
+            **offered_models(self._limits, self.model_at_start),
             "presets": [preset_entry(p) for p in PRESETS.values()],
             "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
             "limits": asdict(self._limits),
@@ -82,7 +82,7 @@ class Server:
 
     def comparisons(self) -> dict[str, Any]:
         """Recorded comparisons, presets, policies and knobs."""
-        return comparisons.catalogue(self._limits, model=self._model)
+        return comparisons.catalogue(self._limits, model=self.model_at_start)
 
     @answering
     def model(self, asked: Mapping[str, Any]) -> dict[str, Any]:

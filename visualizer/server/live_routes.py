@@ -34,15 +34,29 @@ VIEWERS = 400  # at once
 OWN = 32  # requests in one stream
 
 
-def live_of(serving: ServingEngine) -> Live:
-    """What a serving engine does, from now on."""
+def live_of(serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None) -> Live:
+    """What a serving engine does, from now on. successor: once that engine has closed, gives the one that is shown in its place."""
+    shown = [serving, copy.deepcopy(serving.tokenizer)]
+
+    def numbered(message: Any, before: int) -> Any:
+        """A run's beginning with a number that no run of an engine before it had."""
+        is_run = isinstance(message, dict) and message["kind"] == "run"
+        return {**message, "run": message.get("run", 0) + before} if is_run else message
 
     async def source() -> AsyncIterator[list[Any]]:
-        async for excerpt in serving.event_log.read(coalesce_s=PERIOD):
-            yield excerpt.data
+        before = last = 0
+        while True:
+            async for excerpt in shown[0].event_log.read(coalesce_s=PERIOD):
+                messages = [numbered(message, before) for message in excerpt.data]
+                last = max([last, *(m["run"] for m in messages if isinstance(m, dict) and m["kind"] == "run")])
+                yield messages
+            before = last + 1
+            after = await asyncio.to_thread(successor)
+            if after is None or after is shown[0]:
+                return
+            shown[:] = [after, copy.deepcopy(after.tokenizer)]
 
-    tokenizer = copy.deepcopy(serving.tokenizer)
-    live = Live(source, lambda run: tokenizer)
+    live = Live(source, lambda run: shown[1])
     live.start()
     return live
 

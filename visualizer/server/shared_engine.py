@@ -1,6 +1,7 @@
 """The engine that all visitors share: its server is under `/serve` and loaded on first use.
 
 GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG; null where only this machine can open the page
+POST inflight/shared-model   the teacher: {"model", "dtype"} → {"model"}, shared from now on, or {"error"}
 /serve/…             the server's own addresses, see `core.serving.http.app`
 inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
 """
@@ -29,13 +30,13 @@ from core.errors import InflightError
 from core.models.cache import ModelCache
 from core.serving.http.guard import same_secret
 from core.workload.demo_workloads import house_prompts
-from visualizer.server.limits import Limits
+from visualizer.server.limits import Limits, checked_model
 from visualizer.server.live import Live
 from visualizer.server.live_bots import Bots
 from visualizer.server.live_requests import LiveRequests
 from visualizer.server.live_routes import live_app, live_of
 from visualizer.server.middleware import ClientAddressed, address_of
-from visualizer.server.routes import answer
+from visualizer.server.routes import answer, object_in
 
 if TYPE_CHECKING:
     from core.serving.classroom import Classroom
@@ -57,7 +58,9 @@ class SharedEngine:
         self.model, self.teacher_token = model, teacher_token or secrets.token_urlsafe(16)
         self.address = ""
         self._models, self._limits = models, limits
-        self._lock = threading.Lock()
+        self._lock, self._changing = threading.Lock(), threading.Lock()
+        self._dtype = "auto"
+        self._lazy: list[_Lazy] = []  # the apps that belong to this engine
         self._serving: ServingEngine | None = None
         self._classroom: Classroom | None = None
         self._live: Live | None = None
@@ -77,7 +80,7 @@ class SharedEngine:
             if self._serving is None:
                 here = self._limits
                 serving = ServingEngine(
-                    Engine(*self._models.get(self.model, "cpu"), EngineConfig(max_num_seqs=LANES)),
+                    Engine(*self._models.get(self.model, "cpu", self._dtype), EngineConfig(max_num_seqs=LANES)),
                     ServingLimits(
                         max_requests=here.shared_requests,
                         max_requests_per_client=here.shared_requests_of_one,
@@ -92,9 +95,28 @@ class SharedEngine:
                 )
                 serving.start()
                 serving.set_pace(PACE)
-                self._classroom, self._live = Classroom(serving), live_of(serving)  # new viewers see the run from its first step
-                self._serving = serving
+                self._classroom, self._serving = Classroom(serving), serving
+                self._live = self._live or live_of(serving, self._successor)  # new viewers see the run from its first step
             return self._serving
+
+    def share(self, model: str, dtype: str = "auto") -> None:
+        """Share another model from now on; what is in progress is cancelled. It is loaded, at the first call, before anything changes: do not call on an
+        event loop. Raises InflightError for a model that cannot be loaded.
+        """
+        with self._changing:
+            self._models.get(model, "cpu", dtype)
+            with self._lock:
+                old, self._serving = self._serving, None
+                self.model, self._dtype = model, dtype
+            for lazy in self._lazy:
+                lazy.forget()
+            if old is not None:
+                old.close()
+            self.serving()
+
+    def _successor(self) -> ServingEngine | None:
+        """The engine that runs now, for viewers of one that has closed; None if the page is closing."""
+        return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def drain(self, enough: threading.Event) -> None:
         """Accept no more requests; return once those in progress have ended, their time is up, or `enough` is set."""
@@ -112,10 +134,23 @@ class SharedEngine:
         async def where(request: Request) -> Response:
             return answer({"address": self.address, "qr": None if is_loopback(self.address) else qr_code(self.address)})
 
+        async def share(request: Request) -> Response:
+            if not self._is_teacher(request):
+                return answer({"error": "Only the teacher chooses the model: this is not the token."}, 403)
+            asked = await object_in(request) or {}
+            try:
+                model, dtype = checked_model(asked.get("model"), asked.get("dtype", "auto"), self._limits)
+                await asyncio.to_thread(self.share, model, dtype)
+            except InflightError as error:
+                return answer({"error": str(error)}, 400)
+            return answer({"model": self.model})
+
+        self._lazy = [_Lazy(self._server), _Lazy(lambda: self._live_app(whom))]
         return [
             Route("/inflight/class", where, methods=["GET"]),
-            Mount("/serve", app=ClientAddressed(_Lazy(self._server), whom)),
-            Mount("/inflight/live", app=_Lazy(lambda: self._live_app(whom))),
+            Route("/inflight/shared-model", share, methods=["POST"]),
+            Mount("/serve", app=ClientAddressed(self._lazy[0], whom)),
+            Mount("/inflight/live", app=self._lazy[1]),
         ]
 
     def _live_app(self, whom: Callable[[Request], str]) -> App:
@@ -153,6 +188,11 @@ class _Lazy:
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()
         self._app: App | None = None
+
+    def forget(self) -> None:
+        """Make it again at the next call."""
+        with self._lock:
+            self._app = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         app: App | None = self._app

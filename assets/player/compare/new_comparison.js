@@ -31,6 +31,7 @@ export class NewComparison {
   /** The available choices. */
   fill({ presets, policies, most_repeats: most, note, offered = undefined }) {
     if (offered) this.model.fill(offered);
+    if (offered?.model) this.model.choose(offered);
     this.presets = presets;
     this.policies = policies;
     this.note = note; // where it will be computed, if that is unexpected

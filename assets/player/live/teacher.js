@@ -5,6 +5,7 @@ import { bareCard } from "../parts/floating.js";
 import { count } from "../parts/format.js";
 import { keep, kept } from "../parts/kept.js";
 import { t, tell } from "../parts/speech.js";
+import { sharedModel } from "./shared_model.js";
 import { paceWords } from "./words.js";
 
 const TOKEN = "inflight-teacher"; // in the session's storage
@@ -125,7 +126,7 @@ export class Teacher {
         act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress")),
       h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name))),
         h("button", { type: "button", class: "button", title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"), onclick: () => this._bots() }, t("three bots"))),
-      h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks);
+      h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks, sharedModel(this.live.server, () => this.token));
   }
 
   _fields() {

@@ -87,8 +87,9 @@ export class ModelField {
     return this.value ? null : "Name a model: a folder, or an id on the Hugging Face hub.";
   }
 
-  /** Choose the model of a spec. Nothing is looked up that a link or a file names. @param {{model?: string, dtype?: string}} spec */
-  choose({ model, dtype }) {
+  /** Choose the model of a spec. Nothing is looked up that a link or a file names. seen: scroll to it. @param {{model?: string, dtype?: string, seen?: boolean}} spec */
+  choose({ model, dtype, seen = false }) {
+    if (seen) this.select.scrollIntoView({ block: "center" });
     if (model) {
       if (![...this.select.options].some((o) => o.value === model)) this.select.prepend(option(model));
       this.select.value = model;
@@ -185,11 +186,6 @@ export class ModelField {
       ...(fits ? [] : [h("span", { class: "warn" }, t("It does not fit into memory now: choose a smaller number format, or another model."))]),
       ...(facts.has_tokenizer ? [] : [h("span", { class: "warn" }, t("It has no tokenizer: prompts must be token ids."))]),
     ];
-  }
-
-  /** A model that was asked for by the page's start. */
-  wish() {
-    if (this.offered.model && this.value !== this.offered.model) this.choose({ model: this.offered.model });
   }
 
   /** Write again what depends on another field. */

@@ -156,6 +156,7 @@ export class Player {
     }
     if (this.server && (await this.editor.resume())) return;
     if (wanted.spec && this.server) await this.editor.restore({ ...wanted, request });
+    else if (options.model && !wanted.run) await this.editor.toggle(true).then(() => this.editor.model.choose({ model: options.model, seen: true }));
     else if (wanted.spec) this.toast("This link describes a run that only a page with an engine can make.", 8000);
   }
 

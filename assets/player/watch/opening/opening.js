@@ -63,7 +63,7 @@ export class Opening {
 
   /** Whether it begins by itself: on a first visit to an address that names nothing else, or where the address asks for it. */
   get isDue() {
-    if (!this.offer || (document.documentElement.dataset.part || "watch") !== "watch" || new URLSearchParams(location.search).has("trace")) return false;
+    if (!this.offer || this.app.options.model || (document.documentElement.dataset.part || "watch") !== "watch" || new URLSearchParams(location.search).has("trace")) return false;
     const address = addressed();
     if ([...address.keys()].some((key) => !HARMLESS.includes(key))) return false;
     return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));

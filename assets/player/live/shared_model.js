@@ -1,0 +1,35 @@
+// The teacher's choice of the model that everyone shares: loaded first, then exchanged, which ends what is in progress.
+
+import { h, setText } from "../parts/dom.js";
+import { ModelField } from "../parts/model_field.js";
+import { t } from "../parts/speech.js";
+
+/** A form for the teacher's panel. @param {import("../parts/server.js").Server} server @param {() => string} token */
+export function sharedModel(server, token) {
+  const says = h("p", { class: "shared-says", role: "status" });
+  const button = h("button", { class: "button" }, t("Share this model"));
+  const form = h("form", { class: "model-field shared-model", autocomplete: "off" },
+    h("label", { class: "field" }, h("span", {}, t("Model")), h("select", { name: "model" })),
+    h("label", { class: "field", hidden: true }, h("span", {}, t("Folder or hub id")), h("input", { name: "own_model", type: "text", autocapitalize: "off", spellcheck: "false", maxlength: "1000" })),
+    h("label", { class: "field", hidden: true }, h("span", {}, t("Number format")), h("select", { name: "dtype" })),
+    h("div", { class: "model-says", role: "status", hidden: true }), button, says);
+  const model = new ModelField(form, { post: (path, data) => server.post(path, data), device: () => "cpu" });
+  server.get("inflight/state").then((state) => {
+    model.fill(state);
+    if (state.model) model.choose({ model: state.model });
+  }, () => form.remove());
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    if (model.fault) return setText(says, t(model.fault));
+    button.disabled = true;
+    setText(says, t("Loading the model."));
+    try {
+      await server.post("inflight/shared-model", model.spec, { "X-Teacher-Token": token() });
+      setText(says, t("Shared from now on."));
+    } catch (error) {
+      setText(says, t(error.message));
+    }
+    button.disabled = false;
+  });
+  return form;
+}
