@@ -61,7 +61,7 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
             "Not recorded by vLLM, and absent here: prepare, sample.",
         ):
             expect(ada.locator(".followed")).to_contain_text(words)
-        for selector in (".ask", ".teacher-button", ".qr-button", ".save-button", ".own"):
+        for selector in (".ask-form", ".teacher-button", ".qr-button", ".save-button", ".own"):
             assert ada.locator(f".live {selector}").is_hidden(), selector
         ada.keyboard.press("Home")
         settled(ada, "inflight.drawn === 0 && !inflight.following")

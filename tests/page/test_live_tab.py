@@ -179,7 +179,7 @@ def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # no
         settled(page, "inflight.drawn >= 0 && Boolean(document.querySelector('.shadow-note').textContent)")
         assert serious(page) == [], scheme
         if size == "desk":  # what the teacher shows is on the screen beside what sets it
-            bottom, top = (f"document.querySelector('.live {what}').getBoundingClientRect()" for what in (".shadow", ".ask"))
+            bottom, top = (f"document.querySelector('.live {what}').getBoundingClientRect()" for what in (".shadow", ".ask-form"))
             assert page.evaluate(f"{bottom}.bottom <= {top}.top")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if size == "phone":

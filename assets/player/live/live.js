@@ -53,7 +53,7 @@ export class Live {
     const live = this;
     this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen(), find: this.options.asks ? undefined : () => this.find.field.focus() };
     this.teacher = new Teacher(this);
-    this.form = new AskForm(this.$(".ask"), this.mine, () => {
+    this.form = new AskForm(this.$(".ask-form"), this.mine, () => {
       this.$(".live-scroll").scrollTop = 0; // where one's new request is
       this.batch.relabel();
     });
@@ -67,7 +67,7 @@ export class Live {
       this.redraw();
     });
     window.addEventListener("hashchange", () => this._wanted());
-    this.$(".ask").hidden = this.$(".house").hidden = !this.options.asks;
+    this.$(".ask-form").hidden = this.$(".house").hidden = !this.options.asks;
     for (const el of [root, this.below]) el.classList.toggle("asks", this.options.asks);
     placeCard(this);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
