@@ -345,6 +345,12 @@ def load(folder: Path) -> Shown:
         raise InflightError(f"The comparison {folder.name} cannot be read: {type(error).__name__}.") from None
 
 
+def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
+    """The title of a recorded comparison and one of its runs, without the others; raises KeyError where there is no such run."""
+    plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    return plain["title"], Trace.from_lines(map(str.rstrip, lines_of(folder / plain["traces"][name])))
+
+
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
     """The list entries of the recorded comparisons, `gpt2-six` first and those with a group last, without loading a run."""
     entries = []

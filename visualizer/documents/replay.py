@@ -32,6 +32,11 @@ _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
     """The whole run for the player. source: replaces the header's, unless that says that the run was simulated."""
+    return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
+
+
+def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
+    """What of it is drawn, without what is said about it."""
     header = trace.about()
     return {
         "schema": SCHEMA,
@@ -41,8 +46,6 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
         "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
         "events": [event.to_json() for event in trace.events],
-        **spoken(trace),
-        "delays": delays_document(trace),
     }
 
 

@@ -56,8 +56,8 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         options = player_options(catalogue, tabs if parts else [])
         if "compare" in parts:  # contenders have their own links
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
-        if (found := opening(comparisons)) is not None:
-            options["opening"] = {"url": _brought(folder, "opening.js", found)}
+        if (beginning := opening(comparisons)) is not None:
+            options["opening"] = {"url": _brought(folder, "opening.js", beginning)}
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
         loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"

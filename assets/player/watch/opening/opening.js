@@ -101,6 +101,7 @@ export class Opening {
     this.el.classList.remove("leaving");
     this.on = true;
     this.still = reducedMotion();
+    if (!this.plot) setText(this.sentence, t("One model serves many people at once.")); // until its runs are here
     try {
       this.doc ??= await app.fetch(this.offer.url);
       const [before, after] = ["before", "after"].map((name) => this.doc.runs[this.doc[name]]);
