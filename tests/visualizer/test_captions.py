@@ -14,6 +14,7 @@ from core.trace.events import Finished, Limit, StepEvent, Why
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
+from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from visualizer.words.language import elsewhere
@@ -270,3 +271,29 @@ def test_who_gives_way_under_transformers_is_said_as_its_policy_has_it(run, step
             said = [plain(why) for why in made[language][index]["why"]]
             assert sum(words in why for why in said) == len(event.preempted)
             assert not any("he newest gives way" in why or "Die neueste weicht" in why for why in said)
+
+
+def simply(trace: Trace, step: int) -> str:
+    index = next(i for i, e in enumerate(trace.events) if e.step == step)
+    return plain(captions(trace)[index]["simple"])
+
+
+def test_a_step_in_plain_words_names_who_comes_reads_writes_and_goes():
+    trace = crowd(max_num_batched_tokens=32)
+    told = [plain(c["simple"]) for c in captions(trace)]
+    assert told[0] == "r0 r1 r2 each take a free lane: 5 + 12 + 15 tokens are read in one pass."
+    left = next(s for s in told if "takes the lane that" in s)
+    assert re.search(r"r\d takes the lane that r\d left: its \d+ tokens are read in the same pass; (r\d )+", left)
+    lost = next(s for s in map(plain, (c["simple"] for c in captions(short_of_blocks()))) if "loses its lane" in s)
+    assert ": the memory is full" in lost and " waits" not in lost
+    static = [plain(c["simple"]) for c in captions(crowd("static"))]
+    assert any("waits: nobody joins before all are done" in s for s in static)
+    assert any("work for nobody" in s or "works for nobody" in s for s in static)
+
+
+def test_plain_words_know_no_limit_and_fit_their_line():
+    for path in sorted(PRESETS):
+        for caption in captions(Trace.load(TRACES / f"{path}.jsonl")):
+            text = plain(caption["simple"], lambda r: "A")
+            assert text.endswith(".") and len(text) <= MAX_CHARACTERS
+            assert not re.search(r"budget|KV|prefill|decode|blocks", text), text
