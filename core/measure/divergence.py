@@ -79,6 +79,8 @@ def divergence(before: Trace, after: Trace) -> Divergence | None:
     if found is None:
         return None
     step, aspect, request, first, second = found
+    if aspect == "admission":
+        first, second = _unlimited(first, before, second), _unlimited(second, after, first)
     steps = (len(before.events), len(after.events))
     return Divergence(step, aspect, request, first, second, knobs(before, after), steps, before.outputs == after.outputs)
 
@@ -135,11 +137,23 @@ def _preemption(event: StepEvent, request: str | None, lost: int | None) -> str:
     return "goes on" if lost is None else f"is preempted and loses its cache of {lost:,} [token|tokens]"
 
 
+_TAKES = "takes lane"
+
+
 def _admission(event: StepEvent, request: str | None, lane: int | None) -> str:
     if lane is not None:
-        return f"takes lane {lane}"
+        return f"{_TAKES} {lane}"
     why = event.waiting.why
     return f"waits: {reason(why)}" if why is not None else "is not admitted"
+
+
+def _unlimited(decided: str, trace: Trace, otherwise: str) -> str:
+    """An admission, with why the budget that makes the other run wait is no reason here."""
+    policy = trace.config.policy
+    if policy.token_budget or not decided.startswith(_TAKES) or "budget" not in otherwise:
+        return decided
+    barrier = ", only the barrier between waves" if policy.admission == "barrier" else ""
+    return f"{decided}: this policy has no token budget{barrier}"
 
 
 def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> str:

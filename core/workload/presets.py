@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Literal
 
 from core.config import ASSETS, EngineConfig
 from core.errors import InvalidWorkload
@@ -19,7 +20,9 @@ _FOLDER = ASSETS / "presets"
 
 @dataclass(frozen=True)
 class Preset:
-    """title and shows: a heading and a sentence for people; the rest is what runs. dtype: of the model, as `core.models.load` takes it."""
+    """title and shows: a heading and a sentence for people; the rest is what runs. dtype: of the model, as `core.models.load` takes it.
+    axis: of the lanes over time when the run is opened: steps, or measured time where that is the point of the run.
+    """
 
     name: str
     title: str
@@ -28,6 +31,7 @@ class Preset:
     config: EngineConfig
     workload: Workload
     dtype: str = "auto"
+    axis: Literal["steps", "time"] = "steps"
 
 
 def _read(name: str) -> Preset:

@@ -299,9 +299,13 @@ def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
     page = open_page()
     counts = page.evaluate(DRAWN)
     assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")
-    assert page.locator(".headline").inner_text() == verdicts.total_time(
+    assert page.locator(".headline").inner_text().endswith("done in 1.5 s with continuous instead of 3.1 s with static.")
+    assert page.locator(".sure").is_hidden() and page.locator(".outputs").is_visible()
+    page.click(".statistics > summary")
+    assert page.locator(".verdict").inner_text() == verdicts.total_time(
         Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, [])
     )
+    assert page.locator(".sure").is_visible() and page.evaluate("localStorage.getItem('inflight-compare-statistics')") == "1"
     page.keyboard.press("b")
     before = page.evaluate("inflightCompare.race.now")
     page.keyboard.press("n")

@@ -52,8 +52,35 @@ def comparison() -> Comparison:
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):
     assert (
         verdicts.total_time(comparison)
-        == "continuous took 1.50 s, static 3.10 s: 2.0 times as fast in 3 of 3 rounds (1.94 to 2.4)."
+        == "continuous took 1.50 s, static 3.10 s: 2.1 times as fast in 3 of 3 rounds (1.94 to 2.4)."
     )
+
+
+def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparison):
+    assert verdicts.headline(comparison) == "The same four requests: done in 1.5 s with continuous instead of 3.1 s with static."
+    assert "2.1 times as fast" in verdicts.total_time(comparison)  # 3.10 / 1.50
+    shown = {row[0]: row[3] for row in table(comparison)["rows"]}
+    assert shown == {"static": "1.00×", "continuous": "2.07×"}
+    lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
+    assert verdicts.headline(lost).endswith(": done in 1.3 s with continuous, later than in 1.0 s with static.")
+    close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
+    assert verdicts.headline(close).endswith("; the rounds do not say which is faster.")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "texts"),
+    [
+        (0.895, 1.624, ("0.9 s", "1.6 s")),
+        (0.2783, 1.0531, ("0.3 s", "1.1 s")),
+        (1.1, 1.0, ("1.1 s", "1.0 s")),
+        (1.004, 1.0, ("1.004 s", "1.000 s")),
+        (0.0453, 0.0987, ("45 ms", "99 ms")),
+        (2.0, 2.0, ("2.0 s", "2.0 s")),
+        (61.8, 9.54, ("62 s", "10 s")),
+    ],
+)
+def test_two_times_have_one_unit_and_as_few_digits_as_tell_them_apart(one, other, texts):
+    assert findings.together(one, other) == texts
 
 
 def test_a_loss_is_said_as_plainly():
@@ -215,7 +242,7 @@ def test_the_table_has_every_contender_and_a_definition_for_every_column(compari
     assert all(len(row) == len(made["columns"]) for row in made["rows"])
     assert all(c["definition"] for c in made["columns"])
     by_title = dict(zip([c["title"] for c in made["columns"]], made["rows"][1], strict=True))
-    assert by_title["wall time"] == "1.50 s" and by_title["as fast"] == "2.00×"
+    assert by_title["wall time"] == "1.50 s" and by_title["as fast"] == "2.07×"
 
 
 def test_what_cannot_be_seen_is_said_so():
@@ -247,7 +274,7 @@ def test_how_sure_it_is_stands_in_one_line(comparison):
     odd = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]})  # rounds 2, 1.2, 3; medians 6 and 3
     uneven = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]})  # rounds 2, 1.2, 4.5; medians 6 and 2
     assert "median of the rounds' own" not in verdicts.sure(odd, quiet)
-    assert "The ratio, 2.0, is the median of the rounds' own; the two median times divided give 3.0." in verdicts.sure(
+    assert "The ratio, 3.0, is that of the two median times; the median of the rounds' own is 2.0." in verdicts.sure(
         uneven, quiet
     )
 

@@ -36,8 +36,10 @@ def cost(curve: CostCurve) -> go.Figure:
     kv = [p.kv_read for p in curve.by_kv]
     longer = t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches")
     picture.add_scatter(**_line(kv, curve.by_kv, HUES[2], longer, "cached positions read"), **RIGHT)
-    highest = max((max(p.step_s) for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
-    picture.update_yaxes(range=[0, highest * 1.1])
+    highest = max((p.median for p in (*curve.by_tokens, *curve.by_kv)), default=0.001) * 1000
+    picture.update_yaxes(
+        range=[0, highest * 1.25]
+    )  # by the medians: one slow repeat would flatten both curves; its whisker leaves the picture
     picture.update_yaxes(title=t("milliseconds a step"), **LEFT)
     kilo = [f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv]
     picture.update_xaxes(type="log")
@@ -48,8 +50,8 @@ def cost(curve: CostCurve) -> go.Figure:
 
 def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, unit: str) -> dict[str, Any]:
     """A curve of medians with the spread of its repeats."""
-    counted = {"number": "%{x:,}", "unit": t(unit), "time": "%{y:.3g}", "runs": "%{customdata}"}
-    said = t("{number} {unit}: {time} ms, median of {runs}", **counted)
+    counted = {"number": "%{x:,}", "unit": t(unit), "time": "%{y:.3g}", "runs": "%{customdata[0]}"}
+    said = t("{number} {unit}: {time} ms, median of {runs}, the slowest {slowest} ms", **counted, slowest="%{customdata[1]:.3g}")
     return {
         "x": list(x),
         "y": [p.median * 1000 for p in points],
@@ -65,7 +67,7 @@ def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, 
         "line": {"color": colour, "width": 2},
         "marker": {"size": 7},
         "name": name,
-        "customdata": [len(p.step_s) for p in points],
+        "customdata": [[len(p.step_s), max(p.step_s) * 1000] for p in points],
         "hovertemplate": said + UNNAMED,
     }
 

@@ -90,6 +90,7 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "steps": len(trace.events),
         "lanes": thumbnail(trace),
         "recorded": trace.header.created[:10],
+        "axis": preset.axis,
     }
 
 

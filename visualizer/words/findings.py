@@ -5,6 +5,7 @@ Who won and how certain that is: see `visualizer.words.verdicts`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +37,32 @@ def seconds(value: float | None) -> str:
     if value >= 1:
         return t(f"{value:#.3g} s" if value < 99.95 else f"{value:,.0f} s")
     return t(f"{f'{value * 1000:#.3g}'.rstrip('.')} ms" if value < 0.9995 else "1.00 s")
+
+
+def divided(base: float, mine: float) -> float:
+    """A duration ÷ another as a reader of both divides them: as `seconds` writes them, in three digits."""
+    return _three_digits(base) / _three_digits(mine)
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def together(one: float, other: float) -> tuple[str, str]:
+    """Two durations in the unit of the longer one, in as few digits, two or three, as tell them apart and leave their ratio within a twentieth."""
+    longest, shortest = max(one, other), max(min(one, other), 1e-9)
+    scale, unit = (1, "s") if longest >= 0.0995 else (1000, "ms")
+    digits = max(0, 1 - math.floor(math.log10(longest * scale)))
+    texts = [f"{value * scale:.{digits}f}" for value in (one, other)]
+    while digits < 6 and not _tells(texts, longest / shortest):
+        digits += 1
+        texts = [f"{value * scale:.{digits}f}" for value in (one, other)]
+    return t(f"{texts[0]} {unit}"), t(f"{texts[1]} {unit}")
+
+
+def _tells(texts: Sequence[str], ratio: float) -> bool:
+    low, high = sorted(map(float, texts))
+    return 0 < low < high and abs(high / low / ratio - 1) < 0.05 or ratio < 1.001
 
 
 def times(ratio: float) -> str:

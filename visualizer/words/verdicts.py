@@ -15,9 +15,10 @@ from core.measure.compare import Comparison, Verdict, too_busy
 from core.measure.divergence import Difference, Divergence, Part, divergence
 from core.trace.phrases import letters
 from core.trace.trace import Trace
-from visualizer.words.findings import decision, limit, listed, pair, percent, seconds, times
+from visualizer.words.findings import decision, divided, limit, listed, pair, percent, seconds, times, together
 from visualizer.words.language import t
 
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 PARTS = {
     "finished": "steps with lanes held by finished requests",
     "idle": "steps with empty lanes",
@@ -31,6 +32,36 @@ PARTS = {
 }
 
 
+def headline(comparison: Comparison) -> str:
+    """The one thing to take away: in how much time the same requests are done, and in how much otherwise."""
+    if others(comparison):
+        return decisions(comparison)
+    base, mine = pair(comparison)
+    walls = {n: statistics.median(comparison.walls[n]) for n in (base, mine)}
+    if base == mine:
+        return t("{requests}: done in {time} with {mine}.", requests=_requests(comparison), time=seconds(walls[mine]), mine=mine)
+    time, other = together(walls[mine], walls[base])
+    holes = {"requests": _requests(comparison), "mine": mine, "base": base, "time": time, "other": other}
+    found = comparison.verdict(mine)
+    if _is_open(found) or time == other:
+        return t(
+            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say which is faster.", **holes
+        )
+    if walls[mine] > walls[base]:
+        return t("{requests}: done in {time} with {mine}, later than in {other} with {base}.", **holes)
+    return t("{requests}: done in {time} with {mine} instead of {other} with {base}.", **holes)
+
+
+def _requests(comparison: Comparison) -> str:
+    """The requests that every contender ran, as the subject of a sentence; small numbers in words."""
+    run = comparison.runs[pair(comparison)[1]]
+    count = len(run.outputs) if run.trace is None else len(run.trace.asked)
+    if count < 2:
+        return t("The same request" if count else "The same requests")
+    words = {"count": t(NUMBERS[count - 2])} if count < len(NUMBERS) + 2 else {"count": t(f"{count:,}")}
+    return t("The same {count} requests", **words)
+
+
 def total_time(comparison: Comparison) -> str:
     """Who was faster, by how much and in how many rounds; the same under other limits; then the fastest of all, if that is a third."""
     base, mine = pair(comparison)
@@ -40,12 +71,12 @@ def total_time(comparison: Comparison) -> str:
     holes = {"mine": mine, "time": seconds(walls[mine]), "base": base, "other": seconds(walls[base])}
     numbers = t("{mine} took {time}, {base} {other}", **holes)
     found = comparison.verdict(mine)
-    ratios = _range(found.ratios)
+    ratios, ratio = _range(found.ratios), divided(walls[base], walls[mine])
     if _is_open(found):
         said = numbers + t(f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so nobody wins.", ratios=ratios)
-    elif found.median >= 1:
+    elif ratio >= 1:
         rounds = _rounds(found.faster, found.rounds, found.ratios)
-        said = numbers + t(": {times} times as fast{rounds}.", times=times(found.median), rounds=rounds)
+        said = numbers + t(": {times} times as fast{rounds}.", times=times(ratio), rounds=rounds)
     else:
         rounds = t(f"slower in {found.slower} of {found.rounds} rounds, " if found.rounds > 1 else "in a single run of each ")
         said = t("{mine} loses here: it took {time}, {base} {other}; ", **holes)
@@ -120,9 +151,9 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
             )
             agree = f"{most} of {found.rounds} rounds agree; by chance alone that happens {{chance}}, {{decided}} (sign test, 1 in 10 or rarer)"
             said.append(t(agree, chance=t(chance), decided=t(decided)))
-        quotient = statistics.median(comparison.walls[base]) / statistics.median(comparison.walls[mine])
+        quotient = divided(*(statistics.median(comparison.walls[n]) for n in (base, mine)))
         if found.rounds > 1 and times(quotient) != times(found.median):
-            ratio = "The ratio, {ratio}, is the median of the rounds' own; the two median times divided give {quotient}"
+            ratio = "The ratio, {quotient}, is that of the two median times; the median of the rounds' own is {ratio}"
             said.append(t(ratio, ratio=times(found.median), quotient=times(quotient)))
     load, cpus = environment.get("load_average"), environment.get("cpus")
     if load is not None:

@@ -7,6 +7,7 @@ import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
 import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
+import { keep, kept } from "../parts/kept.js";
 import { fillPart, fillTabs, hideToast, isDarkBeside, isOurKey, isTyping, layoutOf, onTheme, paintTheme, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
@@ -18,6 +19,7 @@ import { Tooltip } from "../parts/floating.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
 const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // entries that not every race needs
+const UNFOLDED = "inflight-compare-statistics"; // whether they are open, in this browser
 const NARROW = 900; // pixels, below which comparisons have a separate strip
 
 export class Compare {
@@ -57,6 +59,7 @@ export class Compare {
     this.equivalence = new EquivalencePanel($(".equivalence"), { ask, base: () => this.spec, server: Boolean(this.server) });
     this.chooser = new Chooser(root, { open: (entry) => this.open(entry), share: () => this._share() });
     this._top();
+    this._fold();
     this._keys();
     new ResizeObserver(() => this._size()).observe($(".page"));
     onTheme(() => this._theme(), document.querySelector("#watch .inflight"));
@@ -139,7 +142,7 @@ export class Compare {
       const doc = entry.doc || await this._fetch(await comparisonUrl(this.server, entry));
       if (this._opening !== entry) return;
       this.entry = entry;
-      this.show(doc, entry.spec || this.catalogue.presets.find((p) => p.name === entry.name)?.spec || null);
+      this.show(doc, entry.spec || this.catalogue.presets.find((p) => p.name === requestsOf(entry.name))?.spec || null);
     } catch (error) {
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
@@ -187,6 +190,7 @@ export class Compare {
     const { says, figures } = inLanguage(doc);
     this._headline();
     setText(this.$(".outputs"), says.outputs);
+    setText(this.$(".verdict"), says.verdict);
     setText(this.$(".method"), says.method);
     setText(this.$(".where"), [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])].join(" "));
     setText(this.$(".sure-text"), says.sure);
@@ -281,6 +285,16 @@ export class Compare {
       this.wanted = addressed();
       if (this.wanted.get("part") === "compare") this._follow();
     });
+  }
+
+  /** The statistics are folded away until they are asked for; a print has them. */
+  _fold() {
+    const fold = this.$(".statistics");
+    fold.open = kept("good", UNFOLDED) === "1";
+    let printed = false; // open for a print alone
+    fold.addEventListener("toggle", () => { if (!printed) keep("good", UNFOLDED, fold.open ? "1" : null); });
+    addEventListener("beforeprint", () => { printed = !fold.open; fold.open = true; });
+    addEventListener("afterprint", () => { if (printed) fold.open = false; setTimeout(() => { printed = false; }); });
   }
 
   /** Download the measurements. */
@@ -383,6 +397,9 @@ export class Compare {
     showToast(this.root, sentence, ms);
   }
 }
+
+/** The preset whose requests a recorded comparison ran: other engines ran those of one of ours. */
+const requestsOf = (comparison) => comparison.replace(/^engines-/, "");
 
 /** The day of a moment in ISO 8601, as the language writes it; English keeps to ISO. */
 const dateOf = (created) => (speaking() === "en" ? created.slice(0, 10) : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" }));

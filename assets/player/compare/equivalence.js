@@ -30,7 +30,6 @@ export class EquivalencePanel {
     this.prompts = new Map();
     this.leak = this.$("[name=leak]");
     this.leak.addEventListener("change", () => this.say());
-    this.$(".equivalence-run").hidden = !options.server;
     this.$(".equivalence-run").addEventListener("click", () => this._run());
     this.$(".equivalence-cancel").addEventListener("click", () => this._cancel?.());
   }
@@ -39,6 +38,7 @@ export class EquivalencePanel {
   show(found, prompts = new Map()) {
     this.kept = { ...found };
     this.prompts = prompts;
+    this.$(".equivalence-run").hidden = !this.options.server || !this.options.base(); // nothing to run: nothing is offered
     this._message("");
     this.say();
   }
@@ -64,7 +64,6 @@ export class EquivalencePanel {
 
   async _run() {
     const base = this.options.base();
-    if (!base) return this._message("Choose requests first.", true);
     const leak = this.leak.checked;
     this.$(".equivalence-run").disabled = true;
     this._message("starting");

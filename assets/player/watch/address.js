@@ -3,6 +3,7 @@
 import { jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
+import { ownAxis } from "./layout.js";
 import { bytesOf, openAddress, openRacer } from "./open_file.js";
 
 /** Four whole numbers that name a part of a mask, or null. */
@@ -30,7 +31,7 @@ export class Address {
     const theme = p.get("theme");
     if (theme === "dark" || theme === "light") app.setTheme(theme);
     app.detail.follow(p);
-    if (p.get("axis") === "time" && !app.clock) app.setClock(true);
+    if (["time", "steps"].includes(p.get("axis"))) app.setClock(p.get("axis") === "time");
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
       run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), request: p.get("request"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
@@ -75,7 +76,7 @@ export class Address {
     }
     putLanguage(p);
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
-    if (app.clock) p.set("axis", "time");
+    if (app.clock !== ownAxis(app)) p.set("axis", app.clock ? "time" : "steps");
     if (app.presenter) p.set("present", "1");
     if (app.presenter && app.root.dataset.focusView) p.set("view", app.root.dataset.focusView);
     if (app.detail.chosen || all) p.set("detail", app.detail.now);

@@ -69,11 +69,27 @@ export function paint(app) {
   if (app.run) app.redraw();
 }
 
+/** The axis on which the run on screen opens: measured seconds where time is its point. @param {App} app */
+export const ownAxis = (app) => app.entry?.axis === "time";
+
+/**
+ * A run has been opened: its own axis, unless the visitor or an address has chosen one.
+ * @param {App} app
+ */
+export function openAxis(app) {
+  if (app.chosenAxis === undefined && !app.pair.members.length && app.clock !== ownAxis(app)) setAxis(app, ownAxis(app));
+}
+
 /**
  * The lanes' axis: measured seconds, or steps.
  * @param {App} app
  */
 export function chooseAxis(app, clock) {
+  app.chosenAxis = clock;
+  setAxis(app, clock);
+}
+
+function setAxis(app, clock) {
   app.clock = clock;
   app.redraw();
   const button = app.$(".clock-button");

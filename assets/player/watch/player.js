@@ -23,7 +23,7 @@ import { Tables } from "../parts/tables.js";
 import { Bar, Intro } from "./bar.js";
 import { Detail } from "./detail.js";
 import { Opening } from "./opening/opening.js";
-import { chooseAxis, chooseTab, fit, keepFitted, paint } from "./layout.js";
+import { chooseAxis, chooseTab, fit, keepFitted, openAxis, paint } from "./layout.js";
 import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
 import { Ask } from "./ask.js";
@@ -228,6 +228,7 @@ export class Player {
     }
     this.empty(null);
     this.index = run.openingStep();
+    openAxis(this);
     this.look(wanted);
   }
 
