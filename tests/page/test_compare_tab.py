@@ -350,6 +350,7 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
         with page.expect_download() as found:
             page.locator("[data-chart=total_time]").get_by_role("button", name=button).click()
         assert Path(found.value.path()).read_bytes().startswith(start)
+    page.click(".statistics > summary")
     for button, words in ((".csv-button", "contender,wall_s.median"), (".json-button", '"outputs_identical": true')):
         with page.expect_download() as found:
             page.locator(button).click()

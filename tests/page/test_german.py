@@ -56,7 +56,7 @@ FIELD_TERMS = set(
 ALIKE = set(
     re.findall(
         r"\w+",
-        "quotient also an fast finger hand id in lies live min minus name phase plan position rest so still text was will zoo",
+        "also an downloads fast finger hand id in lies live min minus name phase plan position rest so still text was will zoo",
     )
 )
 NOT_OURS = re.compile(

@@ -91,7 +91,14 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "lanes": thumbnail(trace),
         "recorded": trace.header.created[:10],
         "axis": preset.axis,
+        "beside": _is_beside(preset.name),
     }
+
+
+def _is_beside(name: str) -> bool:
+    """Whether a recorded comparison has runs of these requests under static and under continuous batching."""
+    path = ASSETS / "comparisons" / name / "comparison.json"
+    return path.exists() and {"static", "continuous"} <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:

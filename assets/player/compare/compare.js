@@ -293,8 +293,8 @@ export class Compare {
     fold.open = kept("good", UNFOLDED) === "1";
     let printed = false; // open for a print alone
     fold.addEventListener("toggle", () => { if (!printed) keep("good", UNFOLDED, fold.open ? "1" : null); });
-    addEventListener("beforeprint", () => { printed = !fold.open; fold.open = true; });
-    addEventListener("afterprint", () => { if (printed) fold.open = false; setTimeout(() => { printed = false; }); });
+    window.addEventListener("beforeprint", () => { printed = !fold.open; fold.open = true; });
+    window.addEventListener("afterprint", () => { if (printed) fold.open = false; setTimeout(() => { printed = false; }); });
   }
 
   /** Download the measurements. */

@@ -66,6 +66,7 @@ const KEYS = [
   [["PgUp", "PgDn"], "ten steps"],
   [["Home", "End"], "first, last step"],
   [["Space"], "play, pause"],
+  [["s"], "static batching below these lanes, or continuous"],
   [["b", "n"], "previous, next event of the chosen kind"],
   [["−", "+"], "slower, faster"],
   [["click"], "select a request; Esc lets it go"],

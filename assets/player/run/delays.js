@@ -28,6 +28,16 @@ export function waitedBy(run, request, i) {
 }
 
 /**
+ * Seconds that a request has waited in all by the end of step i, whether or not it waits then.
+ * @param {Run} run
+ * @param {RunRequest} request
+ * @param {number} i
+ */
+export function waitedSoFar(run, request, i) {
+  return request.waits.filter(([from]) => from <= i).reduce((sum, [, to]) => sum + (waitedBy(run, request, Math.min(to, i)) || 0), 0);
+}
+
+/**
  * A request's time in parts, those that are nothing left out; null where it is not known: of a run that goes on, or of a request that it does not know.
  * whole: in seconds; the parts add up to it. limits: of the part "queued", the longest first.
  * @param {Run} run

@@ -51,18 +51,19 @@ export class LanesView extends LaneChart {
   /** @param {ViewState} state @param {Run} run */
   _layout({ clock, pair, presenter, layout, simple }, run) {
     const { w } = this.surface;
-    const gutter = simple ? 0 : GUTTER;
+    const bare = simple && !pair.charted.length; // a small picture of the whole run: the strip above it has the words
+    const gutter = bare ? 0 : GUTTER;
     let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
     if (!run.complete) span = clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
     return {
-      scale: laneScale(run, clock, gutter, (w - gutter - 2) / span), gutter, queue: !simple,
-      axis: simple ? 0 : presenter ? 30 : 18, font: presenter ? 20 : layout === "phone" ? 12 : 11, end: w,
+      scale: laneScale(run, clock, gutter, (w - gutter - 2) / span), gutter, queue: !bare,
+      axis: bare ? 0 : presenter ? 30 : 18, font: presenter ? 20 : layout === "phone" ? 12 : 11, end: w,
     };
   }
 
   /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param {ViewState} state */
   _axis(g, state) {
-    if (state.simple) return;
+    if (!this.axis) return;
     const { run, clock } = state;
     const { scale, axis, font, surface } = this;
     const span = (surface.w - GUTTER) / scale.per;

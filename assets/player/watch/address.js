@@ -36,7 +36,7 @@ export class Address {
     return {
       run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), request: p.get("request"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
       trace: p.has("trace") || p.get("run") || p.get("spec") ? p.getAll("trace") : new URLSearchParams(location.search).getAll("trace"),
-      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"), what: p.get("spec") && p.get("what"), side: p.get("side"),
+      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"), what: p.get("spec") && p.get("what"), side: p.get("side"), beside: p.get("racer") && p.get("beside"),
     };
   }
 
@@ -76,7 +76,7 @@ export class Address {
     }
     putLanguage(p);
     if (app.layout !== "desk" && app.tab !== "mask") p.set("tab", app.tab);
-    if (app.clock !== ownAxis(app)) p.set("axis", app.clock ? "time" : "steps");
+    if (!app.beside.on && app.clock !== ownAxis(app)) p.set("axis", app.clock ? "time" : "steps");
     if (app.presenter) p.set("present", "1");
     if (app.presenter && app.root.dataset.focusView) p.set("view", app.root.dataset.focusView);
     if (app.detail.chosen || all) p.set("detail", app.detail.now);
@@ -121,7 +121,7 @@ export class Address {
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app))) openAddress(app, wanted.trace, wanted);
-    else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer)) openRacer(app, wanted);
+    else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer || wanted.beside !== (app.pair.address?.beside ?? null))) openRacer(app, wanted);
     else if (wanted.spec && app.server && (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)) app.editor.restore(wanted);
     else if (app.ranks.current) app.ranks.look(wanted);
     else if (app.run) app.look(wanted);
@@ -136,7 +136,7 @@ export class Address {
         : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
     }
     this.write();
-    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast(app.pair.address ? "Link copied: it runs both again, and opens them at this step." : "Link copied: it opens this run at this step."));
+    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast(app.pair.address?.what ? "Link copied: it runs both again, and opens them at this step." : "Link copied: it opens this run at this step."));
   }
 }
 

@@ -89,7 +89,11 @@ export function chooseAxis(app, clock) {
   setAxis(app, clock);
 }
 
-function setAxis(app, clock) {
+/**
+ * Show an axis that nobody has chosen.
+ * @param {App} app
+ */
+export function setAxis(app, clock) {
   app.clock = clock;
   app.redraw();
   const button = app.$(".clock-button");

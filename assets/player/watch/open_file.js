@@ -38,12 +38,17 @@ export async function openAddress(app, addresses, wanted = {}) {
 /** A contender's run of a recorded comparison, by the names of both. True if it is on screen. */
 export async function openRacer(app, { comparison, racer, ...wanted }) {
   return tried(app, "comparison", async () => {
-    const entry = (app.options.comparisons || []).find((e) => e.name === comparison) || (app.server && { name: comparison });
-    if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
-    const doc = await app.fetch(await comparisonUrl(app.server, entry));
+    const doc = await comparisonOf(app, comparison);
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
     app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).runs[racer] }, wanted, { name: null, title: `${doc.title}: ${racer}`, comparison, racer });
   });
+}
+
+/** The document of a recorded comparison, by its name. */
+export async function comparisonOf(app, comparison) {
+  const entry = (app.options.comparisons || []).find((e) => e.name === comparison) || (app.server && { name: comparison });
+  if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
+  return app.fetch(await comparisonUrl(app.server, entry));
 }
 
 async function textAt(app, url) {

@@ -28,10 +28,11 @@ export class Pair {
   }
 
   /**
-   ** members: original, changed. caption: replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see `address`.
-   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean, link?: Record<string, string> | null}} pair
+   ** members: original, changed. caption: replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see `address`. front, at: which is
+   * shown first and at which step, by default the second, where they diverge.
+   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
-  open({ members, step, says, caption, leaks = false, link = null }) {
+  open({ members, step, says, caption, leaks = false, link = null, front = members[1], at = step ?? undefined }) {
     const { run, entry, replay, index } = this.app;
     this.back = { run, entry, replay, step: run.stepOf(index) };
     const [before, after] = members.map((m) => m.run);
@@ -40,7 +41,7 @@ export class Pair {
       run.replaceCaption(run.indexOf(step), caption);
     }
     Object.assign(this, { members, step, says, leaks, link });
-    this.show(members[1], leaks ? this.back.step : step ?? this.back.step);
+    this.show(front, leaks ? this.back.step : at ?? this.back.step);
   }
 
   /** Whether there is a pair, and which of its runs is not on screen. */
@@ -52,6 +53,7 @@ export class Pair {
   get address() {
     const { members, link, app } = this;
     if (!members.length || !link) return null;
+    if (link.beside) return app.run === members[0].run ? link : { ...link, racer: link.beside, beside: link.racer };
     return app.run === members[0].run ? { ...link, side: "before" } : link;
   }
 

@@ -21,6 +21,7 @@ import { playerKeys, SPEEDS, Transport } from "./transport.js";
 import { Menu, Tooltip } from "../parts/floating.js";
 import { Tables } from "../parts/tables.js";
 import { Bar, Intro } from "./bar.js";
+import { Beside } from "./beside.js";
 import { Detail } from "./detail.js";
 import { Opening } from "./opening/opening.js";
 import { chooseAxis, chooseTab, fit, keepFitted, openAxis, paint } from "./layout.js";
@@ -74,6 +75,8 @@ export class Player {
     this.clock = false; // the lanes' axis: steps, or measured seconds
     /** @type {"dark" | "light" | null} */
     this.chosenTheme = null; // by the visitor or the address
+    /** @type {boolean | undefined} */
+    this.chosenAxis = undefined; // the same
     this.palette = /** @type {any} */ (null);
     this.fetching = null; // the entry being fetched for display; only the latest is shown
     this._fetched = new Map(); // url -> promise of a replay
@@ -115,6 +118,7 @@ export class Player {
     this.server = this.options.server ? new Server(this.options.base) : null;
     this.visit = new Visit(this);
     this.pair = new Pair(this);
+    /** @type {any[]} */ (this.views).push(this.beside = new Beside(this));
     this.leak = new Leak(this);
     this.edge = /** @type {Edge} */ (this.live = new Live(this));
     this.editor = new Editor($(".drawer"), this);
@@ -230,6 +234,7 @@ export class Player {
     this.index = run.openingStep();
     openAxis(this);
     this.look(wanted);
+    this.beside.entered(wanted);
   }
 
   /** Show the run on screen as an address says. wanted: see `Address.read`. */

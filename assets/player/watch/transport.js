@@ -167,6 +167,7 @@ export function playerKeys(app) {
     else if (e.key === "d") app.detail.turn();
     else if (e.key === "c") app.setClock(!app.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
+    else if (e.key === "s") app.beside.toggle();
     else if (e.key === "x") app.ranks.current ? app.ranks.turn(1) : app.pair.flip();
     else if (e.key === "a" && app.ranks.current) app.ranks.showAll(!app.ranks.all);
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);

@@ -86,6 +86,13 @@ export async function restoreFork(app, spec, wanted) {
   return true;
 }
 
+/** Run the requests on screen under their policy and under another, and show both; returns a sentence if that failed. */
+export async function runBeside(app, policy, tell) {
+  if (app.running) return t("A run is in progress: wait for it to end, or cancel it.");
+  const spec = await app.editor.specOnScreen();
+  return spec ? fork(app, spec, { knob: "policy", value: policy, says: `the policy “${policy}” instead of “${spec.config.policy}”` }, tell) : null;
+}
+
 /** Run both and show them; returns a sentence if that failed. */
 async function fork(app, spec, { says, knob, value }, tell) {
   const { editor } = app;

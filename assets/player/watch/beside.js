@@ -1,0 +1,147 @@
+// Static beside continuous: the lanes of the same requests under the other policy, below those on screen and on the same clock, with the seconds that
+// each request has waited so far in both. Both runs are of one recorded comparison; where none holds them, an engine runs both now. Shown as a pair.
+
+import { chip } from "../parts/chips.js";
+import { find, h, setAttr, setText } from "../parts/dom.js";
+import { wallClock } from "../parts/format.js";
+import { wantedLanguage } from "../parts/language.js";
+import { inLanguage, speaking, t } from "../parts/speech.js";
+import { waitedSoFar } from "../run/delays.js";
+import { countUpTo, Run } from "../run/run.js";
+import { setAxis } from "./layout.js";
+import { comparisonOf } from "./open_file.js";
+import { runBeside } from "./what_if.js";
+
+const POLICIES = ["static", "continuous"];
+const PATIENCE = 2000; // ms for a language to arrive
+const MOST = { desk: 8, tablet: 6, phone: 3 }; // requests named in a line
+
+export class Beside {
+  /** @param {App} app */
+  constructor(app) {
+    this.app = app;
+    this.button = /** @type {HTMLButtonElement} */ (app.$(".beside-button"));
+    this.lines = [".waited.mine", ".waited.theirs"].map((line) => find(app.root, line));
+    this.on = false;
+    this.working = false;
+    this.button.addEventListener("click", () => this.toggle());
+  }
+
+  /** The policy whose lanes can be put below those on screen. */
+  get policy() {
+    const { run } = this.app;
+    return run ? POLICIES.find((name) => name !== run.header.policy) : "static";
+  }
+
+  /** The recorded comparison that holds these requests under both policies, if there is one. */
+  get recorded() {
+    const { entry, options } = this.app;
+    const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
+    const known = options.catalogue.find((/** @type {any} */ e) => e.name === name);
+    return known?.beside && (this.app.server || options.comparisons?.some((/** @type {any} */ e) => e.name === name)) ? name : null;
+  }
+
+  /** Whether it can be shown: recorded, or run by an engine. */
+  get offered() {
+    const { run, server, running, ranks, pair } = this.app;
+    if (this.on) return true;
+    if (!run?.length || running || ranks.current || pair.members.length || run.header.engine || run.header.leak) return false;
+    return Boolean(this.recorded || (server && POLICIES.includes(run.header.policy)));
+  }
+
+  toggle() {
+    if (this.on) this.app.pair.close();
+    else this.open();
+  }
+
+  /** Put the other policy's lanes below. */
+  async open() {
+    if (this.working || !this.offered) return;
+    this.working = true;
+    setAttr(this.button, "aria-busy", "true");
+    try {
+      await (this.recorded ? this._recorded(this.recorded) : this._run());
+    } catch (error) {
+      this.app.toast(t("The other run could not be opened: {why}", { why: t(error.message) }));
+    }
+    this.working = false;
+    setAttr(this.button, "aria-busy", "false");
+  }
+
+  /** @param {string} comparison */
+  async _recorded(comparison) {
+    const { app } = this;
+    const { run: before, entry, index } = app;
+    const doc = await comparisonOf(app, comparison);
+    for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50) await new Promise((done) => { setTimeout(done, 50); });
+    if (app.run !== before) return; // another was opened meanwhile
+    const said = inLanguage(doc);
+    const [front, below] = POLICIES.includes(entry?.racer) && entry.racer === "static" ? POLICIES : [...POLICIES].reverse();
+    const members = [front, below].map((racer) => {
+      const replay = { ...doc.runs[racer], ...said.runs[racer] };
+      return { run: new Run(replay), entry: { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer }, replay, name: racer };
+    });
+    this._begin();
+    app.pair.open({ members, step: null, says: said.says.headline, caption: [], link: { comparison, racer: front, beside: below }, front: members[0], at: before.stepOf(index) });
+  }
+
+  async _run() {
+    const { app } = this;
+    this._begin();
+    const failed = await runBeside(app, this.policy, (/** @type {string} */ words) => app.toast(t(words), 8000));
+    if (failed || !app.pair.members.length) this._end();
+    if (failed) app.toast(failed, 8000);
+  }
+
+  /** Both on one clock of seconds. */
+  _begin() {
+    this.on = true;
+    this.axis = this.app.clock;
+    setAxis(this.app, true);
+  }
+
+  _end() {
+    if (!this.on) return;
+    this.on = false;
+    setAxis(this.app, Boolean(this.axis));
+  }
+
+  /** A run was put on screen. wanted: see `Address.read`. @param {any} wanted */
+  entered(wanted) {
+    if (this.on && !this.working && !this.app.pair.members.length) this._end();
+    if (wanted.beside && !this.on) this.open();
+  }
+
+  /** @param {ViewState} state */
+  draw(state) {
+    this.button.hidden = !this.offered;
+    setText(this.button, t("{policy} below", { policy: this.on ? this.app.pair.other?.run.header.policy || this.policy : this.policy }));
+    setAttr(this.button, "aria-pressed", String(this.on));
+    this.app.root.toggleAttribute("data-beside", this.on);
+    const { other } = state.pair;
+    const shown = this.on && other;
+    for (const line of this.lines) line.hidden = !shown;
+    if (!shown) return;
+    const { run, frame } = state;
+    const moment = frame.event.tEnd - run.events[0].tStart;
+    const there = Math.max(0, countUpTo(other.run.events, moment + 1e-9, (e) => e.tEnd - other.run.events[0].tStart) - 1);
+    this.lines[1].style.order = this.app.pair.members[0].run === other.run ? "-1" : "1";
+    this._tell(this.lines[0], state, run, frame.i);
+    this._tell(this.lines[1], state, other.run, there);
+  }
+
+  /**
+   ** Who has waited how long so far under one of the policies.
+   * @param {HTMLElement} line @param {ViewState} state @param {Run} run @param {number} i
+   */
+  _tell(line, state, run, i) {
+    const waited = run.requests.map((request) => ({ request, seconds: waitedSoFar(run, request, i) })).filter(({ seconds }) => seconds >= 0.005);
+    const named = [...waited].sort((a, b) => b.seconds - a.seconds).slice(0, MOST[state.layout]);
+    const all = waited.reduce((sum, { seconds }) => sum + seconds, 0);
+    line.replaceChildren(
+      h("b", {}, run.header.policy), h("span", { class: "long" }, t("waited so far")),
+      ...named.map(({ request, seconds }) => h("span", { class: "waiter" }, chip({ run, index: i }, request), t(wallClock(seconds)))),
+      h("span", { class: waited.length ? "long" : null }, !waited.length ? t("nobody has waited") : t("{seconds} in all", { seconds: t(wallClock(all)) })),
+    );
+  }
+}
