@@ -17,7 +17,21 @@ from typing import Any
 from core.config import ASSETS
 
 PLAYER = ASSETS / "player"
-STYLES = ("base", "panels", "model", "floating", "layouts", "phone", "presenter", "touch", "simple", "ask", "motion", "opening", "beside")
+STYLES = (
+    "base",
+    "panels",
+    "model",
+    "floating",
+    "layouts",
+    "phone",
+    "presenter",
+    "touch",
+    "simple",
+    "ask",
+    "motion",
+    "opening",
+    "beside",
+)
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
 _LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)  # indentation, and comment lines

@@ -62,7 +62,7 @@ def together(one: float, other: float) -> tuple[str, str]:
 
 def _tells(texts: Sequence[str], ratio: float) -> bool:
     low, high = sorted(map(float, texts))
-    return 0 < low < high and abs(high / low / ratio - 1) < 0.05 or ratio < 1.001
+    return (0 < low < high and abs(high / low / ratio - 1) < 0.05) or ratio < 1.001
 
 
 def times(ratio: float) -> str:
