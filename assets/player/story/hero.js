@@ -14,8 +14,9 @@ export class Hero {
    * @param {HTMLElement} root
    * @param {{name: string, run: Run}[]} members
    * @param {string} again the words of the button
+   * @param {string} label what the picture shows, for those who do not see it
    */
-  constructor(root, members, again) {
+  constructor(root, members, again, label) {
     this.root = root;
     root.classList.add("inflight", "figure");
     this.palette = paintTheme(root, prefersDark());
@@ -24,9 +25,9 @@ export class Hero {
     this.at = this.columns; // steps since the beginning
     this._since = NaN;
     this.button = h("button", { type: "button", class: "button", onclick: () => this.play() }, again);
-    this.charts = members.map(({ name, run }) => {
+    this.charts = members.map(({ name, run }, n) => {
       const says = h("b", {});
-      const canvas = h("canvas", { "aria-hidden": "true" });
+      const canvas = h("canvas", n ? { "aria-hidden": "true" } : { role: "img", "aria-label": label });
       root.append(h("p", { class: "hero-name" }, h("span", {}, name), says), h("div", { class: "canvas hero-lanes" }, canvas));
       return { run, says, chart: new LaneChart(canvas, () => drawSoon(this)) };
     });

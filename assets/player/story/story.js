@@ -52,8 +52,9 @@ export class Story {
     const [names, runs] = [page.hero.names, page.hero.runs];
     this.heroes = [...document.querySelectorAll(".hero .fig")].map((fig) => {
       const card = h("div", {});
+      const label = /** @type {HTMLElement} */ (fig).dataset.label || "";
       fig.append(card);
-      return new Hero(card, names.map((/** @type {string} */ name, /** @type {number} */ n) => ({ name, run: this.run(runs[n]) })), page.again);
+      return new Hero(card, names.map((/** @type {string} */ name, /** @type {number} */ n) => ({ name, run: this.run(runs[n]) })), page.again, label);
     });
     this._listen();
     this.measure();

@@ -68,12 +68,13 @@ function dots(pen, { gains }) {
   gains.forEach(({ name, times, least, most }, n) => {
     const y = 52 + n * pitch;
     pen.font(small ? 13 : 14);
-    pen.text(t(NAMES[name]), 0, small ? y - 26 : y);
+    pen.text(small ? `${t(NAMES[name])}: ${t(times.toFixed(2))}` : t(NAMES[name]), 0, small ? y - 16 : y);
     pen.line([[X(least), y], [X(most), y]], mix(palette.hues[0].solid, palette.panel, 0.5), [], 6);
     pen.g.beginPath();
     pen.g.arc(X(times), y, 8, 0, 7);
     pen.g.fillStyle = palette.hues[0].solid;
     pen.g.fill();
+    if (small) return;
     pen.font(14, 650);
     pen.text(t(times.toFixed(2)), X(times), y - 18, palette.ink, "center");
   });
