@@ -164,7 +164,7 @@ export class Opening {
     el.classList.add("leaving");
     if (slowly && !reducedMotion()) setTimeout(gone, 280);
     else gone();
-    app.redraw();
+    app.sized(); // the bar is seen again: what fits in it is known only now
   }
 
   // -- time --------------------------------------------------------------------------------------------------------------
