@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from core.models.tokenizer import is_tokenizer
 from core.models.weight_files import BadWeights, stored_weights
 
 _SHAPES_ONLY = "inflight_shapes"
+_asked: ContextVar[dict[int, KVShape]] = ContextVar("inflight_shapes")  # of attention, by layer
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def _has_template(folder: str, names: list[str]) -> bool:
 
 def _kv_shapes(model: Any) -> dict[int, KVShape]:
     """The cache that each layer would fill, from a pass over tensors without contents; empty if the model cannot take one."""
-    cache, config = ObservingCache(), model.config
+    cache, layers = ObservingCache(), set(range(model.config.get_text_config().num_hidden_layers))
+    token = _asked.set({})
     ids = torch.zeros(1, 4, dtype=torch.long, device="meta")
     try:
         model.to(torch.bfloat16)  # the only format that the kernels of experts take
@@ -131,11 +134,16 @@ def _kv_shapes(model: Any) -> dict[int, KVShape]:
             model(input_ids=ids, position_ids=positions, use_cache=True, past_key_values=cache)
     except Exception:  # what looks at contents
         return {}
-    complete = set(cache.shapes) == set(range(config.get_text_config().num_hidden_layers))
-    return cache.shapes if complete else {}
+    finally:
+        asked = _asked.get()
+        _asked.reset(token)
+    return next(
+        (shapes for shapes in (asked, cache.shapes) if set(shapes) == layers), {}
+    )  # in the order in which the probe tries them
 
 
 def _no_attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs: Any) -> Any:
+    _asked.get()[module.layer_idx] = KVShape(key.shape[1], key.shape[3], value.shape[3])
     rows, heads, width, _ = query.shape
     return value.new_zeros(rows, width, heads, value.shape[3]), None
 

@@ -36,7 +36,7 @@ OWN = 32  # requests in one stream
 
 def live_of(serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None) -> Live:
     """What a serving engine does, from now on. successor: once that engine has closed, gives the one that is shown in its place."""
-    shown = [serving, copy.deepcopy(serving.tokenizer)]
+    shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
     def numbered(message: Any, before: int) -> Any:
         """A run's beginning with a number that no run of an engine before it had."""
