@@ -115,7 +115,6 @@ export class Opening {
 
   /** @param {number} at */
   _start(at) {
-    const { plot } = this;
     this._said = "";
     this._waits = performance.now();
     this.el.classList.toggle("still", this.still);
