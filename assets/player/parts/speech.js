@@ -71,7 +71,7 @@ export class Speech {
     while (walker.nextNode()) {
       const node = /** @type {Text} */ (walker.currentNode);
       const english = node.data.trim();
-      if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code")) this.texts.push({ node, english, shown: node.data });
+      if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code, kbd")) this.texts.push({ node, english, shown: node.data });
     }
     this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap((el) => ["title", "aria-label", "placeholder"]
       .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
