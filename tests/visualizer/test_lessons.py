@@ -160,8 +160,8 @@ def test_numbers_are_written_as_the_language_writes_them():
 def test_every_fact_that_is_known_is_used():
     paths = {
         path
-        for language in LANGUAGES
-        for file in (FOLDER / language).glob("*.toml")
+        for folder in (*LANGUAGES, "../story")
+        for file in (FOLDER / folder).glob("*.toml")
         for path in re.findall(r"\{([\w.]+)", file.read_text(encoding="utf-8"))
     }
     paths |= {path for _, stop in ALL if stop.question for path in re.findall(r"'([\w.]+)[%@\w]*'", str(stop.question))}
