@@ -53,6 +53,11 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  #
 def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F811
     """A press sends a prompt under the visitor's name; three bots ask, labelled everywhere, whatever is hidden, and stop by themselves."""
     page, other = opened(visit, live_url), opened(visit, live_url, size="phone", hash="part=live&lang=de")
+    for one in (page, other):  # the form is where a hand finds it
+        bottom = one.evaluate(
+            "(() => { const r = document.querySelector('.ask-form').getBoundingClientRect(); return [r.bottom, document.querySelector('.ask-button').getBoundingClientRect().bottom < r.bottom, r.width > 280]; })()"
+        )
+        assert bottom == [one.viewport_size["height"], True, True]
     page.fill("[name=nickname]", "Bot 2")
     page.meant.append("status of")
     page.click(".prompt-button >> nth=0")
