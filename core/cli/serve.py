@@ -31,7 +31,7 @@ def serve(
         str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="Bearer token that clients must send.", show_default=False)
     ] = None,
     teacher: Annotated[
-        bool, typer.Option("--teacher", help="Print a token for /control: pace, single steps, policy, limits, waves, clearing.")
+        bool, typer.Option("--teacher", help="Print a token for /control: pace, single steps, policy, limits, bursts, clearing.")
     ] = False,
     show_texts: Annotated[
         bool, typer.Option("--show-texts", help="Expose prompts, tokens and nicknames to viewers of /events.")

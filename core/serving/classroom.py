@@ -1,4 +1,4 @@
-"""What a teacher sets for all users of a shared engine: limits and policy, what is hidden, whether requests are accepted, prepared waves.
+"""What a teacher sets for all users of a shared engine: limits and policy, what is hidden, whether requests are accepted, prepared bursts.
 
 Every change is announced to viewers by an entry {"kind": "class"} of the log. HTTP and teachers' tokens are handled elsewhere.
 """
@@ -20,11 +20,11 @@ from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
 from core.workload.request import SamplingParams
 
-WAVE = "wave"  # the client under which a prepared wave's requests are counted
+BURST = "burst"  # the client under which a prepared burst's requests are counted
 
 
 class Classroom:
-    """The settings of one engine. All methods may be called from any thread; `wave` needs an event loop."""
+    """The settings of one engine. All methods may be called from any thread; `burst` needs an event loop."""
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
@@ -62,7 +62,7 @@ class Classroom:
         self._serving.set_class(self._serving.settings)
 
     def accept(self, accepting: bool) -> None:
-        """Set whether requests are accepted; a prepared wave always is."""
+        """Set whether requests are accepted; a prepared burst always is."""
         self._serving.set_class(replace(self._serving.settings, accepting=accepting))
 
     def shadow(self, policy: str | None) -> None:
@@ -85,19 +85,19 @@ class Classroom:
                 serving.change(config, "idle")
         serving.set_class(replace(serving.settings, shadow=policy))
 
-    async def wave(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
-        """Queue a prepared wave, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
+    async def burst(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
+        """Queue a prepared burst, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
 
         The streams need not be read. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
         """
         serving = self._serving
         if isinstance(requests, str):
             if requests not in DEMO_WORKLOADS:
-                raise InvalidRequest(f"There is no such wave; there are {', '.join(DEMO_WORKLOADS)}.")
+                raise InvalidRequest(f"There is no such burst; there are {', '.join(DEMO_WORKLOADS)}.")
             requests = DEMO_WORKLOADS[requests].requests
         checked = [(await asyncio.to_thread(serving.check, prompt, sampling), sampling) for prompt, sampling in requests]
         # Submitted together, so that they arrive in one step: one after another, each would wait for the step that accepts the previous one.
-        asked = [serving.submit(prompt, sampling, client=WAVE, even_if_closed=True) for prompt, sampling in checked]
+        asked = [serving.submit(prompt, sampling, client=BURST, even_if_closed=True) for prompt, sampling in checked]
         given = await asyncio.gather(*asked, return_exceptions=True)
         streams = [stream for stream in given if isinstance(stream, TokenStream)]
         refused = next((error for error in given if isinstance(error, BaseException)), None)

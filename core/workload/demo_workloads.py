@@ -1,4 +1,4 @@
-"""Prepared waves: requests that arrive all at once and show one thing about batching; and prompts of the house, for who has none yet."""
+"""Prepared bursts: requests that arrive all at once and show one thing about batching; and prompts of the house, for who has none yet."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def house_prompts(model: str) -> tuple[str, ...]:
 
 
 DEMO_WORKLOADS: dict[str, DemoWorkload] = {
-    wave.name: wave
-    for wave in (
+    burst.name: burst
+    for burst in (
         DemoWorkload(
             "short-and-long",
             "Thirty short answers and one long one: who waits for whom?",

@@ -1,4 +1,4 @@
-"""One engine, many people, and a teacher: limits that change on the way, waves, what is hidden."""
+"""One engine, many people, and a teacher: limits that change on the way, bursts, what is hidden."""
 
 from __future__ import annotations
 
@@ -178,33 +178,33 @@ def test_who_waits_and_cannot_run_under_the_new_limits_is_told():
         asyncio.run(change(made))
 
 
-# -- waves, and who may ask ----------------------------------------------------------------------------------------------
+# -- bursts, and who may ask ----------------------------------------------------------------------------------------------
 
 
-def test_every_prepared_wave_runs_on_the_built_in_models_and_all_of_it_ends():
+def test_every_prepared_burst_runs_on_the_built_in_models_and_all_of_it_ends():
     async def send(made: ServingEngine):
         room = Classroom(made)
         room.accept(False)
         with pytest.raises(Unavailable, match="right now"):
             await made.submit((4,), greedy(2))
-        for name, wave in DEMO_WORKLOADS.items():
-            streams = await room.wave(name)
+        for name, burst in DEMO_WORKLOADS.items():
+            streams = await room.burst(name)
             answers = await asyncio.gather(*map(whole, streams))
-            assert [len(tokens(a)) for a in answers] == [new for _, new in wave.prompts]
-        with pytest.raises(InvalidRequest, match="no such wave"):
-            await room.wave("tidal")
+            assert [len(tokens(a)) for a in answers] == [new for _, new in burst.prompts]
+        with pytest.raises(InvalidRequest, match="no such burst"):
+            await room.burst("tidal")
         await idle(made)
 
     with serving(char_engine(max_num_seqs=8, num_blocks=200)) as made:
         asyncio.run(send(made))
 
 
-def test_a_wave_that_does_not_fit_leaves_nothing_behind():
+def test_a_burst_that_does_not_fit_leaves_nothing_behind():
     async def send(made: ServingEngine):
         room = Classroom(made)
         made.set_pace(0)
         with pytest.raises(InflightError, match="requests are in progress"):
-            await room.wave([((4, 5), greedy(3))] * 6)
+            await room.burst([((4, 5), greedy(3))] * 6)
         made.set_pace(None)
         await idle(made)
 

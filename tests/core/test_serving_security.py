@@ -286,7 +286,14 @@ def taught():
 def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
     before = taught.serving.engine.config
     headers = {"x-teacher-token": token.encode("latin-1")}
-    for asked in ({"policy": "static"}, {"wave": "equal"}, {"hide_texts": False}, {"accepting": False}, {"shadow": "static"}, {}):
+    for asked in (
+        {"policy": "static"},
+        {"burst": "equal"},
+        {"hide_texts": False},
+        {"accepting": False},
+        {"shadow": "static"},
+        {},
+    ):
         answer = taught.post("/control", asked, headers=headers)
         assert answer.status_code in (400, 403, 431) and "t" * 22 not in answer.text
     assert taught.get("/control", headers=headers).status_code in (400, 403, 431)
@@ -306,7 +313,7 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
         ({"max_num_seqs": -1}, "max_num_seqs must be a whole number"),
         ({"max_num_seqs": 10**6, "max_num_batched_tokens": 10**7}, "lanes are allowed here"),
         ({"when": "never"}, "when"),
-        ({"wave": "tidal"}, "There is no such wave"),
+        ({"burst": "tidal"}, "There is no such burst"),
         ({"shadow": "magic"}, "There is no policy 'magic'"),
         ({"steps": 10**9}, "steps"),
         ({"tomfoolery": 1}, "tomfoolery"),
@@ -333,7 +340,7 @@ def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
     orders = [
         {"policy": "static", "max_num_seqs": 2},
         {"policy": "continuous", "max_num_seqs": 4, "when": "idle"},
-        {"wave": "equal"},
+        {"burst": "equal"},
         {"clear": True},
         {"hide_texts": True, "hide_nicknames": True},
         {"shadow": "static"},
@@ -379,14 +386,14 @@ def test_viewers_that_stall_or_leave_at_any_stage_slow_nobody(taught):
         made.close()
 
 
-@pytest.mark.parametrize("when", ["held back", "in a wave", "while it changes"])
+@pytest.mark.parametrize("when", ["held back", "in a burst", "while it changes"])
 def test_disconnects_around_a_change_leave_nothing_behind(taught, when):
     taught.post("/control", {"steps_per_s": 0}, headers=TEACHER)
     gone = [connected(taught, call(json.dumps({**ENDLESS, "nickname": f"n{i}"}).encode())) for i in range(8)]
     for made in gone:
         assert status(made) == 200
-    taught.post("/control", {"steps": 1, **({"wave": "equal"} if when == "in a wave" else {})}, headers=TEACHER)
-    taught.post("/control", {"policy": "static" if when != "in a wave" else "split", "max_num_seqs": 3}, headers=TEACHER)
+    taught.post("/control", {"steps": 1, **({"burst": "equal"} if when == "in a burst" else {})}, headers=TEACHER)
+    taught.post("/control", {"policy": "static" if when != "in a burst" else "split", "max_num_seqs": 3}, headers=TEACHER)
     if when == "held back":
         for made in gone[4:]:
             made.close()

@@ -214,7 +214,7 @@ def test_a_viewer_that_reads_late_is_told_what_it_missed(page):
 def test_a_flood_of_orders_while_people_ask(page):
     """Of the teacher's and of others', a policy shown beside and run for real among them."""
     orders = [
-        {"policy": "static", "max_num_seqs": 2}, {"policy": "continuous", "max_num_seqs": 8, "when": "idle"}, {"wave": "equal"},
+        {"policy": "static", "max_num_seqs": 2}, {"policy": "continuous", "max_num_seqs": 8, "when": "idle"}, {"burst": "equal"},
         {"clear": True}, {"shadow": "static"}, {"shadow": None}, {"steps_per_s": 1000.0, "steps": 3}, {"accepting": False},
         {"accepting": True},
     ]  # fmt: skip

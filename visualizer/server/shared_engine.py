@@ -173,7 +173,7 @@ class SharedEngine:
         self.address = class_address(local, shared, host)
         return (
             f"Live: everybody at {self.address} shares one engine.\n"
-            f"The teacher, who sets its pace and policy, sends waves and hides texts: {self.address}&teacher={self.teacher_token}"
+            f"The teacher, who sets its pace and policy, sends bursts and hides texts: {self.address}&teacher={self.teacher_token}"
         )
 
     def _server(self) -> App:

@@ -1,4 +1,4 @@
-// The teacher's panel: limits and policy, pace, waves, what is hidden. It needs the token, which is kept in this tab's session only.
+// The teacher's panel: limits and policy, pace, bursts, what is hidden. It needs the token, which is kept in this tab's session only.
 
 import { h, setText } from "../parts/dom.js";
 import { bareCard } from "../parts/floating.js";
@@ -95,7 +95,7 @@ export class Teacher {
 
   _build(set) {
     this._given = set;
-    const { waves = [] } = set;
+    const { bursts = [] } = set;
     const { policies } = this.live.options;
     const number = (name, label, most) => h("label", { class: "field" }, h("span", {}, t(label)), h("input", { name, type: "number", inputmode: "numeric", min: "1", max: String(most), step: "1", required: true }));
     const act = (text, what, title = null) => h("button", { type: "button", class: "button", title: title && t(title), onclick: () => this._set(what()) }, t(text));
@@ -124,7 +124,7 @@ export class Teacher {
       h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),
       h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
         act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress")),
-      h("div", { class: "acts" }, h("span", { class: "label" }, t("Waves")), ...waves.map((w) => h("button", { type: "button", class: "button wave", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ wave: w.name }) }, t(w.name))),
+      h("div", { class: "acts" }, h("span", { class: "label" }, t("Bursts")), ...bursts.map((w) => h("button", { type: "button", class: "button burst", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ burst: w.name }) }, t(w.name))),
         h("button", { type: "button", class: "button", title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"), onclick: () => this._bots() }, t("three bots"))),
       h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks, sharedModel(this.live.server, () => this.token));
   }

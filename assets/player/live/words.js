@@ -43,7 +43,7 @@ export function says({ run, state, broken }, { skipped, teaches }) {
   if (set.accepting === false) return t("The teacher is not accepting requests right now.");
   if (set.hide_texts) return t("The teacher has hidden the texts: only you can read yours, here.");
   if (set.record_is_full) return t("The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.");
-  if (!run) return `${t("No requests yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a wave.") : ""}`;
+  if (!run) return `${t("No requests yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a burst.") : ""}`;
   if (isIdle(run)) return t("The batch is empty. Add a prompt: it joins in the next step.");
   if (state.pace === 0) return t("The batch is paused: the teacher takes single steps.");
   return "";

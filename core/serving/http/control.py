@@ -1,4 +1,4 @@
-"""`/control`: pace, limits, waves, and what is hidden, for holders of the teacher's token."""
+"""`/control`: pace, limits, bursts, and what is hidden, for holders of the teacher's token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ControlBody(BaseModel):
     """The fields given are applied in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to pause except for single steps.
 
     policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
-    is under way, "barrier" admits no further request to a lane. wave: a prepared one by its name. shadow: another policy beside the engine; null for none.
+    is under way, "barrier" admits no further request to a lane. burst: a prepared one by its name. shadow: another policy beside the engine; null for none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -39,7 +39,7 @@ class ControlBody(BaseModel):
     steps_per_s: Annotated[float, Field(ge=0, le=1000)] | None = None
     steps: Count = 0
     shadow: Annotated[str, Field(max_length=40)] | None = None
-    wave: Annotated[str, Field(max_length=40)] | None = None
+    burst: Annotated[str, Field(max_length=40)] | None = None
 
     @property
     def limits(self) -> dict[str, Any]:
@@ -53,12 +53,12 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
 
     router = APIRouter(tags=["control"], dependencies=[Depends(teacher)])
 
-    @router.get("/control", summary="What is set, and the prepared waves")
+    @router.get("/control", summary="What is set, and the prepared bursts")
     async def state() -> dict[str, Any]:
-        waves = [{"name": wave.name, "shows": wave.shows, "requests": len(wave.prompts)} for wave in DEMO_WORKLOADS.values()]
-        return {**classroom.state, "steps_per_s": serving.steps_per_s, "waves": waves}
+        bursts = [{"name": burst.name, "shows": burst.shows, "requests": len(burst.prompts)} for burst in DEMO_WORKLOADS.values()]
+        return {**classroom.state, "steps_per_s": serving.steps_per_s, "bursts": bursts}
 
-    @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a wave; clear the engine")
+    @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a burst; clear the engine")
     async def control(body: ControlBody) -> dict[str, Any]:
         """The current settings. Viewers learn of pending changes once the engine has made them."""
         if body.limits:
@@ -73,8 +73,8 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
             classroom.accept(body.accepting)
         if "steps_per_s" in body.model_fields_set:
             serving.set_pace(body.steps_per_s)
-        if body.wave is not None:
-            await classroom.wave(body.wave)
+        if body.burst is not None:
+            await classroom.burst(body.burst)
         if body.steps:
             serving.step(body.steps)
         steps_per_s = body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s
