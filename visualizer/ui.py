@@ -42,6 +42,7 @@ from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
 from visualizer.server.collected import Collected
+from visualizer.server.embed import embed_routes
 from visualizer.server.followed import Followed
 from visualizer.server.limits import Limits, are_strangers, is_space, limits
 from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, origins_of
@@ -62,7 +63,7 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
 
     options: more options of the player.
     """
-    options = {"opening": server.opening} | options
+    options = {"opening": server.opening, "embed": "embed"} | options
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {
         "server": True,
         "model": server.model_at_start,
@@ -200,6 +201,7 @@ def launch(
             ],
             "routes": [
                 *routes(server, address_of(is_space()), _enter),
+                *embed_routes(traces),
                 *story_routes((of_a_space() or "") + address(picture)),
                 *(shared.routes(address_of(is_space())) if shared else ()),
             ],

@@ -26,7 +26,10 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
     return {
         **{key: whole[key] for key in ("schema", "records", "complete", "letters", "texts", "events")},
         "header": {key: header[key] for key in _HEADER if key in header}
-        | {"model": {"windows": header["model"]["windows"]}, "workload": {"requests": asked}},
+        | {
+            "model": {key: header["model"][key] for key in ("windows",) if key in header["model"]},
+            "workload": {"requests": asked},
+        },
         "captions": [
             {"why": [], **{key: caption[key] for key in ("say", "simple") if key in caption}} for caption in whole["captions"]
         ],

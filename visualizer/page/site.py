@@ -24,6 +24,8 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
+from visualizer.page.embed import embed_html
+from visualizer.page.figure import figure_replay
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import STORY, TABS, packed_plotly, part, player_options, tab_script
 
@@ -58,12 +60,14 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
             options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
         if (beginning := opening(comparisons)) is not None:
             options["opening"] = {"url": _brought(folder, "opening.js", beginning)}
+        options["embed"] = "embed.html"
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
         loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
         (folder / (_PLAYER if story else _FIRST)).write_text(page.replace("</head>", loader, 1), encoding="utf-8")
         if story:
             _story(folder, picture)
+        _embed(folder, runs, _PLAYER if story else _FIRST)
     except OSError as error:
         raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
     return folder / _FIRST
@@ -76,6 +80,21 @@ def _story(folder: Path, picture: str) -> None:
         others = {code: f"{page}?lang={code}" for code, page in pages.items() if code != language}
         (folder / name).write_text(story_html(language, _PLAYER, others, picture, "fonts"), encoding="utf-8")
     shutil.copytree(FONTS, folder / "fonts", dirs_exist_ok=True)
+
+
+def _embed(folder: Path, runs: list[tuple[dict[str, Any], Path]], player: str) -> None:
+    """Write the embeddable page, and the runs for it."""
+    (folder / "embed").mkdir(exist_ok=True)
+    urls = {
+        listed["name"]: {
+            language: _brought(folder, f"embed/{path.stem}-{language}.js", figure_replay(Trace.load(path), language))
+            for language in LANGUAGES
+        }
+        for listed, path in runs
+    }
+    page = embed_html(urls, player)
+    loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
+    (folder / "embed.html").write_text(page.replace("</head>", loader, 1), encoding="utf-8")
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:

@@ -83,7 +83,7 @@ def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
 
 _LONGEST = 255  # characters of an address: no file has a longer name
 _ASKED = re.compile(  # used by the page and gradio_client; Gradio's others take uploads, fetch from elsewhere for a visitor, or expose internals
-    r"/|/story|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight)/.+"
+    r"/|/story|/embed|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight)/.+"
     r"|/serve/(generate|v1/(completions|chat/completions|models(/.+)?)|health|metrics|events|control|sessions?|openapi\.json)"  # the shared engine
     r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
 )

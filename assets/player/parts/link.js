@@ -3,6 +3,7 @@
 
 import { showCard } from "./floating.js";
 import { h } from "./dom.js";
+import { t } from "./speech.js";
 
 const SPACES = "https://huggingface.co"; // a Space shows the page in a frame there
 
@@ -41,13 +42,16 @@ export function linkTo(hash) {
  * @param {string} link
  * @param {() => void} copied
  */
-export async function copyLink(root, link, copied) {
+export const copyLink = (root, link, copied) => copyText(root, "Copy this link", link, copied);
+
+/** Copy a text, or show it under a title. @param {HTMLElement} root @param {string} title @param {string} text @param {() => void} copied */
+export async function copyText(root, title, text, copied) {
   try {
-    await navigator.clipboard.writeText(link);
+    await navigator.clipboard.writeText(text);
     copied();
   } catch {
-    const field = h("input", { type: "text", readonly: true, value: link, "aria-label": "Link", class: "link-field" });
-    showCard(root, "Copy this link", field);
+    const field = h("input", { type: "text", readonly: true, value: text, "aria-label": t(title), class: "link-field" });
+    showCard(root, title, field);
     field.select();
   }
 }

@@ -1,10 +1,13 @@
 // The address of the Watch tab: run, step, selection, view and theme, so that a link shows the same; and a spec as text, if short enough.
 
-import { jsonIn } from "../parts/dom.js";
+import { h, jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
-import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
+import { addressed, copyLink, copyText, linkTo, noLink, setAddress } from "../parts/link.js";
+import { t } from "../parts/speech.js";
 import { ownAxis } from "./layout.js";
 import { bytesOf, openAddress, openRacer } from "./open_file.js";
+
+const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // the views that an embedded figure has
 
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
@@ -127,6 +130,25 @@ export class Address {
     else if (app.run) app.look(wanted);
   }
 
+  /** The code that shows the run on screen at this step in a page of any site; null if it is no recorded run of this page. */
+  get embedCode() {
+    const { app } = this;
+    const { entry, options } = app;
+    if (!options.embed || !entry?.name || app.ranks.current || app.pair.address || this.hindrance) return null;
+    const p = new URLSearchParams({ run: entry.name, view: FIGURES.includes(app.alone) ? app.alone : "lanes,row,mask", step: String(app.run.stepOf(app.index)) });
+    if (app.clock) p.set("axis", "time");
+    if (app.chosenTheme) p.set("theme", app.chosenTheme);
+    putLanguage(p);
+    const src = new URL(`${options.embed}#${String(p).replaceAll("%2C", ",")}`, document.baseURI);
+    const frame = h("iframe", { src: src.href, title: `Inflight: ${t(entry.title)}`, width: "720", height: "560", style: "border: 0", loading: "lazy" });
+    return frame.outerHTML;
+  }
+
+  embed() {
+    const code = this.embedCode;
+    return code && copyText(this.app.root, "Copy this code", code, () => this.app.toast("Code copied: put it into any page."));
+  }
+
   share() {
     const { app } = this;
     const why = this.hindrance;
@@ -136,7 +158,8 @@ export class Address {
         : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
     }
     this.write();
-    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast(app.pair.address?.what ? "Link copied: it runs both again, and opens them at this step." : "Link copied: it opens this run at this step."));
+    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast(app.pair.address?.what ? "Link copied: it runs both again, and opens them at this step." : "Link copied: it opens this run at this step.",
+      8000, this.embedCode && { text: "Copy embed code", act: () => this.embed() }));
   }
 }
 

@@ -91,6 +91,7 @@ export function exportMenu(app) {
   const items = [file("png", "Picture of this view", "PNG")];
   if (!app.running && app.run) items.push(file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"));
   if (app.server && !app.running) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
+  if (app.address.embedCode) items.push({ text: "Copy embed code", note: "A frame for your own page, at this step", act: () => app.address.embed() });
   items.push("-", { text: app.server ? "Open a trace or a replay" : "Open a replay", note: app.server ? "Saved from here or by core" : "JSON saved from here", act: () => openFile(app) });
   return items;
 }

@@ -1,0 +1,83 @@
+// The embeddable page: one figure, as the address says: #run=gpt2-six&view=lanes,mask&step=6&axis=time&theme=dark&lang=de. In another site's frame it has
+// no more to say than what is in the address; a click on its source opens the whole player there.
+
+import { find, h, jsonIn } from "../parts/dom.js";
+import { prefersDark } from "../parts/look.js";
+import { addressed } from "../parts/link.js";
+import { speak, t } from "../parts/speech.js";
+import { Figure } from "./figure.js";
+
+const VIEWS = "lanes,row,mask";
+
+/** @typedef {{runs: Record<string, {title: Record<string, string>, urls: Record<string, string>}>, words: Record<string, Record<string, string>>, player: string}} EmbedPage */
+
+class Embed {
+  /** @param {EmbedPage} page see visualizer/page/embed.py */
+  constructor(page) {
+    this.page = page;
+    /** @type {Figure | null} */
+    this.figure = null;
+    /** @type {Map<string, Promise<Replay>>} */
+    this.fetched = new Map();
+    window.addEventListener("hashchange", () => this.open());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    this.open();
+  }
+
+  get dark() {
+    const theme = addressed().get("theme");
+    return theme ? theme === "dark" : prefersDark();
+  }
+
+  paint() {
+    document.documentElement.dataset.theme = this.dark ? "dark" : "light";
+    this.figure?.theme(this.dark);
+  }
+
+  async open() {
+    const p = addressed();
+    const { runs, words, player } = this.page;
+    const language = words[p.get("lang") || ""] ? String(p.get("lang")) : "en";
+    speak(language === "en" ? null : { name: language, words: words[language] });
+    document.documentElement.lang = language;
+    const name = p.get("run") || "";
+    const entry = Object.hasOwn(runs, name) ? runs[name] : null;
+    if (!entry) return this.say(name ? t("There is no recorded run of this name here.") : t("The address names no run: add #run= and its name."));
+    const hash = location.hash;
+    let replay;
+    try {
+      replay = await this.fetch(entry.urls[language]);
+    } catch {
+      return this.say(t("The run could not be fetched."));
+    }
+    if (hash !== location.hash) return; // another one is asked for meanwhile
+    const card = h("div", {});
+    find(document, "main").replaceChildren(card);
+    const views = (p.get("view") || VIEWS).split(",");
+    const clock = p.get("axis") === "time";
+    const link = new URLSearchParams({ run: name, ...Object.fromEntries(["step", "axis", "lang", "theme"].flatMap((key) => (p.get(key) ? [[key, String(p.get(key))]] : []))) });
+    this.figure = new Figure(card, replay, { views, clock, claim: entry.title[language], source: "Inflight", link: `${player}#${link}`, play: true });
+    card.dataset.views = this.figure.views.length ? views.join(" ") : "";
+    for (const a of card.querySelectorAll("a")) a.target = "_blank";
+    this.paint();
+    const step = /^\d{1,9}$/.test(p.get("step") || "") ? Number(p.get("step")) : this.figure.run.stepOf(0);
+    this.figure.take({ at: this.figure.run.indexOf(step) + 1 });
+  }
+
+  /** @param {string} url @returns {Promise<Replay>} */
+  fetch(url) {
+    const early = /** @type {any} */ (window).inflightEarly;
+    let found = this.fetched.get(url);
+    if (!found) this.fetched.set(url, found = early ? early[url] : fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(String(answer.status))))));
+    return /** @type {Promise<Replay>} */ (found);
+  }
+
+  /** @param {string} sentence */
+  say(sentence) {
+    this.figure = null;
+    find(document, "main").replaceChildren(h("p", { class: "embed-says", role: "status" }, sentence));
+    this.paint();
+  }
+}
+
+/** @type {any} */ (window).inflightEmbed = new Embed(jsonIn(find(document, "#inflight-embed").textContent));
