@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from core.errors import InflightError
@@ -19,7 +19,13 @@ from visualizer.lessons.lessons import LESSONS, Stop
 from visualizer.lessons.texts import LANGUAGES, Span, evaluated, filled, texts
 
 _CONDITION = re.compile(r"(?P<left>\S+) (?P<is>==|>=|<=|>|<) (?:(?P<times>[\d.]+) )?(?P<right>\S+)")
-_IS = {"==": operator.eq, ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_IS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
