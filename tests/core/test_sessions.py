@@ -30,7 +30,7 @@ async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
         elif choice < 0.65 and under_way:
             rng.choice(under_way).cancel()
         elif choice < 0.75:
-            under_way += await room.wave([((5, 6, 7), greedy(rng.randrange(1, 9)))] * rng.randrange(1, 6))
+            under_way += await room.burst([((5, 6, 7), greedy(rng.randrange(1, 9)))] * rng.randrange(1, 6))
         elif choice < 0.85:
             policy = rng.choice(["continuous", "static", "split", "dynamic", "shortest-first", "stall"])
             more = {"prefix_caching": True} if policy == "continuous" and rng.random() < 0.5 else {}

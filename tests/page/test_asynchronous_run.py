@@ -166,7 +166,9 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
     page = visit(replay=replay(ran), hash="axis=time")
     seek(page, at)
     assert page.inner_text(".lanes .key").startswith("device waited 1.00 ms for the host, step")
-    assert page.inner_text(".waited") == "Device waited 1.00 ms for the host" and "on the device" in page.inner_text(".time-key")
+    assert page.inner_text(".queue .waited") == "Device waited 1.00 ms for the host" and "on the device" in page.inner_text(
+        ".time-key"
+    )
     assert [t for t in page.locator(".timings dt").all_inner_texts() if t.startswith("host")] == [
         "host: schedule",
         "host: prepare",
@@ -204,5 +206,5 @@ def test_a_run_without_any_of_it_shows_none_of_it(visit, ran):
     events = [e for e in ran.events if not e.overrun][:4]
     page = visit(replay=replay(Trace(plain_header, ran.asked, events, recorded_texts=ran.texts)), hash="axis=time")
     assert page.evaluate("inflight.lanes.idle") == 0 and not page.locator(".source.noted").count()
-    assert not page.locator(".waited").is_visible() and not page.locator(".lanes .legend-overrun").is_visible()
+    assert not page.locator(".queue .waited").is_visible() and not page.locator(".lanes .legend-overrun").is_visible()
     assert page.locator(".timings dt").all_inner_texts() == ["schedule", "prepare", "forward", "sample", "other"]

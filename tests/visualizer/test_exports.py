@@ -48,14 +48,14 @@ def test_perfetto_gets_json(store: Store):
     assert {e["ph"] for e in data["traceEvents"]} == {"M", "X", "C", "i"}
 
 
-def test_three_hundred_steps_are_one_page_of_less_than_a_megabyte(store: Store):
+def test_three_hundred_steps_are_one_page_of_a_megabyte_and_a_quarter_at_most(store: Store):
     requests = [request(f"r{i}", 6 + i % 20, 10 + 3 * i % 40, 4 * i) for i in range(70)]
     ran = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=48, block_size=8), *requests, num_blocks=80)
     ran.events[300:] = []
     ran.recorded_texts = ran.decoded(None)
     page = opened(store.export("html", store.put(ran)["id"]))
     print(f"one page of {len(ran.events)} steps: {len(page.encode()):,} bytes")
-    assert len(ran.events) == 300 and len(page.encode()) < 1_000_000
+    assert len(ran.events) == 300 and len(page.encode()) < 1_250_000
     assert "http://" not in page.replace("http://www.w3.org/", "") and "<script src" not in page
 
 

@@ -42,7 +42,7 @@ class Embed {
     document.documentElement.lang = language;
     const name = p.get("run") || "";
     const entry = Object.hasOwn(runs, name) ? runs[name] : null;
-    if (!entry) return this.say(name ? t("There is no recorded run of this name here.") : t("The address names no run: add #run= and its name."));
+    if (!entry) return this.say(name ? t("There is no recorded run of this name here.") : t("The address names no run."));
     const hash = location.hash;
     let replay;
     try {

@@ -76,7 +76,8 @@ export class Beside {
     for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50) await new Promise((done) => { setTimeout(done, 50); });
     if (app.run !== before) return; // another was opened meanwhile
     const said = inLanguage(doc);
-    const [front, below] = POLICIES.includes(entry?.racer) && entry.racer === "static" ? POLICIES : [...POLICIES].reverse();
+    const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];
+    const below = POLICIES.find((name) => name !== front);
     const members = [front, below].map((racer) => {
       const replay = { ...doc.runs[racer], ...said.runs[racer] };
       return { run: new Run(replay), entry: { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer }, replay, name: racer };
