@@ -32,8 +32,8 @@ class Shot(NamedTuple):
 
 
 SHOTS = (
-    Shot("desktop", "short-and-long", 16, "desk"),
-    Shot("preemption-dark", "kv-pressure", None, "desk", "&theme=dark"),
+    Shot("desktop", "gpt2-six", 6, "desk"),
+    Shot("preemption-dark", "kv-pressure", None, "desk", "&theme=dark&detail=full"),
     Shot("tablet", "long-prompt-chunked", 12, "tablet"),
     Shot("phone", "shared-prefix", 6, "phone"),
     Shot("presenter", "short-and-long", 16, "presenter", "&present=1"),
