@@ -23,7 +23,8 @@ from visualizer.documents.record import RECORDINGS
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import KINDS, catalogue, open_recorded
-from visualizer.server.jobs import JobQueue, Jobs
+from visualizer.server.job_queue import JobQueue
+from visualizer.server.jobs import Jobs
 from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts

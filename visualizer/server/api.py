@@ -18,7 +18,8 @@ from core.models.cache import ModelCache
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES, preset_entry
 from visualizer.server import comparisons
-from visualizer.server.jobs import Job, JobQueue, Jobs, LeakyRunJob
+from visualizer.server.job_queue import JobQueue
+from visualizer.server.jobs import Job, Jobs, LeakyRunJob
 from visualizer.server.lent_gpu import is_lent, run_for
 from visualizer.server.limits import Limits, Refused, check, offered_models
 from visualizer.server.models import foreseen, model_of
