@@ -119,7 +119,7 @@ export class Bar {
     this.fitChips();
   }
 
-  /** Show as many preset chips as fit, always including the open one; all are under "All runs". */
+  /** Show as many preset chips as fit, the open one first; all are under "All runs". */
   fitChips() {
     const { app, chips } = this;
     if (!chips.length || app.layout === "phone" || app.presenter) return;
@@ -136,6 +136,7 @@ export class Bar {
       if (full) chip.hidden = true;
       else used += width;
     }
+    if (open && open.offsetWidth > room) open.hidden = true; // half a title says nothing; "All runs" has it
   }
 }
 

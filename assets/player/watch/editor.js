@@ -46,6 +46,8 @@ export class Editor {
       this.run();
     });
     this.touchedSampling = new Set();
+    /** @type {(() => void) | null} */
+    this.refused = null;
     this.model = new ModelField(drawer, {
       post: (path, data) => app.server.post(path, data), device: () => this.field("device").value, blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
@@ -87,7 +89,9 @@ export class Editor {
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
+    const { refused } = this;
     if (!this.app.running) this._touch();
+    (this.refused = refused)?.();
   }
 
   /** Another run came on screen. */
@@ -273,6 +277,7 @@ export class Editor {
   /** Show whether form and picture differ. */
   _touch() {
     const { changed } = this;
+    this.refused = null; // what was said of a link; a language that arrives later says it again
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
     if (!this.app.running) this.frame.say(changed ? "Changed: the picture still shows the last run." : "");
   }
@@ -399,7 +404,8 @@ export class Editor {
     this.fill(spec);
     if (!this.state.models.includes(spec.model)) { // a path or a hub id: following a link must not load it
       await this.toggle(true);
-      return this.frame.say(t(this.state.any_model ? "This link asks for the model {name}, which is not built in: run it if you trust it." : "This link asks for the model {name}, which this page cannot load: choose one of its own.", { name: spec.model }), true);
+      this.refused = () => this.frame.say(t(this.state.any_model ? "This link asks for the model {name}, which is not built in: run it if you trust it." : "This link asks for the model {name}, which this page cannot load: choose one of its own.", { name: spec.model }), true);
+      return this.refused();
     }
     this.app.toast("Running what the link describes.");
     if (wanted.what && await restoreFork(this.app, spec, wanted)) return;
@@ -427,12 +433,8 @@ export class Editor {
   async _published(text, name) {
     this.frame.busy(true);
     this.frame.say(`Reading ${name}.`);
-    let answer;
-    try {
-      answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.model.value })}`, text);
-    } catch (error) {
-      answer = { error: `The engine cannot be reached: ${error.message}.` };
-    }
+    const answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.model.value })}`, text)
+      .catch((error) => ({ error: `The engine cannot be reached: ${error.message}.` }));
     this.frame.busy(false);
     if (!answer || answer.error) return this.frame.say(answer ? answer.error : "Nothing came back.", true);
     const { workload, block_size: shared, says } = answer;
