@@ -38,6 +38,7 @@ export class Editor {
     this.field("preset").addEventListener("change", () => this._setAside(() => this._preset(this.field("preset").value)));
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
+      this.refused = null;
       if (SAMPLING.includes(e.target.name)) this.touchedSampling.add(e.target.name);
       this._touch();
     });
@@ -46,8 +47,7 @@ export class Editor {
       this.run();
     });
     this.touchedSampling = new Set();
-    /** @type {(() => void) | null} */
-    this.refused = null;
+    this.refused = null; // says of a link, which the form holds until it is changed, why it was not run
     this.model = new ModelField(drawer, {
       post: (path, data) => app.server.post(path, data), device: () => this.field("device").value, blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
@@ -69,7 +69,7 @@ export class Editor {
   async _follow() {
     if (!(await this.ready())) return false;
     const { run } = this.app;
-    if (!run || (this.asShown !== undefined && this.shown === run)) return true;
+    if (!run || this.refused || (this.asShown !== undefined && this.shown === run)) return true;
     if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
     else this._fromRun();
     return true;
@@ -89,9 +89,7 @@ export class Editor {
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
-    const { refused } = this;
     if (!this.app.running) this._touch();
-    (this.refused = refused)?.();
   }
 
   /** Another run came on screen. */
@@ -180,6 +178,7 @@ export class Editor {
   }
 
   fill({ workload, config, model, device, dtype = undefined }) {
+    this.refused = null;
     this.rows = [];
     this.$(".request-rows").replaceChildren();
     const { requests = [], name: workloadName, arrival_unit: unit } = workload || {};
@@ -277,9 +276,9 @@ export class Editor {
   /** Show whether form and picture differ. */
   _touch() {
     const { changed } = this;
-    this.refused = null; // what was said of a link; a language that arrives later says it again
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
-    if (!this.app.running) this.frame.say(changed ? "Changed: the picture still shows the last run." : "");
+    if (this.refused) this.refused();
+    else if (!this.app.running) this.frame.say(changed ? "Changed: the picture still shows the last run." : "");
   }
 
   _fault() {
@@ -330,6 +329,7 @@ export class Editor {
 
   async _running(spec, words, start) {
     const { app, frame } = this;
+    this.refused = null;
     frame.busy(true);
     this.frame.say(words);
     const said = JSON.stringify(spec);
@@ -403,8 +403,8 @@ export class Editor {
     }
     this.fill(spec);
     if (!this.state.models.includes(spec.model)) { // a path or a hub id: following a link must not load it
-      await this.toggle(true);
       this.refused = () => this.frame.say(t(this.state.any_model ? "This link asks for the model {name}, which is not built in: run it if you trust it." : "This link asks for the model {name}, which this page cannot load: choose one of its own.", { name: spec.model }), true);
+      await this.toggle(true);
       return this.refused();
     }
     this.app.toast("Running what the link describes.");
