@@ -26,6 +26,7 @@ def waited(page) -> dict[str, dict[str, str]]:
         Object.fromEntries([...line.querySelectorAll(".waiter")].map(w => [w.querySelector(".chip").textContent, w.lastChild.textContent]))]))""")
 
 
+@pytest.mark.slow
 def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_page):
     page = open_page(hash="run=gpt2-six&step=200", detail="simple")
     assert page.inner_text(".beside-button") == "static below"

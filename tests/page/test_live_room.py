@@ -50,6 +50,7 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  #
     settled(bob, "document.querySelector('.own-state')?.textContent.includes('in 4 steps with 1 other')")
 
 
+@pytest.mark.slow
 def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F811
     """A press sends a prompt under the visitor's name; three bots ask, labelled everywhere, whatever is hidden, and stop by themselves."""
     page, other = opened(visit, live_url), opened(visit, live_url, size="phone", hash="part=live&lang=de")

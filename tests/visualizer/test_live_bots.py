@@ -114,6 +114,7 @@ def test_nobody_is_called_a_bot_but_bots(monkeypatch, name):
     with_bots(go, monkeypatch)
 
 
+@pytest.mark.slow
 def test_over_http_one_press_is_enough_and_the_teachers_token_counts(live_url):  # noqa: F811
     def press(**headers: str) -> httpx.Response:
         return httpx.post(f"{live_url}/inflight/live/bots", json={}, headers=headers, trust_env=False, timeout=60)

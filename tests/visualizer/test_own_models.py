@@ -159,6 +159,7 @@ def test_a_visitor_cannot_make_a_public_page_look_for_a_model(http, space_url, f
     assert look(http, space_url, "shakespeare-bpe")["parameters"]
 
 
+@pytest.mark.slow
 def test_a_file_cannot_make_a_public_page_read_a_folder(http, page_url, space_url, folders):
     """A recording of another engine that names a folder with a tokenizer, and a trace whose attention weights are asked for."""
     raw = gzip.decompress((ROOT / "tests" / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes()).decode()
