@@ -242,6 +242,9 @@ def test_on_paper_each_section_has_one_settled_figure(essay, tmp_path):
     page = essay()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))))"
+    )  # resized, drawn
     ink = page.evaluate(
         "inflightStory.sections.map(({ el }) => [...el.querySelectorAll('canvas')].map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size))"
     )
