@@ -44,6 +44,24 @@ def test_edit_run_follow_and_share(visit, page_url):
     )
 
 
+def test_a_recording_that_comes_late_does_not_take_the_place_of_a_run(visit, page_url):
+    """Who chooses a preset and presses Run at once: the preset's recording is still on its way."""
+    page = visit(page_url)
+    page.click(".edit-button")
+    page.wait_for_selector(".request-row")
+    page.evaluate(
+        "() => { const { fetch } = inflight, held = new Promise(go => { window.letGo = go; }); inflight.fetch = async (url) => { await held; return fetch.call(inflight, url); }; }"
+    )
+    page.select_option(".preset-select", "nanogpt-chunked-4")
+    page.fill("[name=max_num_seqs]", "3")
+    page.click(".run-button")
+    settled(page, "!inflight.running && inflight.run.header.source === 'live' && inflight.entry?.spec")
+    page.evaluate(
+        "async () => { letGo(); await inflight.fetch(inflight.options.catalogue.find(e => e.name === 'nanogpt-chunked-4').url); await new Promise(done => setTimeout(done, 200)); }"
+    )
+    assert page.evaluate("[inflight.run.header.source, Boolean(inflight.entry.spec)]") == ["live", True]
+
+
 def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
     page = visit(page_url)
     before = page.evaluate("inflight.run.length")

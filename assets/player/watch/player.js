@@ -216,6 +216,7 @@ export class Player {
 
   entered(wanted = {}) {
     const { run } = this;
+    this.fetching = null; // what is still on its way does not take its place
     this.pinned = this.hovered = this.focus = this.hot = null;
     this.frame = null;
     this.pass = Infinity;
