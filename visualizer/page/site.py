@@ -63,8 +63,7 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         options["embed"] = "embed.html"
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
-        loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
-        (folder / (_PLAYER if story else _FIRST)).write_text(page.replace("</head>", loader, 1), encoding="utf-8")
+        _write_loading(folder / (_PLAYER if story else _FIRST), page)
         if story:
             _story(folder, picture)
         _embed(folder, runs, _PLAYER if story else _FIRST)
@@ -92,9 +91,13 @@ def _embed(folder: Path, runs: list[tuple[dict[str, Any], Path]], player: str) -
         }
         for listed, path in runs
     }
-    page = embed_html(urls, player)
+    _write_loading(folder / "embed.html", embed_html(urls, player))
+
+
+def _write_loading(path: Path, page: str) -> None:
+    """Write a page that loads the data of `_brought`."""
     loader = f"<script>\n{_LOADER.read_text(encoding='utf-8')}</script>\n</head>"
-    (folder / "embed.html").write_text(page.replace("</head>", loader, 1), encoding="utf-8")
+    path.write_text(page.replace("</head>", loader, 1), encoding="utf-8")
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
