@@ -1,0 +1,82 @@
+"""A web server of files, as plain or as bad as one wishes: a path before everything, other content types, little bandwidth, answers that break off."""
+
+from __future__ import annotations
+
+import mimetypes
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Host:
+    """What a server does, which may be changed while it serves."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self.folder, self.prefix = folder, prefix
+        self.url = ""
+        self.kinds: dict[str, str] = {}  # ".wasm" to the content type that is sent for it
+        self.pace: float | None = None  # bytes a second, for all answers together
+        self.broken: dict[str, int] = {}  # the end of a path to the number of bytes after which its answer breaks off; -1: 404
+        self.held: set[str] = set()  # ends of paths that are answered once they are taken out
+        self.asked: list[str] = []
+        self.sent = 0
+        self._wire = threading.Lock()
+
+    def answer(self, to: BaseHTTPRequestHandler) -> None:
+        path = unquote(urlsplit(to.path).path)
+        self.asked.append(path)
+        while any(path.endswith(end) for end in self.held):
+            time.sleep(0.02)
+        name = path.removeprefix(self.prefix).lstrip("/")
+        file = self.folder / (name + "index.html" if name.endswith("/") or not name else name)
+        stops = next((at for end, at in self.broken.items() if path.endswith(end)), None)
+        if not path.startswith(self.prefix) or not file.is_file() or stops == -1:
+            to.send_error(404)
+            return
+        data = file.read_bytes()
+        kind = self.kinds.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        to.send_response(200)
+        to.send_header("Content-Type", kind)
+        to.send_header("Content-Length", str(len(data)))
+        to.end_headers()
+        for at in range(0, len(data[:stops]), 16384):
+            piece = data[at : min(at + 16384, len(data) if stops is None else stops)]
+            if self.pace:
+                with self._wire:
+                    time.sleep(len(piece) / self.pace)
+            to.wfile.write(piece)
+            self.sent += len(piece)
+        to.close_connection = stops is not None
+
+
+@contextmanager
+def hosted(folder: Path, prefix: str = "") -> Iterator[Host]:
+    """The files of a folder at `host.url`. Nothing is compressed, and nothing but a content type is said of a file."""
+    host = Host(folder, prefix)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            try:
+                host.answer(self)
+            except ConnectionError:  # the visitor has gone
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    host.url = f"http://127.0.0.1:{server.server_port}{prefix}/"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield host
+    finally:
+        host.held.clear()
+        server.shutdown()
+        server.server_close()
