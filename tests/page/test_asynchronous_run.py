@@ -113,7 +113,7 @@ def test_graph_padding_and_the_waiting_device_are_said(ran, at):
 
 def test_an_exported_step_says_so_too(ran, at):
     row = step_figure(ran, ran.events[at].step).data[0]
-    assert sum("overrun" in text for text in row.customdata[0]) == sum(o.rows for o in ran.events[at].overrun)
+    assert sum("overrun" in text for text in row["customdata"][0]) == sum(o.rows for o in ran.events[at].overrun)
 
 
 def test_every_view_calls_it_overrun(visit, ran, at):

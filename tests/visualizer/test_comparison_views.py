@@ -21,12 +21,14 @@ from core.measure.rounds import RunResult
 from core.trace.trace import Trace
 from visualizer.charts.comparison import FIGURES, bars, kv_use, lane_steps, latency, pressure, throughput, total_time
 from visualizer.charts.cost import cost, load
+from visualizer.charts.figure import Figure
 from visualizer.charts.theme import HUES, PANEL, contender_hues, tint
-from visualizer.documents.comparison import NOT_OBSERVABLE, RECORDED, Shown, csv_text, document, save, table
+from visualizer.documents.comparison import NOT_OBSERVABLE, RECORDED, Shown, csv_text, document, recorded, save, table
 from visualizer.documents.comparison import load as load_comparison
 from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
 from worlds.comparison import CURVE, ENVIRONMENT, measured
+from worlds.figures import drawn, known_to_plotly
 from worlds.visual import record, request
 
 REQUESTS = [request("a", 5, 12), request("b", 3, 3), request("c", 4, 6), request("d", 6, 4)]
@@ -157,7 +159,7 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
         assert price.waited == sum(e.waiting.count for e in zoo.runs[name].trace.events)
     said, most = findings.pressure(zoo), max(paid, key=lambda n: paid[n].again)
     assert f"{most} recomputes the most, {paid[most].again} tokens" in said and "stall longest under stall" in said
-    bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in pressure(zoo).data}
+    bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in drawn(pressure(zoo)).data}
     assert bars["tokens computed again"] == {name: price.again for name, price in paid.items()}
     with pytest.raises(InflightError):  # where nothing is short there is nothing to tell
         pressure(comparison)
@@ -172,22 +174,44 @@ def test_those_who_pay_the_same_are_all_named(zoo):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_states_its_finding_and_is_json(comparison, zoo, name):
-    figure = FIGURES[name].draw(zoo if name == "pressure" else comparison)
+    figure = drawn(FIGURES[name].draw(zoo if name == "pressure" else comparison))
     finding = figure.layout.meta["finding"]
     assert finding.endswith(".") and any(c.isdigit() for c in finding)
     assert figure.layout.title.text.replace("<br>", " ") == finding
     assert set(figure.layout.meta["definitions"]) <= set(DEFINITIONS.values())
-    assert json.loads(figure.to_json())["data"]
+    assert figure.data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [entry["name"] for entry in recorded()])
+def test_every_figure_that_ships_is_one_that_plotly_knows(name):
+    made = document(load_comparison(RECORDED / name))
+    for figures in (made["figures"], *(said["figures"] for said in made["translations"].values())):
+        assert figures and all(known_to_plotly(f["figure"]).data for f in figures)
+
+
+def test_a_figure_that_plotly_does_not_know_is_found():
+    """A control for the tests above."""
+    for wrong in (
+        {"update_layout": {"heigth": 3}},
+        {"update_xaxes": {"type": "odd"}},
+        {"add_bar": {"x": [1], "orientation": "up"}},
+    ):
+        figure = Figure()
+        for method, settings in wrong.items():
+            getattr(figure, method)(**settings)
+        with pytest.raises(ValueError, match="Invalid"):
+            drawn(figure)
 
 
 def test_total_time_draws_every_run(comparison):
-    bars, *dots = total_time(comparison).data
+    bars, *dots = drawn(total_time(comparison)).data
     assert dict(zip(bars.y, bars.x, strict=True)) == {"static": 3.1, "continuous": 1.5}
     assert {d.name: list(d.x) for d in dots} == comparison.walls
 
 
 def test_throughput_integrates_to_the_tokens(comparison):
-    for line in throughput(comparison).data:
+    for line in drawn(throughput(comparison)).data:
         tokens = sum(rate * (b - a) for rate, a, b in zip(line.y, line.x, line.x[1:], strict=False))
         assert tokens == pytest.approx(sum(r.sampling.max_new_tokens for r in REQUESTS), rel=0.01)
         widths = [b - a for a, b in zip(line.x, line.x[1:], strict=False)]
@@ -195,13 +219,13 @@ def test_throughput_integrates_to_the_tokens(comparison):
 
 
 def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
-    for box in latency(comparison).data:
+    for box in drawn(latency(comparison)).data:
         count = len(REQUESTS) if box.hoveron == "points" else sum(r.sampling.max_new_tokens - 1 for r in REQUESTS)
         assert len(box.x) == count
 
 
 def test_lane_step_shares_sum_to_one(comparison):
-    figure = lane_steps(comparison)
+    figure = drawn(lane_steps(comparison))
     for i, name in enumerate(figure.data[0].y):
         assert math.isclose(sum(bar.x[i] for bar in figure.data), 1.0)
         useful = next(bar for bar in figure.data if bar.name == "useful")
@@ -210,13 +234,13 @@ def test_lane_step_shares_sum_to_one(comparison):
 
 
 def test_kv_lines_are_the_events_own(comparison):
-    for line in kv_use(comparison).data:
+    for line in drawn(kv_use(comparison)).data:
         events = comparison.runs[line.name].trace.events
         assert [round(y * e.kv.total) for y, e in zip(line.y, events, strict=False)] == [e.kv.used for e in events]
 
 
 def test_cost_curve_has_medians_and_their_spread():
-    figure = cost(CURVE)
+    figure = drawn(cost(CURVE))
     measured = figure.data[1]
     assert list(measured.y) == pytest.approx([11, 22])
     assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(measured.error_y.arrayminus) == pytest.approx([1, 2])
@@ -338,7 +362,7 @@ def point(policy: str, rate: float, p99: float, left_out: int = 0) -> dict:
 def test_under_load_every_point_is_one_that_was_measured(comparison):
     points = [point("static", 2, 0.5), point("static", 4, 8.0, 3), point("continuous", 2, 0.2), point("continuous", 4, 0.4)]
     swept = {"capacity_requests_per_s": 4.0, "points": points}
-    left, right = load(swept).data[:2]
+    left, right = drawn(load(swept)).data[:2]
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
     assert verdicts.load(swept) == (

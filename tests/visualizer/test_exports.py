@@ -13,8 +13,10 @@ from core.trace.phrases import letter, letters
 from core.trace.trace import Trace
 from visualizer.charts.step_figure import step_figure
 from visualizer.charts.theme import HUES, deal
+from visualizer.page.step import PLOTLY, step_page
 from visualizer.server.recorded_runs import promise_recorded_runs
 from visualizer.server.store import Store
+from worlds.figures import drawn
 from worlds.visual import record, request
 
 
@@ -92,12 +94,12 @@ def test_what_cannot_be_exported_is_refused_in_words(store: Store, kind, run, st
 def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
     ran = trace(policy)
     for event in ran.events[:5]:
-        figure = step_figure(ran, event.step)
+        figure = drawn(step_figure(ran, event.step))
         assert len(figure.data) == 2 * len(event.passes)
         for index, forward in enumerate(event.passes):
             row, mask = figure.data[2 * index], figure.data[2 * index + 1]
             allowed = np.array(ran.mask(event.step, index).allowed)
-            assert (mask.z.astype(bool) == allowed).all() and mask.z.shape == allowed.shape
+            assert (np.array(mask.z, dtype=bool) == allowed).all() and np.shape(mask.z) == allowed.shape
             assert sum(code > 0 for code in row.z[0]) == forward.tokens and len(row.z[0]) == forward.rows * forward.width
             assert all(
                 ("allowed" in text) == bool(cell)
@@ -109,14 +111,14 @@ def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
 def test_the_figure_of_a_step_shows_letters_and_tokens_and_is_light_without_plotly(store: Store):
     ran = trace()
     step, names = ran.events[3].step, letters(ran)
-    figure = step_figure(ran, step)
+    figure = drawn(step_figure(ran, step))
     mask = ran.mask(step)
     for axis, positions in ((figure.layout.xaxis2, mask.keys), (figure.layout.yaxis2, mask.queries)):
         assert list(axis.ticktext) == [f"{names[p.request]} {p.text.strip()}" for p in positions]
     assert list(figure.data[0].text[0]) == [q.text.strip() for q in mask.queries]
     assert [text.strip("<b>/") for text in figure.layout.xaxis.ticktext] == [names[s.request] for s in ran.event(step).segments]
     page = opened(store.export("plotly", store.put(ran)["id"], step))
-    assert len(page) < 100_000  # plotly.js, 5 MB, is put in as it is sent
+    assert page.count(PLOTLY) == 1 and len(page) < 100_000  # plotly.js, 5 MB, is put in as it is sent
 
 
 def test_a_figure_too_large_for_a_page_is_refused():
@@ -127,9 +129,10 @@ def test_a_figure_too_large_for_a_page_is_refused():
 
 def test_texts_in_a_figure_are_data():
     ran = trace()
-    ran.recorded_texts.prompt["r0"][0] = "<img src=x onerror=alert(1)>"
-    figure = step_figure(ran, 0)
-    assert "<img" not in json.dumps(figure.to_plotly_json(), default=lambda x: x.tolist())
+    ran.recorded_texts.prompt["r0"][0] = "<img src=x onerror=alert(1)></script><!--PLOTLY-->"
+    assert "<img" not in json.dumps(step_figure(ran, 0).to_json())
+    page = step_page(ran, 0)
+    assert page.count("</script>") == 2 and page.count(PLOTLY) == 1
 
 
 def test_hues_are_dealt_so_that_live_requests_differ():

@@ -17,9 +17,10 @@ from core.errors import InflightError
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, rank_files
 from visualizer.documents.replay import captions_in, replay
+from visualizer.page.step import PLOTLY
 from visualizer.server import store as files
 from visualizer.server.recorded_runs import Lessons, promise_recorded_runs
-from visualizer.server.store import PLOTLY, NotKept, Store, as_text, own_folder
+from visualizer.server.store import NotKept, Store, as_text, own_folder
 from worlds.visual import record, request
 
 

@@ -1,1 +1,1 @@
-"""Figures made with Plotly, from traces and comparisons."""
+"""Plotly's figures as plain data, from traces and comparisons."""

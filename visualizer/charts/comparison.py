@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import textwrap
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, NamedTuple
-
-import numpy as np
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.divergence import Difference, difference
 from core.measure.metrics import request_times
 from core.trace.trace import Trace
+from visualizer.charts.figure import Figure
 from visualizer.charts.theme import (
     HUES,
     INK,
@@ -76,11 +76,11 @@ def traced(comparison: Comparison) -> list[TracedRun]:
 # -- times -----------------------------------------------------------------------------------------------------------
 
 
-def total_time(comparison: Comparison) -> go.Figure:
+def total_time(comparison: Comparison) -> Figure:
     """The median of each contender's runs as a bar, every run as a dot; fastest on top."""
     names = sorted(comparison.names, key=lambda n: statistics.median(comparison.walls[n]), reverse=True)
     medians = [statistics.median(comparison.walls[n]) for n in names]
-    picture = go.Figure()
+    picture = Figure()
     picture.add_bar(
         x=medians,
         y=names,
@@ -118,7 +118,7 @@ class Bar(NamedTuple):
     counted: str = ""
 
 
-def difference_of_two(comparison: Comparison) -> go.Figure:
+def difference_of_two(comparison: Comparison) -> Figure:
     """Why one took less time than the other, as a sum: a bar for each part, from the baseline's time to the other's.
 
     For the runs that race; raises InflightError if one of the two left no trace, or one that is too short.
@@ -131,7 +131,7 @@ def difference_of_two(comparison: Comparison) -> go.Figure:
     made = bars(found, base, mine)
     ends = (colour(base, comparison), colour(mine, comparison))
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
-    picture = go.Figure()
+    picture = Figure()
     picture.add_bar(
         x=[round(abs(b.end - b.start), 6) for b in made],  # to the right, where there is room for the text beside it
         base=[round(min(b.start, b.end), 6) for b in made],
@@ -173,9 +173,9 @@ def _signed(bar: Bar) -> str:
     return f"{'+' if change > 0 else '−'}{findings.seconds(abs(change))}"
 
 
-def latency(comparison: Comparison) -> go.Figure:
+def latency(comparison: Comparison) -> Figure:
     """How long users wait, as distributions. Left: TTFT, one dot per request. Right: ITL of all requests pooled."""
-    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.06, shared_yaxes=True)
+    picture = Figure.side_by_side(0.06, shared=True)
     runs = traced(comparison)
     waits = [life.ttft_s or 0.0 for run in runs for life in request_times(run.trace).values()]
     scale, unit = (1, "s") if max(waits, default=0.0) >= 2 else (1000, "ms")
@@ -211,19 +211,22 @@ def latency(comparison: Comparison) -> go.Figure:
 # -- over time and over lanes ------------------------------------------------------------------------------------------
 
 
-def throughput(comparison: Comparison) -> go.Figure:
+def throughput(comparison: Comparison) -> Figure:
     """Output tokens a second in windows of a fortieth of the slowest run; a last window under half as long joins the one before, since otherwise
     a few tokens would look like a burst.
     """
     runs = traced(comparison)
     width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
-    picture = go.Figure()
+    picture = Figure()
     for run in runs:
         end = run.trace.events[-1].t_end - run.start
-        edges = np.append(np.arange(0, max(end - width / 2, width / 2), width), end)
-        counts, _ = np.histogram([at - run.start for at in findings.token_times(run.trace)], bins=edges)
+        edges = [i * width for i in range(math.ceil(max(end - width / 2, width / 2) / width))] + [end]
+        times = sorted(at - run.start for at in findings.token_times(run.trace))
+        before = [bisect_left(times, edge) for edge in edges[:-1]] + [bisect_right(times, end)]
+        windows = zip(pairwise(before), pairwise(edges), strict=True)
+        rates = [(b - a) / (late - early) if late > early else 0.0 for (a, b), (early, late) in windows]
         picture.add_scatter(
-            **_over_time(run, edges, (*(counts / np.diff(edges)), 0.0), 2),
+            **_over_time(run, edges, (*rates, 0.0), 2),
             hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + NAMED,
         )
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
@@ -231,9 +234,9 @@ def throughput(comparison: Comparison) -> go.Figure:
     return titled(picture, findings.throughput(comparison), ("output_tok_s",))
 
 
-def kv_use(comparison: Comparison) -> go.Figure:
+def kv_use(comparison: Comparison) -> Figure:
     """KV blocks in use during a run, as a share, because the pools of policies with fewer lanes are smaller."""
-    picture = go.Figure()
+    picture = Figure()
     for run in traced(comparison):
         events = run.trace.events
         used = [e.kv.used for e in events] + [0]
@@ -260,10 +263,10 @@ def _over_time(run: TracedRun, times: Iterable[float], values: Iterable[float], 
     }
 
 
-def lane_steps(comparison: Comparison) -> go.Figure:
+def lane_steps(comparison: Comparison) -> Figure:
     """Where every lane-step went, as shares; the counts are on hover and, where they fit, in the bar."""
     counted = {n: c for n in reversed(comparison.names) if (c := comparison.medians[n].get("lane_steps")) and c["total"]}
-    picture = go.Figure()
+    picture = Figure()
     for kind, label, fill, pattern in _LANE_STEPS:
         counts = [c[kind] for c in counted.values()]
         if not any(counts):
@@ -292,16 +295,20 @@ def lane_steps(comparison: Comparison) -> go.Figure:
         )
     picture.update_xaxes(title=t("share of all lane-steps"), tickformat=".0%", range=[0, 1])
     return titled(
-        picture, findings.lane_steps(comparison), ("lane_steps", "lane_occupancy"), barmode="stack", legend_traceorder="normal"
+        picture,
+        findings.lane_steps(comparison),
+        ("lane_steps", "lane_occupancy"),
+        barmode="stack",
+        legend={"traceorder": "normal"},
     )
 
 
-def pressure(comparison: Comparison) -> go.Figure:
+def pressure(comparison: Comparison) -> Figure:
     """What each contender paid when KV blocks or budget were short, in three bars. Raises InflightError if no request was preempted or stalled."""
     paid = {n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
-    picture = go.Figure()
+    picture = Figure()
     names = list(reversed(paid))
     for kind, label, hue in _PRICES:
         counts = [getattr(paid[n], kind) for n in names]
@@ -320,7 +327,7 @@ def pressure(comparison: Comparison) -> go.Figure:
         )
     picture.update_xaxes(title=t("count"))
     return titled(
-        picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend_traceorder="normal", height=440
+        picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend={"traceorder": "normal"}, height=440
     )
 
 
@@ -328,7 +335,7 @@ class Chart(NamedTuple):
     """A figure of a comparison and its title. `draw` raises InflightError if there is no data for it."""
 
     title: str
-    draw: Callable[[Comparison], go.Figure]
+    draw: Callable[[Comparison], Figure]
 
 
 FIGURES = {

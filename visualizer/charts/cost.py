@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from core.measure.cost_curve import CostCurve, StepCost
+from visualizer.charts.figure import Figure
 from visualizer.charts.theme import HUES, LEFT, MUTED, NAMED, PANEL, RIGHT, UNNAMED, contender_hues, titled
 from visualizer.words import findings, verdicts
 from visualizer.words.language import t
@@ -18,9 +16,9 @@ LOAD_TITLE = "Under load"
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 
-def cost(curve: CostCurve) -> go.Figure:
+def cost(curve: CostCurve) -> Figure:
     """Why batching pays: the measured time of a step. Left: against its tokens, beside the cost of one token at a time. Right: against the KV it reads."""
-    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.1, shared_yaxes=False)
+    picture = Figure.side_by_side(0.1)
     one = curve.by_tokens[0]
     tokens = [p.tokens for p in curve.by_tokens]
     picture.add_scatter(
@@ -72,13 +70,13 @@ def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, 
     }
 
 
-def load(data: Mapping[str, Any]) -> go.Figure:
+def load(data: Mapping[str, Any]) -> Figure:
     """The wait for a first token and the finished requests at each rate; every point was measured. data: from `core.measure.load.sweep_load`.
 
     Left: TTFT p99. Right: requests finished. A hollow point was cut: its value is a lower bound.
     """
     names = list(dict.fromkeys(point["policy"] for point in data["points"]))
-    picture = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
+    picture = Figure.side_by_side(0.16)
     for name, hue in contender_hues(names).items():
         points, colour = [p for p in data["points"] if p["policy"] == name], HUES[hue]
         stroke = {"color": colour, "width": 2}

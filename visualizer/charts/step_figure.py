@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from core.errors import InflightError
 from core.trace.mask import Mask, Position
 from core.trace.phrases import letters as letters_of
 from core.trace.trace import Trace
+from visualizer.charts.figure import Figure
 from visualizer.charts.theme import EMPTY, HUES, INK, MUTED, RULE, TEMPLATE, UNNAMED, deal, tint
 from visualizer.words.captions import captions, plain
 
@@ -27,7 +24,7 @@ _WRITTEN = 90  # up to this many positions show their tokens; beyond, only lette
 _NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
 
 
-def step_figure(trace: Trace, step: int) -> go.Figure:
+def step_figure(trace: Trace, step: int) -> Figure:
     """The figure of a step; raises InflightError if there is no such step or its masks are too large to hold in a page."""
     event = trace.event(step)
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
@@ -39,20 +36,18 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
     letters = letters_of(trace)
     hues = {**deal(trace), **{o.request: _NOTHING for o in event.overrun}}
     heights = [h for m in masks for h in (60, max(120, _ROW_PIXELS * len(m.queries)))]
-    figure = make_subplots(
-        rows=max(1, len(heights)), cols=1, row_heights=heights or None, vertical_spacing=0.4 / max(1, len(heights))
-    )
+    figure = Figure.stacked(heights or [1], gap=0.4 / max(1, len(heights)))
+    beside = {"automargin": True}  # labels are as long as the tokens
     for index, mask in enumerate(masks):
-        figure.add_trace(_packed_row(mask, hues, letters), row=2 * index + 1, col=1)
-        figure.add_trace(_mask(mask, hues, letters), row=2 * index + 2, col=1)
-        figure.update_xaxes(**_letters_at(mask.queries, letters), side="top", row=2 * index + 1, col=1)
-        figure.update_yaxes(showticklabels=False, title_text=f"pass {index}", row=2 * index + 1, col=1)
+        row, below = 2 * index + 1, 2 * index + 2
+        figure.add_heatmap(row, **_packed_row(mask, hues, letters))
+        figure.add_heatmap(below, **_mask(mask, hues, letters))
+        figure.update_xaxes(row, **_letters_at(mask.queries, letters), side="top")
+        figure.update_yaxes(row, showticklabels=False, title=f"pass {index}")
         keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
-        beside = {"automargin": True, "title_standoff": 10}  # labels are as long as the tokens
-        figure.update_xaxes(**keys, **beside, title_text=f"{len(mask.keys)} keys", row=2 * index + 2, col=1)
-        figure.update_yaxes(
-            **queries, **beside, autorange="reversed", title_text=f"{len(mask.queries)} queries", row=2 * index + 2, col=1
-        )
+        figure.update_xaxes(below, **keys, **beside, title={"text": f"{len(mask.keys)} keys", "standoff": 10})
+        counted = {"text": f"{len(mask.queries)} queries", "standoff": 10}
+        figure.update_yaxes(below, **queries, **beside, title=counted, autorange="reversed")
     said = next(c["say"] for e, c in zip(trace.events, captions(trace), strict=True) if e.step == step)
     figure.update_layout(
         template=TEMPLATE,
@@ -63,29 +58,29 @@ def step_figure(trace: Trace, step: int) -> go.Figure:
     return figure
 
 
-def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
+def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
     """Every computed position in packed order; pads are empty."""
     z = [[_code(q, hues, 2) for q in mask.queries]]
     texts = [[_label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "") for q in mask.queries]]
     shown = {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"} if len(mask.queries) <= _WRITTEN else {}
-    return go.Heatmap(z=z, customdata=texts, hovertemplate="%{customdata}" + UNNAMED, xgap=1, **shown, **_colours())
+    return {"z": z, "customdata": texts, "hovertemplate": "%{customdata}" + UNNAMED, "xgap": 1, **shown, **_colours()}
 
 
-def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> go.Heatmap:
+def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
     """Queries by keys: cached keys pale, new keys full, blocked cells empty; hovering says why."""
     new = {(q.request, q.position) for q in mask.queries}
-    columns = np.array([_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys])
-    return go.Heatmap(
-        z=np.array(mask.allowed) * columns,
-        text=[
+    columns = [_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys]
+    return {
+        "z": [[code if allowed else 0 for code, allowed in zip(columns, row, strict=True)] for row in mask.allowed],
+        "text": [
             [_reason(query, key, allowed) for key, allowed in zip(mask.keys, row, strict=True)]
             for query, row in zip(mask.queries, mask.allowed, strict=True)
         ],  # why each cell is allowed or blocked
-        x=[_label(k, letters) for k in mask.keys],
-        y=[f"{i}: {_label(q, letters)}" for i, q in enumerate(mask.queries)],
-        hovertemplate="query %{y}<br>key %{x}<br>%{text}" + UNNAMED,
+        "x": [_label(k, letters) for k in mask.keys],
+        "y": [f"{i}: {_label(q, letters)}" for i, q in enumerate(mask.queries)],
+        "hovertemplate": "query %{y}<br>key %{x}<br>%{text}" + UNNAMED,
         **_colours(),
-    )
+    }
 
 
 def _named(positions: Sequence[Position], letters: dict[str, str], along: bool = False) -> dict[str, Any]:

@@ -10,20 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from core.errors import InflightError
 from core.measure.metrics import DEFINITIONS
 from core.policy import POLICIES
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
+from visualizer.charts.figure import Figure
 from visualizer.words.language import t
 
 HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F")
 GROUND, PANEL, RULE, INK, MUTED, EMPTY = "#faf8f4", "#ffffff", "#e3ddd2", "#1b1b1f", "#5c5a55", "#f0ece4"
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
-LEFT, RIGHT = {"row": 1, "col": 1}, {"row": 1, "col": 2}  # for two figures side by side
+LEFT, RIGHT = {"cell": 1}, {"cell": 2}  # of two figures side by side
 NAMED, UNNAMED = "<extra>%{fullData.name}</extra>", "<extra></extra>"  # the end of a hover text: the name of the line, or nothing
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -85,8 +84,8 @@ def tint(colour: str, share: float = 0.18) -> str:
     return "#" + "".join(f"{math.floor(255 - (255 - c) * share + 0.5):02x}" for c in (red, green, blue))
 
 
-TEMPLATE = go.layout.Template(
-    layout={
+TEMPLATE = {
+    "layout": {
         "font": {"family": FONT, "size": 13, "color": INK},
         "paper_bgcolor": GROUND,
         "plot_bgcolor": PANEL,
@@ -96,7 +95,7 @@ TEMPLATE = go.layout.Template(
         "xaxis": {"gridcolor": RULE, "linecolor": RULE, "zeroline": False},
         "yaxis": {"automargin": True, "gridcolor": RULE, "linecolor": RULE, "zeroline": False},
     }
-)
+}
 
 
 def outlined(colours: list[str]) -> dict[str, Any]:
@@ -104,7 +103,7 @@ def outlined(colours: list[str]) -> dict[str, Any]:
     return {"color": [tint(colour, 0.35) for colour in colours], "line": {"color": colours, "width": 1.5}}
 
 
-def titled(figure: go.Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> go.Figure:
+def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> Figure:
     """Give a figure its finding as title. The page shows `meta.finding` as text and drops the title, which is for exports.
 
     defined: names of metrics whose definitions belong beside it.

@@ -170,8 +170,7 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
     if shown.cost is not None:
         drawn.append(("cost_curve", cost.COST_TITLE, cost.cost(shown.cost)))
     return [
-        {"name": name, "title": t(title), **figure.layout.meta, "figure": json.loads(figure.to_json())}
-        for name, title, figure in drawn
+        {"name": name, "title": t(title), **figure.layout["meta"], "figure": figure.to_json()} for name, title, figure in drawn
     ]
 
 

@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from plotly.offline import get_plotlyjs
-
 from core.config import POLICIES
 from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
@@ -38,6 +36,8 @@ def tab_script(name: str) -> str:
 
 @cache
 def packed_plotly() -> bytes:
+    from plotly.offline import get_plotlyjs  # all that is needed of that package, and not where only the rest of this file is
+
     return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)
 
 

@@ -32,9 +32,9 @@ from starlette.routing import Route
 from starlette.types import Message, Send
 
 from core.errors import InflightError, TooManyRequests, Unavailable
+from visualizer.page.step import PLOTLY
 from visualizer.server.api import Server
 from visualizer.server.response_cache import FOREVER
-from visualizer.server.store import PLOTLY
 from visualizer.server.uploads import BUSY
 
 _FILES = 16  # opened by visitors at once; more would exhaust memory

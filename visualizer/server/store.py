@@ -29,10 +29,10 @@ from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from visualizer.documents.replay import ranks_document, replay, spoken
 from visualizer.page.bundle import standalone_html
+from visualizer.page.step import step_page
 from visualizer.words.language import elsewhere
 
 ADDRESS = "inflight/files/"  # a file's address is this plus its name, unchanged after a restart
-PLOTLY = "<!--PLOTLY-->"  # placeholder in a stored figure for plotly.js, inserted when it is sent
 GONE = "This run is no longer on the server: run it again, or open a saved trace."
 _NOT_HERE = "This is no longer on the server, which may have been restarted: reload the page."
 _ID = re.compile(r"(?:^|/)([0-9a-f]{20})(?:\.json)?$")
@@ -191,10 +191,7 @@ class Store:
             return self._exported(path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json")
         if isinstance(step, bool) or not isinstance(step, int):
             raise InflightError("Which step? A figure shows one.")
-        from visualizer.charts.step_figure import step_figure  # imports Plotly, which must not delay the first paint
-
-        page = step_figure(trace, step).to_html(include_plotlyjs=False, full_html=True).replace("<body>", f"<body>{PLOTLY}", 1)
-        return self._exported(path.with_suffix(f".{step}.html"), page, f"inflight-step-{step}.html")
+        return self._exported(path.with_suffix(f".{step}.html"), step_page(trace, step), f"inflight-step-{step}.html")
 
     def export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
         """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do not exist. run: the id of their document.

@@ -1,0 +1,19 @@
+"""One step as a page with nothing around it: its figure, and the place for the script that draws it."""
+
+from __future__ import annotations
+
+import re
+
+from core.trace.trace import Trace
+from visualizer.charts.step_figure import step_figure
+from visualizer.page.bundle import PLAYER, inert_json
+
+PLOTLY = "<!--PLOTLY-->"
+"""Where plotly.js belongs, 5 MB that are put in when the page is handed out."""
+
+
+def step_page(trace: Trace, step: int) -> str:
+    """The figure of a step as a page; raises InflightError if there is no such step or its masks are too large to hold in a page."""
+    parts = {"<!--TITLE-->": f"Inflight: step {step}", "<!--DATA-->": inert_json(step_figure(trace, step).to_json())}
+    page = (PLAYER / "figure" / "step.html").read_text(encoding="utf-8")
+    return re.sub("|".join(parts), lambda found: parts[found.group()], page)
