@@ -1,10 +1,11 @@
-// The Compare page: a race on top, the measurements below. It shows one document (visualizer/documents/comparison.py); a server, if
+// The Compare page: a race on top, the measurements below. It shows one document (visualizer/documents/comparison.py); an engine, if
 // there is one, measures others.
 
 import { download, h, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
+import { Engines } from "../engine/engines.js";
 import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
 import { keep, kept } from "../parts/kept.js";
@@ -12,7 +13,7 @@ import { fillPart, fillTabs, hideToast, isDarkBeside, isOurKey, isTyping, layout
 import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
 import { Race, RaceBar } from "./race.js";
-import { Server, comparisonUrl, fetchJson } from "../parts/server.js";
+import { comparisonUrl, fetchJson } from "../parts/server.js";
 import { Speech, inLanguage, speaking, t } from "../parts/speech.js";
 import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/floating.js";
@@ -24,7 +25,7 @@ const NARROW = 900; // pixels, below which comparisons have a separate strip
 
 export class Compare {
   /**
-   * root: the element of compare.html. options: {tabs, plotly: url, server: whether there is an API, base, comparisons: [{name, title,
+   * root: the element of compare.html. options: {tabs, plotly: url, server, base, engine: see engine/engines.js, comparisons: [{name, title,
    * shows, url}] (without a server), watched() → the spec of the Watch tab}.
    */
   constructor(root, /** @type {any} */ options = {}) {
@@ -44,19 +45,19 @@ export class Compare {
     this.wanted = addressed(); // what a link requests, until it is shown
     this._theme();
     this._size();
-    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.engines = Engines.of(this.options);
     const visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
-    const ask = (kind, spec, onprogress) => this.server.ask(kind, spec, visitor, onprogress); // the job's last delta; throws with the server's sentence
-    $(".new-button").hidden = !this.server;
+    const ask = (kind, spec, onprogress) => this.engines.ask(kind, spec, visitor, onprogress); // the job's last delta; throws its sentence
+    $(".new-button").hidden = !this.engines;
     this.form = new NewComparison($(".drawer"), {
-      ask, post: (path, data) => this.server.post(path, data), done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+      engines: this.engines, ask, post: (path, data) => this.engines.post(path, data), done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
     });
     this.speech = new Speech(root, () => this._named()); // after the static English text, before text that is translated when created
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race($(".race"), this, this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null, () => this._moment());
     this.bar = new RaceBar($(".transport"), $(".table-button"), this.race);
     this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
-    this.equivalence = new EquivalencePanel($(".equivalence"), { ask, base: () => this.spec, server: Boolean(this.server) });
+    this.equivalence = new EquivalencePanel($(".equivalence"), { ask, base: () => this.spec, can: Boolean(this.engines?.can("equivalence")) });
     this.chooser = new Chooser(root, { open: (entry) => this.open(entry), share: () => this._share() });
     this._top();
     this._fold();
@@ -82,16 +83,16 @@ export class Compare {
       if (entry !== this.entry) await this.open(entry);
       this.race.seek(0);
       this.race.toggle(true);
-    } else if (this.server) this.form.openOnWatched();
+    } else if (this.engines) this.form.openOnWatched();
     else this.toast("This run has no recorded race; a page with an engine can measure one.");
   }
 
   async _start() {
     this.$(".empty-state").hidden = false; // its text says, in any language, that the comparison is being opened
     try {
-      if (this.server) this.catalogue = await this.server.get("inflight/comparisons");
+      if (this.engines) this.catalogue = await this.engines.get("inflight/comparisons");
       this.chooser.fill(this.catalogue.recorded, this.made);
-      if (this.server) this.form.fill(this.catalogue);
+      if (this.engines) this.form.fill(this.catalogue);
       await this._follow();
       const entry = this.catalogue.recorded[0];
       if (this.doc) return;
@@ -126,7 +127,7 @@ export class Compare {
     fillTabs(this.root, this.options.tabs, "compare");
     this.chooser.fill(this.catalogue.recorded, this.made);
     this.chooser.mark(this.entry?.name);
-    if (this.server) this.form.named();
+    if (this.engines) this.form.named();
     if (!this.doc) return;
     this._who();
     this._say();
@@ -139,7 +140,7 @@ export class Compare {
   async open(entry) {
     this._opening = entry;
     try {
-      const doc = entry.doc || await this._fetch(await comparisonUrl(this.server, entry));
+      const doc = entry.doc || await this._fetch(await comparisonUrl(this.engines, entry));
       if (this._opening !== entry) return;
       this.entry = entry;
       this.show(doc, entry.spec || this.catalogue.presets.find((p) => p.name === requestsOf(entry.name))?.spec || null);

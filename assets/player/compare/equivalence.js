@@ -21,7 +21,7 @@ function textOf(prompt, text, other, parted, of) {
 }
 
 export class EquivalencePanel {
-  /** el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, server}. */
+  /** el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, can: whether there is an engine for it}. */
   constructor(el, options) {
     this.el = el;
     this.options = options;
@@ -38,7 +38,7 @@ export class EquivalencePanel {
   show(found, prompts = new Map()) {
     this.kept = { ...found };
     this.prompts = prompts;
-    this.$(".equivalence-run").hidden = !this.options.server || !this.options.base(); // nothing to run: nothing is offered
+    this.$(".equivalence-run").hidden = !this.options.can || !this.options.base(); // nothing to run: nothing is offered
     this._message("");
     this.say();
   }

@@ -2,6 +2,7 @@
 
 import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
+import { DeviceField } from "../engine/device_field.js";
 import { ModelField, loadingWords } from "../parts/model_field.js";
 import { t } from "../parts/speech.js";
 
@@ -10,7 +11,7 @@ const FIRST = ["static", "continuous"]; // who runs unless chosen
 
 export class NewComparison {
   /**
-   * form: its element. options: {ask(kind, spec, onprogress), done(url, spec), watched() → {spec, says}, throws a sentence; null where there is no
+   * form: its element. options: {engines, ask(kind, spec, onprogress), done(url, spec), watched() → {spec, says}, throws a sentence; null where there is no
    * Watch tab, opener, phone()}.
    */
   constructor(form, options) {
@@ -19,7 +20,9 @@ export class NewComparison {
     this.$ = (s) => form.querySelector(s);
     this.fields = form.elements;
     this.presets = [];
-    this.model = new ModelField(form, { post: options.post });
+    this.model = new ModelField(form, { post: options.post, changed: () => this.device?.named() });
+    this.device = new DeviceField(this.fields.device, options.engines, () => this.model.value);
+    this.fields.device.parentElement.hidden = !options.engines?.tab;
     options.opener.addEventListener("click", () => this.toggle());
     this.fields.preset.addEventListener("change", () => this._chosen());
     form.addEventListener("submit", (e) => {
@@ -50,6 +53,7 @@ export class NewComparison {
   named() {
     if (!this.policies) return;
     this.model.named();
+    this.device.named();
     setText(this.watched, t("those of the Watch tab"));
     for (const option of this.fields.preset.options) if (option !== this.watched) option.textContent = t(this.presets.find((p) => p.name === option.value).title);
     for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries()) setText(row, t(this.policies[n].shows));
@@ -58,6 +62,7 @@ export class NewComparison {
 
   toggle(on = !this.drawer.isOpen) {
     this.drawer.toggle(on, this.options.opener);
+    this.device.named();
     if (on) this.fields.preset.focus({ preventScroll: true });
     if (on && this.fields.preset.value === WATCHED) this._chosen();
   }
@@ -88,6 +93,7 @@ export class NewComparison {
       setText(this.$(".preset-shows"), t(says));
       for (const limit of ["max_num_seqs", "max_num_batched_tokens"]) this.fields[limit].value = String(spec.config[limit]);
       if (!this.model.isOwn) this.model.choose(spec);
+      this.device.choose(spec.device || "auto");
       this.drawer.say(this.note);
     } catch (error) {
       setText(this.$(".preset-shows"), "");
@@ -104,7 +110,7 @@ export class NewComparison {
       const limits = Object.fromEntries(["max_num_seqs", "max_num_batched_tokens"].map((name) => [name, Number(this.fields[name].value)]));
       if (this.model.fault) throw new Error(this.model.fault);
       const { dtype, ...rest } = chosen; // the form has its own
-      const spec = { ...rest, ...this.model.spec, config: { ...chosen.config, ...limits } };
+      const spec = { ...rest, ...this.model.spec, device: this.device.value, config: { ...chosen.config, ...limits } };
       const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map((box) => box.value);
       this.drawer.say("The model is loaded …");
       const answer = await this.options.ask("compare", { ...spec, policies, repeats: Number(this.fields.repeats.value) }, (progress, cancel) => {

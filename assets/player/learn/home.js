@@ -77,15 +77,15 @@ export class Home {
   }
 
   _hasPapers(lesson) {
-    return Boolean(this.learn.server || this.learn.options.papers[lesson.name]);
+    return Boolean(this.learn.engines?.can("lesson_file") || this.learn.options.papers[lesson.name]);
   }
 
   /** A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored beside the page. */
   async _paper(lesson, kind) {
     const { learn } = this;
-    const { language, options, server, app } = learn;
+    const { language, options, engines, app } = learn;
     const tab = kind === "offline" ? null : window.open("", "_blank"); // at once: later it would count as a pop-up
-    const made = server ? await server.call("lesson_file", lesson.name, kind, language) : { url: options.papers[lesson.name][`${kind}-${language}`] };
+    const made = engines?.can("lesson_file") ? await engines.call("lesson_file", lesson.name, kind, language) : { url: options.papers[lesson.name][`${kind}-${language}`] };
     if (!made.url) {
       tab?.close();
       return app.toast(made.error);

@@ -6,7 +6,8 @@ import { h, setText } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping, pagePlayer } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
-import { Server, fetchJson } from "../parts/server.js";
+import { Engines } from "../engine/engines.js";
+import { fetchJson } from "../parts/server.js";
 import { Home } from "./home.js";
 import { Progress } from "./progress.js";
 import { Choose, Paint } from "./questions.js";
@@ -20,7 +21,7 @@ const ROOMY = "(min-width: 701px) and (min-height: 501px)"; // as in learn.css: 
 
 export class Learn {
   /**
-   * root: the element of learn.html. options: {tabs, server: whether there is an API, base, documents: {language: url} (without a
+   * root: the element of learn.html. options: {tabs, server, base, engine: see engine/engines.js, documents: {language: url} (without a
    * server), papers: {lesson: {kind: url}}, captions: {run: {language: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
   constructor(root, /** @type {any} */ options = {}) {
@@ -29,7 +30,7 @@ export class Learn {
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
     this.app = null; // the page's player, once it exists
-    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.engines = Engines.of(this.options);
     this.progress = new Progress();
     this.lesson = null;
     this.at = 0;
@@ -76,7 +77,7 @@ export class Learn {
 
   async _load(language) {
     let url = this.options.documents[language] || this.options.documents.en;
-    if (this.server) url = (await this.server.call("lessons", language)).url;
+    if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
     this.doc = await fetchJson(url);
     this.words = Object.fromEntries(Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]));
     this.language = this.doc.language;
@@ -90,9 +91,9 @@ export class Learn {
 
   /** The sentences about a run in the language of the lessons; null if they exist only in English. */
   async _captions(run) {
-    const { language, options, server } = this;
+    const { language, options, engines } = this;
     if (!this.app.options.catalogue.some((entry) => entry.name === run)) return null;
-    const url = server ? (await server.call("lesson_file", run, "captions", language)).url : options.captions[run]?.[language];
+    const url = engines?.can("lesson_file") ? (await engines.call("lesson_file", run, "captions", language)).url : options.captions[run]?.[language];
     return url ? this.app.fetch(url) : null;
   }
 
@@ -291,7 +292,7 @@ export class Learn {
     $(".presenter-button").title = words.presenter_note;
     for (const [part, label] of [[".stop-card", words.lesson], [".stop-scroll", words.lesson], [".language", words.language]]) $(part).setAttribute("aria-label", label);
     $(".language").replaceChildren(...Object.entries(doc.languages).map(([key, name]) => h("option", { value: key, selected: key === doc.language }, name)));
-    $(".language").hidden = !this.server && Object.keys(this.options.documents).length < 2;
+    $(".language").hidden = !this.engines?.can("lessons") && Object.keys(this.options.documents).length < 2;
   }
 
   enlarge(on) {

@@ -1,4 +1,4 @@
-// "Now you": the learner changes the run, with the task and the way back in sight; each run that ends is checked against it by the server.
+// "Now you": the learner changes the run, with the task and the way back in sight; each run that ends is checked against it by the engine that made it.
 //
 //   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal ─→ end
 
@@ -26,7 +26,7 @@ export class Task {
     const { words } = learn;
     if (this.stop !== stop) this.found = {};
     this.stop = stop;
-    const engine = learn.app.server && learn.options.tabs.length;
+    const engine = learn.app.engines && learn.options.tabs.length;
     holder.replaceChildren(...(engine
       ? [this._goals(), h("button", { type: "button", class: "button primary edit-run", onclick: () => learn.beginTask() }, words.edit)]
       : [h("p", { class: "quiet" }, words.edit_offline)]));
@@ -58,7 +58,7 @@ export class Task {
   async _check(id) {
     const { learn, stop } = this;
     this.made = true;
-    const answer = await learn.server.call("lesson_check", learn.lesson.name, id, learn.language);
+    const answer = await learn.engines.call("lesson_check", learn.lesson.name, id, learn.language);
     if (!this.on || this.stop !== stop) return;
     if (!answer.goals) return learn.app.toast(answer.error);
     for (const goal of answer.goals) if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;

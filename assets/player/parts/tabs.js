@@ -20,7 +20,7 @@ function pageParts(holder, parts) {
     const player = document.querySelector("#watch");
     if (player) player.before(place); // the tab order follows the screen: the part's bar and card come first
     else holder.append(place);
-    const watched = window.inflight?.server ? () => window.inflight.editor.said() : null;
+    const watched = window.inflight?.engines ? () => window.inflight.editor.said() : null;
     mounted.set(name, mountOf(part)(place, { ...part.options, watched }));
     return mounted.get(name);
   };

@@ -125,7 +125,7 @@ export class Address {
     if (entry && entry !== app.entry) app.open(entry, wanted);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app))) openAddress(app, wanted.trace, wanted);
     else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer || wanted.beside !== (app.pair.address?.beside ?? null))) openRacer(app, wanted);
-    else if (wanted.spec && app.server && (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)) app.editor.restore(wanted);
+    else if (wanted.spec && app.engines && (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)) app.editor.restore(wanted);
     else if (app.ranks.current) app.ranks.look(wanted);
     else if (app.run) app.look(wanted);
   }
@@ -153,7 +153,7 @@ export class Address {
     const { app } = this;
     const why = this.hindrance;
     if (why) {
-      return noLink(app.root, why, app.run && app.run.length ? app.server && app.runId
+      return noLink(app.root, why, app.run && app.run.length ? app.engines && app.runId
         ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
         : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
     }

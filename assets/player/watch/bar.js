@@ -21,9 +21,9 @@ export class Bar {
     this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", onclick: () => app.open(entry) }));
     this.named();
     $(".presets").replaceChildren(...this.chips);
-    $(".runs-button").hidden = options.catalogue.length < 2 && !app.server;
+    $(".runs-button").hidden = options.catalogue.length < 2 && !app.engines;
     $(".race-button").hidden = !options.tabs.some((tab) => tab.name === "compare");
-    $(".what-button").hidden = $(".edit-button").hidden = !app.server;
+    $(".what-button").hidden = $(".edit-button").hidden = !app.engines;
     const clicked = {
       ".runs-button": () => showRuns(app),
       ".leave-button": () => app.present(false),
@@ -58,7 +58,7 @@ export class Bar {
     if (app.layout === "phone" || app.narrow) {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
-      if (app.server) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
+      if (app.engines) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
       if (app.run?.delays) items.push({ text: "What was slow?", note: "The longest gaps and waits, and why", act: () => showSlow(app) });
       items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
         { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },

@@ -38,15 +38,15 @@ export class Beside {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
     const known = options.catalogue.find((/** @type {any} */ e) => e.name === name);
-    return known?.beside && (this.app.server || options.comparisons?.some((/** @type {any} */ e) => e.name === name)) ? name : null;
+    return known?.beside && (this.app.engines?.can("open_comparison") || options.comparisons?.some((/** @type {any} */ e) => e.name === name)) ? name : null;
   }
 
   /** Whether it can be shown: recorded, or run by an engine. */
   get offered() {
-    const { run, server, running, ranks, pair } = this.app;
+    const { run, engines, running, ranks, pair } = this.app;
     if (this.on) return true;
     if (!run?.length || running || ranks.current || pair.members.length || run.header.engine || run.header.leak) return false;
-    return Boolean(this.recorded || (server && POLICIES.includes(run.header.policy)));
+    return Boolean(this.recorded || (engines && POLICIES.includes(run.header.policy)));
   }
 
   toggle() {

@@ -5,9 +5,11 @@ import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
 import { ModelField } from "../parts/model_field.js";
+import { DeviceField } from "../engine/device_field.js";
 import { optional, restoreFork } from "./what_if.js";
 import { Messages } from "./messages.js";
-import { canonical, isSpec, pack, SAMPLING_DEFAULTS, savedIn, unpack } from "./address.js";
+import { canonical, isSpec, pack, SAMPLING_DEFAULTS, unpack } from "./address.js";
+import { loadWorkload } from "./workload_file.js";
 
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
@@ -27,20 +29,20 @@ export class Editor {
     this.frame = new Drawer(drawer, "Edit requests", { close: () => this.toggle(false), cancel: () => app.live.cancel() });
     $(".add-request").addEventListener("click", () => {
       this._row({ prompt: "To be, or not to be", sampling: { max_new_tokens: 16 }, arrival: this.rows.length }, true);
-      this._touch();
+      this.touch();
     });
     $(".save-workload").addEventListener("click", () => download("inflight-workload.json", new Blob([JSON.stringify(this.spec(), null, 1)], { type: "application/json" })));
     $(".load-workload").addEventListener("click", () => $(".workload-file").click());
-    $(".workload-file").addEventListener("change", (e) => this._load(e.target));
+    $(".workload-file").addEventListener("change", (e) => loadWorkload(this, e.target));
     const compare = $(".compare-these");
     compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
     compare.addEventListener("click", () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true })));
-    this.field("preset").addEventListener("change", () => this._setAside(() => this._preset(this.field("preset").value)));
+    this.field("preset").addEventListener("change", () => this.setAside(() => this._preset(this.field("preset").value)));
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
       this.refused = null;
       if (SAMPLING.includes(e.target.name)) this.touchedSampling.add(e.target.name);
-      this._touch();
+      this.touch();
     });
     drawer.addEventListener("submit", (e) => {
       e.preventDefault();
@@ -49,20 +51,24 @@ export class Editor {
     this.touchedSampling = new Set();
     this.refused = null; // says of a link, which the form holds until it is changed, why it was not run
     this.model = new ModelField(drawer, {
-      post: (path, data) => app.server.post(path, data), device: () => this.field("device").value, blockSize: () => Number(this.field("block_size").value),
+      post: (path, data) => app.engines.post(path, data), device: () => this.device.value, blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
     });
-    this.messages = new Messages(drawer, () => this._touch());
+    this.device = new DeviceField(this.field("device"), app.engines, () => this.model.value);
+    this.messages = new Messages(drawer, () => this.touch());
   }
 
   _modelChanged() {
+    this.device?.named();
     this.messages.offer(Boolean(this.model.facts?.has_chat_template), this.rows);
-    this._touch();
+    this.touch();
   }
 
   async toggle(on = !this.frame.isOpen) {
     this.frame.toggle(on, this.app.$(".edit-button"));
-    if (on) await this._follow();
+    if (!on) return;
+    this.device.named();
+    await this._follow();
   }
 
   /** Fill the form with the run on screen, unless it has edits, which stay until discarded. False if no engine answers. */
@@ -70,7 +76,7 @@ export class Editor {
     if (!(await this.ready())) return false;
     const { run } = this.app;
     if (!run || this.refused || (this.asShown !== undefined && this.shown === run)) return true;
-    if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this._setAside(() => this._fromRun()) });
+    if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this.setAside(() => this._fromRun()) });
     else this._fromRun();
     return true;
   }
@@ -84,12 +90,13 @@ export class Editor {
   named() {
     if (!this.state) return;
     this.model.named();
+    this.device.named();
     const titles = [t("the run on screen"), ...this.state.presets.map((p) => t(p.title))];
     for (const [n, option] of [...this.field("preset").options].entries()) option.textContent = titles[n];
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
-    if (!this.app.running) this._touch();
+    if (!this.app.running) this.touch();
   }
 
   /** Another run came on screen. */
@@ -110,20 +117,20 @@ export class Editor {
   }
 
   /** Fill the form again; overwritten edits can be restored. */
-  _setAside(fill) {
+  setAside(fill) {
     const edits = this.edited ? this.spec() : null;
     fill();
     if (edits) this.frame.say("Your edits were set aside.", false, { text: "Restore them", act: () => {
       this.fill(edits);
       this.asShown = null;
-      this._touch();
+      this.touch();
     } });
   }
 
   /** Put a spec into the form. */
   async take(spec) {
     if (!(await this.ready())) return;
-    this._setAside(() => this.fill(spec));
+    this.setAside(() => this.fill(spec));
     this.shown = this.app.run;
   }
 
@@ -139,7 +146,7 @@ export class Editor {
   async ready() {
     if (this.state) return true;
     try {
-      this.state = await this.app.server.get("inflight/state");
+      this.state = await this.app.engines.get("inflight/state");
     } catch (error) {
       this.frame.say(`The engine cannot be reached: ${error.message}.`, true);
       return false;
@@ -169,7 +176,7 @@ export class Editor {
     remove.addEventListener("click", () => {
       this.rows.splice(this.rows.indexOf(row), 1);
       el.remove();
-      this._touch();
+      this.touch();
     });
     this.rows.push(row);
     this.$(".request-rows").append(el);
@@ -188,13 +195,13 @@ export class Editor {
     this.field("policy").value = config.policy;
     for (const name of [...NUMBERS, "num_blocks"]) this.field(name).value = config[name] ?? "";
     for (const name of CHECKS) this.field(name).checked = Boolean(config[name]);
-    this.field("device").value = device || "auto";
     this.model.choose({ model, dtype });
+    this.device.choose(device || "auto");
     for (const name of SAMPLING) this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
     this.touchedSampling.clear();
     this._policy();
     this.asShown = JSON.stringify(this.spec());
-    this._touch();
+    this.touch();
   }
 
   /** The preset whose recording is on screen. */
@@ -233,7 +240,7 @@ export class Editor {
       this.app.open(entry).finally(() => { this._opening = false; });
     }
     this.asShown = entry && !own ? JSON.stringify(this.spec()) : null;
-    this._touch();
+    this.touch();
   }
 
   _policy() {
@@ -264,7 +271,7 @@ export class Editor {
     for (const name of CHECKS) config[name] = this.field(name).checked;
     return {
       workload: { schema: 1, name: this.workloadName || "custom", arrival_unit: this.field("arrival_unit").value, requests },
-      config, ...this.model.spec, device: this.field("device").value,
+      config, ...this.model.spec, device: this.device.value,
     };
   }
 
@@ -274,7 +281,7 @@ export class Editor {
   }
 
   /** Show whether form and picture differ. */
-  _touch() {
+  touch() {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
     if (this.refused) this.refused();
@@ -410,41 +417,5 @@ export class Editor {
     this.app.toast("Running what the link describes.");
     if (wanted.what && await restoreFork(this.app, spec, wanted)) return;
     if (await this.runSpec(spec)) this.app.look(wanted);
-  }
-
-  // -- files -------------------------------------------------------------------------------------------------------------------
-
-  async _load(input) {
-    const [file] = input.files;
-    input.value = "";
-    if (!file) return;
-    const most = this.limits.upload_bytes;
-    if (file.size > most) return this.frame.say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`, true);
-    const text = await file.text();
-    const data = savedIn(text);
-    if (!data) return this._published(text, file.name);
-    const now = this.spec();
-    this._setAside(() => this.fill({ workload: data.workload || data, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device, dtype: data.dtype || now.dtype }));
-    this.asShown = null;
-    this._touch();
-  }
-
-  /** A workload that a service published, scaled by the server to the model in the form; the sentence about the scaling stays in view. */
-  async _published(text, name) {
-    this.frame.busy(true);
-    this.frame.say(`Reading ${name}.`);
-    const answer = await this.app.server.send(`inflight/datasets?${new URLSearchParams({ name, model: this.model.value })}`, text)
-      .catch((error) => ({ error: `The engine cannot be reached: ${error.message}.` }));
-    this.frame.busy(false);
-    if (!answer || answer.error) return this.frame.say(answer ? answer.error : "Nothing came back.", true);
-    const { workload, block_size: shared, says } = answer;
-    const now = this.spec();
-    const policy = this.state.policies.find((p) => p.name === now.config.policy);
-    const config = shared && policy.knobs.includes("prefix_caching") ? { ...now.config, prefix_caching: true, block_size: shared } : now.config;
-    this._setAside(() => this.fill({ ...now, workload, config }));
-    this.field("preset").value = "";
-    setText(this.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);
-    this.asShown = null;
-    this._touch();
   }
 }

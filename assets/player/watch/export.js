@@ -74,7 +74,7 @@ export async function take(app, kind) {
     if (kind === "replay") return await saveReplay(app);
     if (!app.runId) return app.toast("Only recorded, uploaded and finished runs can be exported.");
     const place = { step, rank: null, at: null, ...app.ranks.place };
-    const answer = await (kind === "html" && app.ranks.current ? app.server.call("export_ranks", app.entry.id, place.step, place.rank, place.at) : app.server.call("export", kind, app.runId, step));
+    const answer = await (kind === "html" && app.ranks.current ? app.engines.call("export_ranks", app.entry.id, place.step, place.rank, place.at) : app.engines.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
     const file = FILES[kind];
     const blob = await (await fetch(answer.url)).blob();
@@ -90,9 +90,9 @@ export function exportMenu(app) {
   /** @type {any[]} */
   const items = [file("png", "Picture of this view", "PNG")];
   if (!app.running && app.run) items.push(file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"));
-  if (app.server && !app.running) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
+  if (app.engines && !app.running) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
   if (app.address.embedCode) items.push({ text: "Copy embed code", note: "A frame for your own page, at this step", act: () => app.address.embed() });
-  items.push("-", { text: app.server ? "Open a trace or a replay" : "Open a replay", note: app.server ? "Saved from here or by core" : "JSON saved from here", act: () => openFile(app) });
+  items.push("-", { text: app.engines ? "Open a trace or a replay" : "Open a replay", note: app.engines ? "Saved from here or by core" : "JSON saved from here", act: () => openFile(app) });
   return items;
 }
 

@@ -18,7 +18,7 @@ export class Leak {
   /** Whether it is available: the run is over, and there is an engine or a recorded leak. */
   get offered() {
     const { app } = this;
-    return Boolean((app.server || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
+    return Boolean((app.engines || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
   }
 
   /** Its state for views. */
@@ -40,7 +40,7 @@ export class Leak {
     if (app.pair.leaks && app.pair.other) return app.pair.flip();
     if (this.working || this.on) return;
     const recorded = app.entry?.leak;
-    if (!recorded && !app.server) return this._sayWhere();
+    if (!recorded && !app.engines) return this._sayWhere();
     const before = { run: app.run, entry: app.entry, replay: app.replay, name: t("with the mask") };
     try {
       this._tell("starting");
@@ -67,7 +67,7 @@ export class Leak {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
     if (!spec) return null;
-    const answer = await app.server.ask("leak", spec, app.visit.visitor, ({ step, ahead, loading }) => this._tell(loading ? "loading the model" : ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
+    const answer = await app.engines.ask("leak", spec, app.visit.visitor, ({ step, ahead, loading }) => this._tell(loading ? "loading the model" : ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
     if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
     return answer;
   }

@@ -21,13 +21,14 @@ export class Live {
 
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
   async start(spec, visitor, tell) {
+    const { app } = this;
     if (this.going) {
       tell.failed("A run is already in progress: cancel it first.");
       return false;
     }
     return this._follow(tell, async (signal) => {
-      const job = await this.app.server.begin("run", spec, visitor, signal);
-      remember({ job, spec });
+      const job = await app.engines.begin("run", spec, visitor, signal);
+      if (app.engines.outlives(job)) remember({ job, spec });
       return job;
     });
   }
@@ -56,7 +57,7 @@ export class Live {
     const before = this._held();
     try {
       this.id = await begin(this._abort.signal);
-      for await (const delta of app.server.follow(this.id, this._abort.signal)) {
+      for await (const delta of app.engines.follow(this.id, this._abort.signal)) {
         if (delta.header) begun = { header: { ...delta.header, source: "live" }, records: delta.records };
         if (delta.events && delta.events.length) {
           if (!this.run) {
@@ -153,7 +154,7 @@ export class Live {
 
   async cancel() {
     if (!this.going) return;
-    if (this.id) await this.app.server.cancel(this.id);
+    if (this.id) await this.app.engines.cancel(this.id);
     else this._abort.abort();
   }
 }

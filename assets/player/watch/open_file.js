@@ -46,9 +46,9 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
 
 /** The document of a recorded comparison, by its name. */
 export async function comparisonOf(app, comparison) {
-  const entry = (app.options.comparisons || []).find((e) => e.name === comparison) || (app.server && { name: comparison });
+  const entry = (app.options.comparisons || []).find((e) => e.name === comparison) || (app.engines?.can("open_comparison") && { name: comparison });
   if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
-  return app.fetch(await comparisonUrl(app.server, entry));
+  return app.fetch(await comparisonUrl(app.engines, entry));
 }
 
 async function textAt(app, url) {
@@ -126,9 +126,9 @@ async function openTexts(app, files, entry, wanted = {}) {
     return app.changed();
   }
   if (replays.some(Boolean)) throw new Error("a replay is opened alone; one that was saved with several ranks on screen has all of them.");
-  if (!app.server) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
+  if (!app.engines) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
   const names = files.map(([name]) => `name=${encodeURIComponent(name)}`).join("&");
-  const answer = await app.server.send(`inflight/uploads?${names}`, files.map(([, text]) => text).join("\x1e"));
+  const answer = await app.engines.send(`inflight/uploads?${names}`, files.map(([, text]) => text).join("\x1e"));
   if (answer.error) throw new Error(answer.error);
   await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
 }

@@ -93,7 +93,7 @@ export class Pair {
     if (!this.members.some((m) => m.run === this.app.run)) this.members = [];
     this.line.hidden = !this.members.length;
     this.app.root.toggleAttribute("data-pair", this.charted.length > 0);
-    this.app.$(".what-button").hidden = !this.app.server || this.members.length > 0;
+    this.app.$(".what-button").hidden = !this.app.engines || this.members.length > 0;
     if (!this.members.length) return;
     this.names.replaceChildren(...this.members.map((member) => h("button", {
       type: "button", class: "button", "aria-pressed": String(member.run === this.app.run), onclick: () => { if (member.run !== this.app.run) this.show(member); },

@@ -32,7 +32,8 @@ import { Address } from "./address.js";
 import { openAddress, openRacer } from "./open_file.js";
 import { take } from "./export.js";
 import { viewActions, viewState } from "./view_state.js";
-import { Server, fetchJson } from "../parts/server.js";
+import { fetchJson } from "../parts/server.js";
+import { Engines } from "../engine/engines.js";
 import { Speech } from "../parts/speech.js";
 import { Live } from "./live.js";
 import { Visit } from "./runs_card.js";
@@ -49,7 +50,7 @@ import { plain } from "../parts/chips.js";
 export class Player {
   /**
    * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step, of ranks also rank and at,
-   * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never chosen, terms: see parts/glossary.js, embedded}.
+   * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, engine: where the files of the engine in the tab are, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never chosen, terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
@@ -115,7 +116,7 @@ export class Player {
     this.ask = new Ask(this);
     this.menu = new Menu($(".menu"), this);
     this.address = new Address(this);
-    this.server = this.options.server ? new Server(this.options.base) : null;
+    this.engines = Engines.of(this.options);
     this.visit = new Visit(this);
     this.pair = new Pair(this);
     /** @type {any[]} */ (this.views).push(this.beside = new Beside(this));
@@ -158,8 +159,8 @@ export class Player {
       if (entry) await this.open(entry, wanted);
       else this.empty("There is no recorded run here yet. Edit requests and run them.");
     }
-    if (this.server && (await this.editor.resume())) return;
-    if (wanted.spec && this.server) await this.editor.restore({ ...wanted, request });
+    if (this.engines && (await this.editor.resume())) return;
+    if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
     else if (options.model && !wanted.run) await this.editor.toggle(true).then(() => this.editor.model.choose({ model: options.model, seen: true }));
     else if (wanted.spec) this.toast("This link describes a run that only a page with an engine can make.", 8000);
   }

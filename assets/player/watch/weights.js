@@ -21,7 +21,7 @@ export class Weights {
   /** Only runs stored on the server can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(app.server && !app.running && !app.leak.on && app.runId && app.run.header.model && app.run.header.model.layers);
+    return Boolean(app.engines?.can("attention") && !app.running && !app.leak.on && app.runId && app.run.header.model && app.run.header.model.layers);
   }
 
   /**
@@ -48,7 +48,7 @@ export class Weights {
       const { run } = app;
       let answer;
       try {
-        answer = await app.server.call("attention", app.runId, step, passIndex, this.layer, this.head);
+        answer = await app.engines.call("attention", app.runId, step, passIndex, this.layer, this.head);
       } catch (error) {
         answer = { error: `The weights could not be fetched: ${error.message}.` };
       }

@@ -100,7 +100,7 @@ async function fork(app, spec, { says, knob, value }, tell) {
   const title = editor.titleOf(spec);
   try {
     tell("Starting the engine.");
-    const answer = await app.server.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index, loading }) => tell(loading ? loadingWords(loading)[1] : ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
+    const answer = await app.engines.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index, loading }) => tell(loading ? loadingWords(loading)[1] : ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
     const { runs, ...doc } = await app.fetch(answer.url);
     if (app.run !== before) return null; // a different run was opened meanwhile
     const said = inLanguage(doc);

@@ -1,0 +1,57 @@
+// The choice of where a run is computed, in a form: in this tab, which is the visitor's own machine, or by the server and on which of its devices.
+// The choice is kept, and is the same in every form of the page.
+
+import { h, setText } from "../parts/dom.js";
+import { t } from "../parts/speech.js";
+
+const TAB = "tab"; // beside the devices of a spec; there it is "auto"
+const DEVICES = [["auto", "auto"], ["cpu", "CPU"], ["cuda", "CUDA"]];
+
+export class DeviceField {
+  /**
+   * @param {HTMLSelectElement} select in a label with a <small>
+   * @param {import("./engines.js").Engines | null} engines
+   * @param {() => string} model the chosen one
+   */
+  constructor(select, engines, model) {
+    this.select = select;
+    this.engines = engines;
+    this.model = model;
+    this.says = /** @type {HTMLElement} */ (select.parentElement.querySelector("small"));
+    select.addEventListener("change", () => this._chosen());
+    this.named();
+  }
+
+  /** The device of a spec. */
+  get value() {
+    return this.select.value === TAB ? "auto" : this.select.value;
+  }
+
+  /** Choose the device of a spec. @param {string} device */
+  choose(device) {
+    this.device = device;
+    this.named();
+  }
+
+  /** Write it again: the model, the language or the choice in another form has changed. */
+  named() {
+    const { engines, select, device = "auto" } = this;
+    const fits = Boolean(engines?.fits({ model: this.model() }));
+    const options = [...(fits ? [[TAB, "your machine: this tab"]] : []), ...(engines?.server ? DEVICES.map(([value, name]) => [value, !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`]) : [])];
+    select.replaceChildren(...options.map(([value, name]) => h("option", { value }, t(name))));
+    select.value = fits && device === "auto" && engines.prefersTab ? TAB : options.some(([value]) => value === device) ? device : options[0]?.[0];
+    this._say();
+  }
+
+  _chosen() {
+    if (this.engines.both) this.engines.prefersTab = this.select.value === TAB;
+    this.device = this.value;
+    this._say();
+  }
+
+  _say() {
+    const { engines, select } = this;
+    setText(this.says, t(select.value === TAB ? "The engine runs in this tab: what you type stays on your machine."
+      : engines?.tab && !engines.fits({ model: this.model() }) ? "This tab has the two built-in models; the server runs the others." : "Where it computes them."));
+  }
+}

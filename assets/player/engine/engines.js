@@ -1,0 +1,131 @@
+// Who computes what the page asks for: the engine of the visitor's own tab, a server's, or both behind one interface, that of parts/server.js.
+// Runs, leaks, forks and comparisons of the built-in models go to the tab first; whatever it cannot do goes to the server, if there is one.
+//
+//   a kind and its spec, a call, a run's id, a file ─→ the tab ("tab-…") or the server
+
+import { keep, kept } from "../parts/kept.js";
+import { Server, fetchJson } from "../parts/server.js";
+
+/** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "ask" | "call" | "get" | "post" | "send">} Engine */
+
+const CHOICE = "inflight-engine"; // in this browser: "server" if its visitor wants that where both are
+const OURS = "tab-"; // begins the ids of what the tab made
+/** What the tab can do: kinds of jobs, calls and files. */
+const IN_TAB = ["run", "leak", "fork", "compare", "export", "export_ranks", "lesson_check", "uploads", "datasets"];
+const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
+
+/** @type {Engines | null | undefined} the ones of this page, whose parts share them */
+let found;
+
+export class Engines {
+  /** Those that the page was given; null if it has none. @param {{server?: boolean, base?: string, engine?: string | null}} options */
+  static of({ server = false, base = "", engine = null }) {
+    if (found === undefined || (!found && (server || engine))) found = server || engine ? new Engines(null, server ? new Server(base) : null) : null;
+    return found;
+  }
+
+  /** @param {Engine | null} tab @param {Server | null} server @param {string} offers where a page without a server keeps what can be run here */
+  constructor(tab, server, offers = "") {
+    this.tab = tab;
+    this.server = server;
+    this.offers = offers;
+    /** @type {Map<string, Engine>} */
+    this._jobs = new Map();
+    this._builtin = /** @type {string[] | null} */ (null);
+  }
+
+  /** Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets". @param {string} what */
+  can(what) {
+    return Boolean(this.server || (this.tab && IN_TAB.includes(what)));
+  }
+
+  /** Whether the visitor can choose. */
+  get both() {
+    return Boolean(this.tab && this.server);
+  }
+
+  /** Whether the tab is the first choice: its visitor may have chosen the server. */
+  get prefersTab() {
+    return Boolean(this.tab && (!this.server || kept("good", CHOICE) !== "server"));
+  }
+
+  set prefersTab(on) {
+    keep("good", CHOICE, on ? null : "server");
+  }
+
+  /** Whether the tab could compute what a spec asks. @param {{model?: string, dtype?: string, device?: string}} spec */
+  fits({ model, dtype = "auto", device = "auto" }) {
+    return Boolean(this.tab && (!model || !this._builtin || this._builtin.includes(model)) && EXACT.includes(dtype) && (!this.server || device === "auto"));
+  }
+
+  /** Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {any} spec @returns {Engine} */
+  whose(kind, spec) {
+    if (this.prefersTab && IN_TAB.includes(kind) && this.fits(spec)) return this.tab;
+    if (this.server) return this.server;
+    throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
+  }
+
+  async begin(kind, spec, who, signal = undefined) {
+    const engine = this.whose(kind, spec);
+    const job = await engine.begin(kind, spec, who, signal);
+    this._jobs.set(job, engine);
+    return job;
+  }
+
+  /** Run a job; returns its last delta: see `Server.ask`. */
+  async ask(kind, spec, who, onprogress) {
+    return this.whose(kind, spec).ask(kind, spec, who, onprogress);
+  }
+
+  follow(job, signal = undefined) {
+    return this._of(job).follow(job, signal);
+  }
+
+  async cancel(job) {
+    return this._of(job).cancel(job);
+  }
+
+  /** Whether a job goes on when the page is loaded again. @param {string} job */
+  outlives(job) {
+    return this._of(job) === this.server;
+  }
+
+  /** Who has a job; one from before the page was loaded is the server's. */
+  _of(job) {
+    return this._jobs.get(job) || this.server;
+  }
+
+  /** Whether somebody here still has a run, by its id. @param {string | null} id */
+  knows(id) {
+    return Boolean(id && (this.server || isOurs(id)));
+  }
+
+  /** A call about what the tab made is the tab's. */
+  async call(name, ...args) {
+    return (args.some(isOurs) || !this.server ? this.tab : this.server).call(name, ...args);
+  }
+
+  /** What can be run here is stored beside a page without a server, so that nothing has to be started to say it. */
+  async get(path, headers = {}) {
+    const answer = this.server ? await this.server.get(path, headers) : (await fetchJson(this.offers))[path];
+    this._builtin ??= (answer.offered || answer).builtin || null;
+    return answer;
+  }
+
+  async post(path, data, headers = {}, signal = undefined) {
+    return (this.server || this.tab).post(path, data, headers, signal);
+  }
+
+  /** Send a file. Where strangers' files are read the tab reads it: then it never leaves this machine. */
+  async send(path, text) {
+    return (await this._reads() ? this.tab : this.server).send(path, text);
+  }
+
+  /** Whether the tab reads files. A server at home has the tokenizers of more models, and is the visitor's own. */
+  async _reads() {
+    return Boolean(this.tab && !(this.server && (await this.get("inflight/state")).any_model));
+  }
+}
+
+/** Whether it names what the tab made. */
+const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);
