@@ -59,7 +59,7 @@ class EngineCore:
         self.model, self.tokenizer, self.config = executor.model, tokenizer, limits.under(policy) if policy else limits
         self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
-        self._executor, self._clock, self._sleep = executor, clock, sleep
+        self.executor, self._clock, self._sleep = executor, clock, sleep
         executor.check_config(self.config)
         self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", INTERACTIVE, None)
@@ -83,7 +83,7 @@ class EngineCore:
         """
         if self.has_work:
             raise InflightError("The engine is still at work on other requests.")
-        if self._executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
+        if self.executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
             raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
         prompts = [self._validated(request) for request in workload]
         longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
@@ -123,14 +123,14 @@ class EngineCore:
         that are not possible here, and ExecutionFailed if the KV pool cannot be made.
         """
         if config is not None and config != self.config:
-            self._executor.check_config(config)
+            self.executor.check_config(config)
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
         self._start()
 
     def check_config(self, config: EngineConfig) -> None:
         """Raises InvalidConfig for limits that `begin` would refuse."""
-        self._executor.check_config(config)
+        self.executor.check_config(config)
 
     def add_request(self, request: Request, prompt: tuple[int, ...] | None = None) -> None:
         """Queue a request; raises InvalidRequest, changing nothing, if it could never run.
@@ -236,7 +236,7 @@ class EngineCore:
         try:
             yield
         except Exception as error:
-            reason = self._executor.failure(error)
+            reason = self.executor.failure(error)
             if reason is None:
                 raise
             self._made_runner = None
@@ -312,7 +312,7 @@ class EngineCore:
             num_blocks=num_blocks,
             workload=name,
             arrival_unit=unit,
-            **{"source": "live", **self._executor.header},
+            **{"source": "live", **self.executor.header},
         )
         self.recorder.begin(header, self.tokenizer)
 
@@ -327,7 +327,7 @@ class EngineCore:
         """Made when first needed, because it allocates the pool."""
         if self._made_runner is None:
             with self._computing("The KV pool and its passes could not be prepared"):
-                self._made_runner = self._executor.new_runner(self.config, self._num_pool_blocks, self._clock)
+                self._made_runner = self.executor.new_runner(self.config, self._num_pool_blocks, self._clock)
             self._describe()
         return self._made_runner
 
@@ -337,14 +337,14 @@ class EngineCore:
         if config.num_blocks is not None:
             return config.num_blocks
         wanted = -(-longest // config.block_size) * config.num_lanes
-        most = self._executor.most_blocks(config, longest, self._drop_pool)
+        most = self.executor.most_blocks(config, longest, self._drop_pool)
         return wanted if most is None else max(1, min(wanted, most))
 
     def _check_room(self, request: Request, prompt: Sequence[int], num_blocks: int) -> None:
         """Raises InvalidRequest for a request that needs more than the whole pool. prompt: its token ids."""
         new, size = request.sampling.max_new_tokens, self.config.block_size
         if len(prompt) + new > num_blocks * size:
-            sized = self._executor.memory_sentence if self.config.num_blocks is None else ""
+            sized = self.executor.memory_sentence if self.config.num_blocks is None else ""
             raise InvalidRequest(
                 f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of {num_blocks} blocks of {size} tokens"
                 f"{'; ' + sized if sized else ''}.",

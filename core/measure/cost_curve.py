@@ -1,22 +1,21 @@
 """Why batching pays, measured: the time of a step against the tokens in its batch, and against the KV it reads.
 
-It drives a model runner with made-up requests, without a scheduler. Times are those of this device, now.
+It drives the runner of an engine's executor with made-up requests, without a scheduler. Times are those of this device, now.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from core.config import EngineConfig
+from core.engine.runner import Executor
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
 from core.workload.request import SamplingParams
-
-if TYPE_CHECKING:
-    from core.models.adapter import ModelAdapter
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (16, 64, 128, 256, 512, 1024)
@@ -72,7 +71,7 @@ class CostCurve:
 
 
 def cost_curve(
-    model: ModelAdapter,
+    executor: Executor,
     *,
     batches: Sequence[int] = BATCHES,
     contexts: Sequence[int] = CONTEXTS,
@@ -86,28 +85,47 @@ def cost_curve(
     Contexts beyond the model's own are left out. After `seconds` no further round begins; every point is measured at least once.
     on_point: called with how many of how many measurements are done; it may raise to stop.
     """
-    longest = model.max_model_len or max(contexts)
+    points = measuring_cost(executor, batches=batches, contexts=contexts, repeats=repeats, seconds=seconds, clock=clock)
+    while True:
+        try:
+            on_point(*next(points))
+        except StopIteration as end:
+            return end.value
+
+
+def measuring_cost(
+    executor: Executor,
+    *,
+    batches: Sequence[int] = BATCHES,
+    contexts: Sequence[int] = CONTEXTS,
+    repeats: int = 7,
+    seconds: float = 10.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Generator[tuple[int, int], None, CostCurve]:
+    """The same point by point: yields how many of how many are done, for a caller who has more to do than to measure, and returns the curve."""
+    model = executor.model
+    longest = model.context or max(contexts)
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
-    blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
-    from core.runner.eager import ModelRunner  # loads torch, and reading a curve does not need it
-
-    runner = ModelRunner(model, blocks, _BLOCK, clock=clock)
-    params = {f"r{i}": SamplingParams() for i in range(max(n for n, _ in grid.values()))}
+    blocks, most = max(n * -(-length // _BLOCK) for n, length in grid.values()), max(n for n, _ in grid.values())
+    config = EngineConfig(max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK, num_blocks=blocks)
+    runner = executor.new_runner(config, blocks, clock)
+    runner.begin()
+    params = {f"r{i}": SamplingParams() for i in range(most)}
     times: dict[tuple[str, int], list[float]] = {key: [] for key in grid}
     started = clock()
     for round_number, done, key in _rounds(list(grid), repeats):
         if round_number > 1 and clock() - started > seconds:
             break
-        on_point(done, (repeats + 1) * len(grid))
-        result = runner.launch(decode_step(*grid[key]), params)
+        yield done, (repeats + 1) * len(grid)
+        result = runner.launch(decode_step(*grid[key]), params).result()
         if round_number:
             times[key].append(result.t_end - result.t_start)
     points = {key: StepCost(n, n * length, tuple(times[key])) for key, (n, length) in grid.items()}
     return CostCurve(
-        {"name": model.name, "parameters": model.num_parameters},
-        str(model.device),
-        str(model.dtype).removeprefix("torch."),
+        {"name": model.name, "parameters": model.parameters},
+        executor.header["device"],
+        executor.header["dtype"],
         tuple(p for (kind, _), p in points.items() if kind == "tokens"),
         tuple(p for (kind, _), p in points.items() if kind == "kv"),
     )

@@ -8,7 +8,12 @@ import json
 import pytest
 import torch
 
+from core.config import EngineConfig, Execution
 from core.measure.cost_curve import CostCurve, cost_curve, decode_step
+from core.runner.engine import ModelExecutor
+from core.simulate.cost import Roofline
+from core.simulate.engine import SimulatedEngine
+from worlds.families import world
 from worlds.small import VOCAB_SIZE, MemoryModel
 
 
@@ -33,7 +38,8 @@ class Indifferent(MemoryModel):
 
 
 def measure(**options):
-    return cost_curve(Indifferent(context=options.pop("context", 256)), batches=(1, 4), contexts=(16, 64), **options)
+    executor = ModelExecutor(Indifferent(context=options.pop("context", 256)), Execution())
+    return cost_curve(executor, batches=(1, 4), contexts=(16, 64), **options)
 
 
 def test_points_count_tokens_and_the_kv_that_is_read():
@@ -79,3 +85,22 @@ def test_requests_of_a_step_share_no_block():
     blocks = [b for s in output.scheduled for b in s.block_table.blocks]
     assert len(blocks) == len(set(blocks)) == 15
     assert all(s.kv_len == 33 and s.block_table.consecutive for s in output.scheduled)
+
+
+def test_it_drives_whatever_computes_passes():
+    """A cost model, which has a clock of its own and is the same each time, and the buffers of a GPU."""
+    engine = SimulatedEngine(Roofline.named("h100", "124m"))
+    curve = cost_curve(engine.executor, batches=(1, 64), contexts=(16, 1024), repeats=2)
+    assert all(max(p.step_s) == pytest.approx(min(p.step_s)) for p in (*curve.by_tokens, *curve.by_kv))
+    assert curve.by_tokens[0].median < curve.by_tokens[1].median and curve.by_kv[0].median < curve.by_kv[1].median
+    assert curve.device.startswith("simulated")
+
+
+def test_it_drives_the_runner_of_a_gpu():
+    pytest.importorskip("triton")
+    from worlds.paged import GATHERING, again, engine_on_buffers
+
+    limits = EngineConfig(max_num_seqs=8, max_num_batched_tokens=8)
+    engine = engine_on_buffers(world("llama").adapter, None, limits, capture=again, attention=GATHERING)
+    curve = cost_curve(engine.executor, batches=(1, 8), contexts=(16, 32), repeats=1)
+    assert all(p.median > 0 for p in (*curve.by_tokens, *curve.by_kv)) and curve.dtype == "float32"

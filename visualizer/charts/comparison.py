@@ -183,7 +183,7 @@ def latency(comparison: Comparison) -> Figure:
         lives = request_times(run.trace).values()
         first = {life.request: life.ttft_s for life in lives if life.ttft_s is not None}
         gaps = [gap for life in lives for gap in life.itl_s]
-        box = {
+        box: dict[str, Any] = {
             "orientation": "h",
             "name": run.name,
             "line": {"color": run.colour, "width": 1.5},

@@ -216,7 +216,7 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
         contenders += [baselines.contender(other, adapter.model, work, *limits) for other in recording.outside]
     shown = timed(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")
-    shown.cost = cost_curve(adapter)
+    shown.cost = cost_curve(engines[0].executor)
     for switch in ("honest", "leak"):
         say(f"equivalence, {switch}")
         same = equivalence(adapter, tokenizer, workload, asked.config, leak=switch == "leak")

@@ -84,7 +84,7 @@ class ComparisonJob(Measurement):
             where,
             title=PRESETS[workload.name].title if is_preset else "Your requests",
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            cost=cost_curve(engines[0].adapter, repeats=3, seconds=_COST_SECONDS, on_point=self.check),
+            cost=cost_curve(engines[0].executor, repeats=3, seconds=_COST_SECONDS, on_point=self.check),
         )
         return {"url": self.store.keep_document(document(shown))}
 
