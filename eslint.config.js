@@ -6,10 +6,16 @@ const browser = [
   "AbortController", "localStorage", "sessionStorage", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "Node", "XMLSerializer", "ResizeObserver", "MutationObserver",
   "IntersectionObserver", "TextEncoder", "TextDecoder", "TextDecoderStream", "CompressionStream", "DecompressionStream",
 ];
+const worker = ["self", "Worker", "WebAssembly", "caches", "postMessage", "close", "importScripts", "XMLHttpRequest", "WebSocket", "EventSource", "FontFace", "indexedDB", "cookieStore",
+  "setInterval", "clearInterval"];
 
 export default [
   { ignores: [".venv/", "out/"] },
   js.configs.recommended,
+  {
+    files: ["assets/engine/**", "tests/data/**"],
+    languageOptions: { globals: Object.fromEntries(worker.map((name) => [name, "readonly"])) },
+  },
   {
     languageOptions: { globals: Object.fromEntries(browser.map((name) => [name, "readonly"])) },
     rules: {
