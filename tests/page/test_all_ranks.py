@@ -84,7 +84,7 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
     assert page.locator(".rank-says").inner_text() == "All ranks are on the clock of their machine."
     assert page.locator(".band").count() == 2 and not page.locator(".panel.mask").is_visible()
-    assert page.locator(".source .word").inner_text() == "Uploaded"
+    assert page.locator(".source .word").inner_text() == "From a file"
     urls = page.evaluate("() => inflight.ranks.members.map((m) => `inflight/files/${m.id}.jsonl`)")
 
     # their traces by address, at a step of one and at a moment of all
@@ -246,7 +246,7 @@ def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved,
     choose(page, again, entry="Open a replay")
     settled(page, "inflight.ranks.members.length === 2")
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
-    assert page.locator(".source .word").inner_text() == "Uploaded"
+    assert page.locator(".source .word").inner_text() == "From a file"
     choose(page, again, again, entry="Open a replay")
     settled(page, "document.querySelector('.toast').textContent.includes('a replay is opened alone')")
 

@@ -27,7 +27,7 @@ def test_edit_run_follow_and_share(visit, page_url):
     assert page.evaluate(
         "[inflight.run.numLanes, inflight.run.complete, window.hacked, inflight.drawn === inflight.run.length - 1]"
     ) == [3, True, None, True]
-    assert page.inner_text(".source .word") == "Run here"
+    assert page.inner_text(".source .word") == "Run by the server"
     settled(page, "location.hash.includes('spec=')")
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
     assert steps == sorted(set(steps))

@@ -128,7 +128,7 @@ def test_a_page_without_a_server_opens_a_replay_and_says_what_it_cannot_read(vis
     page = visit(options={"catalogue": catalogue}, files=files, hash="trace=one.json")
     assert page.evaluate("() => inflight.entry.trace") == "one.json"
     page = visit(options={"catalogue": catalogue}, files=files, hash="trace=run.jsonl")
-    expect(page.locator(".toast")).to_contain_text("no server that could read a trace")
+    expect(page.locator(".toast")).to_contain_text("no engine that could read a trace")
     assert page.evaluate("() => inflight.entry.name") == "first"
 
 

@@ -97,7 +97,7 @@ def test_a_run_streams_in_and_is_called_live(open_page):
     assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", True]
     steps = events_of(page)
     assert steps == list(range(len(steps))) and len(steps) == len(Trace.load(TRACES / f"{SHORT}.jsonl").events)
-    expect(page.locator(".source")).to_contain_text("Run here")
+    expect(page.locator(".source")).to_contain_text("Run by the server")
     expect(page.locator(".run-message")).to_contain_text("Done")
 
 
@@ -169,7 +169,7 @@ def test_a_saved_trace_opens_by_upload_and_a_broken_one_is_refused(open_page, tm
 
     upload(TRACES / "chunk-7-by-4.jsonl")
     settled(page, "inflight.run.header.source === 'uploaded'")
-    expect(page.locator(".source")).to_contain_text("Uploaded")
+    expect(page.locator(".source")).to_contain_text("From a file")
     steps = events_of(page)
     broken = tmp_path / "broken.jsonl"
     broken.write_text((TRACES / "chunk-7-by-4.jsonl").read_text(encoding="utf-8")[:-200], encoding="utf-8")

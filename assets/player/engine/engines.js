@@ -34,9 +34,12 @@ export class Engines {
     this._builtin = /** @type {string[] | null} */ (null);
   }
 
-  /** Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets". @param {string} what */
-  can(what) {
-    return Boolean(this.server || (this.tab && IN_TAB.includes(what)));
+  /**
+   ** Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets". id: of the run that it is about; only who made it has it.
+   * @param {string} what @param {string | null} id
+   */
+  can(what, id = null) {
+    return Boolean((this.server && !isOurs(id)) || (this.tab && (!id || isOurs(id)) && IN_TAB.includes(what)));
   }
 
   /** Whether the visitor can choose. */
@@ -95,11 +98,6 @@ export class Engines {
     return this._jobs.get(job) || this.server;
   }
 
-  /** Whether somebody here still has a run, by its id. @param {string | null} id */
-  knows(id) {
-    return Boolean(id && (this.server || isOurs(id)));
-  }
-
   /** A call about what the tab made is the tab's. */
   async call(name, ...args) {
     return (args.some(isOurs) || !this.server ? this.tab : this.server).call(name, ...args);
@@ -127,5 +125,5 @@ export class Engines {
   }
 }
 
-/** Whether it names what the tab made. */
-const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);
+/** Whether an id names what the tab made. */
+export const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);

@@ -1,4 +1,4 @@
-// Export: the view as PNG, the replay as JSON; and what the server writes (JSONL, Perfetto, one HTML file).
+// Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL, Perfetto, one HTML file).
 
 import { download } from "../parts/dom.js";
 import { openFile } from "./open_file.js";
@@ -66,7 +66,7 @@ const FILES = {
   plotly: { text: "This step as a figure", note: "HTML, interactive; 5 MB, as Plotly is in it", ending: "figure.html", step: true },
 };
 
-/** Download the run on screen. kind: png, replay or what the server writes. */
+/** Download the run on screen. kind: png, replay or what an engine writes. */
 export async function take(app, kind) {
   const step = app.frame ? app.frame.event.step : 0;
   try {
@@ -90,9 +90,10 @@ export function exportMenu(app) {
   /** @type {any[]} */
   const items = [file("png", "Picture of this view", "PNG")];
   if (!app.running && app.run) items.push(file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"));
-  if (app.engines && !app.running) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
+  if (app.runId && !app.running && app.engines?.can("export", app.runId)) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
   if (app.address.embedCode) items.push({ text: "Copy embed code", note: "A frame for your own page, at this step", act: () => app.address.embed() });
-  items.push("-", { text: app.engines ? "Open a trace or a replay" : "Open a replay", note: app.engines ? "Saved from here or by core" : "JSON saved from here", act: () => openFile(app) });
+  items.push("-", app.engines?.can("uploads") ? { text: "Open a trace or a replay", note: app.engines.tab ? "Or a recording of vLLM or transformers" : "Saved from here or by core", act: () => openFile(app) }
+    : { text: "Open a replay", note: "JSON saved from here", act: () => openFile(app) });
   return items;
 }
 

@@ -6,11 +6,11 @@ import { bytes, count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
 
-const SOURCES = { recorded: "Recorded", live: "Run here", uploaded: "Uploaded", simulated: "Simulated" };
+const SOURCES = { recorded: "Recorded", live: "Run by the server", uploaded: "From a file", simulated: "Simulated" };
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
-export const sourceOf = (run) => (run.goesOn ? "Live run" : SOURCES[run.header.source] || SOURCES.recorded);
+export const sourceOf = ({ goesOn, header }) => (goesOn ? "Live run" : header.source === "live" && header.versions?.pyodide ? "Run in this tab" : SOURCES[header.source] || SOURCES.recorded);
 
 /** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {

@@ -1,9 +1,10 @@
 // Runs from elsewhere: a file of this machine, an address that the page's own address names (?trace=URL or #trace=URL), or a recorded
-// comparison. A replay is opened here; a trace or another engine's recording goes to the server, which reads it in a separate process.
+// comparison. A replay is opened here; a trace or another engine's recording is read by the engine in the tab, or by the server in a separate process.
 //
 // The browser fetches an address, never the server: it can reach only what the visitor can, without cookies, and another site hands out a file only if
 // it allows that (CORS). Only this page's origin and the hosts that it was started with are contacted; the page's policy (CSP) enforces the same.
 
+import { isOurs } from "../engine/engines.js";
 import { jsonIn } from "../parts/dom.js";
 import { comparisonUrl } from "../parts/server.js";
 import { inLanguage } from "../parts/speech.js";
@@ -126,11 +127,12 @@ async function openTexts(app, files, entry, wanted = {}) {
     return app.changed();
   }
   if (replays.some(Boolean)) throw new Error("a replay is opened alone; one that was saved with several ranks on screen has all of them.");
-  if (!app.engines) throw new Error("it is no replay, and this page has no server that could read a trace or a recording.");
-  const names = files.map(([name]) => `name=${encodeURIComponent(name)}`).join("&");
-  const answer = await app.engines.send(`inflight/uploads?${names}`, files.map(([, text]) => text).join("\x1e"));
+  if (!app.engines?.can("uploads")) throw new Error("it is no replay, and this page has no engine that could read a trace or a recording.");
+  const names = files.map(([name]) => name);
+  const answer = await app.engines.send(`inflight/uploads?${names.map((name) => `name=${encodeURIComponent(name)}`).join("&")}`, files.map(([, text]) => text).join("\x1e"));
   if (answer.error) throw new Error(answer.error);
-  await app.open({ name: null, title: "Uploaded", ...entry, ...answer }, wanted);
+  await app.open({ name: null, title: names[0], ...entry, ...answer }, wanted);
+  if (isOurs(answer.id)) app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
 }
 
 /** A replay marked as coming from elsewhere. */

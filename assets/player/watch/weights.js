@@ -18,10 +18,10 @@ export class Weights {
     this.error = null; // a sentence
   }
 
-  /** Only runs stored on the server can be computed again. */
+  /** Only runs that an engine has can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(app.engines?.can("attention") && !app.running && !app.leak.on && app.runId && app.run.header.model && app.run.header.model.layers);
+    return Boolean(app.runId && app.engines?.can("attention", app.runId) && !app.running && !app.leak.on && app.run.header.model && app.run.header.model.layers);
   }
 
   /**
