@@ -5,6 +5,7 @@ the record of a comparison. An engine is anything that streams steps.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -13,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from math import comb
 from typing import Any
 
 from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, rounds, summary
@@ -55,7 +55,7 @@ class Verdict:
     def chance(self) -> float:
         """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left out, as in a sign test."""
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
-        return min(1.0, 2 * sum(comb(decided, k) for k in range(most, decided + 1)) / 2**decided)
+        return min(1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided)
 
     @property
     def agrees(self) -> bool:
@@ -308,9 +308,16 @@ def _fault_of_run(comparison: Comparison, name: str) -> str | None:
         return f"has a round of {late:g} s and a run of {seconds:g} s"
     if run.trace.header.counts_steps and not run.trace.header.is_asynchronous:
         own = {key: value for key, value in run.metrics.items() if key not in _TIMED}
-        if wrong := [key for key, value in own.items() if comparison.medians[name].get(key) != value]:
+        if wrong := [key for key, value in own.items() if not _same(comparison.medians[name].get(key), value)]:
             return f"has {wrong[0]} otherwise than the run"
     return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two metrics are equal; means may differ in their last digit, since `sum` adds more exactly from Python 3.12 on."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12)
+    return one == other
 
 
 # -- where it was measured ---------------------------------------------------------------------------------------------

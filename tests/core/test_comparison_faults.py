@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -77,3 +78,13 @@ def test_what_is_said_of_a_contender_is_what_its_run_shows(real: Comparison, lie
     )
     lie(forged)
     assert fault_of(forged, told_of(forged)) is not None
+
+
+def test_a_mean_may_differ_in_its_last_digit_and_no_more(real: Comparison) -> None:
+    """Pythons before 3.12 add the same numbers to another one."""
+    told, medians = told_of(real), copy.deepcopy(real.medians)
+    metrics = medians["static"]
+    metrics["kv_use"] = math.nextafter(metrics["kv_use"], 1)
+    assert fault_of(replace(real, medians=medians), told) is None
+    metrics["kv_use"] += 1e-9
+    assert "kv_use otherwise than the run of static" in str(fault_of(replace(real, medians=medians), told))
