@@ -37,6 +37,7 @@ from core.runner.threads import wait_passively
 from core.serving.limits import LOOPBACK
 from core.serving.timeouts import headers_within
 from visualizer.documents.catalogue import TRACES
+from visualizer.jobs.limits import Limits
 from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
@@ -44,7 +45,7 @@ from visualizer.server.api import Server
 from visualizer.server.collected import Collected
 from visualizer.server.embed import embed_routes
 from visualizer.server.followed import Followed
-from visualizer.server.limits import Limits, are_strangers, is_space, limits
+from visualizer.server.limits import are_strangers, is_space, limits
 from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, origins_of
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import routes

@@ -81,6 +81,10 @@ class EngineCore:
         Raises InflightError while other requests are unfinished, InvalidWorkload and InvalidRequest for requests that could never run, and
         ExecutionFailed if the KV pool cannot be made; then, step by step, what `step` raises.
         """
+        return (event for event in self.turns(workload) if event is not None)
+
+    def turns(self, workload: Workload) -> Iterator[StepEvent | None]:
+        """The same, and None after each moment of waiting for an arrival: for a caller who has more to do than to wait."""
         if self.has_work:
             raise InflightError("The engine is still at work on other requests.")
         if self.executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
@@ -96,14 +100,13 @@ class EngineCore:
             self._enqueue(request, prompt)
         return self._steps()
 
-    def _steps(self) -> Iterator[StepEvent]:
+    def _steps(self) -> Iterator[StepEvent | None]:
         trace = self.trace
         try:
             while self.has_work:
                 event = self.step()
-                if event is not None:
-                    yield event
-                elif self._unit == "step" and self._pending:  # empty steps, taken at once
+                yield event
+                if event is None and self._unit == "step" and self._pending:  # empty steps, taken at once
                     self._num_steps = max(self._num_steps, math.ceil(self._pending.next_arrival))
             trace.complete = True
         finally:

@@ -10,13 +10,13 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, rounds, summary
+from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, planned, summary, turn_of
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
@@ -156,11 +156,26 @@ def compare(
 
     Raises InflightError for no contenders, two of the same name, or fewer than one repeat.
     """
+    turns = comparing(contenders, repeats, warmup=warmup, clock=clock)
+    while True:
+        try:
+            on_run(next(turns))
+        except StopIteration as end:
+            return end.value
+
+
+def comparing(
+    contenders: Sequence[Contender], repeats: int = 5, *, warmup: int = 1, clock: Callable[[], float] = time.perf_counter
+) -> Generator[Progress, None, Comparison]:
+    """The same turn by turn: yields before each, for a caller who has more to do than to compare, and returns the comparison."""
     names = [c.name for c in contenders]
+    by_name = dict(zip(names, contenders, strict=True))
     turns: dict[str, list[Turn]] = {name: [] for name in names}
     differences: list[dict[str, Any]] = []
     reference: RunResult | None = None
-    for turn in rounds(contenders, repeats, warmup=warmup, clock=clock, on_turn=on_run):
+    for progress in planned(contenders, repeats, warmup):
+        yield progress
+        turn = turn_of(by_name[progress.contender], progress.round, clock)
         reference = reference or turn.run
         differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]
         if turn.round:
@@ -339,7 +354,9 @@ def machine(
     """The same for a run that left no trace."""
     return {
         "device": device,
-        "hardware": _cpu_name() if device == "cpu" else device_name,
+        "hardware": _cpu_name()
+        if device == "cpu" and "pyodide" not in versions
+        else device_name,  # a browser says nothing of its CPU
         "cpus": os.cpu_count(),
         "threads": threads,
         "load_average": load_average(),

@@ -101,23 +101,28 @@ def rounds(
 ) -> Iterator[Turn]:
     """Every turn as it ends, those of the warm-up first.
 
-    The first call of next() raises InflightError for no contenders, two of the same name, or fewer than one repeat.
+    The first call of next() raises InflightError, see `planned`.
     """
     by_name = {c.name: c for c in contenders}
-    if not by_name or len(by_name) < len(contenders):
+    for progress in planned(contenders, repeats, warmup):
+        on_turn(progress)
+        yield turn_of(by_name[progress.contender], progress.round, clock)
+
+
+def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> list[Progress]:
+    """The turns to come, in order. Raises InflightError for no contenders, two of the same name, or fewer than one repeat."""
+    names = list(dict.fromkeys(c.name for c in contenders))
+    if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
     if repeats < 1:
         raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
-    names, total, index = list(by_name), (warmup + repeats) * len(by_name), 0
-    for number in range(warmup + repeats):
-        for name in rotated(names, number):
-            round_number = max(0, number - warmup + 1)
-            on_turn(Progress(index, total, name, round_number))
-            index += 1
-            yield _turn(by_name[name], round_number, clock)
+    numbers = range(warmup + repeats)
+    turns = [(name, max(0, number - warmup + 1)) for number in numbers for name in rotated(names, number)]
+    return [Progress(index, len(turns), name, number) for index, (name, number) in enumerate(turns)]
 
 
-def _turn(contender: Contender, round_number: int, clock: Callable[[], float]) -> Turn:
+def turn_of(contender: Contender, round_number: int, clock: Callable[[], float] = time.perf_counter) -> Turn:
+    """A contender's turn, timed."""
     gc.collect()
     before = clock()
     with contender.ready() as start:

@@ -20,12 +20,12 @@ from core.measure.rounds import RunResult
 from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import RECORDINGS
+from visualizer.jobs.limits import HERE, Limits
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
-from visualizer.server.comparisons import KINDS, catalogue, open_recorded
+from visualizer.server.comparisons import catalogue, job, open_recorded
 from visualizer.server.job_queue import JobQueue
 from visualizer.server.jobs import Jobs
-from visualizer.server.limits import HERE, Limits
 from visualizer.server.store import Store
 from visualizer.words import findings, verdicts
 from visualizer.words.vocabulary import plain
@@ -71,11 +71,11 @@ class Asked:
 
     async def stream(self, kind: str, spec: object, visitor: str):
         try:
-            job = self.jobs.begin(KINDS[kind](spec, self.limits, OneModel(), self.store), visitor)
+            begun = self.jobs.begin(job(kind, spec, self.limits, OneModel(), self.store), visitor)
         except InflightError as error:
             yield {"done": True, "error": str(error)}
             return
-        async for piece in self.jobs.follow(job):
+        async for piece in self.jobs.follow(begun):
             for message in messages_in(piece):
                 yield message
 

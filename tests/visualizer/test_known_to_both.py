@@ -10,8 +10,8 @@ from core import SamplingParams
 from core.trace.events import Timings
 from core.trace.trace import NOT_TAKEN
 from visualizer.charts.theme import HUES
+from visualizer.jobs.limits import HERE
 from visualizer.page.bundle import PLAYER
-from visualizer.server.limits import HERE
 from visualizer.server.live import CHAPTER
 
 _DEFAULTS = {name: getattr(SamplingParams(), name) for name in ("temperature", "top_k", "top_p", "seed")}

@@ -16,8 +16,9 @@ import pytest
 from gradio.context import LocalContext
 
 from core.models.cache import ModelCache
+from visualizer.jobs.limits import HERE
 from visualizer.server import comparisons, lent_gpu
-from visualizer.server.limits import HERE, SPACE
+from visualizer.server.limits import SPACE
 from visualizer.server.store import Store
 from worlds.page_server import run, serve
 from worlds.visitors import Visits, gather, spec
@@ -186,7 +187,7 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch
 def test_comparisons_stay_on_the_cpu_and_the_page_says_so(spaces, tmp_path: Path):
     store = Store(tmp_path, SPACE.kept_bytes)
     assert comparisons.catalogue(SPACE)["note"] == lent_gpu.COMPARISONS
-    assert comparisons.EquivalenceJob(lent(), SPACE, ModelCache(), store).spec.device == "cpu"
+    assert comparisons.job("equivalence", lent(), SPACE, ModelCache(), store).work.spec.device == "cpu"
 
 
 def test_elsewhere_than_on_zerogpu_the_package_changes_nothing(runs: Visits):

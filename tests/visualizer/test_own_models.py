@@ -10,7 +10,8 @@ import pytest
 
 from core.config import BUILTIN_MODELS
 from core.models.names import model_named
-from visualizer.server.limits import HERE, SPACE, Refused, checked_model, limits, owners_models
+from visualizer.jobs.limits import HERE, Refused, checked_model
+from visualizer.server.limits import SPACE, limits, owners_models
 from worlds.own_models import alibi, pickled, save, spec, truncated
 from worlds.page_server import ROOT, begin, call, last_of, run, serve
 from worlds.visitors import spec as small

@@ -14,8 +14,9 @@ from core.models.tokenizer import describe_model
 from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import preset_entry
-from visualizer.server.limits import HERE, SPACE, check, check_tokens, limits
+from visualizer.jobs.limits import HERE, check, check_tokens
+from visualizer.jobs.offers import preset_entry
+from visualizer.server.limits import SPACE, limits
 from visualizer.server.middleware import address_of
 from worlds.page_server import begin, call, follow, last_of, serve
 from worlds.visitors import endless, spec

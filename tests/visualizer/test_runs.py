@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from core.models.cache import ModelCache
+from visualizer.jobs.limits import HERE
 from visualizer.server import jobs
-from visualizer.server.limits import HERE, SPACE, limits
+from visualizer.server.limits import SPACE, limits
 from worlds.server_events import messages_in
 from worlds.visitors import Visits, collect, gather, spec
 

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from core.models.cache import ModelCache
-from visualizer.server.limits import HERE, SPACE
+from visualizer.jobs.limits import HERE
+from visualizer.server.limits import SPACE
 from visualizer.server.shared_engine import PACE, SharedEngine, class_address, is_loopback, qr_code
 from worlds.page_server import ROOT, serve
 
@@ -117,7 +118,7 @@ def test_the_page_is_made_without_torch_and_the_engine_with_the_first_call():
     code = (
         "import sys, asyncio\n"
         "from core.models.cache import ModelCache\n"
-        "from visualizer.server.limits import HERE\n"
+        "from visualizer.jobs.limits import HERE\n"
         "from visualizer.server.shared_engine import SharedEngine\n"
         "shared = SharedEngine('shakespeare-char', ModelCache(), HERE)\n"
         "routes = shared.routes()\n"

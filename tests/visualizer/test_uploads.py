@@ -13,8 +13,9 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
+from visualizer.jobs.limits import HERE
 from visualizer.server import uploads
-from visualizer.server.limits import HERE, SPACE
+from visualizer.server.limits import SPACE
 from visualizer.server.store import Store
 from visualizer.server.uploads import SEPARATOR, check_lines, open_upload
 from worlds.ranks import ranks

@@ -12,10 +12,10 @@ from core.errors import InflightError
 from core.models.cache import ModelCache
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
+from visualizer.jobs.limits import Limits, check
 from visualizer.server.job_queue import JobQueue
 from visualizer.server.jobs import Jobs
 from visualizer.server.lent_gpu import run_for
-from visualizer.server.limits import Limits, check
 from worlds.server_events import messages_in
 
 

@@ -128,9 +128,3 @@ def _stacked(found: Ranks, width: int) -> list[list[list[int]]]:
         places = [(round((rank.offset + e.t_start) * each), round((rank.offset + e.t_end) * each)) for e in rank.trace.events]
         lanes += thumbnail(rank.trace, places)
     return lanes
-
-
-def preset_entry(preset: Preset) -> dict[str, Any]:
-    """A preset as the page describes it, and the spec that runs it."""
-    spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
-    return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}

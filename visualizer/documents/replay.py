@@ -35,6 +35,11 @@ def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
     return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
 
 
+def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
+    """The replay, and under "translations" what is said of the run in other languages. source: see `replay`."""
+    return {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
+
+
 def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
     """What of it is drawn, without what is said about it."""
     header = trace.about()

@@ -8,20 +8,20 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from core.config import BUILTIN_MODELS, POLICIES
+from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from core.models.cache import ModelCache
-from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES, preset_entry
+from visualizer.documents.catalogue import TRACES
+from visualizer.jobs import offers
+from visualizer.jobs.limits import Limits, Refused, check
+from visualizer.jobs.work import LeakyRun
 from visualizer.server import comparisons
 from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Job, Jobs, LeakyRunJob
+from visualizer.server.jobs import Job, Jobs
 from visualizer.server.lent_gpu import is_lent, run_for
-from visualizer.server.limits import Limits, Refused, check, offered_models
 from visualizer.server.models import foreseen, model_of
 from visualizer.server.recorded_runs import Lessons, promise_opening, promise_recorded_runs
 from visualizer.server.store import Store
@@ -73,13 +73,7 @@ class Server:
 
     def state(self) -> dict[str, Any]:
         """Models, presets, policies, limits and recorded runs."""
-        return {
-            **offered_models(self._limits, self.model_at_start),
-            "presets": [preset_entry(p) for p in PRESETS.values()],
-            "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
-            "limits": asdict(self._limits),
-            "catalogue": self.catalogue,
-        }
+        return offers.for_runs(self._limits, self.model_at_start) | {"catalogue": self.catalogue}
 
     def comparisons(self) -> dict[str, Any]:
         """Recorded comparisons, presets, policies and knobs."""
@@ -118,10 +112,11 @@ class Server:
             return run_for(check(spec, self._limits), self._limits, self._models, self.store)
         if kind == "leak":
             checked = check(spec, self._limits)
-            return LeakyRunJob(checked._replace(device="cpu") if is_lent() else checked, self._limits, self._models, self.store)
+            on_cpu = checked._replace(device="cpu") if is_lent() else checked
+            return Job(LeakyRun(on_cpu, self._limits), self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
             raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a spec.")
-        return comparisons.KINDS[kind](spec, self._limits, self._models, self.store)
+        return comparisons.job(kind, spec, self._limits, self._models, self.store)
 
     @answering
     def lessons(self, language: str) -> dict[str, Any]:

@@ -31,9 +31,9 @@ from core.serving.event_log import LogEntry, ServedStep
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Placement, RankPlace
+from visualizer.jobs.limits import Refused
 from visualizer.server.collected import Collected
 from visualizer.server.engine_load import EngineLoad
-from visualizer.server.limits import Refused
 from visualizer.server.live import Live
 from visualizer.server.live_routes import PERIOD, live_app
 from visualizer.server.routes import answer

@@ -1,4 +1,4 @@
-"""Jobs: computations requested by visitors, each in its own thread. All kinds queue, end, time out and report progress in the same way.
+"""Jobs: work requested by visitors, each in its own thread. All kinds queue, end, time out and report progress in the same way.
 
 A job's deltas are kept in its log; anyone who knows its id can follow them, so a page that lost its connection or was
 reloaded finds its job. A job without readers ends: at once if others wait for its place, otherwise after a grace period.
@@ -15,28 +15,23 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from core.config import EngineConfig
-from core.errors import InflightError, InvalidRequest
 from core.runner.threads import CORE_SHARES
 from core.serving.event_log import EventLog, events
 from core.serving.timeouts import Wait
-from core.trace.events import RECORDS
-from core.trace.messages import english
-from visualizer.documents.replay import Deltas
+from visualizer.jobs.limits import Limits, Refused, Spec
+from visualizer.jobs.work import Work
 from visualizer.server.job_queue import JobQueue
-from visualizer.server.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
-from visualizer.server.messages import rendered
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
     from core.models.cache import ModelCache
     from core.runner.engine import Engine
-    from core.trace.events import StepEvent
     from core.trace.trace import Trace
-    from core.workload.workload import Workload
 
 FIRST_READER = 5.0  # seconds (see `after`) within which the stream of a new job has to be opened
 GRACE = 10.0  # seconds for which a job continues after its last reader left, if its place is not needed
@@ -51,101 +46,84 @@ class Cancelled(Exception):
 
 
 class Job:
-    """One piece of work, which runs engines on a visitor's requests. Each kind defines what is done in its thread (`work`, then `keep`) and what is
-    reported meanwhile (`news`). store: where its runs are kept; None if they are kept elsewhere.
+    """A visitor's work in a thread of the server, and the `Host` of that work. store: where its runs are kept; None if they are kept elsewhere.
 
-    noun: its name in sentences. queue: the name of its queue. period: seconds between checks for news.
+    queue: the name of its queue.
     """
 
-    noun = "job"
-    queue = "runs"
-    period = 0.1
     outlives_reader = True  # whether it continues for a while after its last reader left
 
-    def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
-        self.spec, self.limits, self.models, self.store = spec, limits, models, store
+    def __init__(self, work: Work, limits: Limits, models: ModelCache, store: Store | None = None, queue: str = "runs") -> None:
+        self.work, self.limits, self.models, self.store, self.queue = work, limits, models, store, queue
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()
         self.round = 0  # in its queue, see `JobQueue`
         self.readers, self.was_followed = 0, False
-        self.progress: dict[str, Any] = {}
         self.answer: dict[str, Any] = {}
         self.has_begun = self.is_idle = False
         self._deadline = float("inf")
         self._cancelled, self._ended = threading.Event(), threading.Event()
-        self._last_news: dict[str, Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._moved = asyncio.Event()
 
-    # -- a kind of job says ------------------------------------------------------------------------------------------
-
-    def work(self) -> dict[str, Any]:
-        """Runs in the job's thread and returns the answer, the last delta. It calls `check` wherever it can be stopped."""
-        raise NotImplementedError
-
-    def keep(self) -> dict[str, Any]:
-        """Runs in the job's thread after the work, even if that failed; returns what was stored, as part of the answer."""
-        return {}
-
-    def news(self) -> dict[str, Any] | None:
-        """The next delta, None if there is nothing new; called on the event loop."""
-        if self.progress == self._last_news:
-            return None
-        self._last_news = dict(self.progress)
-        return {"progress": self._last_news}
+    @property
+    def noun(self) -> str:
+        return self.work.noun
 
     def cancelled(self) -> str:
         """The reason for an early end, in a sentence."""
-        return f"The {self.noun} was cancelled{'' if self.has_begun else ' before it began'}."
+        return self.work.stopped() if self.has_begun else f"The {self.noun} was cancelled before it began."
 
-    def engine(self, config: EngineConfig, device: str) -> Engine:
+    # -- what the work is given here -----------------------------------------------------------------------------------
+
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> Engine:
+        """See `Host`. Loading the model is part of the progress, can be cancelled, and does not count as time of the job."""
         from core.runner.engine import Engine  # imports torch, which must not delay the first paint
 
-        return Engine(*self.model(device), config, sleep=self.sleep)
+        model = self._model(spec)
+        if not leaks:
+            return Engine(*model, config, sleep=self.sleep)
+        from core.measure.mistakes import leaky_engine
 
-    def model(self, device: str) -> tuple[Any, Any]:
-        """The model and its tokenizer. Loading is part of the progress, can be cancelled, and does not count as time of the job. Once they are there,
-        conversations among the requests are written as the model's template does.
-        """
+        return leaky_engine(*model, config, self.sleep)
+
+    def _model(self, spec: Spec) -> tuple[Any, Any]:
+        """The spec's model and its tokenizer."""
         from core.models.watch import Stopped
 
         def watch(phase: str, done: int, total: int) -> None:
             if self.is_cancelled:
                 raise Stopped
-            self.progress = {**before, "loading": {"phase": phase, "done": done, "total": total}}
+            self.work.progress = {**before, "loading": {"phase": phase, "done": done, "total": total}}
 
-        spec, before, began = self.spec, self.progress, time.monotonic()
+        before, began = self.work.progress, time.monotonic()
         try:
-            found = self.models.get(spec.model, device, spec.dtype, watch)
+            found = self.models.get(spec.model, spec.device, spec.dtype, watch)
         except Stopped:
             raise Cancelled from None
         finally:
-            self.progress = before
+            self.work.progress = before
         self._deadline += time.monotonic() - began
-        self.spec = spec._replace(workload=rendered(spec.workload, spec.conversations, found[1], spec.model), conversations={})
         return found
 
-    def steps(self, engine: Engine, workload: Workload) -> Iterator[StepEvent]:
-        """The steps of an engine; the job can be stopped at each. Everything is checked before the first; raises InflightError."""
-        steps = engine.stream(workload)
-        check_tokens(engine.trace.prompts, workload, self.limits)
+    def between(self) -> None:
+        """See `Host`."""
+        CORE_SHARES.apply()
+        self.check()
 
-        def taken() -> Iterator[StepEvent]:
-            CORE_SHARES.apply()
-            for count, event in enumerate(steps, 1):
-                yield event
-                CORE_SHARES.apply()
-                if engine.has_work:
-                    self.check()
-                    if count >= self.limits.steps:
-                        raise Refused(f"The {self.noun} was stopped after {count:,} steps, the most that this page runs.")
+    def keep(self, trace: Trace) -> dict[str, Any]:
+        """See `Host`."""
+        return self.store.keep(trace) if self.store is not None else {}
 
-        return taken()
+    def keep_document(self, document: dict[str, Any]) -> str:
+        """See `Host`."""
+        assert self.store is not None
+        return self.store.keep_document(document)
 
     # -- its thread ----------------------------------------------------------------------------------------------------
 
-    def check(self, *_: Any) -> None:
+    def check(self) -> None:
         """Raises Cancelled, or Refused once the job has exceeded its time limit."""
         if self.is_cancelled:
             raise Cancelled
@@ -170,20 +148,26 @@ class Job:
         self._deadline = time.monotonic() + self.limits.seconds
         try:
             with CORE_SHARES.at_work():
-                self.answer = self.work()
+                self.answer = self._done()
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}
-        except InflightError as error:
-            asked = self.spec.workload  # its requests have the page's letters
-            self.answer = {"error": str(as_the_page_says(error, asked) if isinstance(error, InvalidRequest) else error)}
-        except Exception as error:  # a bug or a machine out of memory: this job fails, the server goes on
-            log.exception("a %s failed", self.noun)
-            self.answer = {"error": f"The {self.noun} failed inside the engine: {type(error).__name__}."}
+        except Exception as error:  # a refusal, or a bug or a machine out of memory: this job fails, the server goes on
+            self.answer = self.work.failed(error)
         finally:
             try:
-                self.answer |= self.keep()
+                self.answer |= self.work.keep(self)
             finally:
                 self._ended.set()
+
+    def _done(self) -> dict[str, Any]:
+        """The answer of the work, which can be stopped wherever it yields."""
+        with closing(self.work.run(self)) as going:
+            while True:
+                try:
+                    next(going)
+                except StopIteration as end:
+                    return end.value
+                self.between()
 
     def start(self) -> None:
         """Start the thread in the caller's context, which names the visitor."""
@@ -211,66 +195,6 @@ class Job:
     def _wake(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._moved.set)
-
-
-class RunJob(Job):
-    """One run, streamed while it is computed. trace, tokenizer: set once the requests are accepted."""
-
-    noun = "run"
-    period = 0.04
-
-    def __init__(self, spec: Spec, limits: Limits, models: ModelCache, store: Store | None = None) -> None:
-        super().__init__(spec, limits, models, store)
-        self.trace: Trace | None = None
-        self.tokenizer: Any = None
-        self._deltas: Deltas | None = None
-        self._num_sent = 0
-        self.progress = {"step": None, "tokens": 0, "total_tokens": sum(r.sampling.max_new_tokens for r in spec.workload)}
-
-    def cancelled(self) -> str:
-        if not self.has_begun:
-            return super().cancelled()
-        steps = len(self.trace.events) if self.trace else 0
-        return english(f"The run was cancelled after {steps:,} [step|steps].")
-
-    def work(self) -> dict[str, Any]:
-        """Compute the run."""
-        engine, steps = self.prepare(self.spec.device)
-        self.tokenizer, self.trace = engine.tokenizer, engine.trace
-        for _ in steps:
-            pass
-        return {}
-
-    def keep(self) -> dict[str, Any]:
-        return self.store.keep(self.trace) if self.store is not None and self.trace is not None and self.trace.events else {}
-
-    def prepare(self, device: str) -> tuple[Engine, Iterator[StepEvent]]:
-        """The engine and an iterator over its steps; raises InflightError if the model cannot run them or the page does not accept them."""
-        engine = self.engine(self.spec.config, device)
-        return engine, self.steps(engine, self.spec.workload)
-
-    def news(self) -> dict[str, Any] | None:
-        trace, body = self.trace, {}
-        if trace is None:
-            return super().news() if "loading" in self.progress else None
-        if self._deltas is None:
-            self._deltas, body = Deltas.of(trace, self.tokenizer), {"records": RECORDS, "header": trace.about()}
-        events = trace.events[self._num_sent :]
-        if events:
-            body |= self._deltas.delta(events)
-            self._num_sent += len(events)
-            tokens = self.progress["tokens"] + sum(len(event.sampled) for event in events)
-            self.progress = {**self.progress, "step": events[-1].step, "tokens": tokens}
-        return {**body, "progress": self.progress} if body else None
-
-
-class LeakyRunJob(RunJob):
-    """A run with a leaking mask: every request also reads the keys of the next one in the pass."""
-
-    def engine(self, config: EngineConfig, device: str) -> Engine:
-        from core.measure.mistakes import leaky_engine
-
-        return leaky_engine(*self.model(device), config, self.sleep)
 
 
 class Jobs:
@@ -374,9 +298,9 @@ class Jobs:
         while True:
             ended = job.wait(0)  # checked first, so that nothing is missed
             now = time.monotonic()
-            news = job.news()
+            news = job.work.news()
             if news is not None or (now - sent_at > _ALIVE and not ended):
-                job.event_log.append({"job": job.id, **(news or {"progress": job.progress})})
+                job.event_log.append({"job": job.id, **(news or {"progress": job.work.progress})})
                 sent_at = now
             if job.is_idle != idle:
                 idle = job.is_idle
@@ -390,7 +314,7 @@ class Jobs:
             if now > leave_at:
                 job.answer = {"stopped": job.cancelled()}
                 return
-            await asyncio.sleep(job.period)
+            await asyncio.sleep(job.work.period)
 
     def _wake_all(self, queue: JobQueue) -> None:
         """Let every job check whether its position has changed."""

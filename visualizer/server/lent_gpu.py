@@ -17,8 +17,9 @@ from typing import Any
 
 from core.models.cache import ModelCache
 from core.trace.trace import Trace
-from visualizer.server.jobs import Cancelled, RunJob
-from visualizer.server.limits import Limits, Refused, Spec
+from visualizer.jobs.limits import Limits, Refused, Spec
+from visualizer.jobs.work import Going, Host, Run
+from visualizer.server.jobs import Cancelled, Job
 from visualizer.server.store import Store
 
 COMPARISONS = "Here live runs are lent a GPU, while comparisons are computed on the CPU."
@@ -46,13 +47,14 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
     torch.set_num_threads(
         torch.get_num_threads()
     )  # recreates torch's thread pool after the fork, since loading in two threads can fail on the old one
-    run = RunJob(spec, limits, _models())
+    work = Run(spec, limits)
+    run = Job(work, limits, _models())
     run.start()
     taken, ended = 0, False
     try:
         while not ended:
             ended = run.wait(_PERIOD)  # before looking, so that nothing is missed
-            trace, part = run.trace, None
+            trace, part = work.trace, None
             if trace is not None:
                 part = Trace(trace.header, dict(trace.asked), trace.events[taken:], complete=trace.complete)
                 taken += len(part.events)
@@ -85,20 +87,34 @@ def is_lent() -> bool:
     return _LENT is not None
 
 
-def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> RunJob:
+def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> Job:
     """The job of a run: on a lent GPU if there is one, unless another device is requested."""
-    return (LentRunJob if is_lent() and spec.device in ("auto", "cuda") else RunJob)(spec, limits, models, store)
+    if is_lent() and spec.device in ("auto", "cuda"):
+        return LentJob(LentRun(spec, limits), limits, models, store)
+    return Job(Run(spec, limits), limits, models, store)
 
 
-class LentRunJob(RunJob):
-    """A run whose engine is in a lent process; its trace grows here as parts arrive. It ends when its visitor leaves, since it uses the visitor's quota."""
+class LentJob(Job):
+    """The job of a lent run. It ends when its visitor leaves, since it uses the visitor's quota; its time is limited in the lent process."""
 
     outlives_reader = False
 
-    def work(self) -> dict[str, Any]:
+    def between(self) -> None:
+        if self.is_cancelled:
+            raise Cancelled
+
+
+class LentRun(Run):
+    """A run whose engine is in a lent process; its trace grows here as parts arrive."""
+
+    def run(self, host: Host) -> Going:
         assert _LENT is not None
         # Refusals happen now, before a visitor's quota is used; CUDA must not be touched in this process.
-        self.tokenizer = self.prepare("cpu")[0].tokenizer
+        asked, self.spec = self.spec, self.spec._replace(device="cpu")
+        engine = self.engine(host, asked.config)
+        self.steps(engine, self.spec.workload)
+        self.tokenizer = engine.tokenizer
+        self.spec = self.spec._replace(device=asked.device)
         answer: dict[str, Any] = {}
         with closing(_LENT(self.spec, self.limits)) as parts:
             for part, answer in _relayed(parts):  # noqa: B007 (the last one is the job's)
@@ -108,8 +124,7 @@ class LentRunJob(RunJob):
                     )
                     trace.header, trace.asked, trace.complete = part.header, part.asked, part.complete
                     trace.events += part.events
-                if self.is_cancelled:
-                    raise Cancelled
+                yield
         return answer
 
 

@@ -1,6 +1,4 @@
-"""The limits of what the page accepts, in one place, with the sentence for each refusal. A public Space gets the smaller numbers.
-
-A spec is `{"workload": …, "config": …, "model": name, "device": name, "dtype": name}`.
+"""Which limits hold on a server. A public Space gets the smaller numbers.
 
 Which models may be loaded: at home any folder or hub id. Where strangers can reach the page, the built-in ones and those that its owner names
 (`INFLIGHT_MODELS`, `--model`); nothing else that a visitor names is looked for, on the disk or on the hub.
@@ -9,64 +7,14 @@ Which models may be loaded: at home any folder or hub id. Where strangers can re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
 
-from core.config import BUILTIN_MODELS, DEFAULT_MODEL, EngineConfig
-from core.errors import InflightError, InvalidRequest
+from core.config import BUILTIN_MODELS
 from core.models.names import model_named
 from core.serving.limits import LOOPBACK
-from core.trace.phrases import letter
-from core.workload.request import Request
-from core.workload.workload import Workload
-from visualizer.server.messages import Conversations, without_conversations
+from visualizer.jobs.limits import HERE, Limits
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-_LONGEST_NAME = 1_000  # characters of a model's
-
-
-class Refused(InflightError):
-    """The page does not accept something; the message says why in one sentence."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """offered: models that may be chosen by name. any_model: any folder and hub id as well. repeats: rounds of a comparison. seconds: the most that a job may take.
-    shared_requests, shared_requests_of_one: in progress at once in the shared engine, in total and per address.
-
-    waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all visitors.
-    """
-
-    requests: int = 64
-    prompt_characters: int = 20_000
-    total_characters: int = 100_000
-    new_tokens: int = 512
-    total_tokens: int = 16_384
-    arrival: int = 10_000
-    lanes: int = 64
-    budget: int = 4_096
-    block_size: int = 256
-    kv_tokens: int = 65_536
-    steps: int = 2_000
-    seconds: float = 300
-    upload_bytes: int = 32 * 2**20
-    concurrent_runs: int = 4
-    waiting_jobs: int = 400
-    repeats: int = 9
-    shared_requests: int = 1024
-    shared_requests_of_one: int = 1024
-    kept_bytes: int = 2**30
-    offered: tuple[str, ...] = BUILTIN_MODELS
-    any_model: bool = True
-
-    @property
-    def question_bytes(self) -> int:
-        """The most bytes of a request as JSON, in which a character may take six."""
-        return 12 * self.total_characters
-
-
-HERE = Limits()
 SPACE = Limits(
     requests=32,
     prompt_characters=4_000,
@@ -108,127 +56,6 @@ def owners_models(named: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*BUILTIN_MODELS, *filter(None, own))))
 
 
-def offered_models(limits: Limits, first: str = "") -> dict[str, Any]:
-    """What a form's choice of a model needs to know. first: the model that the page opens with."""
-    return {
-        "models": list(limits.offered),
-        "builtin": list(BUILTIN_MODELS),
-        "any_model": limits.any_model,
-        "dtypes": list(DTYPES) if limits.any_model else ["auto"],
-        "model": first,
-    }
-
-
 def are_strangers(host: str | None, trusted: bool) -> bool:
     """Whether strangers can reach the page: see `limits`."""
     return not trusted and host not in (None, "", *LOOPBACK)
-
-
-class Spec(NamedTuple):
-    """A requested run, checked."""
-
-    workload: Workload
-    config: EngineConfig
-    model: str
-    device: str
-    dtype: str = "auto"
-    conversations: Conversations = {}
-
-
-def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
-    """Name and number format of a model that may be loaded here; raises Refused for any other, without looking for it."""
-    if not isinstance(name, str) or not isinstance(dtype, str):
-        raise Refused("The model and its number format must be names.")
-    if dtype not in DTYPES:
-        raise Refused(f"There is no number format of that name; there are {', '.join(DTYPES)}.")
-    if name in limits.offered:
-        if dtype != "auto" and not limits.any_model:
-            raise Refused("On this page a model runs in the number format that its owner's machine prefers: auto.")
-        return name, dtype
-    if not limits.any_model:
-        raise Refused(f"This page runs its own models only: {', '.join(limits.offered)}.")
-    if not 0 < len(name) <= _LONGEST_NAME or "\0" in name or not model_named(name):
-        raise Refused("Name a model: a folder, or an id on the Hugging Face hub.")
-    return model_named(name), dtype
-
-
-def check(spec: object, limits: Limits) -> Spec:
-    """The spec as typed values; raises Refused, or the engine's own refusals, before anything is loaded or computed."""
-    if not isinstance(spec, dict):
-        raise Refused("A run is asked for as an object with a workload and a config.")
-    model, dtype = checked_model(spec.get("model", DEFAULT_MODEL), spec.get("dtype", "auto"), limits)
-    device = spec.get("device", "auto")
-    if not isinstance(device, str):
-        raise Refused("The device must be a name.")
-    try:
-        plain, conversations = without_conversations(spec.get("workload"))
-        workload = Workload.from_json(plain)
-    except InvalidRequest as error:
-        raise as_the_page_says(error, spec["workload"]["requests"]) from None
-    config = spec.get("config", {})
-    if not isinstance(config, dict):
-        raise Refused("The config must be an object.")
-    checked = Spec(workload, EngineConfig.from_json(config), model, device, dtype, conversations)
-    _check_workload(workload, limits)
-    _check_config(checked.config, limits)
-    return checked
-
-
-def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
-    """Once the prompts are tokens; raises Refused if prompts and new tokens together are too many."""
-    total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
-    _at_most(total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together")
-
-
-def check_upload(size: int, limits: Limits) -> None:
-    """Raises Refused for a file that is too large."""
-    if size > limits.upload_bytes:
-        raise Refused(f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB.")
-
-
-def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]) -> InvalidRequest:
-    """The refusal of one of these requests, naming it by its letter on the page, if its position is known."""
-    asked = [r.to_json() if isinstance(r, Request) else r for r in requests if isinstance(r, (Request, dict))]
-    try:
-        names = _letters((str(r.get("id")), r.get("arrival", 0)) for r in asked)
-    except TypeError:  # arrivals that cannot be sorted
-        return error
-    return error.called(names[error.request]) if error.request in names else error
-
-
-def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """Letters by request, from ids and arrivals in order of submission: letters follow the order of arrival."""
-    return {request: letter(i) for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))}
-
-
-def _check_workload(workload: Workload, limits: Limits) -> None:
-    if not len(workload):
-        raise Refused("There is nothing to run: add a request.")
-    _at_most(len(workload), limits.requests, "The workload has {} requests")
-    names = _letters((r.id, r.arrival) for r in workload)
-    characters = 0
-    for request in workload:
-        who = f"Request {names[request.id]}"
-        length = len(request.prompt or request.prompt_token_ids or ())
-        characters += length
-        _at_most(length, limits.prompt_characters, f"{who} has a prompt of {{}} characters")
-        _at_most(request.sampling.max_new_tokens, limits.new_tokens, f"{who} asks for {{}} new tokens")
-        if workload.arrival_unit == "step":
-            _at_most(request.arrival, limits.arrival, f"{who} arrives in step {{}}")
-        else:
-            _at_most(request.arrival, limits.seconds, f"{who} arrives after {{}} seconds")
-        _at_most(len(request.sampling.stop), 8, f"{who} has {{}} stop strings")
-    _at_most(characters, limits.total_characters, "The prompts have {} characters together")
-
-
-def _check_config(config: EngineConfig, limits: Limits) -> None:
-    _at_most(config.max_num_seqs, limits.lanes, "The config has {} lanes")
-    _at_most(config.max_num_batched_tokens, limits.budget, "The token budget is {}")
-    _at_most(config.block_size, limits.block_size, "A block has {} tokens")
-    if config.num_blocks is not None:
-        _at_most(config.num_blocks * config.block_size, limits.kv_tokens, "The KV pool has room for {} tokens")
-
-
-def _at_most(value: float, most: float, sentence: str) -> None:
-    if value > most:
-        raise Refused(f"{sentence.format(f'{value:,}')}; this page takes at most {most:,}.")

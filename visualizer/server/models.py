@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from core.config import BUILTIN_MODELS
+from visualizer.jobs.limits import Limits, Refused, checked_model
 from visualizer.server.lent_gpu import is_lent
-from visualizer.server.limits import Limits, Refused, checked_model
 
 if TYPE_CHECKING:
     from core.models.cache import ModelCache

@@ -30,7 +30,7 @@ from core.errors import InflightError
 from core.models.cache import ModelCache
 from core.serving.http.guard import same_secret
 from core.workload.demo_workloads import house_prompts
-from visualizer.server.limits import Limits, checked_model
+from visualizer.jobs.limits import Limits, checked_model
 from visualizer.server.live import Live
 from visualizer.server.live_bots import Bots
 from visualizer.server.live_requests import LiveRequests

@@ -27,7 +27,7 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.replay import ranks_document, replay, spoken
+from visualizer.documents.replay import ranks_document, spoken, translated_replay
 from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
 from visualizer.words.language import elsewhere
@@ -93,8 +93,7 @@ class Store:
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
         """Store a run; `{"id", "url"}`. source: see `replay`. Raises NotKept."""
         with self._writing():
-            document = {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
-            path = write_by_content(self.folder, document)
+            path = write_by_content(self.folder, translated_replay(trace, source))
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
                 write_whole(kept, (line + "\n" for line in trace.lines()))

@@ -25,7 +25,7 @@ from core.config import ASSETS
 from core.errors import InflightError, InvalidTrace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.server.limits import Limits, Refused, check_upload, checked_model
+from visualizer.jobs.limits import Limits, Refused, check_upload, checked_model
 from visualizer.server.store import NotKept, Store
 
 LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this

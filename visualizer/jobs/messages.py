@@ -61,7 +61,7 @@ def rendered(workload: Workload, conversations: Conversations, tokenizer: Any, m
     def with_ids(request: Request) -> Request:
         if request.id not in conversations:
             return request
-        if tokenizer is None or not tokenizer.chat_template:
+        if not getattr(tokenizer, "chat_template", None):  # the built-in models have none
             raise InvalidRequest(f"the model {model} has no chat template, so its prompts must be text.", request.id)
         try:
             ids = chat_ids(tokenizer, conversations[request.id])

@@ -1,0 +1,151 @@
+"""The page's answers without a server: the same ones, from the same code, with the standard library alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.measure.mistakes import leaky_engine
+from core.models.cache import ModelCache
+from core.runner.engine import Engine
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from visualizer.browser.answers import Answers
+from visualizer.documents.catalogue import TRACES
+from visualizer.jobs.offers import preset_entry
+from worlds.visitors import Visits, gather, spec
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE = """
+import importlib.abc, json, sys
+
+class NothingElse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        top = name.split(".")[0]
+        if top not in ("core", "visualizer") and top not in sys.stdlib_module_names:
+            raise ImportError(f"{name} is not of the standard library")
+
+sys.meta_path.insert(0, NothingElse())
+
+from core.simulate.cost import Roofline
+from core.simulate.engine import SimulatedEngine
+from visualizer.browser.answers import Answers
+
+class Letters:  # a tokenizer in plain Python
+    unk_token_id, unk_token = None, None
+
+    def __call__(self, text, **options):
+        return {"input_ids": [ord(letter) % 128 for letter in text]}
+
+    def decode(self, ids, **options):
+        return "".join(map(chr, ids))
+
+answers = Answers(lambda model, config, leaks, sleep: SimulatedEngine(Roofline.named("h100", "124m"), config, Letters(), vocab_size=128))
+spec = next(p for p in answers.call("state")["presets"] if p["name"] == "kv-pressure")["spec"]
+found = {}
+for kind, more in json.loads(sys.argv[1]).items():
+    deltas = [delta for delta in answers.begin(kind, spec | more) if delta is not None]
+    found[kind] = [deltas[-1], json.loads(answers.document(deltas[-1]["url"])).get("kind", "run")]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def answers(models: ModelCache) -> Answers:
+    def engine(model, config, leaks, sleep):
+        loaded = models.get(model, "cpu")
+        return leaky_engine(*loaded, config, sleep) if leaks else Engine(*loaded, config, sleep=sleep)
+
+    return Answers(engine)
+
+
+def done(going) -> list[dict]:
+    """All deltas of a job, as its page takes them in."""
+    return [json.loads(json.dumps(delta)) for delta in going if delta is not None]
+
+
+def told(deltas: list[dict]) -> dict:
+    """What a run's deltas say together, however they were cut; times and addresses aside."""
+    events = [event for delta in deltas for event in delta.get("events", ())]
+    return {
+        "header": [d["header"]["workload"] for d in deltas if "header" in d],
+        "records": [d["records"] for d in deltas if "records" in d],
+        "sampled": [event["sampled"] for event in events],
+        "captions": [caption for delta in deltas for caption in delta.get("captions", ())],
+        "letters": {k: v for delta in deltas for k, v in delta.get("letters", {}).items()},
+        "last": sorted(set(deltas[-1]) - {"job"}),
+    }
+
+
+def test_everything_runs_with_the_standard_library_alone():
+    asked = {
+        "run": {},
+        "leak": {},
+        "fork": {"knob": "policy", "value": "static"},
+        "compare": {"policies": ["static", "continuous"], "repeats": 1},
+    }
+    ran = subprocess.run([sys.executable, "-c", ALONE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert [kind for _, kind in found.values()] == ["run", "run", "fork", "comparison"]
+    assert all(last["done"] and last["url"].startswith("tab:") for last, _ in found.values())
+
+
+def test_a_run_is_told_as_a_server_tells_it(answers: Answers, models: ModelCache):
+    (there,) = gather(Visits(models), (spec(), "me"))
+    assert told(done(answers.begin("run", spec()))) == told(there)
+
+
+def test_a_run_is_kept_whole(answers: Answers):
+    *_, last = done(answers.begin("run", preset_entry(PRESETS["kv-pressure"])["spec"]))
+    assert last["done"] and last["id"].startswith("tab-")
+    kept, shipped = json.loads(answers.document(last["url"])), Trace.load(TRACES / "kv-pressure.jsonl")
+    assert kept["texts"]["output"] == shipped.texts.output and kept["complete"] and "de" in kept["translations"]
+
+
+def test_a_stopped_run_keeps_what_it_has(answers: Answers):
+    going = answers.begin("run", spec(new=100))
+    for delta in going:
+        if delta and delta.get("events"):
+            going.stop()
+            last = delta
+        last = delta or last
+    assert last["stopped"].startswith("The run was cancelled after ") and last["url"]
+    assert not json.loads(answers.document(last["url"]))["complete"]
+
+
+def test_a_run_that_waits_for_an_arrival_gives_way(answers: Answers):
+    late = spec()
+    late["workload"]["arrival_unit"] = "s"
+    late["workload"]["requests"] = late["workload"]["requests"][:2]
+    late["workload"]["requests"][1]["arrival"] = 60
+    going, idle = answers.begin("run", late), 0
+    for delta in going:
+        idle = 0 if delta else idle + 1
+        if idle == 20:
+            going.stop()
+        last = delta
+    assert last["stopped"].startswith("The run was cancelled after ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "words"),
+    [
+        ("run", {"workload": {"requests": []}}, "add a request"),
+        ("run", spec() | {"model": "gpt2"}, "This page runs its own models only"),
+        ("fork", spec() | {"knob": "lanes", "value": 3}, "One knob can be changed"),
+        ("equivalence", spec(), "can run, leak, compare and fork"),
+    ],
+)
+def test_what_is_not_accepted_is_refused_at_once(answers: Answers, kind, asked, words):
+    with pytest.raises(Exception, match=words):
+        answers.begin(kind, asked)
+
+
+def test_a_request_that_the_model_cannot_read_is_named(answers: Answers):
+    *_, last = done(answers.begin("run", spec("日本語")))
+    assert last["error"].startswith("Request A: the tokenizer cannot encode")

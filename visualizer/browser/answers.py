@@ -1,0 +1,122 @@
+"""What the page asks of a server (`visualizer.server.api`), answered in the visitor's own tab: the same names, the same answers, the same deltas of a
+job. Nothing here waits: a job's iterator gives way at every step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from core.config import EngineConfig
+from core.engine.engine import EngineCore
+from core.errors import InflightError
+from core.trace.trace import Trace
+from visualizer.browser.kept import Kept
+from visualizer.jobs import offers
+from visualizer.jobs.limits import HERE, Refused, Spec, check
+from visualizer.jobs.measured import Compare, Fork
+from visualizer.jobs.work import LeakyRun, Run, Work
+
+LIMITS = replace(HERE, any_model=False)
+_MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
+
+Sleep = Callable[[float], None]
+Delta = dict[str, Any]
+
+
+class Engines(Protocol):
+    """Makes an engine on a model that is loaded. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for an arrival. Raises InflightError."""
+
+    def __call__(self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep) -> EngineCore: ...
+
+
+class Answers:
+    """engines: makes the engines of jobs."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines, self._kept = engines, Kept()
+        self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
+            "state": lambda: offers.for_runs(LIMITS) | {"catalogue": []},
+            "comparisons": lambda: offers.for_comparisons(LIMITS) | {"recorded": [], "note": ""},
+        }
+
+    def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
+        """The answer of the server's endpoint of that name; a refusal is `{"error": one sentence}`."""
+        try:
+            if name not in self._calls:
+                raise Refused("That needs a server.")
+            return self._calls[name](*args)
+        except InflightError as error:
+            return {"error": str(error)}
+
+    def document(self, url: str) -> str:
+        """What lies at an address that begins with `tab:`: JSON, or the text of an exported file. Raises InflightError."""
+        return self._kept.text(url)
+
+    def begin(self, kind: str, spec: Any) -> Job:
+        """A job, one delta after the other. kind: run, leak, compare or fork. Raises InflightError for what is not accepted."""
+        return Job(self._work(kind, spec), self)
+
+    def _work(self, kind: str, spec: Any) -> Work:
+        if kind == "run":
+            return Run(check(spec, LIMITS), LIMITS)
+        if kind == "leak":
+            return LeakyRun(check(spec, LIMITS), LIMITS)
+        made = {"compare": Compare, "fork": Fork}.get(kind)
+        if made is None or not isinstance(spec, dict):
+            raise Refused("An engine in the browser can run, leak, compare and fork; ask by name, with a spec.")
+        return made(spec, LIMITS)
+
+    # -- what work is given here -----------------------------------------------------------------------------------------
+
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> EngineCore:
+        """See `Host`."""
+        return self._engines(spec.model, config, leaks, lambda seconds: time.sleep(min(seconds, _MOMENT)))
+
+    def between(self) -> None:
+        """See `Host`: nothing stops a timed run but the end of its worker."""
+
+    def keep(self, trace: Trace) -> dict[str, Any]:
+        """See `Host`."""
+        return self._kept.run(trace)
+
+    def keep_document(self, document: dict[str, Any]) -> str:
+        """See `Host`."""
+        return self._kept.document(document)["url"]
+
+
+class Job(Iterator[Delta | None]):
+    """A job that goes on with every call of `next`: a delta as from a server's job, or None while there is no news. The last delta has "done"."""
+
+    def __init__(self, work: Work, host: Answers) -> None:
+        self._deltas, self._stopped = self._all(work, host), False
+
+    def __next__(self) -> Delta | None:
+        return next(self._deltas)
+
+    def stop(self) -> None:
+        """End it: what follows is its last deltas."""
+        self._stopped = True
+
+    def _all(self, work: Work, host: Answers) -> Iterator[Delta | None]:
+        going, said_at = work.run(host), -1.0
+        try:
+            while not self._stopped:
+                next(going)
+                now, news = time.monotonic(), None
+                if now - said_at >= work.period:
+                    news = work.news()
+                    said_at = said_at if news is None else now
+                yield news
+            going.close()
+            answer = {"stopped": work.stopped()}
+        except StopIteration as end:
+            answer = end.value
+        except Exception as error:  # a refusal, or a bug: this job fails, the worker goes on
+            answer = work.failed(error)
+        answer = {**answer, **work.keep(host)}
+        while (news := work.news()) is not None:
+            yield news
+        yield {"done": True, **answer}

@@ -1,0 +1,133 @@
+"""Work of the Compare tab: comparisons and forks. Its answer is `url`, the address of a document (see `visualizer.documents.comparison`)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Generator, Iterator
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from core.config import POLICIES, EngineConfig
+from core.engine.engine import EngineCore
+from core.measure.compare import Comparison, comparing, engine_contender, environment
+from core.measure.cost_curve import measuring_cost
+from core.measure.rounds import Progress
+from core.trace.events import StepEvent
+from core.trace.phrases import SETTINGS
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from core.workload.workload import Workload
+from visualizer.documents.comparison import Shown, document, fork_document
+from visualizer.jobs.limits import Limits, Refused, Spec, check
+from visualizer.jobs.work import Going, Host, Work
+
+_COST_SECONDS = 4.0
+
+
+class Measurement(Work):
+    """Work of the Compare tab, made from a run's spec as the page sends it. Each kind takes more fields from it; raises InflightError."""
+
+    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
+        super().__init__(spec_of_run(spec, limits), limits)
+
+
+class Compare(Measurement):
+    """The same requests under several policies. spec: also "policies" and "repeats"."""
+
+    noun = "comparison"
+
+    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
+        super().__init__(spec, limits)
+        policies, repeats = spec.get("policies"), spec.get("repeats", 3)
+        if (
+            not isinstance(policies, list)
+            or not all(isinstance(p, str) and p in POLICIES for p in policies)
+            or len(set(policies)) < len(policies)
+        ):
+            raise Refused(f"Choose policies by name, each once: {', '.join(POLICIES)}.")
+        if not policies:
+            raise Refused("Choose at least one policy.")
+        if isinstance(repeats, bool) or not isinstance(repeats, int) or not 1 <= repeats <= limits.repeats:
+            raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
+        self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
+
+    def run(self, host: Host) -> Going:
+        engines = [self.engine(host, config) for config in self._configs]
+        workload = self.spec.workload
+        contenders = [engine_contender(engine, workload, partial(self._timed, host, engine)) for engine in engines]
+        where = environment(engines[0].trace.header)
+        result = yield from self._told(comparing(contenders, self._repeats))
+        self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
+        cost = yield from measuring_cost(engines[0].executor, repeats=3, seconds=_COST_SECONDS)
+        is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload  # unchanged
+        shown = Shown(
+            result,
+            workload.name if is_preset else "custom",
+            where,
+            title=PRESETS[workload.name].title if is_preset else "Your requests",
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            cost=cost,
+        )
+        return {"url": host.keep_document(document(shown))}
+
+    def _told(self, turns: Generator[Progress, None, Comparison]) -> Generator[None, None, Comparison]:
+        """The comparison, turn by turn, with its progress."""
+        while True:
+            try:
+                self.progress = asdict(next(turns))
+            except StopIteration as end:
+                return end.value
+            yield
+
+    def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
+        """The steps of a timed run."""
+        steps = self.steps(engine, workload)
+
+        def taken() -> Iterator[StepEvent]:
+            for event in steps:
+                host.between()
+                if event is not None:
+                    yield event
+
+        return taken()
+
+
+class Fork(Measurement):
+    """The same requests twice, one limit changed. spec: also "knob" and its "value"."""
+
+    noun = "fork"
+
+    def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
+        super().__init__(spec, limits)
+        turned = _turned(self.spec.config, spec.get("knob"), spec.get("value"))
+        self._configs = (self.spec.config, spec_of_run({**spec, "config": turned.to_json()}, limits).config)
+
+    def run(self, host: Host) -> Going:
+        traces: list[Trace] = []
+        for index, config in enumerate(self._configs):
+            self.progress = {"index": index, "total": len(self._configs)}
+            engine = self.engine(host, config)
+            for _ in self.steps(engine, self.spec.workload):
+                yield
+            traces.append(engine.trace)
+        return {"url": host.keep_document(fork_document(*traces)), "runs": [host.keep(trace) for trace in traces]}
+
+
+def spec_of_run(spec: dict[str, Any], limits: Limits) -> Spec:
+    """The part of a spec that a run has, checked; raises InflightError."""
+    return check({name: spec[name] for name in ("workload", "config", "model", "device", "dtype") if name in spec}, limits)
+
+
+def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:
+    """The config with one knob changed; raises Refused for an unknown knob."""
+    if not isinstance(knob, str) or knob not in SETTINGS:
+        raise Refused(f"One knob can be changed: {', '.join(SETTINGS)}.")
+    if knob == "policy":
+        if not isinstance(value, str) or value not in POLICIES:
+            raise Refused(f"The policies are {', '.join(POLICIES)}.")
+        return config.under(value)
+    changed = EngineConfig.from_json({**config.to_json(), knob: value})
+    if changed == config:
+        raise Refused("That is what it was already: choose another value.")
+    return changed

@@ -1,0 +1,52 @@
+"""What a page can choose from: presets, policies and models, within its limits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from core.config import BUILTIN_MODELS, POLICIES
+from core.workload.presets import PRESETS, Preset
+from visualizer.jobs.limits import DTYPES, Limits
+
+
+def for_runs(limits: Limits, model: str = "") -> dict[str, Any]:
+    """What the editor of requests needs to know. model: the one that the page opens with."""
+    return {
+        **models(limits, model),
+        "presets": presets(),
+        "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
+        "limits": asdict(limits),
+    }
+
+
+def for_comparisons(limits: Limits, model: str = "") -> dict[str, Any]:
+    """What the form of a new comparison needs to know. model: see `for_runs`."""
+    return {
+        "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
+        "presets": presets(),
+        "most_repeats": limits.repeats,
+        "offered": models(limits, model),
+    }
+
+
+def models(limits: Limits, first: str = "") -> dict[str, Any]:
+    """What a form's choice of a model needs to know. first: the model that the page opens with."""
+    return {
+        "models": list(limits.offered),
+        "builtin": list(BUILTIN_MODELS),
+        "any_model": limits.any_model,
+        "dtypes": list(DTYPES) if limits.any_model else ["auto"],
+        "model": first,
+    }
+
+
+def presets() -> list[dict[str, Any]]:
+    """All presets, see `preset_entry`."""
+    return [preset_entry(preset) for preset in PRESETS.values()]
+
+
+def preset_entry(preset: Preset) -> dict[str, Any]:
+    """A preset as the page describes it, and the spec that runs it."""
+    spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
+    return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}
