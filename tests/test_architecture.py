@@ -15,7 +15,7 @@ PAGE = {"gradio", "plotly", "visualizer", "app"}
 # None of these reaches anything but the standard library, not even through others: an engine needs no torch until it computes, and what is said,
 # drawn and told of its runs is made wherever it runs.
 PLAIN = (
-    "core.errors", "core.policy", "core.config", "core.workload", "core.trace", "core.scheduler", "core.engine", "core.simulate",
+    "core.errors", "core.policy", "core.config", "core.workload", "core.trace", "core.scheduler", "core.engine", "core.simulate", "core.browser",
     "core.measure.metrics", "core.measure.replay", "core.measure.verify", "core.measure.compare", "core.measure.cost_curve",
     "core.recorders.raw", "visualizer.words", "visualizer.charts", "visualizer.documents", "visualizer.lessons", "visualizer.page",
 )  # fmt: skip

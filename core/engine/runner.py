@@ -24,6 +24,16 @@ class SamplingRow(NamedTuple):
     generated: tuple[int, ...] = ()
     request: str = ""
 
+    @property
+    def noise_key(self) -> int:
+        """SplitMix64 of seed and position, as a signed 64-bit integer."""
+        mask = 2**64 - 1
+        z = (self.params.seed + (self.position + 1) * 0x9E3779B97F4A7C15) & mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        z ^= z >> 31
+        return z - 2**64 if z >= 2**63 else z
+
 
 def sampling_rows(output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> list[SamplingRow]:
     """A row for each request of a pass that samples, in order. params: by request id."""

@@ -66,7 +66,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     vocab_size = scaled.shape[1]
     if any(r.params.filters for r in rows):
         scaled = filter_logits(scaled, rows)
-    keys = torch.tensor([noise_key(r) for r in rows], device=device)
+    keys = torch.tensor([row.noise_key for row in rows], device=device)
     return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
 
 
@@ -142,13 +142,3 @@ def gumbel_noise(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
             bits ^= salt
     uniform = (bits.long() & _LOW_32).double().add_(0.5).div_(2**32)
     return uniform.log_().neg_().log_().neg_().float()
-
-
-def noise_key(row: SamplingRow) -> int:
-    """SplitMix64 of seed and position, as a signed 64-bit integer."""
-    mask = 2**64 - 1
-    z = (row.params.seed + (row.position + 1) * 0x9E3779B97F4A7C15) & mask
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
-    z ^= z >> 31
-    return z - 2**64 if z >= 2**63 else z

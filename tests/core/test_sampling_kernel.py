@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.engine.runner import SamplingRow
-from core.runner.sampling import choose_tokens, gumbel_noise, noise_key
+from core.runner.sampling import choose_tokens, gumbel_noise
 from core.workload.request import SamplingParams
 from worlds.examples import examples
 from worlds.triton_cases import DEVICE, sampling_kernel
@@ -29,7 +29,7 @@ def small_stretches(monkeypatch):
 def both(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -> tuple[Facts, Facts]:
     """Tokens, logprobs and margins from the kernels and from `core.runner.sampling`, on the CPU."""
     rows = [SamplingRow(SamplingParams(temperature=t, seed=seed + i), 3 * i) for i, t in enumerate(temperatures)]
-    keys = torch.tensor([noise_key(row) for row in rows], device=DEVICE)
+    keys = torch.tensor([row.noise_key for row in rows], device=DEVICE)
     mine = sampling_kernel.sample_rows(logits.to(DEVICE), torch.tensor(temperatures, device=DEVICE), keys)
     assert [t.dtype for t in mine] == [torch.int64, torch.float32, torch.float32]
     return tuple(t.cpu() for t in mine), choose_tokens(logits, rows)

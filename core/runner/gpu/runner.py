@@ -23,7 +23,7 @@ from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, St
 from core.runner.gpu.fused_norms import FusedNorms
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.pool_size import memory_used
-from core.runner.sampling import as_samples, choose_tokens, noise_key
+from core.runner.sampling import as_samples, choose_tokens
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
@@ -305,7 +305,7 @@ class PagedRunner:
             tokens, logprobs, margins = choose_tokens(logits, sampling_rows(output, params), unread=self._last_tokens[lanes])
         elif any(p.temperature for p in chosen):
             temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
-            keys = torch.tensor([noise_key(row) for row in sampling_rows(output, params)], dtype=torch.int64)
+            keys = torch.tensor([row.noise_key for row in sampling_rows(output, params)], dtype=torch.int64)
             tokens, logprobs, margins = sample_rows(logits, self._moved(temperatures), self._moved(keys))
         else:
             tokens, logprobs, margins = sample_rows(logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)])

@@ -1,0 +1,158 @@
+// The arithmetic of a packed pass, in float32. Pointers lie in the memory that the page gives; nothing is allocated here. No operation is
+// fused and every sum has one order, whoever shares the batch: all machines compute the same numbers. `sh build.sh` makes kernels.wasm.
+#include <wasm_simd128.h>
+#define API __attribute__((visibility("default")))
+#define IN static inline __attribute__((always_inline))
+typedef v128_t V;
+
+#define MADD(a, b, c) wasm_f32x4_add(c, wasm_f32x4_mul(a, b))
+#define S(x) wasm_f32x4_splat(x)
+#define LD(p) wasm_v128_load(p)
+#define ST(p, v) wasm_v128_store(p, v)
+
+IN float sum(V a) {
+  return (wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 1)) + (wasm_f32x4_extract_lane(a, 2) + wasm_f32x4_extract_lane(a, 3));
+}
+
+IN V expv(V x) {  // 2^n times a polynomial of what is left
+  x = wasm_f32x4_max(wasm_f32x4_min(x, S(88.0f)), S(-87.0f));
+  V n = wasm_f32x4_nearest(wasm_f32x4_mul(x, S(1.44269504f)));
+  V r = wasm_f32x4_sub(wasm_f32x4_sub(x, wasm_f32x4_mul(n, S(0.693359375f))), wasm_f32x4_mul(n, S(-2.12194440e-4f)));
+  V p = S(1.0f / 5040);
+  p = MADD(p, r, S(1.0f / 720)); p = MADD(p, r, S(1.0f / 120)); p = MADD(p, r, S(1.0f / 24));
+  p = MADD(p, r, S(1.0f / 6)); p = MADD(p, r, S(0.5f)); p = MADD(p, r, S(1.0f)); p = MADD(p, r, S(1.0f));
+  return wasm_f32x4_mul(p, wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127)), 23));
+}
+
+// R rows times P panels of eight columns: at most eight sums at a time, as many as there are registers for.
+IN void block(const int R, const int P, float *y, const float *x, const float *w, const float *b, int k, int n, int columns) {
+  V a[R * P], c[R * P];
+  for (int q = 0; q < P; q++)
+    for (int r = 0; r < R; r++) {
+      a[r * P + q] = b ? LD(b + 8 * q) : S(0);
+      c[r * P + q] = b ? LD(b + 8 * q + 4) : S(0);
+    }
+  for (int p = 0; p < k; p++, w += 8)
+    for (int q = 0; q < P; q++) {
+      V w0 = LD(w + q * k * 8), w1 = LD(w + q * k * 8 + 4);
+      for (int r = 0; r < R; r++) {
+        V v = wasm_v128_load32_splat(x + r * k + p);
+        a[r * P + q] = MADD(v, w0, a[r * P + q]);
+        c[r * P + q] = MADD(v, w1, c[r * P + q]);
+      }
+    }
+  for (int r = 0; r < R; r++, y += n)
+    for (int q = 0; q < P; q++) {
+      if (columns >= 8) { ST(y + 8 * q, a[r * P + q]); ST(y + 8 * q + 4, c[r * P + q]); continue; }
+      float last[8];
+      ST(last, a[r * P + q]); ST(last + 4, c[r * P + q]);
+      for (int j = 0; j < columns; j++) y[j] = last[j];
+    }
+}
+
+// y[m, n] = x[m, k] w + b. w: panels [n / 8][k][8], the last one filled up with zeros. b: as long as the panels, or null.
+API void linear(float *y, const float *x, const float *w, const float *b, int m, int k, int n) {
+  int j = 0;
+  if (m == 1)  // one row has too few sums to keep the machine busy: four panels at a time
+    for (; j + 32 <= n; j += 32, w += k * 32) block(1, 4, y + j, x, w, b ? b + j : 0, k, n, 8);
+  if (m == 2)
+    for (; j + 16 <= n; j += 16, w += k * 16) block(2, 2, y + j, x, w, b ? b + j : 0, k, n, 8);
+  for (; j < n; j += 8, w += k * 8) {
+    int i = 0, columns = n - j;
+    const float *bj = b ? b + j : 0;
+    for (; i + 4 <= m; i += 4) block(4, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
+    if (m - i == 3) block(3, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
+    if (m - i == 2) block(2, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
+    if (m - i == 1) block(1, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
+  }
+}
+
+// b: GPT-2's norm takes the mean away and adds b; Llama's does neither, and b is null.
+API void norm(float *y, const float *x, const float *g, const float *b, int m, int k, float eps) {
+  for (int i = 0; i < m; i++, x += k, y += k) {
+    V s = S(0), q = S(0);
+    if (b) for (int p = 0; p < k; p += 4) s = wasm_f32x4_add(s, LD(x + p));
+    V mean = S(sum(s) / k);
+    for (int p = 0; p < k; p += 4) { V d = wasm_f32x4_sub(LD(x + p), mean); q = MADD(d, d, q); }
+    V scale = S(1.0f / __builtin_sqrtf(sum(q) / k + eps));
+    for (int p = 0; p < k; p += 4) {
+      V d = wasm_f32x4_mul(wasm_f32x4_mul(wasm_f32x4_sub(LD(x + p), mean), scale), LD(g + p));
+      ST(y + p, b ? wasm_f32x4_add(d, LD(b + p)) : d);
+    }
+  }
+}
+
+// table: [position][d / 2] cosines, then as many sines
+API void rope(float *x, const float *table, const int *positions, int n, int heads, int stride, int d) {
+  for (int i = 0; i < n; i++) {
+    const float *c = table + positions[i] * d, *s = c + d / 2;
+    for (int h = 0; h < heads; h++) {
+      float *a = x + i * stride + h * d, *b = a + d / 2;
+      for (int p = 0; p < d / 2; p += 4) {
+        V u = LD(a + p), v = LD(b + p), cs = LD(c + p), sn = LD(s + p);
+        ST(a + p, wasm_f32x4_sub(wasm_f32x4_mul(u, cs), wasm_f32x4_mul(v, sn)));
+        ST(b + p, wasm_f32x4_add(wasm_f32x4_mul(v, cs), wasm_f32x4_mul(u, sn)));
+      }
+    }
+  }
+}
+
+// Rows of x (stride apart) to their slots of a layer's pool; a pad has slot -1.
+API void store(float *pool, const float *x, const int *slots, int n, int stride, int size) {
+  for (int i = 0; i < n; i++) {
+    if (slots[i] < 0) continue;
+    for (int p = 0; p < size; p += 4) ST(pool + slots[i] * size + p, LD(x + i * stride + p));
+  }
+}
+
+// One request's queries over a list of keys, wherever their slots lie: `count` rows, the first of which sees `seen` keys beside its own, the
+// next one key more. scores: room for a row.
+API void attend(float *out, const float *q, const float *keys, const float *values, const int *slots, int count, int seen, int heads,
+                int kv_heads, int d, int stride, float *scores) {
+  int size = kv_heads * d, group = heads / kv_heads;
+  float scale = 1.0f / __builtin_sqrtf(d);
+  for (int i = 0; i < count; i++, q += stride, out += heads * d) {
+    int length = seen + i + 1, rounded = (length + 3) & ~3;
+    for (int h = 0; h < heads; h++) {
+      const float *qh = q + h * d, *k = keys + h / group * d, *v = values + h / group * d;
+      float best = -1e30f;
+      for (int t = 0; t < length; t++) {
+        const float *kt = k + slots[t] * size;
+        V a = S(0);
+        for (int p = 0; p < d; p += 4) a = MADD(LD(qh + p), LD(kt + p), a);
+        scores[t] = sum(a) * scale;
+        if (scores[t] > best) best = scores[t];
+      }
+      for (int t = length; t < rounded; t++) scores[t] = -1e30f;
+      V z = S(0);
+      for (int t = 0; t < rounded; t += 4) { V e = expv(wasm_f32x4_sub(LD(scores + t), S(best))); ST(scores + t, e); z = wasm_f32x4_add(z, e); }
+      float one = 1.0f / sum(z);
+      float *o = out + h * d;
+      for (int p = 0; p < d; p += 4) {
+        V a = S(0);
+        for (int t = 0; t < length; t++) a = MADD(S(scores[t]), LD(v + slots[t] * size + p), a);
+        ST(o + p, wasm_f32x4_mul(a, S(one)));
+      }
+    }
+  }
+}
+
+IN V sigmoid(V x) { return wasm_f32x4_div(S(1), wasm_f32x4_add(S(1), expv(wasm_f32x4_neg(x)))); }
+
+// gate and up stand side by side in each row
+API void silu(float *y, const float *x, int m, int k) {
+  for (int i = 0; i < m; i++, x += 2 * k, y += k)
+    for (int p = 0; p < k; p += 4) { V g = LD(x + p); ST(y + p, wasm_f32x4_mul(wasm_f32x4_mul(g, sigmoid(g)), LD(x + k + p))); }
+}
+
+API void gelu(float *x, int n) {  // x sigmoid(2 √(2 / π) (x + 0.044715 x³)), which is GPT-2's, by tanh
+  for (int i = 0; i < n; i += 4) {
+    V v = LD(x + i), cube = wasm_f32x4_mul(wasm_f32x4_mul(v, v), v);
+    V z = wasm_f32x4_mul(S(1.5957691216f), MADD(S(0.044715f), cube, v));
+    ST(x + i, wasm_f32x4_mul(v, sigmoid(z)));
+  }
+}
+
+API void add(float *x, const float *y, int n) {
+  for (int i = 0; i < n; i += 4) ST(x + i, wasm_f32x4_add(LD(x + i), LD(y + i)));
+}

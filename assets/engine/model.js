@@ -1,0 +1,268 @@
+/**
+ * A model whose passes a browser computes, in float32: packed or padded rows, K and V in the scheduler's blocks, tokens by keyed noise.
+ *
+ *     const model = new Model(weights, kernels);   // weights: ArrayBuffer, a file of core/browser/weights.py; kernels: WebAssembly.Module of kernels.wasm
+ *     model.facts                                  // JSON of core.trace.header.ModelFacts
+ *     model.pool(slots)                            // room for the K and V of so many tokens; what was kept before is gone
+ *     model.pass(told, rows)                       // Int32Array, array of objects; gives a Float64Array
+ *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
+ *     model.attention(ids, layer, head)            // weights of one head over one text, a row a query; the pool stays as it is
+ *     model.bytes                                  // memory that is held
+ *
+ * `BrowserRunner` of core/browser/executor.py says what `told` and `rows` hold. The answer of a pass has token, log-probability and margin of each
+ * request that samples (NaN for a token whose logits are not finite), and at its end the seconds of the forward pass and of sampling.
+ * Neither DOM nor worker is needed here: the module runs in Node, too.
+ */
+import { sample } from "./sampling.js";
+
+const TILE = 64; // rows whose wide middle is held at once: a long prompt would take hundreds of MB
+
+/** Every float16 as a number, once. */
+const HALF = new Float32Array(65536);
+for (let h = 0; h < 65536; h++) {
+  const exponent = (h >> 10) & 31, rest = h & 1023;
+  const size = exponent === 0 ? rest * 2 ** -24 : exponent === 31 ? (rest ? NaN : Infinity) : (1 + rest / 1024) * 2 ** (exponent - 15);
+  HALF[h] = h >> 15 ? -size : size;
+}
+
+/**
+ * @typedef {{layers: number, hidden: number, heads: number, kv_heads: number, head_size: number, inner: number, positions: number,
+ *   epsilon: number, rope_theta?: number}} Sizes
+ * @typedef {{row: number, count: number, start: number, reads: number, blocks: Int32Array, seen?: number, at?: number}} Part
+ * @typedef {{ids: number[], places: number[], slots: number[], parts: Part[], keys: number[], picked: number[]}} Laid
+ */
+
+export class Model {
+  /** @type {Record<string, any>} */ #ops;
+  /** @type {Record<string, number>} where activations lie */ #at = {};
+  #room = { rows: 0, keys: 0, samples: 0 };
+
+  /** @param {ArrayBuffer} weights @param {WebAssembly.Module} kernels */
+  constructor(weights, kernels) {
+    const length = new DataView(weights).getUint32(0, true);
+    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(weights, 4, length)));
+    const halves = new Uint16Array(weights, 4 + length);
+    this.facts = JSON.stringify(header.model);
+    /** @type {Sizes} */ this.sizes = header.sizes;
+    this.vocabulary = header.model.vocab_size;
+    this.memory = new WebAssembly.Memory({ initial: 32 });
+    this.#ops = new WebAssembly.Instance(kernels, { env: { memory: this.memory } }).exports;
+    this.top = this.#ops.__heap_base.value; // the kernels' own stack lies below
+    this.weights = this.#take(halves.length);
+    this.f = new Float32Array(this.memory.buffer);
+    this.i = new Int32Array(this.memory.buffer);
+    const to = this.f.subarray(this.weights >> 2);
+    for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
+    this.#name(header.tensors);
+    this.table = this.sizes.rope_theta ? this.#rope() : 0;
+    this.slots = 0; this.keys = 0; this.values = 0;
+    this.base = this.behind = this.top;
+  }
+
+  get bytes() { return this.memory.buffer.byteLength; }
+
+  /** Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string, [number, number, number]>} tensors */
+  #name(tensors) {
+    /** @param {string} name */
+    const at = (name) => (name in tensors ? this.weights + 4 * tensors[name][0] : 0);
+    /** @param {string} name */
+    const matrix = (name) => ({ w: at(name), b: at(name + ".bias"), outputs: tensors[name][1], inputs: tensors[name][2] });
+    /** @param {string} name */
+    const norm = (name) => ({ g: at(name), b: at(name + ".bias") });
+    this.layers = Array.from({ length: this.sizes.layers }, (_, l) => ({
+      norm: norm(`${l}.norm`), qkv: matrix(`${l}.qkv`), out: matrix(`${l}.out`),
+      mlpNorm: norm(`${l}.mlp_norm`), up: matrix(`${l}.up`), down: matrix(`${l}.down`),
+    }));
+    this.head = matrix("head");
+    this.lastNorm = norm("norm");
+    this.positions = at("positions");
+  }
+
+  /** Cosines and sines of every position, rounded where torch rounds them. */
+  #rope() {
+    const { positions, head_size: d, rope_theta: theta } = this.sizes, at = this.#take(positions * d), f = this.f, to = at >> 2;
+    for (let p = 0; p < d / 2; p++) {
+      const frequency = Math.fround(1 / Math.fround(/** @type {number} */ (theta) ** ((2 * p) / d)));
+      for (let t = 0; t < positions; t++) {
+        const angle = Math.fround(t * frequency);
+        f[to + t * d + p] = Math.cos(angle);
+        f[to + t * d + d / 2 + p] = Math.sin(angle);
+      }
+    }
+    return at;
+  }
+
+  /** Room for so many numbers of four bytes. @param {number} count */
+  #take(count) {
+    const at = (this.top + 15) & ~15;
+    this.top = at + 4 * count;
+    const short = this.top - this.memory.buffer.byteLength;
+    if (short > 0) {
+      this.memory.grow(Math.ceil(short / 65536)); // the views of before are empty from now on
+      this.f = new Float32Array(this.memory.buffer);
+      this.i = new Int32Array(this.memory.buffer);
+    }
+    return at;
+  }
+
+  /** Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots */
+  pool(slots) {
+    const { layers, kv_heads, head_size } = this.sizes, numbers = layers * slots * kv_heads * head_size;
+    this.top = this.base;
+    this.slots = slots;
+    this.keys = this.#take(numbers);
+    this.values = this.#take(numbers);
+    this.behind = this.top;
+    this.#room = { rows: 0, keys: 0, samples: 0 };
+  }
+
+  /** Room for the activations of a pass. @param {number} rows @param {number} keys @param {number} samples */
+  #fit(rows, keys, samples) {
+    const room = this.#room;
+    if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
+    room.rows = Math.max(rows, room.rows, TILE); room.keys = Math.max(keys, room.keys, 1024); room.samples = Math.max(samples, room.samples, 8);
+    const { hidden, heads, kv_heads, head_size, inner } = this.sizes;
+    this.top = this.behind;
+    this.#at = {
+      x: this.#take(room.rows * hidden), h: this.#take(room.rows * hidden), qkv: this.#take(room.rows * (heads + 2 * kv_heads) * head_size),
+      mixed: this.#take(room.rows * heads * head_size), wide: this.#take(TILE * 2 * inner), narrow: this.#take(TILE * inner),
+      places: this.#take(room.rows), slots: this.#take(room.rows), keys: this.#take(room.keys), scores: this.#take(room.keys + 4),
+      picked: this.#take(room.samples * hidden), normed: this.#take(room.samples * hidden), logits: this.#take(room.samples * this.vocabulary),
+    };
+  }
+
+  /** The rows of a pass from what was told: see `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
+  #lay(told) {
+    const [size, requests] = told;
+    /** @type {Laid} */
+    const laid = { ids: [], places: [], slots: [], parts: [], keys: [], picked: [] };
+    let p = 2;
+    for (let r = 0; r < requests; r++) {
+      const [pads, count, start, reads, samples, blocks] = told.subarray(p, (p += 6));
+      for (let n = 0; n < pads; n++) { laid.ids.push(0); laid.places.push(0); laid.slots.push(-1); }
+      const part = { row: laid.ids.length, count, start, reads, blocks: told.subarray(p + count, p + count + blocks) };
+      for (let n = 0; n < count; n++) {
+        laid.ids.push(told[p + n]);
+        laid.places.push(start + n);
+        laid.slots.push(part.blocks[Math.floor((start + n) / size)] * size + ((start + n) % size));
+      }
+      p += count + blocks;
+      laid.parts.push(part);
+      if (samples) laid.picked.push(laid.ids.length - 1);
+    }
+    /** @param {Part} part */
+    const cache = ({ start, count, blocks }) => {
+      for (let t = 0; t < start + count; t++) laid.keys.push(blocks[Math.floor(t / size)] * size + (t % size));
+      return start + count;
+    };
+    for (const part of laid.parts) {
+      part.at = laid.keys.length;
+      part.seen = (part.reads < 0 ? 0 : cache(laid.parts[part.reads])) + part.start;
+      cache(part);
+    }
+    return laid;
+  }
+
+  /** @param {number} y @param {number} x @param {{w: number, b: number, outputs: number, inputs: number}} matrix @param {number} rows */
+  #linear(y, x, { w, b, outputs, inputs }, rows) { this.#ops.linear(y, x, w, b, rows, inputs, outputs); }
+
+  /** @param {number} y @param {number} x @param {{g: number, b: number}} norm @param {number} rows */
+  #norm(y, x, { g, b }, rows) { this.#ops.norm(y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon); }
+
+  /** A token's embedding stands in the head's panels, a column of eight apart. @param {Laid} laid */
+  #embed({ ids, places }) {
+    const { f, sizes: { hidden } } = this, x = this.#at.x >> 2, head = this.head.w >> 2, at = this.positions >> 2;
+    ids.forEach((id, row) => {
+      const from = head + (id >> 3) * hidden * 8 + (id & 7), to = x + row * hidden;
+      for (let p = 0; p < hidden; p++) f[to + p] = f[from + 8 * p];
+      if (at) for (let p = 0; p < hidden; p++) f[to + p] += f[at + places[row] * hidden + p];
+    });
+  }
+
+  /** Queries, keys and values of a layer, and keys and values to the pool. @param {Laid} laid @param {number} l */
+  #project(laid, l) {
+    const { heads, kv_heads, head_size: d } = this.sizes, { x, h, qkv, places, slots } = this.#at, ops = this.#ops;
+    const rows = laid.ids.length, stride = (heads + 2 * kv_heads) * d, size = kv_heads * d, layer = 4 * l * this.slots * size;
+    this.#norm(h, x, this.layers[l].norm, rows);
+    this.#linear(qkv, h, this.layers[l].qkv, rows);
+    if (this.table) ops.rope(qkv, this.table, places, rows, heads + kv_heads, stride, d);
+    ops.store(this.keys + layer, qkv + 4 * heads * d, slots, rows, stride, size);
+    ops.store(this.values + layer, qkv + 4 * (heads + kv_heads) * d, slots, rows, stride, size);
+  }
+
+  /** @param {Laid} laid @param {number} l */
+  #attend(laid, l) {
+    const { heads, kv_heads, head_size: d } = this.sizes, { qkv, mixed, keys, scores, x, h } = this.#at, ops = this.#ops;
+    const rows = laid.ids.length, stride = (heads + 2 * kv_heads) * d, layer = 4 * l * this.slots * kv_heads * d;
+    this.f.fill(0, mixed >> 2, (mixed >> 2) + rows * heads * d); // a pad attends to nothing
+    for (const { row, count, seen, at } of /** @type {Required<Part>[]} */ (laid.parts))
+      ops.attend(
+        mixed + 4 * row * heads * d, qkv + 4 * row * stride, this.keys + layer, this.values + layer, keys + 4 * at,
+        count, seen, heads, kv_heads, d, stride, scores,
+      );
+    this.#linear(h, mixed, this.layers[l].out, rows);
+    ops.add(x, h, rows * this.sizes.hidden);
+  }
+
+  /** @param {number} rows @param {number} l */
+  #transform(rows, l) {
+    const { hidden, inner } = this.sizes, { wide, narrow, h } = this.#at, { mlpNorm, up, down } = this.layers[l], ops = this.#ops;
+    for (let row = 0; row < rows; row += TILE) {
+      const count = Math.min(TILE, rows - row), x = this.#at.x + 4 * row * hidden;
+      this.#norm(h, x, mlpNorm, count);
+      if (up.outputs === 2 * inner) {
+        this.#linear(wide, h, up, count);
+        ops.silu(narrow, wide, count, inner);
+      } else {
+        this.#linear(narrow, h, up, count);
+        ops.gelu(narrow, count * inner);
+      }
+      this.#linear(h, narrow, down, count);
+      ops.add(x, h, count * hidden);
+    }
+  }
+
+  /** @param {Laid} laid @returns {Float32Array} logits of the rows that sample, one after the other */
+  #forward(laid) {
+    this.#begin(laid);
+    for (let l = 0; l < this.sizes.layers; l++) {
+      this.#project(laid, l);
+      this.#attend(laid, l);
+      this.#transform(laid.ids.length, l);
+    }
+    const { hidden } = this.sizes, { x, picked, normed, logits } = this.#at, count = laid.picked.length;
+    laid.picked.forEach((row, j) => this.f.copyWithin((picked >> 2) + j * hidden, (x >> 2) + row * hidden, (x >> 2) + (row + 1) * hidden));
+    this.#norm(normed, picked, this.lastNorm, count);
+    this.#linear(logits, normed, this.head, count);
+    return this.f.subarray(logits >> 2, (logits >> 2) + count * this.vocabulary);
+  }
+
+  /** @param {Laid} laid */
+  #begin(laid) {
+    this.#fit(laid.ids.length, laid.keys.length, laid.picked.length);
+    const { places, slots, keys } = this.#at;
+    this.i.set(laid.places, places >> 2);
+    this.i.set(laid.slots, slots >> 2);
+    this.i.set(laid.keys, keys >> 2);
+    this.#embed(laid);
+  }
+
+  /** @param {Int32Array} told @param {import("./sampling.js").Row[]} rows how to choose each token */
+  pass(told, rows) {
+    const began = performance.now(), logits = this.#forward(this.#lay(told)), computed = performance.now(), V = this.vocabulary;
+    const out = new Float64Array(3 * rows.length + 2);
+    rows.forEach((row, j) => out.set(sample(logits.subarray(j * V, (j + 1) * V), row), 3 * j));
+    out.set([(computed - began) / 1e3, (performance.now() - computed) / 1e3], 3 * rows.length);
+    return out;
+  }
+
+  /** @param {{getBuffer: (type: string) => {data: Int32Array, release: () => void}}} told @param {string} rows */
+  compute(told, rows) {
+    const view = told.getBuffer("i32");
+    try {
+      return this.pass(view.data, JSON.parse(rows));
+    } finally {
+      view.release();
+    }
+  }
+}

@@ -1,0 +1,155 @@
+"""An engine in a browser's tab: `EngineCore(BrowserExecutor(model, machine), tokenizer, config)`. What computes a pass is an object of
+JavaScript, class `Model` of `assets/engine/model.js`; here a pass becomes plain numbers, and the answer a `PassResult`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from core.config import EngineConfig
+from core.engine.runner import PassResult, Sample, SamplingRow, sampling_rows
+from core.errors import InvalidConfig
+from core.scheduler.output import SchedulerOutput
+from core.trace.header import ModelFacts
+from core.workload.request import SamplingParams
+
+_MOST_POOL = 2**27  # bytes: a phone's tab has few hundred MB
+_NOBODY = -1
+
+
+class BrowserModel(Protocol):
+    """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON."""
+
+    facts: str
+
+    def pool(self, slots: int) -> None:
+        """Make room for the K and V of so many tokens; what was kept before is gone."""
+
+    def compute(self, told: array[int], rows: str) -> Any:
+        """One pass, see `BrowserRunner.launch`: numbers whose `to_py()` is a buffer of float64."""
+
+
+class BrowserExecutor:
+    """The `Executor` of a model in a tab.
+
+    machine: "device_name" and "versions" of the trace's header. leaks: every request also reads the keys of the next one in its pass, the
+    mistake of `core.measure.mistakes.leaky`, and traces say so.
+    """
+
+    memory_sentence = ""
+
+    def __init__(self, model: BrowserModel, machine: Mapping[str, Any], leaks: bool = False) -> None:
+        known = json.loads(model.facts)
+        lists = {name: tuple(known[name]) for name in ("eos_token_ids", "windows")}
+        self.model = ModelFacts(**known | lists)
+        self.header = {"device": "cpu", "threads": 1, "dtype": "float32", **machine, "leak": leaks}
+        self._computes, self._leaks = model, leaks
+
+    def check_config(self, config: EngineConfig) -> None:
+        """See `Executor`: a pool larger than a tab should hold."""
+        size = (config.num_blocks or 0) * self._block_bytes(config)
+        if size > _MOST_POOL:
+            raise InvalidConfig(
+                f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {size / 2**20:,.0f} MiB; "
+                f"in a browser's tab it may take {_MOST_POOL / 2**20:,.0f} MiB."
+            )
+
+    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
+        """See `Executor`."""
+        return _MOST_POOL // self._block_bytes(config)
+
+    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> BrowserRunner:
+        """See `Executor`."""
+        return BrowserRunner(self._computes, num_blocks, config.block_size, clock, self._leaks)
+
+    def failure(self, error: Exception) -> str | None:
+        """See `Executor`: memory is all that a tab can run out of."""
+        no_room = isinstance(error, MemoryError) or "WebAssembly.Memory" in str(error)
+        return "the tab ran out of memory" if no_room else None
+
+    def _block_bytes(self, config: EngineConfig) -> int:
+        return config.block_size * (self.model.kv_bytes_per_token or 1)
+
+
+class BrowserRunner:
+    """The `Runner` of a model in a tab: computes at once, and alone. leaks: see `BrowserExecutor`."""
+
+    asynchronous = own_clock = False
+    execution = memory = None
+    notes: Sequence[str] = ()
+
+    def __init__(
+        self,
+        model: BrowserModel,
+        num_blocks: int,
+        block_size: int,
+        clock: Callable[[], float] = time.perf_counter,
+        leaks: bool = False,
+    ) -> None:
+        self._model, self._block_size, self._clock, self._leaks = model, block_size, clock, leaks
+        model.pool(num_blocks * block_size)
+
+    def begin(self) -> None:
+        """See `Runner`."""
+
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """See `Runner`. A pass is told in whole numbers: tokens in a block, requests, and for each request
+
+        pads before it · its tokens · position of the first · which request's keys it reads too (-1: nobody's) · whether it samples · its
+        blocks; then the tokens and the blocks themselves.
+        """
+        t0 = self._clock()
+        scheduled = output.scheduled
+        width = output.width if output.layout == "padded" else 0
+        read = _neighbours(output) if self._leaks else {}
+        told = array("i", (self._block_size, len(scheduled)))
+        for index, s in enumerate(scheduled):
+            tokens, blocks = s.tokens, s.block_table.blocks
+            count = len(tokens)
+            told.extend((max(0, width - count), count, s.start, read.get(index, _NOBODY), s.samples, len(blocks)))
+            told.extend(tokens)
+            told.extend(blocks)
+        rows = json.dumps([_in_words(row) for row in sampling_rows(output, params)])
+        facts = self._model.compute(told, rows).to_py().tolist()
+        t1 = self._clock()
+        forward, sample = facts[-2:]
+        return PassResult(
+            samples=_samples(facts[:-2]),
+            t_start=t0,
+            t_end=t1,
+            prepare=max(0.0, t1 - t0 - forward - sample),
+            forward=forward,
+            sample=sample,
+        )
+
+
+def _neighbours(output: SchedulerOutput) -> dict[int, int]:
+    """For each request that computes tokens the next one of the pass that does; after the last comes the first. Nobody reads its own keys twice."""
+    present = [index for index, s in enumerate(output.scheduled) if s.tokens]
+    return dict(zip(present, present[1:] + present[:1], strict=True)) if len(present) > 1 else {}
+
+
+def _in_words(row: SamplingRow) -> dict[str, Any]:
+    """How to choose a token, by the names of `SamplingParams`: as little as the choice needs. noise: its key, as two halves of 32 bits."""
+    params = row.params
+    told: dict[str, Any] = {"temperature": params.temperature}
+    if params.temperature > 0:
+        told["noise"] = [row.noise_key & 0xFFFFFFFF, row.noise_key >> 32 & 0xFFFFFFFF]
+    if params.filters:
+        told |= {"top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p}
+    if params.adjusts:
+        names = ("logit_bias", "repetition_penalty", "frequency_penalty", "presence_penalty")
+        told |= {name: getattr(params, name) for name in names} | {"prompt": row.prompt, "generated": row.generated}
+    return told
+
+
+def _samples(facts: Sequence[float]) -> list[Sample]:
+    """Token, log-probability and margin of each; a token that is not a number had logits that were not finite."""
+    return [
+        Sample(int(token), round(logprob, 5), round(margin, 5)) if token == token else Sample(None, 0.0, 0.0)
+        for token, logprob, margin in zip(facts[::3], facts[1::3], facts[2::3], strict=True)
+    ]

@@ -1,0 +1,87 @@
+"""The tokenizer of a built-in model in plain Python, read from its tokenizer.json: the same ids and texts as the `tokenizers` library gives.
+
+Two kinds are known: byte-level BPE, and one token a character.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from core.errors import UnsupportedModel
+
+# GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks. Looked for in a text's shadow, see `_shadow`.
+_WORDS = re.compile(r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII)
+_ALIKE = {"L": "a", "N": "1", "Z": "\t"}  # by the first letter of a character's category
+
+
+def _shadow(text: str) -> str:
+    """The text with an ASCII character of the same kind for every other one: `re` knows no categories of Unicode."""
+    if text.isascii():
+        return text
+    return "".join(c if c < "\x80" else "\t" if c == "\x85" else _ALIKE.get(unicodedata.category(c)[0], "!") for c in text)
+
+
+def _byte_characters() -> dict[int, str]:
+    """The character that stands for each byte: itself if it can be seen, otherwise one from 256 on."""
+    seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    unseen = [byte for byte in range(256) if byte not in seen]
+    return {byte: chr(byte) for byte in seen} | {byte: chr(256 + place) for place, byte in enumerate(unseen)}
+
+
+class PlainTokenizer:
+    """What an engine asks of a tokenizer. text: of a tokenizer.json. Raises UnsupportedModel for a kind that is not known."""
+
+    unk_token = unk_token_id = None
+
+    def __init__(self, text: str) -> None:
+        data = json.loads(text)
+        kind, steps = data["model"]["type"], (data["pre_tokenizer"] or {}).get("type")
+        if (kind, steps) not in (("BPE", "ByteLevel"), ("WordLevel", "Split")) or data["normalizer"]:
+            raise UnsupportedModel(f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be read here.")
+        self._ids: dict[str, int] = data["model"]["vocab"]
+        self._special = {t["content"]: t["id"] for t in data["added_tokens"]}
+        self._texts = {i: token for token, i in (self._ids | self._special).items()}
+        self._by_bytes = kind == "BPE"
+        merges = data["model"].get("merges", ())
+        self._ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
+        self._characters = _byte_characters()
+        self._bytes = {character: byte for byte, character in self._characters.items()}
+        self._known: dict[str, list[int]] = {}  # ids of words met before
+        self._specials = re.compile("(" + "|".join(map(re.escape, self._special)) + ")") if self._special else None
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        """`{"input_ids"}` of a text; raises KeyError for a character that has no token."""
+        ids: list[int] = []
+        for part in self._specials.split(text) if self._specials else (text,):
+            if part in self._special:
+                ids.append(self._special[part])
+            elif self._by_bytes:
+                for word in _WORDS.finditer(_shadow(part)):
+                    ids += self._ids_of(part[word.start() : word.end()])
+            else:
+                ids += [self._ids[character] for character in part]
+        return {"input_ids": ids}
+
+    def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
+        """The text of some ids; bytes that make no character become U+FFFD."""
+        special = self._special.values() if skip_special_tokens else ()
+        text = "".join(self._texts[i] for i in token_ids if i not in special)
+        return bytes(self._bytes[c] for c in text).decode(errors="replace") if self._by_bytes else text
+
+    def _ids_of(self, word: str) -> list[int]:
+        """The ids of a word: its bytes, merged pair by pair, the earliest learned pair first."""
+        if word not in self._known:
+            parts = [self._characters[byte] for byte in word.encode()]
+            while len(parts) > 1:
+                pairs = [self._ranks.get(pair, len(self._ranks)) for pair in zip(parts, parts[1:], strict=False)]
+                rank = min(pairs)
+                if rank == len(self._ranks):
+                    break
+                at = pairs.index(rank)
+                parts[at : at + 2] = [parts[at] + parts[at + 1]]
+            self._known[word] = [self._ids[part] for part in parts]
+        return self._known[word]

@@ -1,0 +1,177 @@
+"""A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once when a site is made, so that a tab only widens them.
+
+A packed file is a header's length (4 bytes), the header (JSON), and float16 numbers. The header says what the model is, see `ModelFacts`, its
+sizes, and of each tensor where its numbers begin, counted behind the header in numbers, and its outputs and inputs.
+
+A matrix stands in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one filled up with zeros: eight outputs are two of the
+machine's registers. Matrices that read the same input stand together: queries, keys and values; gate and up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from core.errors import UnsupportedModel
+from core.trace.header import ModelFacts
+
+PANEL = 8
+_FLOAT32 = 4  # bytes of a number in the KV pool
+
+Rows = Iterator["array[int]"]
+
+
+def pack_weights(folder: Path) -> bytes:
+    """The packed file of the model in a folder, GPT-2 or Llama in float16. Raises UnsupportedModel for another one."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    reader = _Safetensors(folder / "model.safetensors")
+    packed = _Packed()
+    lay_out = {"gpt2": _gpt2, "llama": _llama}.get(config["model_type"])
+    if lay_out is None:
+        raise UnsupportedModel(f"A browser computes models of the types gpt2 and llama, not {config['model_type']}.")
+    sizes = lay_out(config, reader, packed)
+    facts = ModelFacts(
+        name=folder.name,
+        type=config["model_type"],
+        parameters=reader.parameters,
+        layers=sizes["layers"],
+        vocab_size=config["vocab_size"],
+        context=sizes["positions"],
+        eos_token_ids=_end_tokens(folder, config),
+        windows=(None,) * sizes["layers"],
+        plug="attention",
+        kv_bytes_per_token=2 * _FLOAT32 * sizes["layers"] * sizes["kv_heads"] * sizes["head_size"],
+    )
+    header = json.dumps({"model": facts.to_json(), "sizes": sizes, "tensors": packed.tensors}).encode()
+    header += b" " * (-len(header) % 4)
+    return struct.pack("<I", len(header)) + header + packed.numbers.tobytes()
+
+
+def _end_tokens(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
+    """The tokens at which generation stops: the generation config says so before the model's own does."""
+    path = folder / "generation_config.json"
+    generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    found = generation.get("eos_token_id")
+    found = config.get("eos_token_id") if found is None else found
+    return () if found is None else tuple(sorted(found if isinstance(found, list) else [found]))
+
+
+class _Safetensors:
+    """The tensors of a file, each read once. parameters: how many numbers were read so far."""
+
+    def __init__(self, path: Path) -> None:
+        self._data = path.read_bytes()
+        (length,) = struct.unpack("<Q", self._data[:8])
+        self._about, self._begin, self.parameters = json.loads(self._data[8 : 8 + length]), 8 + length, 0
+
+    def __call__(self, name: str) -> tuple[array[int], list[int]]:
+        """The numbers of a tensor, as the bits of float16, and its shape."""
+        about = self._about[name]
+        if about["dtype"] != "F16":
+            raise UnsupportedModel(f"A browser computes weights in float16, and {name} is {about['dtype']}.")
+        start, end = about["data_offsets"]
+        numbers = array("H", self._data[self._begin + start : self._begin + end])
+        self.parameters += len(numbers)
+        return numbers, about["shape"]
+
+    def rows(self, name: str) -> Rows:
+        """A matrix `[outputs, inputs]`, output by output."""
+        numbers, (outputs, inputs) = self(name)
+        return (numbers[r * inputs : (r + 1) * inputs] for r in range(outputs))
+
+    def columns(self, name: str) -> Rows:
+        """A matrix `[inputs, outputs]`, as GPT-2 keeps its own, output by output."""
+        numbers, (_, outputs) = self(name)
+        return (numbers[c::outputs] for c in range(outputs))
+
+
+class _Packed:
+    """Tensors in the order in which they are added. tensors: by name, where its numbers begin, its outputs and its inputs."""
+
+    def __init__(self) -> None:
+        self.numbers, self.tensors = array("H"), dict[str, tuple[int, int, int]]()
+
+    def matrix(self, name: str, *parts: Rows) -> None:
+        """Panels of all outputs of the parts, one part after the other."""
+        outputs = [row for part in parts for row in part]
+        inputs = len(outputs[0])
+        panels = array("H", bytes(2 * PANEL * inputs * math.ceil(len(outputs) / PANEL)))
+        for index, row in enumerate(outputs):
+            panel = index // PANEL * PANEL * inputs
+            panels[panel + index % PANEL : panel + PANEL * inputs : PANEL] = row
+        self._add(name, panels, len(outputs), inputs)
+
+    def vector(self, name: str, numbers: array[int]) -> None:
+        """As it is, filled up with zeros to whole panels."""
+        self._add(name, numbers + array("H", bytes(2 * (-len(numbers) % PANEL))), len(numbers), 1)
+
+    def _add(self, name: str, numbers: array[int], outputs: int, inputs: int) -> None:
+        self.tensors[name] = len(self.numbers), outputs, inputs
+        self.numbers += numbers
+
+
+def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
+    if not config["tie_word_embeddings"] or config["attention_bias"] or config["mlp_bias"] or config["hidden_act"] != "silu":
+        raise UnsupportedModel("A browser computes Llama models with tied embeddings, without biases, and with SiLU.")
+    packed.matrix("head", read.rows("model.embed_tokens.weight"))
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        rows: Callable[[str], Rows] = lambda name, at=at: read.rows(f"{at}{name}_proj.weight")  # type: ignore[misc]
+        packed.vector(f"{layer}.norm", read(at + "input_layernorm.weight")[0])
+        packed.matrix(f"{layer}.qkv", rows("self_attn.q"), rows("self_attn.k"), rows("self_attn.v"))
+        packed.matrix(f"{layer}.out", rows("self_attn.o"))
+        packed.vector(f"{layer}.mlp_norm", read(at + "post_attention_layernorm.weight")[0])
+        packed.matrix(f"{layer}.up", rows("mlp.gate"), rows("mlp.up"))
+        packed.matrix(f"{layer}.down", rows("mlp.down"))
+    packed.vector("norm", read("model.norm.weight")[0])
+    return {
+        "layers": config["num_hidden_layers"],
+        "hidden": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "kv_heads": config["num_key_value_heads"],
+        "head_size": config["head_dim"],
+        "inner": config["intermediate_size"],
+        "positions": config["max_position_embeddings"],
+        "epsilon": config["rms_norm_eps"],
+        "rope_theta": config["rope_parameters"]["rope_theta"],
+    }
+
+
+def _gpt2(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
+    if not config["tie_word_embeddings"] or config["activation_function"] != "gelu_new":
+        raise UnsupportedModel("A browser computes GPT-2 models with tied embeddings, and with its own GELU.")
+
+    def vector(name: str, of: str) -> None:
+        packed.vector(name, read(of + ".weight")[0])
+        packed.vector(name + ".bias", read(of + ".bias")[0])
+
+    def matrix(name: str, of: str) -> None:
+        packed.matrix(name, read.columns(of + ".weight"))
+        packed.vector(name + ".bias", read(of + ".bias")[0])
+
+    packed.matrix("head", read.rows("transformer.wte.weight"))
+    packed.vector("positions", read("transformer.wpe.weight")[0])
+    for layer in range(config["n_layer"]):
+        at = f"transformer.h.{layer}."
+        vector(f"{layer}.norm", at + "ln_1")
+        matrix(f"{layer}.qkv", at + "attn.c_attn")
+        matrix(f"{layer}.out", at + "attn.c_proj")
+        vector(f"{layer}.mlp_norm", at + "ln_2")
+        matrix(f"{layer}.up", at + "mlp.c_fc")
+        matrix(f"{layer}.down", at + "mlp.c_proj")
+    vector("norm", "transformer.ln_f")
+    return {
+        "layers": config["n_layer"],
+        "hidden": config["n_embd"],
+        "heads": config["n_head"],
+        "kv_heads": config["n_head"],
+        "head_size": config["n_embd"] // config["n_head"],
+        "inner": config["n_inner"] or 4 * config["n_embd"],
+        "positions": config["n_positions"],
+        "epsilon": config["layer_norm_epsilon"],
+    }

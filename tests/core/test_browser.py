@@ -1,0 +1,187 @@
+"""The engine of a browser's tab, its real JavaScript and WebAssembly in Node: the tokens of the shipped traces, torch's choices, the library's ids."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds.node_model import KERNELS, ROOT, node_model
+
+from core.browser.executor import BrowserExecutor
+from core.browser.tokenizer import PlainTokenizer
+from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
+from core.engine.engine import EngineCore
+from core.errors import InvalidConfig
+from core.measure.mistakes import leaky_engine
+from core.measure.verify import verify
+from core.models.load import load_adapter
+from core.recorders.texts import Builtin
+from core.runner.engine import Engine
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+
+MACHINE = {"device_name": "Node, WebAssembly", "versions": {"python": "3.14", "pyodide": "314"}}
+ROUNDED = 5e-5  # of log-probabilities and margins, which are rounded to five digits
+# Packed, padded and split; chunks, preemption, prefix caching; greedy and sampled; both models.
+SOME = ("short-and-long", "kv-pressure", "shared-prefix", "three-lengths", "prefill-first", "nanogpt-chunked-4")
+IN_16_BITS = ("greedy-alone-bf16", "greedy-together-bf16")  # a tab computes in float32
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    return tmp_path_factory.mktemp("packed")
+
+
+@pytest.fixture(scope="module", params=BUILTIN_MODELS)
+def model(request, packed):
+    with node_model(request.param, packed) as found:
+        yield found
+
+
+def tokenizer(name: str) -> PlainTokenizer:
+    return PlainTokenizer((BUILTIN_FOLDER / name / "tokenizer.json").read_text(encoding="utf-8"))
+
+
+def engine(model, config: EngineConfig | None = None, leaks: bool = False) -> EngineCore:
+    executor = BrowserExecutor(model, MACHINE, leaks)
+    return EngineCore(executor, tokenizer(executor.model.name), config)
+
+
+def facts(trace: Trace) -> dict[str, list[tuple[int, float, float]]]:
+    found: dict[str, list[tuple[int, float, float]]] = {}
+    for event in trace.events:
+        for s in event.sampled:
+            found.setdefault(s.request, []).append((s.token_id, s.logprob, s.margin))
+    return found
+
+
+def assert_same(here: Trace, there: Trace) -> None:
+    """Tokens are equal, and what is measured of them is, up to rounding."""
+    mine, theirs = facts(here), facts(there)
+    assert mine.keys() == theirs.keys()
+    for request in theirs:
+        assert [t[0] for t in mine[request]] == [t[0] for t in theirs[request]], request
+        for a, b in zip(mine[request], theirs[request], strict=True):
+            assert a[1:] == pytest.approx(b[1:], abs=ROUNDED)
+
+
+def same_as_shipped(model, names) -> None:
+    name = json.loads(model.facts)["name"]
+    for preset in names:
+        if PRESETS[preset].model == name:
+            shipped = Trace.load(ROOT / "assets" / "traces" / f"{preset}.jsonl")
+            trace = engine(model, PRESETS[preset].config).run(PRESETS[preset].workload)
+            assert trace.header.model == shipped.header.model
+            assert_same(trace, shipped)
+
+
+def test_presets_give_the_tokens_that_were_shipped(model) -> None:
+    same_as_shipped(model, SOME)
+
+
+@pytest.mark.slow
+def test_every_preset_gives_the_tokens_that_were_shipped(model) -> None:
+    same_as_shipped(model, [name for name in PRESETS if name not in IN_16_BITS])
+
+
+def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> None:
+    requests = [Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2)) for i, p in enumerate(("ROMEO", "A king"))]
+    trace = engine(model).run(Workload(requests, "two"))
+    header = trace.header
+    assert (header.device, header.dtype, header.device_name, header.leak) == ("cpu", "float32", "Node, WebAssembly", False)
+    torchs = Engine(*load_adapter(header.model.name, "cpu", "float32"))
+    assert verify(trace.lines(), tokenizer, lambda header: torchs).rerun == 16
+
+
+@pytest.mark.parametrize("policy", ["continuous", "static"])
+def test_a_leak_mixes_requests_as_torch_does_and_is_on_record(packed, policy) -> None:
+    config = EngineConfig(policy=policy, max_num_batched_tokens=16 if policy == "continuous" else 256)
+    requests = [Request(f"r{i}", prompt=p, sampling=SamplingParams(9)) for i, p in enumerate(("ROMEO:", "Once more", "O"))]
+    workload = Workload(requests, "leaky")
+    with node_model("shakespeare-char", packed) as model:
+        here, plain = engine(model, config, leaks=True).run(workload), engine(model, config).run(workload)
+    there = leaky_engine(*load_adapter("shakespeare-char", "cpu", "float32"), config).run(workload)
+    assert here.header.leak and here.outputs != plain.outputs
+    assert_same(here, there)
+
+
+def test_a_pool_larger_than_a_tab_is_refused_and_one_that_is_not_asked_for_fits(packed) -> None:
+    with node_model("shakespeare-bpe", packed) as model:
+        with pytest.raises(InvalidConfig, match="in a browser's tab it may take 128 MiB"):
+            engine(model, EngineConfig(num_blocks=10**6))
+        large = engine(model, EngineConfig(max_num_seqs=200))
+        large.run(Workload([Request("r0", prompt="A", sampling=SamplingParams(1000, ignore_eos=True))]).greedy())
+        assert large.trace.header.num_blocks * 16 * 4096 <= 2**27
+        assert model.ask("bytes") < 200e6
+
+
+def test_a_long_prompt_is_computed_in_little_memory(packed) -> None:
+    words = tuple(random.Random(3).choices(range(1, 2048), k=1000))
+    requests = [Request(f"r{i}", prompt_token_ids=words[i:], sampling=SamplingParams(2)) for i in range(8)]
+    with node_model("shakespeare-bpe", packed) as model:
+        here = engine(model, EngineConfig(policy="static")).run(Workload(requests))
+        assert model.ask("bytes") < 130e6
+        alone = engine(model, EngineConfig(policy="continuous")).run(Workload([replace(requests[0], arrival=0)]))
+    assert facts(here)["r0"] == facts(alone)["r0"]  # to the last bit: no sum depends on who shares the batch
+
+
+@pytest.mark.parametrize("name", BUILTIN_MODELS)
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=60) | st.text("aB1² \n\t'sréll½Ⅷ\u00a0\u0085\x1c日_-", max_size=40), ids=st.lists(st.integers(0, 64), max_size=20))
+def test_the_tokenizer_is_the_librarys(name, text, ids) -> None:
+    library, ours = Builtin(BUILTIN_FOLDER / name), tokenizer(name)
+    try:
+        expected = library(text)
+    except Exception:  # a character that has no token
+        with pytest.raises(KeyError):
+            ours(text)
+        return
+    assert ours(text) == expected
+    some = [*expected["input_ids"], *(i * 31 % len(ours._ids) for i in ids)]
+    assert ours.decode(some) == library.decode(some)
+
+
+def test_special_tokens_in_a_text_are_one_token() -> None:
+    ours, library = tokenizer("shakespeare-bpe"), Builtin(BUILTIN_FOLDER / "shakespeare-bpe")
+    text = "The end<|endoftext|> of<|endoftext|>"
+    assert ours(text) == library(text) and ours(text)["input_ids"].count(0) == 2
+    assert ours.decode([0, 40, 0], skip_special_tokens=True) == library.decode([0, 40, 0], skip_special_tokens=True)
+
+
+def test_the_kernels_are_what_their_source_compiles_to(tmp_path) -> None:
+    version = shutil.which("clang") and subprocess.run(["clang", "--version"], capture_output=True, text=True, check=True).stdout
+    if not version or not shutil.which("wasm-ld"):
+        pytest.skip("clang and wasm-ld are not here.")
+    made = tmp_path / "kernels.wasm"
+    subprocess.run(["sh", str(ROOT / "assets" / "engine" / "build.sh"), str(made)], check=True)
+    if "version 14." in version:  # another compiler makes other bytes of the same functions
+        assert made.read_bytes() == KERNELS.read_bytes()
+    with node_model("shakespeare-char", tmp_path, made) as model:
+        same_as_shipped(model, ["nanogpt-chunked-4"])
+
+
+def test_logits_that_are_not_finite_give_no_token(packed) -> None:
+    class Broken:
+        def __init__(self, model) -> None:
+            self.facts, self.pool = model.facts, model.pool
+            self._compute = model.compute
+
+        def compute(self, told, rows):
+            answer = self._compute(told, rows)
+            answer[0] = math.nan
+            return answer
+
+    with node_model("shakespeare-char", packed) as model:
+        trace = engine(Broken(model)).run(Workload([Request("r0", prompt="A", sampling=SamplingParams(3))]))
+    assert [f.finish_reason for e in trace.events for f in e.finished] == ["error"]
+
+
