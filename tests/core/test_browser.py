@@ -12,7 +12,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds.node_model import KERNELS, ROOT, node_model
 
 from core.browser.executor import BrowserExecutor
 from core.browser.tokenizer import PlainTokenizer
@@ -28,6 +27,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
+from worlds.node_model import KERNELS, ROOT, node_model
 
 MACHINE = {"device_name": "Node, WebAssembly", "versions": {"python": "3.14", "pyodide": "314"}}
 ROUNDED = 5e-5  # of log-probabilities and margins, which are rounded to five digits
@@ -94,7 +94,9 @@ def test_every_preset_gives_the_tokens_that_were_shipped(model) -> None:
 
 
 def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> None:
-    requests = [Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2)) for i, p in enumerate(("ROMEO", "A king"))]
+    requests = [
+        Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2)) for i, p in enumerate(("ROMEO", "A king"))
+    ]
     trace = engine(model).run(Workload(requests, "two"))
     header = trace.header
     assert (header.device, header.dtype, header.device_name, header.leak) == ("cpu", "float32", "Node, WebAssembly", False)
@@ -136,7 +138,10 @@ def test_a_long_prompt_is_computed_in_little_memory(packed) -> None:
 
 @pytest.mark.parametrize("name", BUILTIN_MODELS)
 @settings(max_examples=60, deadline=None)
-@given(text=st.text(max_size=60) | st.text("aB1² \n\t'sréll½Ⅷ\u00a0\u0085\x1c日_-", max_size=40), ids=st.lists(st.integers(0, 64), max_size=20))
+@given(
+    text=st.text(max_size=60) | st.text("aB1² \n\t'sréll½Ⅷ\u00a0\u0085\x1c日_-", max_size=40),
+    ids=st.lists(st.integers(0, 64), max_size=20),
+)
 def test_the_tokenizer_is_the_librarys(name, text, ids) -> None:
     library, ours = Builtin(BUILTIN_FOLDER / name), tokenizer(name)
     try:
@@ -183,5 +188,3 @@ def test_logits_that_are_not_finite_give_no_token(packed) -> None:
     with node_model("shakespeare-char", packed) as model:
         trace = engine(Broken(model)).run(Workload([Request("r0", prompt="A", sampling=SamplingParams(3))]))
     assert [f.finish_reason for e in trace.events for f in e.finished] == ["error"]
-
-
