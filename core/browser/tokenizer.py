@@ -9,6 +9,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from core.errors import UnsupportedModel
@@ -77,7 +78,7 @@ class PlainTokenizer:
         if word not in self._known:
             parts = [self._characters[byte] for byte in word.encode()]
             while len(parts) > 1:
-                pairs = [self._ranks.get(pair, len(self._ranks)) for pair in zip(parts, parts[1:], strict=False)]
+                pairs = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(parts)]
                 rank = min(pairs)
                 if rank == len(self._ranks):
                     break

@@ -13,7 +13,7 @@ import json
 import math
 import struct
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +118,20 @@ class _Packed:
 def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
     if not config["tie_word_embeddings"] or config["attention_bias"] or config["mlp_bias"] or config["hidden_act"] != "silu":
         raise UnsupportedModel("A browser computes Llama models with tied embeddings, without biases, and with SiLU.")
+
+    def rows(*names: str) -> list[Rows]:
+        return [read.rows(f"{name}_proj.weight") for name in names]
+
     packed.matrix("head", read.rows("model.embed_tokens.weight"))
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
-        rows: Callable[[str], Rows] = lambda name, at=at: read.rows(f"{at}{name}_proj.weight")  # type: ignore[misc]
+        attention, mlp = at + "self_attn.", at + "mlp."
         packed.vector(f"{layer}.norm", read(at + "input_layernorm.weight")[0])
-        packed.matrix(f"{layer}.qkv", rows("self_attn.q"), rows("self_attn.k"), rows("self_attn.v"))
-        packed.matrix(f"{layer}.out", rows("self_attn.o"))
+        packed.matrix(f"{layer}.qkv", *rows(attention + "q", attention + "k", attention + "v"))
+        packed.matrix(f"{layer}.out", *rows(attention + "o"))
         packed.vector(f"{layer}.mlp_norm", read(at + "post_attention_layernorm.weight")[0])
-        packed.matrix(f"{layer}.up", rows("mlp.gate"), rows("mlp.up"))
-        packed.matrix(f"{layer}.down", rows("mlp.down"))
+        packed.matrix(f"{layer}.up", *rows(mlp + "gate", mlp + "up"))
+        packed.matrix(f"{layer}.down", *rows(mlp + "down"))
     packed.vector("norm", read("model.norm.weight")[0])
     return {
         "layers": config["num_hidden_layers"],
