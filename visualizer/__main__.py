@@ -57,11 +57,19 @@ def export_site(
     url: Annotated[
         str, typer.Option(help="Where it will be served: link previews need the whole address of their picture.")
     ] = "",
+    engine: Annotated[bool, typer.Option("--engine", help="With the engine, which then runs in each visitor's tab.")] = False,
+    pyodide: Annotated[Path | None, typer.Option(help="Folder of the npm package pyodide, if npm has not put it here.")] = None,
 ) -> None:
     """Write the recorded runs and comparisons as a static site."""
+    from visualizer.page.engine_files import EngineFiles, find_pyodide
     from visualizer.page.site import export_site as export
 
-    print_line(f"Open {export(folder, url=url)} in a browser; the folder needs no server.")
+    files = EngineFiles(find_pyodide(pyodide)) if engine or pyodide else None
+    first = export(folder, url=url, engine=files)
+    if files is None:
+        print_line(f"Open {first} in a browser; the folder needs no server.")
+    else:
+        print_line(f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs.")
 
 
 def exercises(context: typer.Context) -> None:

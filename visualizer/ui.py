@@ -39,11 +39,13 @@ from core.serving.timeouts import headers_within
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.limits import Limits
 from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
+from visualizer.page.engine_files import engine_files
 from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
 from visualizer.server.collected import Collected
 from visualizer.server.embed import embed_routes
+from visualizer.server.engine_files import engine_routes
 from visualizer.server.followed import Followed
 from visualizer.server.limits import are_strangers, is_space, limits
 from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, origins_of
@@ -185,7 +187,9 @@ def launch(
         store.pin(path)
     live_tab = shared.options if shared else None
     begins = {"opening": None} if follow or collect else {}  # its owner came to see an engine
-    page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins)
+    engine = engine_files()
+    in_tab = {"engine": engine.address} if engine else {}
+    page = build(server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins, **in_tab)
     page.space_id = None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
     templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
     page._queue.sleep_when_free = 0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core
@@ -203,6 +207,7 @@ def launch(
             "routes": [
                 *routes(server, address_of(is_space()), _enter),
                 *embed_routes(traces),
+                *engine_routes(engine),
                 *story_routes((of_a_space() or "") + address(picture)),
                 *(shared.routes(address_of(is_space())) if shared else ()),
             ],

@@ -92,7 +92,7 @@ def test_the_query_names_one_too(visit, page_url, http):
 
 @pytest.mark.slow
 def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_url, friendly, elsewhere, http):
-    assert f"connect-src 'self' {elsewhere};" in f"{http.get(friendly).headers['content-security-policy']};"
+    assert f"connect-src 'self' blob: {elsewhere};" in f"{http.get(friendly).headers['content-security-policy']};"
     page = visit(f"{page_url}/", hash=f"trace={elsewhere}/run.json")
     expect(page.locator("#watch .toast")).to_contain_text("opens runs of its own address, and of no other")
     page = visit(friendly)

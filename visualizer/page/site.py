@@ -25,6 +25,7 @@ from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
 from visualizer.page.embed import embed_html
+from visualizer.page.engine_files import EngineFiles
 from visualizer.page.figure import figure_replay
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import STORY, TABS, packed_plotly, part, player_options, tab_script
@@ -33,8 +34,11 @@ _FIRST, _PLAYER = "index.html", "watch.html"
 _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
 
 
-def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED, url: str = "") -> Path:
-    """Write the site; returns its first page. url: where it will be served, which previews of links need for their picture. Raises InflightError if nothing is recorded or the folder cannot be written."""
+def export_site(
+    folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED, url: str = "", engine: EngineFiles | None = None
+) -> Path:
+    """Write the site; returns its first page. url: where it will be served, which previews of links need for their picture. engine: the engine that
+    runs in its visitors' tabs. Raises InflightError if nothing is recorded or the folder cannot be written."""
     runs = list(recorded_runs(traces))
     if not runs:
         raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")
@@ -61,6 +65,9 @@ def export_site(folder: Path, traces: Path = TRACES, comparisons: Path = RECORDE
         if (beginning := opening(comparisons)) is not None:
             options["opening"] = {"url": _brought(folder, "opening.js", beginning)}
         options["embed"] = "embed.html"
+        if engine is not None:
+            engine.write(folder)
+            options["engine"] = engine.address
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
         _write_loading(folder / (_PLAYER if story else _FIRST), page)

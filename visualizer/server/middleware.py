@@ -83,7 +83,7 @@ def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
 
 _LONGEST = 255  # characters of an address: no file has a longer name
 _ASKED = re.compile(  # used by the page and gradio_client; Gradio's others take uploads, fetch from elsewhere for a visitor, or expose internals
-    r"/|/story|/embed|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight)/.+"
+    r"/|/story|/embed|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight|engine)/.+"
     r"|/serve/(generate|v1/(completions|chat/completions|models(/.+)?)|health|metrics|events|control|sessions?|openapi\.json)"  # the shared engine
     r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
 )
@@ -118,7 +118,7 @@ class PageGuard:
     def __init__(self, app: ASGIApp, origins: Sequence[str] = (), hosts: Sequence[str] | None = None) -> None:
         self._app = app
         self._hosts = None if hosts is None else {f"[{host}]" if ":" in host else host for host in hosts}
-        policy = "; ".join((*_POLICY, " ".join(("connect-src 'self'", *origins))))
+        policy = "; ".join((*_POLICY, " ".join(("connect-src 'self' blob:", *origins))))
         self._headers = (
             (b"content-security-policy", policy.encode()),
             (b"x-content-type-options", b"nosniff"),

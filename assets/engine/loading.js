@@ -1,0 +1,202 @@
+// What the engine in the tab is made of, brought to where it runs: files fetched with progress and kept in this browser, and the interpreter,
+// started from them or restored from a picture of its memory. Where a browser keeps nothing, every start is a first one.
+
+const KEPT = "inflight-engine"; // the cache, see `caches`
+const SNAPSHOT = "snapshot";
+const INTERPRETER = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
+/** A function of WebAssembly with one instruction of SIMD. */
+const SIMD = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11]);
+const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "application/json" };
+
+/** Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no use. */
+export class Refused extends Error {
+  constructor(sentence, lasting = false) {
+    super(sentence);
+    this.lasting = lasting;
+  }
+}
+
+/** Why this browser cannot run it, or null. */
+export function obstacle() {
+  const able = typeof WebAssembly !== "undefined" && typeof DecompressionStream !== "undefined" && WebAssembly.validate(SIMD);
+  return able ? null : "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off.";
+}
+
+/** The engine's files at one address, which names their version. */
+export class Files {
+  /**
+   * @param {string} base
+   * @param {(progress: {what: string, done: number, total: number, kept: boolean}) => void} progress called with the file that is being fetched, bytes of all
+   *   that were asked for, and whether this browser keeps them
+   */
+  constructor(base, progress = () => {}) {
+    this.base = base;
+    this.progress = progress;
+    this.sizes = {}; // of what was asked for, packed
+    this.arrived = {}; // bytes so far
+    this.keeps = true;
+    this.fetched = 0; // bytes from the network, as they were sent
+  }
+
+  /** {version, package, files: {name: bytes}, models: {name: [files]}} */
+  async manifest() {
+    if (!this._manifest) {
+      this.keeps = Boolean(await opened());
+      const bytes = await this._bytes("manifest.json");
+      try {
+        this._manifest = JSON.parse(new TextDecoder().decode(bytes));
+      } catch {
+        throw new Refused(BROKEN);
+      }
+    }
+    return this._manifest;
+  }
+
+  /** Files by their names without `.gz`: name → its bytes, unpacked. @param {string[]} names @returns {Promise<Map<string, ArrayBuffer>>} */
+  async get(names) {
+    const { files } = await this.manifest();
+    for (const name of names) this.sizes[name] = files[`${name}.gz`] || 0;
+    this._tell();
+    return new Map(await Promise.all(names.map(async (name) => /** @type {[string, ArrayBuffer]} */ ([name, await this._bytes(name, this.sizes[name])]))));
+  }
+
+  /** The picture of the interpreter's memory that was kept, or undefined. */
+  async snapshot() {
+    return (await this._kept(SNAPSHOT))?.arrayBuffer();
+  }
+
+  async keepSnapshot(bytes) {
+    await this._keep(SNAPSHOT, bytes);
+  }
+
+  /** Forget everything kept, or what other versions left. @param {boolean} all */
+  async forget(all) {
+    const cache = await opened();
+    for (const { url } of (await cache?.keys().catch(() => [])) || []) if (all || !url.startsWith(this.base)) await cache.delete(url).catch(() => {});
+  }
+
+  async _bytes(name, size = 0) {
+    let bytes = await (await this._kept(name))?.arrayBuffer();
+    if (!bytes) {
+      bytes = await this._fetched(size ? `${name}.gz` : name, size, (n) => {
+        this.arrived[name] = Math.min(size, n);
+        this._tell();
+      });
+      this._keep(name, bytes);
+    }
+    this.arrived[name] = size;
+    this._tell();
+    return bytes;
+  }
+
+  _tell() {
+    const names = Object.keys(this.sizes);
+    const sum = (of) => names.reduce((all, name) => all + (of[name] || 0), 0);
+    this.progress({ what: names.find((name) => (this.arrived[name] || 0) < this.sizes[name]) || "", done: sum(this.arrived), total: sum(this.sizes), kept: this.keeps });
+  }
+
+  async _fetched(name, size, count) {
+    const answer = await fetch(this.base + name).catch(() => null);
+    if (!answer) throw new Refused(UNREACHED);
+    if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);
+    try {
+      return await unpacked(answer, size, (n, more) => {
+        this.fetched += more;
+        count(n);
+      });
+    } catch (error) {
+      throw error instanceof Refused ? error : new Refused(BROKEN);
+    }
+  }
+
+  async _kept(name) {
+    return (await opened())?.match(this.base + name).catch(() => undefined);
+  }
+
+  async _keep(name, bytes) {
+    const type = TYPES[name.split(".").at(-1)] || "application/octet-stream";
+    await (await opened())?.put(this.base + name, new Response(bytes, { headers: { "Content-Type": type } })).catch(() => {}); // no room: fetched again next time
+  }
+}
+
+const UNREACHED = "The engine's files cannot be reached: what has arrived is kept, so try again.";
+const BROKEN = "The download of the engine broke off: what has arrived is kept, so try again.";
+const GONE = "The engine's files have changed since this page was opened: load the page again.";
+
+/** The cache; undefined in a private window of some browsers, and wherever storage is refused. */
+async function opened() {
+  try {
+    return await caches.open(KEPT);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The body of an answer, unpacked unless its host has done that. count: called with the bytes so far, and how many of them are new. */
+async function unpacked(answer, size, count) {
+  const reader = answer.body.getReader();
+  let sum = 0;
+  const next = async () => {
+    const { value } = await reader.read();
+    if (value) count((sum += value.length), value.length);
+    return value;
+  };
+  const first = await next();
+  if (size && (!first || first[0] === 0x3c)) throw new Refused(GONE); // a page, "<", stands where the file was
+  const packed = first?.[0] === 0x1f && first[1] === 0x8b;
+  const stream = new ReadableStream({
+    start: (control) => control.enqueue(first),
+    pull: async (control) => {
+      const value = await next();
+      if (value) control.enqueue(value);
+      else control.close();
+    },
+  });
+  const bytes = await new Response(packed ? stream.pipeThrough(new DecompressionStream("gzip")) : stream).arrayBuffer(); // gzip checks what it unpacks
+  if (packed && size && sum !== size) throw new Refused(BROKEN);
+  return bytes;
+}
+
+/**
+ ** Pyodide: restored from its snapshot if there is one that fits, otherwise started and `prepared` by our own code, and its snapshot kept.
+ * @param {Files} files
+ * @param {(python: any, restored: boolean) => void} prepare brings our sources into it; only what a full start imports is in the snapshot
+ */
+export async function interpreter(files, prepare) {
+  const found = await files.get(INTERPRETER);
+  const snapshot = await files.snapshot();
+  if (snapshot) {
+    try {
+      const python = await start(found, { _loadSnapshot: snapshot });
+      prepare(python, true);
+      return { python, restored: true };
+    } catch {
+      await files.forget(true); // it does not fit: as if it had not been kept
+    }
+  }
+  const python = await start(found, { _makeSnapshot: true });
+  prepare(python, false);
+  try {
+    files.keepSnapshot(python.makeMemorySnapshot());
+  } catch {
+    // an experimental option: without it the next start is as long as this one
+  }
+  return { python, restored: false };
+}
+
+async function start(found, options) {
+  const scripts = ["pyodide.mjs", "pyodide.asm.mjs"].map((name) => URL.createObjectURL(new Blob([found.get(name)], { type: TYPES.mjs })));
+  const [{ loadPyodide }, { default: createPyodideModule }] = await Promise.all(scripts.map((url) => import(url)));
+  for (const url of scripts) URL.revokeObjectURL(url);
+  const outside = self.fetch;
+  self.fetch = async (address) => { // what Pyodide asks for is here already
+    const name = String(address).split("/").at(-1);
+    return new Response(found.get(name), { headers: { "Content-Type": TYPES[name.split(".").at(-1)] || "" } });
+  };
+  try {
+    const lockFileContents = new TextDecoder().decode(found.get("pyodide-lock.json"));
+    return await loadPyodide({ createPyodideModule, lockFileContents, indexURL: "https://engine.invalid/", ...options });
+  } finally {
+    self.fetch = outside;
+  }
+}

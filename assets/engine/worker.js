@@ -1,0 +1,150 @@
+// The engine's worker: Python decides, `model.js` computes. What it can be asked, and answers to each `id`:
+//
+//   {id, do: "load", model, fresh}     loading {what, done, total} …, ready {facts}; model: one of the built-in ones, or none; fresh: forget what was kept
+//   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
+//   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
+//   {id, do: "cancel", of}             ends what was begun with that id
+//
+// or failed {sentence, lasting}. One job computes at a time, those behind it wait; calls are answered between its turns.
+
+import { Files, Refused, interpreter, obstacle } from "./loading.js";
+import { Model } from "./model.js";
+
+const BASE = new URL("./", import.meta.url).href;
+const TURN = 10; // ms between two looks at what else was asked
+const SAID = 50; // ms between two words about loading
+const AGAIN = 250; // ms after which code that caught its interruption is interrupted again
+
+/** @type {any} */ let python;
+/** @type {any} see visualizer/browser/tab.py */ let tab;
+/** @type {Promise<any> | undefined} */ let begun;
+/** @type {Files | undefined} */ let files;
+/** @type {Map<string, Promise<Model>>} */ const models = new Map();
+/** @type {Map<number, any>} jobs by the id of their request */ const jobs = new Map();
+let last = Promise.resolve();
+let deadline = Infinity;
+let progress = (/** @type {any} */ _) => {};
+
+const say = (message) => self.postMessage(message);
+
+/** No second thread and no shared memory: the interpreter looks here, now and then, whether its time is over. Said once, so that the error can be told. */
+const interrupt = {
+  get 0() {
+    const over = performance.now() > deadline;
+    if (over) deadline = performance.now() + AGAIN;
+    return over ? 2 : 0;
+  },
+  set 0(_) {},
+};
+
+/** Let messages in. */
+const turn = () => new Promise((done) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = done;
+  port2.postMessage(0);
+});
+
+/** What kind of machine computes, for a trace's header. */
+function machine() {
+  const [, name, version] = /(Firefox|Edg|OPR|Chrome|Version)\/(\d+)/.exec(navigator.userAgent) || [];
+  const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
+  return { device_name: `${name ? `${known[name] || name} ${version}` : "a browser"}, WebAssembly`, versions: { pyodide: python.version } };
+}
+
+async function start() {
+  const sources = files.get(["sources.zip"]);
+  const { package: ours } = await files.manifest();
+  const archive = (await sources).get("sources.zip");
+  const found = await interpreter(files, (started, restored) => {
+    started.unpackArchive(archive, "zip", { extractDir: "/engine" });
+    started.runPython(restored ? "import random; random.seed()" : `import sys; sys.path.insert(0, "/engine"); import ${ours}visualizer.browser.tab`);
+  });
+  python = found.python;
+  python.setInterruptBuffer(interrupt);
+  tab = python.pyimport(`${ours}visualizer.browser.tab`).Tab(JSON.stringify(machine()));
+  return found.restored;
+}
+
+async function model(name) {
+  const { models: known } = await files.manifest();
+  if (!Object.hasOwn(known, name)) throw new Refused("The engine in this tab has the built-in models, and no other.", true);
+  const found = await files.get([`${name}/weights`, `${name}/tokenizer.json`, "kernels.wasm"]);
+  const made = new Model(found.get(`${name}/weights`), await WebAssembly.compile(found.get("kernels.wasm")));
+  await begun;
+  tab.add(name, new TextDecoder().decode(found.get(`${name}/tokenizer.json`)), made);
+  return made;
+}
+
+async function load({ id, model: name, fresh = false }) {
+  const began = performance.now();
+  const obstructed = obstacle();
+  if (obstructed) throw new Refused(obstructed, true);
+  let said = 0;
+  progress = (state) => {
+    if (performance.now() - said < SAID && state.done < state.total) return;
+    said = performance.now();
+    say({ kind: "loading", id, ...state });
+  };
+  files ??= new Files(BASE, (state) => progress(state));
+  if (fresh) await files.forget(true);
+  else if (!begun) files.forget(false);
+  if (!begun) begun = start();
+  if (name && !models.has(name)) models.set(name, model(name));
+  try {
+    const [restored] = await Promise.all([begun, models.get(name)]);
+    const bytes = [...models.values()].length && (await Promise.all(models.values())).reduce((sum, { bytes }) => sum + bytes, 0);
+    say({ kind: "ready", id, restored, ms: performance.now() - began, fetched: files.fetched, memory: python._module.HEAPU8.length + bytes });
+  } catch (error) {
+    if (!python) begun = undefined; // asked again, it starts again …
+    if (!(error instanceof Refused)) await files.forget(true); // … from what is fetched anew
+    models.delete(name);
+    throw error;
+  }
+}
+
+async function run({ id, kind, spec, limit }) {
+  const job = tab.begin(kind, JSON.stringify(spec));
+  jobs.set(id, job);
+  const before = last;
+  let left = () => {};
+  last = new Promise((done) => { left = () => done(undefined); });
+  try {
+    await before;
+    for (let done = false; !done; await turn()) {
+      deadline = limit ? performance.now() + limit : Infinity;
+      const deltas = JSON.parse(job.turn(TURN / 1000));
+      deadline = Infinity;
+      for (const delta of deltas) {
+        say({ kind: "delta", id, delta });
+        done ||= Boolean(delta.done);
+      }
+    }
+  } finally {
+    deadline = Infinity;
+    jobs.delete(id);
+    job.destroy();
+    left();
+  }
+}
+
+const asked = {
+  load,
+  begin: run,
+  async call({ id, name, args }) {
+    const value = name === "document" ? tab.document(...args) ?? null : JSON.parse(tab.call(name, JSON.stringify(args)));
+    say({ kind: "answer", id, value });
+  },
+  async cancel({ of }) {
+    jobs.get(of)?.stop();
+  },
+};
+
+self.onmessage = async ({ data }) => {
+  try {
+    await asked[data.do](data);
+  } catch (error) {
+    if (!(error instanceof Refused)) console.error(error);
+    const sentence = error instanceof Refused ? error.message : "The engine in this tab failed: the browser's console says how.";
+    say({ kind: "failed", id: data.id, sentence, lasting: Boolean(error.lasting) });
+  }
+};

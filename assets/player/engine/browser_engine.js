@@ -1,0 +1,224 @@
+// The engine in this tab: the same answers as a `Server`'s, from a worker (assets/engine/worker.js). It is loaded when it is first asked for something, and
+// ended with the page. What it made lies in its memory under addresses "tab:…", which `fetchJson` of parts/server.js finds like any other.
+
+import { answered } from "../parts/server.js";
+import { LoadingBar } from "./loading_bar.js";
+
+const GONE = "This run is no longer in this tab: run it again.";
+const ENDS = 3000; // ms in which a cancelled job may end by itself
+
+/** Why there is no engine, in a sentence. lasting: trying again is of no use. */
+export class NoEngine extends Error {
+  constructor(sentence, lasting = false) {
+    super(sentence);
+    this.lasting = lasting;
+  }
+}
+
+export class BrowserEngine {
+  /** @param {string} base where its files are, see visualizer/page/engine_files.py */
+  constructor(base, bar = new LoadingBar()) {
+    this.base = new URL(base, document.baseURI).href;
+    this.bar = bar;
+    this.worker = null;
+    this._last = 0; // the number of the last request
+    this._crashed = false;
+    /** @type {Map<number, {resolve: Function, reject: Function, heard: (message: any) => void}>} */
+    this._asked = new Map();
+    /** @type {Map<string, Promise<any>>} by the model's name, "" for none */
+    this._loaded = new Map();
+    /** @type {Map<string, TabJob>} */
+    this._jobs = new Map();
+    window.addEventListener("pagehide", () => this.end());
+    bring(this);
+  }
+
+  // -- what a server answers -----------------------------------------------------------------------------------------
+
+  async call(name, ...args) {
+    await this.ready();
+    const value = await this._ask({ do: "call", name, args });
+    return name.startsWith("export") && value.url ? { ...value, url: await this._file(value.url) } : value;
+  }
+
+  async get(path) {
+    return this.call(path.replace("inflight/", ""));
+  }
+
+  async post(path, data) {
+    return this.call(path.replace(/^inflight\/(\w+)s$/, "$1"), data);
+  }
+
+  /** Open a file, which stays on this machine. */
+  async send(path, text) {
+    const [where, query] = path.split("?");
+    const asked = new URLSearchParams(query);
+    return where.endsWith("uploads") ? this.call("upload", text, asked.getAll("name")) : this.call("dataset", text, asked.get("name"), asked.get("model"));
+  }
+
+  /** Start a job once its model is loaded; returns its id. Throws a sentence. */
+  async begin(kind, spec, _who, signal = undefined) {
+    await this.ready(spec.model, signal);
+    const job = new TabJob(this._next());
+    const id = `tab-job-${job.number}`;
+    this._jobs.set(id, job);
+    this._ask({ do: "begin", kind, spec }, (message) => job.add(message.delta), job.number).catch((error) => job.add({ done: true, error: error.message }));
+    return id;
+  }
+
+  async *follow(id, signal = undefined) {
+    const job = this._jobs.get(id);
+    if (!job) throw new Error(GONE);
+    signal?.addEventListener("abort", () => this.cancel(id), { once: true });
+    for (let over = false; !over;) {
+      for (const delta of await job.unread()) {
+        yield delta;
+        over ||= Boolean(delta.done);
+      }
+    }
+    this._jobs.delete(id);
+  }
+
+  /** See `Server.ask`. */
+  async ask(kind, spec, who, onprogress) {
+    return answered(this, kind, spec, who, onprogress);
+  }
+
+  /** End a job at its next step, or, where that is too long, with the worker. */
+  async cancel(id) {
+    const job = this._jobs.get(id);
+    if (!job) return { cancelled: false };
+    this.worker?.postMessage({ id: this._next(), do: "cancel", of: job.number });
+    setTimeout(() => job.isOver || this.end("The run was cancelled."), ENDS);
+    return { cancelled: true };
+  }
+
+  // -- the worker ----------------------------------------------------------------------------------------------------
+
+  /** Load the engine, with a model if one is named; a bar says how far. Throws NoEngine, and what `signal` says. @param {string} model @param {AbortSignal | undefined} signal */
+  async ready(model = "", signal = undefined) {
+    for (;;) {
+      signal?.throwIfAborted();
+      try {
+        return await this._load(model, signal);
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!(error instanceof NoEngine) || error.lasting || !(await this.bar.failed(error.message))) throw error;
+      }
+    }
+  }
+
+  /** End the worker: what it held is freed, and what it was asked is answered with a sentence. */
+  end(sentence = "The engine in this tab was ended.", lasting = true) {
+    this.worker?.terminate();
+    this.worker = null;
+    this._loaded.clear();
+    const asked = [...this._asked.values()];
+    this._asked.clear();
+    for (const { reject } of asked) reject(new NoEngine(sentence, lasting));
+  }
+
+  async _load(model, signal) {
+    const cancel = () => this._jobs.size || this.end("The engine was not loaded, because that was cancelled.");
+    if (!this._loaded.has(model)) {
+      const loading = this._ask({ do: "load", model, fresh: this._crashed }, (message) => this.bar.progress(message));
+      this._crashed = false;
+      this._loaded.set(model, loading);
+      this.bar.open(cancel);
+      loading.catch(() => this._loaded.delete(model)).finally(() => this.bar.close());
+    }
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      return await this._loaded.get(model);
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+
+  _next() {
+    this._last += 1;
+    return this._last;
+  }
+
+  /** Ask the worker; resolves to its answer. heard: called with what comes before. Throws its sentence. */
+  _ask(message, heard = (_) => {}, id = this._next()) {
+    return new Promise((resolve, reject) => {
+      this._start();
+      this._asked.set(id, { resolve, reject, heard });
+      this.worker.postMessage({ id, ...message });
+    });
+  }
+
+  _start() {
+    if (this.worker) return;
+    if (location.protocol === "file:") throw new NoEngine("The engine in this tab needs a page that comes over HTTP: run `python -m http.server` in its folder, and open the address that it prints.", true);
+    let isThere = false;
+    this.worker = new Worker(new URL("worker.js", this.base), { type: "module" });
+    this.worker.onmessage = ({ data }) => {
+      isThere = true;
+      this._hear(data);
+    };
+    this.worker.onerror = (event) => {
+      event.preventDefault();
+      this._crashed = isThere; // then what it was made of is fetched anew
+      if (isThere) this.end("The engine in this tab broke down, perhaps for want of memory: try again.", false);
+      else this.end("The engine's files cannot be reached: what has arrived is kept, so try again.", false);
+    };
+  }
+
+  _hear({ kind, id, ...message }) {
+    const asked = this._asked.get(id);
+    if (!asked) return;
+    if (kind === "loading" || kind === "delta") asked.heard(message);
+    if (kind === "ready" || kind === "answer") asked.resolve(kind === "ready" ? message : message.value);
+    if (kind === "failed") asked.reject(new NoEngine(message.sentence, message.lasting));
+    if (kind === "ready" || kind === "answer" || kind === "failed" || message.delta?.done) this._asked.delete(id);
+  }
+
+  // -- what it made --------------------------------------------------------------------------------------------------
+
+  /** A document by its address, "tab:…". */
+  async document(url) {
+    return JSON.parse(await this._text(url));
+  }
+
+  /** The address of a file that the worker holds, for the browser to fetch. */
+  async _file(url) {
+    return URL.createObjectURL(new Blob([await this._text(url)]));
+  }
+
+  async _text(url) {
+    if (!this.worker) throw new Error(GONE);
+    const text = await this._ask({ do: "call", name: "document", args: [url] });
+    if (text === null) throw new Error(GONE);
+    return text;
+  }
+}
+
+/** What a job has said and nobody has read yet. */
+class TabJob {
+  constructor(number) {
+    this.number = number;
+    this.isOver = false;
+    this._unread = [];
+    this._wake = () => {};
+  }
+
+  add(delta) {
+    this._unread.push(delta);
+    this.isOver ||= Boolean(delta.done);
+    this._wake();
+  }
+
+  /** The next ones: waits for one. */
+  async unread() {
+    if (!this._unread.length) await new Promise((resolve) => { this._wake = () => resolve(undefined); });
+    return this._unread.splice(0);
+  }
+}
+
+/** Let `fetchJson` find the worker's documents beside those that the page was given. */
+function bring(engine) {
+  const given = window.inflightEarly;
+  window.inflightEarly = new Proxy({}, { get: (_, url) => (String(url).startsWith("tab:") ? engine.document(url) : given?.[String(url)]) });
+}

@@ -1,0 +1,73 @@
+// What the engine in the tab still lacks, while it is brought here: what is fetched, how large it is, and how to stop it; or why it did not come, and again.
+
+import { h, setText } from "../parts/dom.js";
+import { bytes } from "../parts/format.js";
+import { t } from "../parts/speech.js";
+
+const PATIENCE = 500; // ms before anything is said: a second start takes little longer
+
+/** What a file belongs to, as it is named here. @param {string} file */
+function nameOf(file) {
+  if (!file) return "";
+  if (file.includes("/")) return t("the model {name}", { name: file.split("/")[0] });
+  return file.startsWith("py") ? "Python" : t("the engine");
+}
+
+export class LoadingBar {
+  constructor() {
+    this.element = null;
+  }
+
+  /** The engine is being loaded: show how far, from a moment on. cancel: called if its visitor no longer wants it. @param {() => void} cancel */
+  open(cancel) {
+    this.close();
+    this._later = setTimeout(() => this._show(cancel), PATIENCE);
+  }
+
+  /** @param {{what: string, done: number, total: number, kept: boolean}} progress */
+  progress({ what, done, total, kept }) {
+    this._words = what ? t("Fetching {what}: {done} of {total}.", { what: nameOf(what), done: bytes(done), total: bytes(total) }) : t("Starting the engine in this tab.");
+    if (!kept) this._words += ` ${t("This browser keeps nothing of it for the next visit.")}`;
+    this._share = total ? done / total : 0;
+    this._draw();
+  }
+
+  _show(cancel) {
+    this._put(h("button", { type: "button", class: "button", onclick: cancel }, t("Cancel")));
+    this._draw();
+  }
+
+  _draw() {
+    if (!this.words) return;
+    setText(this.words, this._words || t("Starting the engine in this tab."));
+    this.part.style.transform = `scaleX(${this._share || 0})`;
+  }
+
+  /** It did not come: say why; resolves to whether to try again. @param {string} sentence @returns {Promise<boolean>} */
+  failed(sentence) {
+    this.close();
+    return new Promise((resolve) => {
+      const button = (text, again) => h("button", { type: "button", class: `button${again ? " primary" : ""}`, onclick: () => {
+        this.close();
+        resolve(again);
+      } }, t(text));
+      this._put(button("Try again", true), button("Close", false));
+      this.part.parentElement.hidden = true;
+      setText(this.words, t(sentence));
+    });
+  }
+
+  _put(...buttons) {
+    this.words = h("p", { role: "status" });
+    this.part = h("i");
+    const theme = document.querySelector(".inflight")?.getAttribute("data-theme");
+    this.element = h("div", { class: "inflight engine-bar", "data-theme": theme }, h("div", {}, this.words, h("div", { class: "run-progress" }, this.part)), ...buttons);
+    document.body.append(this.element);
+  }
+
+  close() {
+    clearTimeout(this._later);
+    this.element?.remove();
+    this.element = this.words = null;
+  }
+}

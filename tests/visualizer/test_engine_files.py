@@ -1,0 +1,118 @@
+"""The files of the engine in the tab: what is in them, what is not, and where the interpreter is looked for. No browser takes part."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.config import BUILTIN_MODELS
+from core.errors import InflightError
+from visualizer.__main__ import main
+from visualizer.page import engine_files
+from visualizer.page.engine_files import INTERPRETER, PYODIDE, EngineFiles, find_pyodide, modules_in_tab, sources_zip
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE = """
+import importlib.abc, sys
+
+class NothingElse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        top = name.split(".")[0]
+        if top not in ("core", "visualizer") and top not in sys.stdlib_module_names:
+            raise ImportError(f"{name} is not of the standard library")
+
+sys.meta_path.insert(0, NothingElse())
+sys.path.insert(0, sys.argv[1])
+for module in sys.argv[2:]:
+    __import__(module)
+print(sys.modules["core"].__file__)
+"""
+
+
+@pytest.fixture
+def pyodide(tmp_path: Path) -> Path:
+    """A stand-in for the npm package: what its files hold is of no interest here."""
+    folder = tmp_path / "pyodide"
+    folder.mkdir()
+    (folder / "package.json").write_text(json.dumps({"version": PYODIDE}))
+    for name in INTERPRETER:
+        (folder / name).write_bytes(name.encode() * 100)
+    return folder
+
+
+def test_the_sources_run_with_the_standard_library_alone(tmp_path) -> None:
+    """Every module that is packed, in an interpreter that has nothing else, from where they were unpacked."""
+    modules = modules_in_tab()
+    assert {"core.scheduler.scheduler", "core.trace.trace", "visualizer.browser.tab", "core.browser.executor"} <= modules.keys()
+    with zipfile.ZipFile(_written(tmp_path / "sources.zip", sources_zip())) as archive:
+        archive.extractall(tmp_path / "engine")
+    command = [sys.executable, "-I", "-c", ALONE, str(tmp_path / "engine"), *sorted(modules)]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(str(tmp_path / "engine"))
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    assert sources_zip() == sources_zip()
+
+
+def test_the_manifest_lists_what_is_fetched_and_the_address_says_what_is_in_it(pyodide, tmp_path) -> None:
+    files = EngineFiles(pyodide)
+    written = files.write(tmp_path / "site")
+    folder = tmp_path / "site" / files.address
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["version"] == files.version and files.version in files.address
+    assert {name for name in manifest["files"]} == {p.relative_to(folder).as_posix() for p in folder.rglob("*.gz")}
+    assert all((folder / name).stat().st_size == size for name, size in manifest["files"].items())
+    assert set(manifest["models"]) == set(BUILTIN_MODELS) and all(manifest["models"].values())
+    assert written == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert gzip.decompress((folder / "pyodide.mjs.gz").read_bytes()) == (pyodide / "pyodide.mjs").read_bytes()
+    assert (folder / "worker.js").is_file() and not (folder / "worker.js.gz").exists()
+
+    (pyodide / "pyodide.asm.wasm").write_bytes(b"another build")
+    other = EngineFiles(pyodide)
+    assert other.version != files.version
+    other.write(tmp_path / "site")
+    assert [path.name for path in (tmp_path / "site" / "engine").iterdir()] == [other.version], "the old one is taken away"
+
+
+def test_the_interpreter_is_the_one_that_npm_is_asked_for() -> None:
+    assert json.loads((ROOT / "package.json").read_text())["devDependencies"]["pyodide"] == PYODIDE
+
+
+def test_where_it_is_absent_a_sentence_says_how_to_get_it(pyodide, tmp_path, monkeypatch) -> None:
+    assert find_pyodide(pyodide) == pyodide
+    monkeypatch.setenv("INFLIGHT_PYODIDE", str(pyodide))
+    assert find_pyodide() == pyodide
+    for fault in ("another version", "a file is missing", "no folder"):
+        if fault == "another version":
+            (pyodide / "package.json").write_text('{"version": "0.1.0"}')
+        elif fault == "a file is missing":
+            (pyodide / "package.json").write_text(json.dumps({"version": PYODIDE}))
+            (pyodide / INTERPRETER[0]).unlink()
+        else:
+            shutil.rmtree(pyodide)
+        with pytest.raises(InflightError, match=f"npm pack pyodide@{PYODIDE}"):
+            find_pyodide()
+    monkeypatch.delenv("INFLIGHT_PYODIDE")
+    monkeypatch.setattr(engine_files, "_ROOT", tmp_path)
+    assert engine_files.engine_files() is None
+
+
+def test_a_site_with_the_engine_is_refused_before_anything_is_written(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("INFLIGHT_PYODIDE", str(tmp_path / "nowhere"))
+    with pytest.raises(SystemExit):
+        main(["export-site", str(tmp_path / "site"), "--engine"])
+    assert "npm pack pyodide" in capsys.readouterr().err and not (tmp_path / "site").exists()
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path

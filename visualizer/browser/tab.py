@@ -1,0 +1,77 @@
+"""The Python end of the worker in a visitor's tab (assets/engine/worker.js): models as they are loaded there, and `Answers` as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from core.browser.executor import BrowserExecutor, BrowserModel
+from core.browser.tokenizer import PlainTokenizer
+from core.config import EngineConfig
+from core.engine.engine import EngineCore
+from core.errors import InflightError, UnsupportedModel
+from visualizer.browser.answers import Answers, Going
+
+
+class Tab:
+    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions"."""
+
+    def __init__(self, machine: str) -> None:
+        self._machine = json.loads(machine)
+        self._machine["versions"] = {"python": platform.python_version(), **self._machine["versions"]}
+        self._models: dict[str, tuple[BrowserModel, PlainTokenizer]] = {}
+        self._answers = Answers(self._engine)
+
+    def add(self, name: str, tokenizer: str, model: BrowserModel) -> None:
+        """A model was loaded. tokenizer: the text of its tokenizer.json."""
+        self._models[name] = model, PlainTokenizer(tokenizer)
+
+    def call(self, name: str, arguments: str) -> str:
+        """See `Answers.call`."""
+        return json.dumps(self._answers.call(name, json.loads(arguments)))
+
+    def document(self, url: str) -> str | None:
+        """See `Answers.document`; None where there is nothing."""
+        try:
+            return self._answers.document(url)
+        except InflightError:
+            return None
+
+    def begin(self, kind: str, spec: str) -> TabJob:
+        """See `Answers.begin`; a refusal is the job's only delta."""
+        try:
+            return TabJob(self._answers.begin(kind, json.loads(spec)))
+        except InflightError as error:
+            return TabJob(iter([{"done": True, "error": str(error)}]))
+
+    def _engine(self, model: str, config: EngineConfig, leaks: bool, sleep: Callable[[float], None] = time.sleep) -> EngineCore:
+        if model not in self._models:
+            raise UnsupportedModel(f"The model {model} is not loaded in this tab.")
+        computes, tokenizer = self._models[model]
+        return EngineCore(BrowserExecutor(computes, self._machine, leaks), tokenizer, config, sleep=sleep)
+
+
+class TabJob:
+    """A job, taken turn by turn."""
+
+    def __init__(self, deltas: Iterator[dict[str, Any] | None]) -> None:
+        self._deltas = deltas
+
+    def turn(self, seconds: float) -> str:
+        """Go on for so long, at least to where it can be stopped; returns the deltas meanwhile as JSON."""
+        until = time.perf_counter() + seconds
+        found = []
+        for delta in self._deltas:
+            if delta is not None:
+                found.append(delta)
+            if time.perf_counter() >= until:
+                break
+        return json.dumps(found)
+
+    def stop(self) -> None:
+        """End it at its next turn."""
+        if isinstance(self._deltas, Going):
+            self._deltas.stop()

@@ -1,0 +1,210 @@
+"""The engine in the visitor's own tab as files: an interpreter, the sources that run in it, the kernels, and the built-in models.
+
+They lie in one folder that is named by what is in it, so that a browser may keep them for ever: `engine/VERSION/manifest.json` lists the
+others. What the worker fetches is packed here (`.gz`), because not every host packs what it sends; the scripts, which the browser itself
+loads, are not.
+
+The interpreter is Pyodide, whose five files come from the npm package of that name: see `find_pyodide`.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from threading import Lock
+
+from core.browser.weights import pack_weights
+from core.config import ASSETS, BUILTIN_MODELS
+from core.errors import InflightError
+
+PYODIDE = "314.0.7"
+INTERPRETER = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+SCRIPTS = ASSETS / "engine"
+_ROOT = ASSETS.parent
+_PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
+_ENTRIES = ("visualizer.browser",)  # with all that they import, these run in the tab
+_READ = ("presets", "lessons", "words")  # folders of assets that they read
+
+
+class EngineFiles:
+    """The files of the engine in the tab, around one copy of Pyodide."""
+
+    def __init__(self, pyodide: Path) -> None:
+        self._pyodide, self._making = pyodide, Lock()
+
+    @cached_property
+    def version(self) -> str:
+        """Names what is in the files."""
+        found = hashlib.sha256()
+        weights = (path for model in BUILTIN_MODELS for path in sorted((ASSETS / "models" / model).glob("*.*")))
+        for path in (*self._plain().values(), *weights, _ROOT / "core" / "browser" / "weights.py"):
+            content = path if isinstance(path, bytes) else path.read_bytes()
+            found.update(f"{len(content)} ".encode() + content)
+        return found.hexdigest()[:12]
+
+    @property
+    def address(self) -> str:
+        """Where a page finds them, from its own folder."""
+        return f"engine/{self.version}/"
+
+    def contents(self) -> dict[str, bytes]:
+        """Name to bytes, with the manifest. Made once, which takes a second or two."""
+        with self._making:
+            return self._made
+
+    def write(self, folder: Path) -> int:
+        """Write them to where a page in `folder` finds them, in place of another version; returns their size in bytes."""
+        for old in folder.glob("engine/*/manifest.json"):
+            shutil.rmtree(old.parent)
+        for name, content in self.contents().items():
+            path = folder / self.address / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return sum(map(len, self.contents().values()))
+
+    @cached_property
+    def _made(self) -> dict[str, bytes]:
+        files = {name: content if isinstance(content, bytes) else content.read_bytes() for name, content in self._plain().items()}
+        for model in BUILTIN_MODELS:
+            folder = ASSETS / "models" / model
+            files |= {f"{model}/weights": pack_weights(folder), f"{model}/tokenizer.json": (folder / "tokenizer.json").read_bytes()}
+        scripts = {name: content for name, content in files.items() if name.endswith(".js")}
+        packed = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in files.items() if name not in scripts}
+        manifest = {
+            "version": self.version,
+            "package": _PACKAGE,
+            "files": {name: len(content) for name, content in packed.items()},
+            "models": {model: [name for name in packed if name.startswith(f"{model}/")] for model in BUILTIN_MODELS},
+        }
+        return {"manifest.json": json.dumps(manifest, indent=1).encode()} | scripts | packed
+
+    def _plain(self) -> dict[str, Path | bytes]:
+        """All but the models."""
+        interpreter = {name: self._pyodide / name for name in INTERPRETER}
+        own = {path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")}
+        return {**interpreter, **own, "sources.zip": sources_zip()}
+
+
+def engine_files() -> EngineFiles | None:
+    """Those that a page can offer, None where there is no Pyodide."""
+    try:
+        return EngineFiles(find_pyodide())
+    except InflightError:
+        return None
+
+
+def find_pyodide(folder: Path | None = None) -> Path:
+    """The folder of the npm package: the given one, that of INFLIGHT_PYODIDE, or where `npm ci` puts it. Raises InflightError where it is not, in a
+    sentence that says how to get it."""
+    named = os.environ.get("INFLIGHT_PYODIDE", "")
+    found = folder or (Path(named) if named else _ROOT / "node_modules" / "pyodide")
+    try:
+        version = json.loads((found / "package.json").read_text(encoding="utf-8"))["version"]
+        is_whole = all((found / name).is_file() for name in INTERPRETER)
+    except (OSError, ValueError, KeyError):
+        version, is_whole = "", False
+    if version != PYODIDE or not is_whole:
+        what = f"{found} has another version ({version})" if version and is_whole else f"{found} has none"
+        raise InflightError(
+            f"The engine in the tab needs the npm package pyodide {PYODIDE}, and {what}: fetch it with `npm ci`, or with "
+            f"`npm pack pyodide@{PYODIDE}` and `tar xf pyodide-{PYODIDE}.tgz`, which leaves it in the folder package, and name that with "
+            "--pyodide or in INFLIGHT_PYODIDE."
+        )
+    return found
+
+
+# -- our own Python ----------------------------------------------------------------------------------------------------
+
+
+def sources_zip() -> bytes:
+    """The modules that run in the tab, and the files that they read. The same sources give the same bytes."""
+    paths = {_ROOT / relative for relative in modules_in_tab().values()}
+    paths |= {path for folder in _READ for path in (ASSETS / folder).rglob("*") if path.is_file()}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(paths):
+            name = _PACKAGE.replace(".", "/") + path.relative_to(_ROOT).as_posix()
+            archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
+    """Module to file: all that `entries` import, at once or when they are called, as far as the standard library is enough to import it."""
+    known = _modules()
+    found: dict[str, str] = {}
+    todo = [name for name in known for entry in entries if name == entry or name.startswith(f"{entry}.")]
+    while todo:
+        name = todo.pop()
+        if name not in found and _is_plain(name):
+            found[name] = known[name]
+            at_once, later = _imports(name)
+            todo += [*_with_packages(name), *at_once, *later]
+            todo = [module for module in todo if module in known]
+    return found
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Every module of ours, without the package of a wheel in its name, and its file below the root."""
+    found = {}
+    for package in ("core", "visualizer"):
+        for path in (_ROOT / package).rglob("*.py"):
+            relative = path.relative_to(_ROOT)
+            parts = relative.with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = relative.as_posix()
+    return dict(sorted(found.items()))
+
+
+@cache
+def _is_plain(name: str) -> bool:
+    """Whether a module can be imported where there is the standard library alone."""
+    seen: set[str] = set()
+    todo = [name]
+    while todo:
+        module = todo.pop()
+        if module.split(".")[0] not in ("core", "visualizer"):
+            if module.split(".")[0] not in sys.stdlib_module_names:
+                return False
+        elif module in _modules() and module not in seen:
+            seen.add(module)
+            todo += [*_with_packages(module), *_imports(module)[0]]
+    return True
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[:n]) for n in range(1, len(parts)))
+
+
+@cache
+def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What a module imports when it is imported, and what it imports when it is called; types are left out."""
+    at_once: set[str] = set()
+    later: set[str] = set()
+
+    def look(nodes: Iterable[ast.AST], found: set[str]) -> None:
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module)
+                found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                look(node.orelse, found)
+            else:
+                is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+                look(ast.iter_child_nodes(node), later if is_function else found)
+
+    look(ast.iter_child_nodes(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8"))), at_once)
+    ours = {module.removeprefix(_PACKAGE) for module in at_once}, {module.removeprefix(_PACKAGE) for module in later}
+    return frozenset(ours[0]), frozenset(ours[1])
