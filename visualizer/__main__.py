@@ -69,7 +69,9 @@ def export_site(
     if files is None:
         print_line(f"Open {first} in a browser; the folder needs no server.")
     else:
-        print_line(f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs.")
+        print_line(
+            f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs."
+        )
 
 
 def exercises(context: typer.Context) -> None:

@@ -13,7 +13,7 @@ from core.browser.tokenizer import PlainTokenizer
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError, UnsupportedModel
-from visualizer.browser.answers import Answers, Going
+from visualizer.browser.answers import Answers, Job
 
 
 class Tab:
@@ -73,5 +73,5 @@ class TabJob:
 
     def stop(self) -> None:
         """End it at its next turn."""
-        if isinstance(self._deltas, Going):
+        if isinstance(self._deltas, Job):
             self._deltas.stop()

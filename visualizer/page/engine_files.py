@@ -77,7 +77,10 @@ class EngineFiles:
         files = {name: content if isinstance(content, bytes) else content.read_bytes() for name, content in self._plain().items()}
         for model in BUILTIN_MODELS:
             folder = ASSETS / "models" / model
-            files |= {f"{model}/weights": pack_weights(folder), f"{model}/tokenizer.json": (folder / "tokenizer.json").read_bytes()}
+            files |= {
+                f"{model}/weights": pack_weights(folder),
+                f"{model}/tokenizer.json": (folder / "tokenizer.json").read_bytes(),
+            }
         scripts = {name: content for name, content in files.items() if name.endswith(".js")}
         packed = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in files.items() if name not in scripts}
         manifest = {
