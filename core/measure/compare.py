@@ -343,7 +343,9 @@ QUIET = 0.3
 
 
 def environment(header: Header) -> dict[str, Any]:
-    """From a trace's header and the machine; the load average is the current one, so call this before measuring."""
+    """From a trace's header and the machine; the load average is the current one, so call this before measuring. In a visitor's tab the machine is
+    the browser, and neither its CPUs nor their load are known.
+    """
     model = {"name": header.model.name, "parameters": header.model.parameters}
     return machine(header.device, header.device_name, header.threads, header.dtype, model, header.versions)
 
@@ -352,14 +354,13 @@ def machine(
     device: str, device_name: str, threads: int | None, dtype: str, model: Mapping[str, Any], versions: Mapping[str, str | None]
 ) -> dict[str, Any]:
     """The same for a run that left no trace."""
+    in_browser = "pyodide" in versions  # which tells neither the CPU nor its load
     return {
         "device": device,
-        "hardware": _cpu_name()
-        if device == "cpu" and "pyodide" not in versions
-        else device_name,  # a browser says nothing of its CPU
-        "cpus": os.cpu_count(),
+        "hardware": _cpu_name() if device == "cpu" and not in_browser else device_name,
+        "cpus": None if in_browser else os.cpu_count(),
         "threads": threads,
-        "load_average": load_average(),
+        "load_average": None if in_browser else load_average(),
         "dtype": dtype,
         "model": dict(model),
         "versions": dict(versions),

@@ -12,7 +12,7 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.compare import Comparison
+from core.measure.compare import Comparison, machine
 from core.measure.cost_curve import CostCurve, StepCost
 from core.measure.divergence import difference as difference_of
 from core.measure.equivalence import Equivalence, RequestEquivalence
@@ -301,6 +301,15 @@ def test_how_sure_it_is_stands_in_one_line(comparison):
     assert "The ratio, 3.0, is that of the two median times; the median of the rounds' own is 2.0." in verdicts.sure(
         uneven, quiet
     )
+
+
+def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(comparison):
+    model, versions = {"name": "shakespeare-bpe", "parameters": 5}, {"python": "3.14.0", "pyodide": "314.0.7"}
+    where = machine("cpu", "Chromium 156, WebAssembly", 1, "float32", model, versions)
+    assert where["cpus"] is where["load_average"] is None
+    says = document(Shown(comparison, "small", where))["says"]
+    assert says["where"] == "Chromium 156, WebAssembly (cpu), 1 thread, float32, shakespeare-bpe, Pyodide 314.0.7"
+    assert "How busy this machine was, a browser does not tell." in says["sure"] and "load" not in says["sure"]
 
 
 def test_the_race_says_which_rounds_it_shows(comparison):

@@ -147,13 +147,17 @@ def about(name: str, comparison: Comparison) -> str:
 
 
 def where(environment: Mapping[str, Any]) -> str:
-    """The machine, in one line."""
-    versions = environment.get("versions", {})
-    cpus, threads = t(f"{environment['cpus']} [CPU|CPUs]"), t(f"{environment['threads']} [thread|threads]")
-    return (
-        f"{environment['hardware']} ({environment['device']}), {cpus}, {threads}, "
-        f"{environment['dtype']}, {environment['model']['name']}, torch {versions.get('torch', '?')}"
-    )
+    """The machine, in one line; a browser does not tell how many CPUs it has."""
+    versions, cpus = environment.get("versions", {}), environment["cpus"]
+    told = [
+        f"{environment['hardware']} ({environment['device']})",
+        *([] if cpus is None else [t(f"{cpus} [CPU|CPUs]")]),
+        t(f"{environment['threads']} [thread|threads]"),
+        environment["dtype"],
+        environment["model"]["name"],
+        f"Pyodide {versions['pyodide']}" if "pyodide" in versions else f"torch {versions.get('torch', '?')}",
+    ]
+    return ", ".join(told)
 
 
 def notes(comparison: Comparison) -> list[str]:

@@ -160,6 +160,8 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
         busy = too_busy(load, cpus)
         machine = t(f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} [CPU|CPUs])")
         said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
+    elif "pyodide" in environment.get("versions", {}):
+        said.append(t("How busy this machine was, a browser does not tell"))
     said.append(t("Another machine or model gives other numbers"))
     return f"{'. '.join(said)}."
 

@@ -198,8 +198,9 @@ export class Compare {
     this.charts.show(figures, doc.name);
     this._table();
     this.equivalence.say();
-    const word = t(doc.source === "recorded" ? "Recorded" : "Measured here");
-    setText(this.$(".source"), [word, dateOf(doc.created), doc.data.environment.model.name, doc.data.environment.device.toUpperCase()].filter(Boolean).join(" · "));
+    const { device, model, versions } = doc.data.environment;
+    const word = t(doc.source === "recorded" ? "Recorded" : versions?.pyodide ? "Measured in this tab" : "Measured here");
+    setText(this.$(".source"), [word, dateOf(doc.created), model.name, device.toUpperCase()].filter(Boolean).join(" · "));
     this.$(".source").title = says.where;
   }
 
