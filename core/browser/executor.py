@@ -91,10 +91,12 @@ class BrowserRunner:
         leaks: bool = False,
     ) -> None:
         self._model, self._block_size, self._clock, self._leaks = model, block_size, clock, leaks
-        model.pool(num_blocks * block_size)
+        self._slots = num_blocks * block_size
+        self.begin()
 
     def begin(self) -> None:
-        """See `Runner`."""
+        """See `Runner`. The model has one pool: runs of several engines take it in turn."""
+        self._model.pool(self._slots)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`. A pass is told in whole numbers: tokens in a block, requests, and for each request

@@ -18,6 +18,8 @@ from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InvalidConfig
+from core.measure.compare import compare, engine_contender
+from core.measure.cost_curve import cost_curve
 from core.measure.mistakes import leaky_engine
 from core.measure.verify import verify
 from core.models.load import load_adapter
@@ -114,6 +116,21 @@ def test_a_leak_mixes_requests_as_torch_does_and_is_on_record(packed, policy) ->
     there = leaky_engine(*load_adapter("shakespeare-char", "cpu", "float32"), config).run(workload)
     assert here.header.leak and here.outputs != plain.outputs
     assert_same(here, there)
+
+
+def test_engines_with_pools_of_their_own_take_turns_on_one_model(packed) -> None:
+    """As a comparison has them, and what the cost of a step is measured with."""
+    requests = [Request(f"r{i}", prompt="ROMEO:"[i:] * 9, sampling=SamplingParams(20)) for i in range(4)]
+    workload = Workload(requests, "turns").greedy()
+    limits = (EngineConfig(max_num_seqs=4, num_blocks=20), EngineConfig("static", max_num_seqs=2, num_blocks=10))
+    with node_model("shakespeare-char", packed) as model:
+        alone = engine(model, limits[0]).run(workload).outputs
+        engines = [engine(model, config) for config in limits]
+        found = compare([engine_contender(one, workload) for one in engines], repeats=2)
+        curve = cost_curve(engines[1].executor, batches=(1, 4), contexts=(16,), repeats=2)
+        after = engines[0].run(workload).outputs
+    assert found.outputs_identical and found.runs["static"].outputs == found.runs["continuous"].outputs == alone == after
+    assert (curve.device, curve.dtype, curve.model["name"]) == ("cpu", "float32", "shakespeare-char")
 
 
 def test_a_pool_larger_than_a_tab_is_refused_and_one_that_is_not_asked_for_fits(packed) -> None:
