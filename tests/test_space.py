@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from worlds.pyodide import engine_files_here
+
 ROOT = Path(__file__).parents[1]
 WEIGHTS = "assets/models/shakespeare-char/model.safetensors"
 
@@ -49,6 +51,20 @@ def test_what_is_pushed_to_a_space_is_under_lfs_and_comes_back_whole(git, tmp_pa
     git("git", "-C", clone, "lfs", "pull")
     assert (clone / WEIGHTS).read_bytes() == own
     assert "already" in git(ROOT / ".ci" / "space", f"file://{remote}")
+
+
+@pytest.mark.slow
+def test_a_static_space_gets_the_site_and_the_engine_that_runs_in_its_visitors_tabs(git, tmp_path: Path) -> None:
+    engine_files_here()
+    remote = tmp_path / "space.git"
+    git("git", "init", "-q", "--bare", "-b", "main", remote)
+    assert "files are under LFS" in git(ROOT / ".ci" / "space", "--static", f"file://{remote}")
+    pushed = git("git", "-C", remote, "ls-tree", "-r", "--name-only", "main").splitlines()
+    engine = {Path(name).name for name in pushed if name.startswith("engine/")}
+    assert {"manifest.json", "worker.js", "pyodide.asm.wasm.gz", "sources.zip.gz", "weights.gz"} <= engine
+    assert {"index.html", "watch.html"} <= set(pushed) and "app.py" not in pushed
+    assert "sdk: static" in git("git", "-C", remote, "show", "main:README.md")
+    assert "already" in git(ROOT / ".ci" / "space", "--static", f"file://{remote}"), "the same sources give the same site"
 
 
 def test_a_clone_of_the_repository_needs_no_lfs(git) -> None:

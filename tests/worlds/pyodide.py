@@ -1,0 +1,24 @@
+"""The engine's files for tests that run it in a browser: Pyodide comes from npm, which not every machine has."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from core.errors import InflightError
+from visualizer.page.engine_files import EngineFiles, find_pyodide
+
+
+@pytest.fixture(scope="session")
+def engine_files() -> EngineFiles:
+    """Made once. INFLIGHT_REQUIRE_NODE makes a missing Pyodide an error."""
+    return engine_files_here()
+
+
+def engine_files_here() -> EngineFiles:
+    """See the fixture."""
+    try:
+        return EngineFiles(find_pyodide())
+    except InflightError as error:
+        (pytest.fail if os.environ.get("INFLIGHT_REQUIRE_NODE") else pytest.skip)(str(error))
