@@ -3,11 +3,11 @@
  *
  *     const model = new Model(weights, kernels);   // weights: ArrayBuffer, a file of core/browser/weights.py; kernels: WebAssembly.Module of kernels.wasm
  *     model.facts                                  // JSON of core.trace.header.ModelFacts
- *     model.pool(slots)                            // room for the K and V of so many tokens; what was kept before is gone
- *     model.pass(told, rows)                       // Int32Array, array of objects; gives a Float64Array
+ *     const owner = model.pool(slots)              // room for the K and V of so many tokens; the pool of before is gone, and so is its owner
+ *     model.pass(told, rows)                       // Int32Array that begins with the owner, array of objects; gives a Float64Array
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
- *     model.attention(ids, layer, head)            // weights of one head over one text, a row a query; the pool stays as it is
- *     model.bytes                                  // memory that is held
+ *     model.attention(ids, layer, head)            // weights of one head over one text, also for Python; the pool stays as it is
+ *     model.heads, model.bytes                     // query heads of a layer; memory that is held
  *
  * `BrowserRunner` of core/browser/executor.py says what `told` and `rows` hold. The answer of a pass has token, log-probability and margin of each
  * request that samples (NaN for a token whose logits are not finite), and at its end the seconds of the forward pass and of sampling.
@@ -29,6 +29,7 @@ for (let h = 0; h < 65536; h++) {
  * @typedef {{layers: number, hidden: number, heads: number, kv_heads: number, head_size: number, inner: number, positions: number,
  *   epsilon: number, rope_theta?: number}} Sizes
  * @typedef {{row: number, count: number, start: number, reads: number, blocks: Int32Array, seen?: number, at?: number}} Part
+ * @typedef {{getBuffer: (type: string) => {data: Int32Array, release: () => void}}} PythonArray
  * @typedef {{ids: number[], places: number[], slots: number[], parts: Part[], keys: number[], picked: number[]}} Laid
  */
 
@@ -55,11 +56,12 @@ export class Model {
     for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
     this.#name(header.tensors);
     this.table = this.sizes.rope_theta ? this.#rope() : 0;
-    this.slots = 0; this.keys = 0; this.values = 0;
+    this.slots = 0; this.keys = 0; this.values = 0; this.owner = 0;
     this.base = this.behind = this.top;
   }
 
   get bytes() { return this.memory.buffer.byteLength; }
+  get heads() { return this.sizes.heads; }
 
   /** Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string, [number, number, number]>} tensors */
   #name(tensors) {
@@ -105,10 +107,16 @@ export class Model {
     return at;
   }
 
-  /** Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots */
+  /** Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots @returns {number} its owner from now on */
   pool(slots) {
-    const { layers, kv_heads, head_size } = this.sizes, numbers = layers * slots * kv_heads * head_size;
     this.top = this.base;
+    this.#keep(slots);
+    return ++this.owner;
+  }
+
+  /** K and V of so many tokens from here on, and activations behind them. @param {number} slots */
+  #keep(slots) {
+    const { layers, kv_heads, head_size } = this.sizes, numbers = layers * slots * kv_heads * head_size;
     this.slots = slots;
     this.keys = this.#take(numbers);
     this.values = this.#take(numbers);
@@ -133,10 +141,11 @@ export class Model {
 
   /** The rows of a pass from what was told: see `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
   #lay(told) {
-    const [size, requests] = told;
+    const [owner, size, requests] = told;
+    if (owner !== this.owner) throw new Error("Another run has taken this model's memory.");
     /** @type {Laid} */
     const laid = { ids: [], places: [], slots: [], parts: [], keys: [], picked: [] };
-    let p = 2;
+    let p = 3;
     for (let r = 0; r < requests; r++) {
       const [pads, count, start, reads, samples, blocks] = told.subarray(p, (p += 6));
       for (let n = 0; n < pads; n++) { laid.ids.push(0); laid.places.push(0); laid.slots.push(-1); }
@@ -256,13 +265,64 @@ export class Model {
     return out;
   }
 
-  /** @param {{getBuffer: (type: string) => {data: Int32Array, release: () => void}}} told @param {string} rows */
-  compute(told, rows) {
-    const view = told.getBuffer("i32");
+  /** @param {PythonArray} told @param {string} rows */
+  compute(told, rows) { return read(told, (numbers) => this.pass(numbers, JSON.parse(rows))); }
+
+  /**
+   * The weights of one head over a text that is computed by itself: a row for each token, with a weight for every token.
+   * @param {Int32Array | PythonArray} ids @param {number} layer @param {number} head @returns {Float64Array} row after row
+   */
+  attention(ids, layer, head) {
+    const { slots, keys, values, behind } = this;
+    this.top = behind; // what is kept for a run stays: this text has a pool behind it
     try {
-      return this.pass(view.data, JSON.parse(rows));
+      return read(ids, (numbers) => {
+        this.#keep(numbers.length);
+        const places = Int32Array.from(numbers, (_, t) => t);
+        const laid = this.#lay(Int32Array.of(this.owner, 1, 1, 0, numbers.length, 0, -1, 0, numbers.length, ...numbers, ...places));
+        this.#begin(laid);
+        for (let l = 0; l < layer; l++) {
+          this.#project(laid, l);
+          this.#attend(laid, l);
+          this.#transform(numbers.length, l);
+        }
+        this.#project(laid, layer);
+        return this.#weights(numbers.length, layer, head);
+      });
     } finally {
-      view.release();
+      Object.assign(this, { slots, keys, values, behind });
+      this.#room = { rows: 0, keys: 0, samples: 0 };
     }
+  }
+
+  /** @param {number} length @param {number} layer @param {number} head */
+  #weights(length, layer, head) {
+    const { heads, kv_heads, head_size: d } = this.sizes, f = this.f, stride = (heads + 2 * kv_heads) * d, out = new Float64Array(length * length);
+    const keys = (this.keys >> 2) + layer * this.slots * kv_heads * d + Math.floor((head * kv_heads) / heads) * d;
+    for (let row = 0; row < length; row++) {
+      const query = (this.#at.qkv >> 2) + row * stride + head * d, weights = out.subarray(row * length, row * length + row + 1);
+      for (let t = 0; t <= row; t++) {
+        let dot = 0;
+        for (let p = 0; p < d; p++) dot += f[query + p] * f[keys + t * kv_heads * d + p];
+        weights[t] = dot / Math.sqrt(d);
+      }
+      const best = weights.reduce((a, b) => Math.max(a, b)), sum = weights.reduce((total, score) => total + Math.exp(score - best), 0);
+      weights.forEach((score, t) => { weights[t] = Math.exp(score - best) / sum; });
+    }
+    return out;
+  }
+}
+
+/**
+ * What a function makes of numbers that may lie in Python's memory.
+ * @template T @param {Int32Array | PythonArray} given @param {(numbers: Int32Array) => T} use @returns {T}
+ */
+function read(given, use) {
+  if (given instanceof Int32Array) return use(given);
+  const view = given.getBuffer("i32");
+  try {
+    return use(view.data);
+  } finally {
+    view.release();
   }
 }

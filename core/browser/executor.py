@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from core.config import EngineConfig
 from core.engine.runner import PassResult, Sample, SamplingRow, sampling_rows
-from core.errors import InvalidConfig
+from core.errors import InflightError, InvalidConfig
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ModelFacts
 from core.workload.request import SamplingParams
@@ -22,15 +22,22 @@ _NOBODY = -1
 
 
 class BrowserModel(Protocol):
-    """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON."""
+    """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads of a layer.
+
+    Its numbers come as an object whose `to_py()` is a buffer of float64.
+    """
 
     facts: str
+    heads: int
 
-    def pool(self, slots: int) -> None:
-        """Make room for the K and V of so many tokens; what was kept before is gone."""
+    def pool(self, slots: int) -> int:
+        """Make room for the K and V of so many tokens; what was kept before is gone. Returns a number that its passes begin with."""
 
     def compute(self, told: array[int], rows: str) -> Any:
-        """One pass, see `BrowserRunner.launch`: numbers whose `to_py()` is a buffer of float64."""
+        """One pass, see `BrowserRunner.launch`."""
+
+    def attention(self, ids: array[int], layer: int, head: int) -> Any:
+        """The weights of one head over a text: for each token one for every token."""
 
 
 class BrowserExecutor:
@@ -71,6 +78,17 @@ class BrowserExecutor:
         no_room = isinstance(error, MemoryError) or "WebAssembly.Memory" in str(error)
         return "the tab ran out of memory" if no_room else None
 
+    def attention(self, token_ids: Sequence[int], layer: int, head: int) -> list[list[float]]:
+        """The weights of one head over a text by itself: a row for each token, a column for each. A run may be under way.
+
+        Raises InflightError for a head that does not exist.
+        """
+        if not 0 <= head < self._computes.heads:
+            raise InflightError(f"Layer {layer} hands out {self._computes.heads} heads, so there is no head {head}.")
+        length = len(token_ids)
+        weights = self._computes.attention(array("i", token_ids), layer, head).to_py().tolist()
+        return [weights[row : row + length] for row in range(0, length * length, length)]
+
     def _block_bytes(self, config: EngineConfig) -> int:
         return config.block_size * (self.model.kv_bytes_per_token or 1)
 
@@ -91,15 +109,14 @@ class BrowserRunner:
         leaks: bool = False,
     ) -> None:
         self._model, self._block_size, self._clock, self._leaks = model, block_size, clock, leaks
-        self._slots = num_blocks * block_size
-        self.begin()
+        self._slots, self._owner = num_blocks * block_size, _NOBODY
 
     def begin(self) -> None:
-        """See `Runner`. The model has one pool: runs of several engines take it in turn."""
-        self._model.pool(self._slots)
+        """See `Runner`. A model has one pool, which belongs to the run that began last."""
+        self._owner = self._model.pool(self._slots)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`. A pass is told in whole numbers: tokens in a block, requests, and for each request
+        """See `Runner`. A pass is told in whole numbers: whose pool it is, tokens in a block, requests, and for each request
 
         pads before it · its tokens · position of the first · which request's keys it reads too (-1: nobody's) · whether it samples · its
         blocks; then the tokens and the blocks themselves.
@@ -108,7 +125,7 @@ class BrowserRunner:
         scheduled = output.scheduled
         width = output.width if output.layout == "padded" else 0
         read = _neighbours(output) if self._leaks else {}
-        told = array("i", (self._block_size, len(scheduled)))
+        told = array("i", (self._owner, self._block_size, len(scheduled)))
         for index, s in enumerate(scheduled):
             tokens, blocks = s.tokens, s.block_table.blocks
             count = len(tokens)

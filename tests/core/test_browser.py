@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from core.browser.executor import BrowserExecutor
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InvalidConfig
+from core.errors import InflightError, InvalidConfig
 from core.measure.compare import compare, engine_contender
 from core.measure.cost_curve import cost_curve
 from core.measure.mistakes import leaky_engine
@@ -157,6 +158,27 @@ def test_engines_with_pools_of_their_own_take_turns_on_one_model(packed) -> None
         after = engines[0].run(workload).outputs
     assert found.outputs_identical and found.runs["static"].outputs == found.runs["continuous"].outputs == alone == after
     assert (curve.device, curve.dtype, curve.model["name"]) == ("cpu", "float32", "shakespeare-char")
+
+
+def test_attention_weights_are_torchs_and_computed_beside_a_run(model) -> None:
+    name = json.loads(model.facts)["name"]
+    adapter, library = load_adapter(name, "cpu", "float32")
+    running = engine(model).stream(Workload([Request("r0", prompt="ROMEO:", sampling=SamplingParams(8))]))
+    first = [next(running)]
+    executor = BrowserExecutor(model, MACHINE)
+    ids = library("But soft, what light through yonder window breaks?")["input_ids"]
+    adapter.model.set_attn_implementation("eager")
+    attentions = adapter.model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    for layer, head in ((0, 0), (2, 3)):
+        for here, there in zip(executor.attention(ids, layer, head), attentions[layer][0, head].tolist(), strict=True):
+            assert here == pytest.approx(there, abs=1e-4)
+    with pytest.raises(InflightError, match="so there is no head 4"):
+        executor.attention(ids, 0, 4)
+    first.append(next(running))
+    alone = engine(model).run(Workload([Request("r0", prompt="ROMEO:", sampling=SamplingParams(8))]))
+    assert [t for e in first for t in e.tokens] == [t for e in alone.events[:2] for t in e.tokens]
+    with pytest.raises(RuntimeError, match="Another run has taken this model's memory"):
+        next(running)
 
 
 def test_a_pool_larger_than_a_tab_is_refused_and_one_that_is_not_asked_for_fits(packed) -> None:

@@ -9,12 +9,19 @@ const [weights, kernels] = process.argv.slice(2).map((path) => readFileSync(path
 const model = new Model(new Uint8Array(weights).buffer, new WebAssembly.Module(kernels));
 const answers = {
   facts: () => model.facts,
+  heads: () => model.heads,
   bytes: () => model.bytes,
   pool: ([slots]) => model.pool(slots),
   pass: ([told, rows]) => Array.from(model.pass(Int32Array.from(told), JSON.parse(rows))),
-  attention: ([ids, layer, head]) => Array.from(model.attention(ids, layer, head), (row) => Array.from(row)),
+  attention: ([ids, layer, head]) => Array.from(model.attention(Int32Array.from(ids), layer, head)),
 };
 for await (const line of createInterface({ input: process.stdin })) {
   const [what, ...given] = JSON.parse(line);
-  process.stdout.write(JSON.stringify(answers[what](given) ?? null) + "\n");
+  let answer;
+  try {
+    answer = answers[what](given) ?? null;
+  } catch (error) {
+    answer = { error: error.message };
+  }
+  process.stdout.write(JSON.stringify(answer) + "\n");
 }

@@ -37,20 +37,26 @@ class NodeModel:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.facts = self.ask("facts")
+        self.facts, self.heads = self.ask("facts"), self.ask("heads")
 
     def ask(self, what: str, *given: Any) -> Any:
         self._process.stdin.write(json.dumps([what, *given]) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "node has ended"
-        return json.loads(line)
+        answer = json.loads(line)
+        if isinstance(answer, dict):
+            raise RuntimeError(answer["error"])
+        return answer
 
-    def pool(self, slots: int) -> None:
-        self.ask("pool", slots)
+    def pool(self, slots: int) -> int:
+        return self.ask("pool", slots)
 
     def compute(self, told: array[int], rows: str) -> Answer:
         return Answer(self.ask("pass", told.tolist(), rows))
+
+    def attention(self, ids: array[int], layer: int, head: int) -> Answer:
+        return Answer(self.ask("attention", ids.tolist(), layer, head))
 
 
 @contextmanager
