@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from core.config import model_source
+from core.browser.tokenizer import PlainTokenizer
+from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, model_source
 from core.errors import InvalidRequest, UnsupportedModel, first_sentence
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
@@ -53,11 +55,13 @@ class ModelDescription(NamedTuple):
 
     def count(self, text: str) -> int:
         """The number of tokens in a text."""
-        return len(self.tokenizer(text).input_ids)
+        return len(self.tokenizer(text)["input_ids"])
 
 
 def describe_model(name: str) -> ModelDescription:
     """The description of a built-in model, a folder or a hub id; raises UnsupportedModel."""
+    if name in BUILTIN_MODELS:
+        return _describe_builtin(name)
     from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
 
     source = model_source(name)
@@ -67,3 +71,11 @@ def describe_model(name: str) -> ModelDescription:
     except (OSError, ValueError, KeyError) as error:
         raise UnsupportedModel(f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}") from None
     return ModelDescription(config.vocab_size, getattr(config, "max_position_embeddings", None), tokenizer)
+
+
+def _describe_builtin(name: str) -> ModelDescription:
+    """Without transformers, which takes seconds to import and is not everywhere."""
+    folder = BUILTIN_FOLDER / name
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    tokenizer = PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return ModelDescription(config["vocab_size"], config.get("max_position_embeddings", config.get("n_positions")), tokenizer)

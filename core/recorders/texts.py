@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER
 from core.errors import UnsupportedModel
 
@@ -40,28 +41,13 @@ def import_tokenizers() -> Any:
     return AutoTokenizer
 
 
-class Builtin:
-    """A built-in model's tokenizer without transformers: the same ids and texts, loaded in a hundredth of the time."""
-
-    def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-    def __call__(self, text: str) -> dict[str, list[int]]:
-        return {"input_ids": self._tokenizer.encode(text).ids}
-
-    def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
-        return self._tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
-
-
 @cache
 def tokenizer_of(name: str) -> Any:
     """The tokenizer of a model in a folder, or of a built-in model by name; None if it has none."""
     folder = model_folder(name)
     try:
         if folder is not None and folder.parent == BUILTIN_FOLDER:
-            return Builtin(folder)
+            return PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
         return folder and import_tokenizers().from_pretrained(str(folder))
     except (OSError, ValueError):
         return None

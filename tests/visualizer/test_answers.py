@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,13 @@ from core.workload.presets import PRESETS
 from visualizer.browser.answers import Answers
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
+from visualizer.page.engine_files import sources_zip
+from visualizer.page.step import PLOTLY
 from worlds.visitors import Visits, gather, spec
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE = """
-import importlib.abc, json, sys
+import gzip, importlib.abc, json, sys
 
 class NothingElse(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -31,9 +34,14 @@ class NothingElse(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, NothingElse())
 
+import core
+from visualizer.browser.answers import Answers
+
+for package in (core, sys.modules.get("core.simulate")):  # a simulated engine stands in for a model, and is not of the tab
+    if package is not None:
+        package.__path__.append(f"{sys.argv[4]}/{package.__name__.replace('.', '/')}")
 from core.simulate.cost import Roofline
 from core.simulate.engine import SimulatedEngine
-from visualizer.browser.answers import Answers
 
 class Letters:  # a tokenizer in plain Python
     unk_token_id, unk_token = None, None
@@ -47,9 +55,16 @@ class Letters:  # a tokenizer in plain Python
 answers = Answers(lambda model, config, leaks, sleep: SimulatedEngine(Roofline.named("h100", "124m"), config, Letters(), vocab_size=128))
 spec = next(p for p in answers.call("state")["presets"] if p["name"] == "kv-pressure")["spec"]
 found = {}
-for kind, more in json.loads(sys.argv[1]).items():
+for kind, more in {"run": {}, "leak": {}, "fork": {"knob": "policy", "value": "static"}, "compare": {"policies": ["static", "continuous"], "repeats": 1}}.items():
     deltas = [delta for delta in answers.begin(kind, spec | more) if delta is not None]
-    found[kind] = [deltas[-1], json.loads(answers.document(deltas[-1]["url"])).get("kind", "run")]
+    found[kind] = answers.document(deltas[-1]["url"])
+run = deltas[-1]["id"] if "id" in deltas[-1] else answers.call("upload", [open(sys.argv[1]).read(), ["run.jsonl"]])["id"]
+for kind in ("jsonl", "perfetto", "html", "plotly"):
+    found[kind] = answers.document(answers.call("export", [kind, run, 2])["url"])
+opened = answers.call("upload", [gzip.open(sys.argv[2], "rt").read(), ["vllm.jsonl"]])
+found["recording"] = answers.document(opened["url"])
+found["goals"] = answers.call("lesson_check", ["paged-kv", run, "de"])
+found["dataset"] = answers.call("dataset", [sys.argv[3], "trace.csv", "shakespeare-bpe"])
 print(json.dumps(found))
 """
 
@@ -81,18 +96,26 @@ def told(deltas: list[dict]) -> dict:
     }
 
 
-def test_everything_runs_with_the_standard_library_alone():
-    asked = {
-        "run": {},
-        "leak": {},
-        "fork": {"knob": "policy", "value": "static"},
-        "compare": {"policies": ["static", "continuous"], "repeats": 1},
-    }
-    ran = subprocess.run([sys.executable, "-c", ALONE, json.dumps(asked)], cwd=ROOT, capture_output=True, text=True)
+def test_everything_is_answered_by_what_a_tab_gets(tmp_path):
+    """From the packed sources, with the standard library alone."""
+    (tmp_path / "sources.zip").write_bytes(sources_zip())
+    with zipfile.ZipFile(tmp_path / "sources.zip") as archive:
+        archive.extractall(tmp_path)
+    trace, raw = TRACES / "kv-pressure.jsonl", ROOT / "tests" / "data" / "vllm-0.32.raw.jsonl.gz"
+    rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,20,8\n2023-11-16 18:17:04.0319600,30,9\n"
+    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{ALONE}", trace, raw, rows, ROOT]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
-    assert [kind for _, kind in found.values()] == ["run", "run", "fork", "comparison"]
-    assert all(last["done"] and last["url"].startswith("tab:") for last, _ in found.values())
+    assert [json.loads(found[kind])["kind"] for kind in ("fork", "compare")] == ["fork", "comparison"]
+    assert json.loads(found["leak"])["complete"] and found["jsonl"] == trace.read_text()
+    assert "traceEvents" in json.loads(found["perfetto"]) and "</html>" in found["html"] and PLOTLY in found["plotly"]
+    recorded = json.loads(found["recording"])
+    assert recorded["header"]["source"] == "uploaded" and not any(
+        "⟨" in t for ts in recorded["texts"]["prompt"].values() for t in ts
+    )
+    assert found["goals"].get("goals"), found["goals"]
+    assert len(found["dataset"]["workload"]["requests"]) == 2
 
 
 def test_a_run_is_told_as_a_server_tells_it(answers: Answers, models: ModelCache):

@@ -10,7 +10,8 @@ from core.errors import InflightError
 from core.runner.engine import Engine
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.server.attention_weights import attention_weights
+from visualizer.jobs.attention import attention_weights
+from visualizer.server.attention_weights import weigh_by
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +26,16 @@ def ran():
     return trace, engine.adapter
 
 
+def weights_of(trace, adapter, *place):
+    return attention_weights(trace, weigh_by(adapter), len(adapter.shapes), *place)
+
+
 def test_weights_lie_where_the_mask_permits_and_add_up_to_one(ran):
     trace, adapter = ran
     for event in trace.events[:5]:
         mask = np.array(trace.mask(event.step).allowed)
         rows, columns = 0, 0
-        for part in attention_weights(trace, adapter, event.step, 0, layer=1, head=2):
+        for part in weights_of(trace, adapter, event.step, 0, 1, 2):
             weights = np.array(part["weights"])
             allowed = mask[rows : rows + weights.shape[0], columns : columns + weights.shape[1]]
             assert (weights[~allowed] == 0).all() and np.allclose(weights.sum(1), 1, atol=0.01)
@@ -41,7 +46,7 @@ def test_weights_lie_where_the_mask_permits_and_add_up_to_one(ran):
 def test_the_model_runs_as_before_afterwards(ran):
     trace, adapter = ran
     before = adapter.model.config._attn_implementation
-    attention_weights(trace, adapter, trace.events[0].step, 0, 0, 0)
+    weights_of(trace, adapter, trace.events[0].step, 0, 0, 0)
     assert adapter.model.config._attn_implementation == before
 
 
@@ -50,4 +55,4 @@ def test_the_model_runs_as_before_afterwards(ran):
 )
 def test_what_is_not_there_is_refused_in_words(ran, step, index, layer, head):
     with pytest.raises(InflightError):
-        attention_weights(*ran, step, index, layer, head)
+        weights_of(*ran, step, index, layer, head)

@@ -13,11 +13,12 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
+from visualizer.jobs.files import SEPARATOR, check_lines
 from visualizer.jobs.limits import HERE
 from visualizer.server import uploads
 from visualizer.server.limits import SPACE
 from visualizer.server.store import Store
-from visualizer.server.uploads import SEPARATOR, check_lines, open_upload
+from visualizer.server.uploads import open_upload
 from worlds.ranks import ranks
 from worlds.ranks import text as rank_text
 from worlds.visual import record, request

@@ -7,17 +7,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
-from core.config import EngineConfig
+from core.config import BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
+from core.models.tokenizer import describe_model
 from core.trace.trace import Trace
 from visualizer.browser.kept import Kept
 from visualizer.jobs import offers
-from visualizer.jobs.limits import HERE, Refused, Spec, check
+from visualizer.jobs.attention import attention_weights
+from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
+from visualizer.jobs.limits import HERE, Refused, Spec, check, check_upload
 from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.work import LeakyRun, Run, Work
+from visualizer.lessons import tasks
+from visualizer.lessons.document import recorded
 
 LIMITS = replace(HERE, any_model=False)
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
@@ -33,13 +39,20 @@ class Engines(Protocol):
 
 
 class Answers:
-    """engines: makes the engines of jobs."""
+    """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`; None where it is not known."""
 
-    def __init__(self, engines: Engines) -> None:
-        self._engines, self._kept = engines, Kept()
+    def __init__(self, engines: Engines, weights: Callable[..., Sequence[Sequence[float]]] | None = None) -> None:
+        self._engines, self._weights, self._kept = engines, weights, Kept()
+        self._recorded = recorded()
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
             "state": lambda: offers.for_runs(LIMITS) | {"catalogue": []},
             "comparisons": lambda: offers.for_comparisons(LIMITS) | {"recorded": [], "note": ""},
+            "upload": self._upload,
+            "dataset": self._dataset,
+            "export": self._kept.export,
+            "export_ranks": self._export_ranks,
+            "attention": self._attention,
+            "lesson_check": self._lesson_check,
         }
 
     def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
@@ -69,6 +82,37 @@ class Answers:
             raise Refused("An engine in the browser can run, leak, compare and fork; ask by name, with a spec.")
         return made(spec, LIMITS)
 
+    # -- calls -------------------------------------------------------------------------------------------------------------
+
+    def _upload(self, text: str, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Open a saved trace, a recording of another engine, or the ranks of one: see `open_files`."""
+        what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
+        return _opened(what, text, lambda: open_files(text, names, self._kept))
+
+    def _dataset(self, text: str, name: str, model: str) -> dict[str, Any]:
+        """A published workload as requests for the editor: see `read_workload`."""
+
+        def read() -> dict[str, Any]:
+            wanted = Wanted.within(LIMITS, name, model)
+            return read_workload(text, wanted, describe_model(wanted.model))
+
+        return _opened("This file cannot be opened as a workload: ", text, read)
+
+    def _export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
+        return self._kept.export_page(run, {"step": step, "rank": rank, "at": at})
+
+    def _attention(self, run: object, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
+        trace = self._kept.trace(run)
+        model = trace.header.model
+        if model.name not in BUILTIN_MODELS or self._weights is None:
+            raise Refused("Attention weights are shown for this page's own models only.")
+        weigh = partial(self._weights, model.name)
+        return {"segments": attention_weights(trace, weigh, model.layers or 0, step, pass_index, layer, head)}
+
+    def _lesson_check(self, lesson: object, run: object, language: object) -> dict[str, Any]:
+        """Whether a run does what a lesson's task asks."""
+        return {"goals": tasks.check(str(lesson), self._kept.trace(run), self._recorded, str(language))}
+
     # -- what work is given here -----------------------------------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> EngineCore:
@@ -80,11 +124,22 @@ class Answers:
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """See `Host`."""
-        return self._kept.run(trace)
+        return self._kept.put(trace)
 
     def keep_document(self, document: dict[str, Any]) -> str:
         """See `Host`."""
-        return self._kept.document(document)["url"]
+        return self._kept.put_document(document)["url"]
+
+
+def _opened(what: str, text: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a file's reader answers; what precedes a refusal."""
+
+    def checked() -> dict[str, Any]:
+        check_upload(len(text.encode("utf-8", "surrogatepass")), LIMITS)
+        return read()
+
+    said = answer_to(checked)
+    return {"error": what + said["error"]} if "error" in said else said
 
 
 class Job(Iterator[Delta | None]):

@@ -65,6 +65,12 @@ def spoken(trace: Trace) -> dict[str, Any]:
     return {"captions": captions(trace), "totals": totals(trace)}
 
 
+def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None) -> dict[str, Any]:
+    """The document of an engine's ranks, and under "translations" what is said of them in other languages. See `ranks_document`."""
+    said = elsewhere(lambda: {"ranks": [spoken(rank.trace) for rank in ranks.ranks]})
+    return {**ranks_document(ranks, ids, source), "translations": said}
+
+
 def ranks_document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -> dict[str, Any]:
     """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in order, if they are stored. source: see `replay`.
 

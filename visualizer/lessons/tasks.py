@@ -28,6 +28,11 @@ _IS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def runs_of_tasks() -> set[str]:
+    """The recorded runs that the tasks compare a learner's run with."""
+    return {stop.place.run for lesson in LESSONS for stop in lesson.stops if stop.goals}
+
+
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
     """The goals of a lesson's task: [{"name", "met", "says": a sentence}]. run: what the learner made.
 

@@ -26,6 +26,7 @@ from threading import Lock
 from core.browser.weights import pack_weights
 from core.config import ASSETS, BUILTIN_MODELS
 from core.errors import InflightError
+from visualizer.lessons.tasks import runs_of_tasks
 
 PYODIDE = "314.0.7"
 INTERPRETER = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
@@ -33,7 +34,15 @@ SCRIPTS = ASSETS / "engine"
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
 _ENTRIES = ("visualizer.browser",)  # with all that they import, these run in the tab
-_READ = ("presets", "lessons", "words")  # folders of assets that they read
+_READ = (  # of assets: what they read
+    "presets/**/*",
+    "lessons/**/*",
+    "words/*",
+    "models/*/config.json",
+    "models/*/tokenizer.json",
+    *(f"traces/{run}.jsonl" for run in sorted(runs_of_tasks())),
+    *(f"player/{room}/**/*" for room in ("parts", "run", "views", "figure", "engine", "watch")),  # for a run as one page
+)
 
 
 class EngineFiles:
@@ -132,7 +141,7 @@ def find_pyodide(folder: Path | None = None) -> Path:
 def sources_zip() -> bytes:
     """The modules that run in the tab, and the files that they read. The same sources give the same bytes."""
     paths = {_ROOT / relative for relative in modules_in_tab().values()}
-    paths |= {path for folder in _READ for path in (ASSETS / folder).rglob("*") if path.is_file()}
+    paths |= {path for pattern in _READ for path in ASSETS.glob(pattern) if path.is_file()}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(paths):

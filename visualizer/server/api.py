@@ -16,6 +16,7 @@ from core.errors import InflightError
 from core.models.cache import ModelCache
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs import offers
+from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.limits import Limits, Refused, check
 from visualizer.jobs.work import LeakyRun
 from visualizer.server import comparisons
@@ -167,7 +168,8 @@ class Server:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         trace = self.store.trace(run)
         which = model_of(trace.header, self._limits, self._models)
-        from visualizer.server.attention_weights import attention_weights  # with torch
+        from visualizer.server.attention_weights import weigh_by  # with torch
 
         adapter, _ = self._models.get(*which)
-        return {"segments": attention_weights(trace, adapter, step, pass_index, layer, head)}
+        layers = len(adapter.shapes)
+        return {"segments": attention_weights(trace, weigh_by(adapter), layers, step, pass_index, layer, head)}

@@ -27,10 +27,9 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
-from visualizer.documents.replay import ranks_document, spoken, translated_replay
+from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
-from visualizer.words.language import elsewhere
 
 ADDRESS = "inflight/files/"  # a file's address is this plus its name, unchanged after a restart
 GONE = "This run is no longer on the server: run it again, or open a saved trace."
@@ -102,8 +101,7 @@ class Store:
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
         """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
-        said = elsewhere(lambda: {"ranks": [spoken(rank.trace) for rank in ranks.ranks]})
-        return self._kept(self._written({**ranks_document(ranks, ids, source), "translations": said}))
+        return self._kept(self._written(translated_ranks(ranks, ids, source)))
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""

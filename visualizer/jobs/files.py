@@ -1,0 +1,116 @@
+"""Files that visitors open, from their text: saved traces and raw recordings, and workloads published by real services, as requests for the editor.
+
+Several files at once are the parts of a recording, or the ranks of one engine; between them is a separator that JSON cannot contain.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from core.errors import InflightError, InvalidTrace
+from core.models.tokenizer import MOST_CONTEXT, ModelDescription
+from core.recorders.convert import open_texts
+from core.trace.ranks import Ranks
+from core.trace.trace import Trace
+from core.workload.datasets import dataset_of
+from visualizer.jobs.limits import Limits, Refused, checked_model
+
+LINE_LENGTH = 2 * 2**20  # a step of a thousand requests takes a tenth of this
+UPLOADED = "uploaded"  # the source in the header of such a run
+SEPARATOR = "\x1e"  # between two files
+REQUESTS = 24  # the first ones of a published workload: as many as one can follow by eye
+ARRIVE_WITHIN = 20.0  # seconds; longer recordings are sped up
+DEPTH = 24  # levels of nested brackets; a trace has a handful
+TOO_LARGE = "it takes more memory to read than this page has for a file."
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(r"[\[\]{}]")
+log = logging.getLogger("inflight")
+
+
+class Keeper(Protocol):
+    """Where opened runs are put; both answer `{"id", "url"}`. source: see `visualizer.documents.replay.replay`."""
+
+    def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]: ...
+    def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]: ...
+
+
+def open_files(text: str, names: Sequence[str], store: Keeper) -> dict[str, Any]:
+    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks; raises InflightError saying why they cannot be
+    opened. names: of the files.
+    """
+    texts = text.split(SEPARATOR)
+    for one in texts:
+        check_lines(one)
+    opened = open_texts(zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True))
+    trace = opened.traces[0][1]
+    ranks = Ranks.of(opened.traces, opened.refused) if len(opened.traces) > 1 or trace.header.engine is not None else None
+    if ranks is not None and (ranks.count > 1 or opened.refused):
+        return store.put_ranks(ranks, UPLOADED)
+    if opened.refused:
+        raise InvalidTrace(opened.refused[0])
+    return store.put(trace, UPLOADED)
+
+
+class Wanted(NamedTuple):
+    """What a workload file is read for. name: the file's, for sentences. model: the requests must fit its vocabulary and context. requests: how many
+    of the first. output, total: new tokens of a request, and tokens altogether, at most. block: the longest shared prefix.
+    """
+
+    name: str
+    model: str
+    requests: int
+    output: int
+    total: int
+    block: int
+
+    @classmethod
+    def within(cls, limits: Limits, name: str, model: str) -> Wanted:
+        """Raises Refused for a model that may not be run here."""
+        model, _ = checked_model(model, "auto", limits)
+        total = min(limits.total_tokens, limits.total_characters)
+        return cls(name[:80] or "This file", model, min(REQUESTS, limits.requests), limits.new_tokens, total, limits.block_size)
+
+
+def read_workload(text: str, wanted: Wanted, model: ModelDescription) -> dict[str, Any]:
+    """A published workload: `{"workload", "block_size", "says"}`; raises InflightError saying why it cannot be opened. block_size: of shared
+    prefixes, or None.
+    """
+    found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), wanted.name, model.count, wanted.requests)
+    found = found.within(model.context or MOST_CONTEXT, wanted.output, wanted.total, wanted.block)
+    speed = max(1.0, found.span / ARRIVE_WITHIN)
+    return {
+        "workload": found.workload(model.vocab_size, speed).to_json(),
+        "block_size": found.block_tokens if found.hash_ids else None,
+        "says": found.sentences(speed),
+    }
+
+
+def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a reader of a file answers; `{"error"}`, why the file cannot be opened, if it cannot."""
+    try:
+        return read()
+    except InflightError as error:
+        return {"error": str(error)}
+    except (MemoryError, RecursionError):
+        return {"error": TOO_LARGE}
+    except Exception:  # a file made to break its reader
+        log.exception("a file broke its reader")
+        return {"error": "it contradicts itself."}
+
+
+def check_lines(text: str) -> None:
+    """Raises Refused for a line that is too long or too deeply nested for a trace, before anything is parsed."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > LINE_LENGTH:
+            raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")
+        if line.count("[") + line.count("{") <= DEPTH:
+            continue
+        deep = 0
+        for bracket in _BRACKET.findall(_STRING.sub("", line)):  # brackets in strings do not count
+            deep += 1 if bracket in "[{" else -1
+            if deep > DEPTH:
+                raise Refused(f"line {number}: this is not a line of a trace: its brackets are nested too deeply.")
