@@ -61,15 +61,14 @@ class TabJob:
         self._deltas = deltas
 
     def turn(self, seconds: float) -> str:
-        """Go on for so long, at least to where it can be stopped; returns the deltas meanwhile as JSON."""
+        """Go on for so long, at least to where it can be stopped, at most to its next delta; returns the deltas meanwhile as JSON."""
         until = time.perf_counter() + seconds
-        found = []
         for delta in self._deltas:
             if delta is not None:
-                found.append(delta)
+                return json.dumps([delta])  # at once: what comes next may take seconds
             if time.perf_counter() >= until:
                 break
-        return json.dumps(found)
+        return "[]"
 
     def stop(self) -> None:
         """End it at its next turn."""

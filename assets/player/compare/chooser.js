@@ -12,6 +12,7 @@ export class Chooser {
     this.bar = root.querySelector(".top .presets");
     this.lists = root.querySelector(".groups");
     this.strip = root.querySelector(".presets.small");
+    new ResizeObserver(() => this.fit()).observe(this.bar); // what stands beside it may grow when the page does
     this.more = h("select", { class: "button more", "aria-label": t("More comparisons"), hidden: true, onchange: () => this._chip(this.more.value).click() });
   }
 

@@ -38,7 +38,9 @@ export class EquivalencePanel {
   show(found, prompts = new Map()) {
     this.kept = { ...found };
     this.prompts = prompts;
-    this.$(".equivalence-run").hidden = !this.options.can || !this.options.base(); // nothing to run: nothing is offered
+    const canRun = this.options.can && this.options.base();
+    this.$(".equivalence-run").hidden = !canRun; // nothing to run: nothing is offered
+    this.el.hidden = !canRun && !found.honest && !found.leak;
     this._message("");
     this.say();
   }
