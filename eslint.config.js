@@ -10,7 +10,7 @@ const worker = ["self", "Worker", "WebAssembly", "caches", "postMessage", "close
   "setInterval", "clearInterval"];
 
 export default [
-  { ignores: [".venv/", "out/"] },
+  { ignores: [".venv/", "out/", "assets/vendor/codemirror.js"] },
   js.configs.recommended,
   {
     files: ["assets/engine/**", "tests/data/**"],

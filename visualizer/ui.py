@@ -189,9 +189,8 @@ def launch(
     begins = {"opening": None} if follow or collect else {}  # its owner came to see an engine
     engine = engine_files()
     in_tab = {"engine": engine.address} if engine else {}
-    page = build(
-        server, parts_of(files, address, live_tab), traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins, **in_tab
-    )
+    parts = parts_of(files, address, live_tab, **in_tab)
+    page = build(server, parts, traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins, **in_tab)
     page.space_id = None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
     templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
     page._queue.sleep_when_free = 0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core

@@ -25,6 +25,10 @@ interface Window {
   inflightLive: import("./live/live.js").Live;
   inflightLiveMount: Function;
   inflightLiveFiles: { style: string; markup: string };
+  inflightWrite: import("./write/write.js").Write;
+  inflightWriteMount: Function;
+  inflightWriteFiles: { style: string; markup: string; model: string; tasks: any[] };
+  inflightCodeMirror: any;
   inflightCompareFiles: { style: string; markup: string };
   inflightEarly?: Record<string, Promise<any>>;
   inflightBring?: Function;

@@ -24,6 +24,7 @@ from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
+from visualizer.write.attempt import Attempt, Beside
 
 LIMITS = replace(HERE, any_model=False)
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
@@ -69,7 +70,8 @@ class Answers:
         return self._kept.text(url)
 
     def begin(self, kind: str, spec: Any) -> Job:
-        """A job, one delta after the other. kind: run, leak, compare or fork. Raises InflightError for what is not accepted."""
+        """A job, one delta after the other. kind: run, leak, compare, fork, or policy, which runs a visitor's code and
+        is for a sandbox. Raises InflightError for what is not accepted."""
         return Job(self._work(kind, spec), self)
 
     def _work(self, kind: str, spec: Any) -> Work:
@@ -77,6 +79,8 @@ class Answers:
             return Run(check(spec, LIMITS), LIMITS)
         if kind == "leak":
             return LeakyRun(check(spec, LIMITS), LIMITS)
+        if kind == "policy" and isinstance(spec, dict):
+            return (Beside if spec.get("beside") else Attempt)(spec, LIMITS)
         made = {"compare": Compare, "fork": Fork}.get(kind)
         if made is None or not isinstance(spec, dict):
             raise Refused("An engine in the browser can run, leak, compare and fork; ask by name, with a spec.")

@@ -38,6 +38,7 @@ _READ = (  # of assets: what they read
     "presets/**/*",
     "lessons/**/*",
     "words/*",
+    "write/*",
     "models/*/config.json",
     "models/*/tokenizer.json",
     *(f"traces/{run}.jsonl" for run in sorted(runs_of_tasks())),

@@ -28,7 +28,7 @@ from visualizer.page.embed import embed_html
 from visualizer.page.engine_files import EngineFiles
 from visualizer.page.figure import figure_replay
 from visualizer.page.story import FONTS, runs_of_story, story_html
-from visualizer.page.tabs import STORY, TABS, packed_plotly, part, player_options, tab_script
+from visualizer.page.tabs import EDITOR, STORY, TABS, packed_plotly, part, player_options, tab_script, with_write
 
 _FIRST, _PLAYER = "index.html", "watch.html"
 _LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
@@ -53,9 +53,11 @@ def export_site(
         for of_ranks, ranks in recorded_ranks(traces):
             catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))})
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
+        if engine is not None:
+            made["write"] = _write(folder, engine.address)
         parts = {name: found for name, found in made.items() if found is not None}
         story = all((traces / f"{run}.jsonl").exists() for run in runs_of_story())
-        tabs = [tab for tab in TABS if tab["name"] in {"watch", *parts}] + [{**STORY, "href": _FIRST}] * story
+        tabs = [tab for tab in with_write(TABS) if tab["name"] in {"watch", *parts}] + [{**STORY, "href": _FIRST}] * story
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
@@ -120,6 +122,14 @@ def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
     ]
     plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
     return part("compare", "compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
+
+
+def _write(folder: Path, engine: str) -> dict[str, Any]:
+    """Write the Write tab's files; its options for the page."""
+    (folder / "write").mkdir(exist_ok=True)
+    (folder / "write" / "page.js").write_text(tab_script("write"), encoding="utf-8")
+    shutil.copy(EDITOR, folder / "write")
+    return part("write", "write/page.js", {"engine": engine, "codemirror": f"write/{EDITOR.name}"})
 
 
 def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:

@@ -9,17 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.config import POLICIES
+from core.config import ASSETS, POLICIES
 from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
+from visualizer.write.tasks import MODEL, tasks
 
 TABS: list[dict[str, Any]] = [
     {"name": "watch", "title": "Watch"},
     {"name": "compare", "title": "Compare"},
     {"name": "learn", "title": "Learn", "speaks": LANGUAGES},  # it brings other languages
 ]
+WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
+"""Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
 STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
 """A page of its own, by its address."""
 
@@ -27,10 +30,12 @@ STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
 @cache
 def tab_script(name: str) -> str:
     """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder, options)`."""
-    files = {
+    files: dict[str, Any] = {
         "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
+    if name == "write":
+        files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
     return f"window.inflight{name.capitalize()}Files = {inert_json(files)};\n{script(f'{name}/{name}.js')}"
 
 
@@ -41,10 +46,20 @@ def packed_plotly() -> bytes:
     return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)
 
 
+EDITOR = ASSETS / "vendor" / "codemirror.js"
+
+
+def with_write(tabs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The page's parts, with Write beside the lessons."""
+    at = 1 + [tab["name"] for tab in tabs].index("learn") if any(tab["name"] == "learn" for tab in tabs) else len(tabs)
+    return [*tabs[:at], WRITE, *tabs[at:]]
+
+
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write what the page fetches, named by content: `{"compare", "learn", "live", "plotly"}`."""
+    """Write what the page fetches, named by content: `{"compare", "learn", "live", "write", "plotly", "codemirror"}`."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live")} | {"plotly": packed_plotly()}
+    contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live", "write")}
+    contents |= {"plotly": packed_plotly(), "codemirror": EDITOR.read_bytes()}
     paths = {}
     for kind, content in contents.items():
         suffix = "js.gz" if kind == "plotly" else "js"
@@ -53,14 +68,18 @@ def write_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def options(paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, Any] | None = None) -> dict[str, Any]:
+def options(
+    paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, Any] | None = None, engine: str | None = None
+) -> dict[str, Any]:
     """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a file is served. live: the options of the
-    Live tab, see live.js, if there is one."""
+    Live tab, see live.js, if there is one. engine: the address of the engine that runs in the visitor's tab, if there is one."""
     of_a_server = {"server": True, "base": ""}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
         found["live"], tabs = {"base": "", **live}, [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
+    if engine is not None:
+        found["write"], tabs = {"engine": engine, "codemirror": url(paths["codemirror"])}, with_write(tabs)
     return {name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()}
 
 

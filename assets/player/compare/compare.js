@@ -75,8 +75,9 @@ export class Compare {
     this._remember();
   }
 
-  /** What another part requested: "watched", a form with its requests; {race: a recorded run's or comparison's name}, its race if there is one. */
+  /** What another part requested: "watched", a form with its requests; {race: a recorded run's or comparison's name}, its race if there is one; {made}, a comparison. */
   async _grant(wish) {
+    if (wish.made) return this._add(wish.made, null);
     const race = wish.race && wish.race.replace(/^vllm-/, "engines-"); // a run of vLLM races in its comparison
     const entry = race && this.catalogue.recorded.find((e) => e.name === race);
     if (entry) {
@@ -153,7 +154,10 @@ export class Compare {
 
   /** Open a comparison that was measured on request. */
   async _made(url, spec) {
-    const doc = await this._fetch(url);
+    return this._add(await this._fetch(url), spec);
+  }
+
+  async _add(doc, spec) {
     const title = t(`Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
     this.made.push({ name: title, title, shows: doc.names.join(", "), doc, spec });
     this.chooser.fill(this.catalogue.recorded, this.made);

@@ -52,6 +52,7 @@ export class Address {
     if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
     if (app.options.replay && app.document === app.options.replay) return null; // the page is the run
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
+    if (entry?.written) return "A policy that you wrote made this run. In Write, Copy link gives its code.";
     if (run.header.leak) return "This run leaks on purpose. Share the run as it was: the leak is one click from there.";
     if (run.header.source === "uploaded") return "This run was opened from a file: it is on your machine alone.";
     if (entry && entry.racer) return "This run was measured here, for you: nobody else can open it.";

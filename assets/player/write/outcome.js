@@ -1,0 +1,89 @@
+// What a trial showed: its progress, each goal with what the run says of it, and a sentence: what is wrong, what helps, or that all is done.
+
+import { h, setText } from "../parts/dom.js";
+import { bytes } from "../parts/format.js";
+import { t } from "../parts/speech.js";
+
+/** A sentence with its `code`. @param {string} text */
+export const coded = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+
+export class Outcome {
+  /** part: the one whose trials it shows. */
+  constructor(part) {
+    this.part = part;
+    this.box = part.$(".outcome");
+    this.bar = part.$(".progress");
+    this.clear();
+  }
+
+  clear() {
+    this.attempt = null;
+    this.sentence = "";
+    this.named();
+  }
+
+  begin() {
+    this.clear();
+    this.progress();
+  }
+
+  /** loading: {what, done, total} in bytes; progress: {step} */
+  progress({ loading = null, progress = null } = {}) {
+    const { bar } = this;
+    bar.hidden = false;
+    const share = loading?.total ? loading.done / loading.total : null;
+    bar.style.setProperty("--share", share === null ? "0" : String(share));
+    setText(bar, progress?.total ? t("Turn {n} of {total}", { n: String(progress.index + 1), total: String(progress.total) }) : progress?.step ? t("Step {n}", { n: String(progress.step) })
+      : loading?.total ? t("Loading the engine, once: {done} of {total}", { done: bytes(loading.done), total: bytes(loading.total) })
+        : t("Starting …"));
+  }
+
+  /** One sentence, and no picture. */
+  say(sentence) {
+    this.sentence = sentence;
+    this.named();
+  }
+
+  /** attempt: {goals, help, fault}, see visualizer/write/attempt.py */
+  show(attempt) {
+    this.attempt = attempt;
+    this.named();
+  }
+
+  /** Write it, perhaps in another language. */
+  named() {
+    const { part, attempt, box, bar, sentence } = this;
+    if (!part.stop || attempt || sentence) bar.hidden = true;
+    box.replaceChildren(...(attempt ? this._said(attempt) : sentence ? [h("p", { class: "fault" }, t(sentence))] : []));
+    this.goals();
+  }
+
+  _said({ fault, help, goals }) {
+    const { part } = this;
+    if (fault) return [h("p", { class: "fault" }, ...coded(t(fault.says, fault.holes))), this._places(fault)];
+    if (!goals.every(({ met }) => met)) return help ? [h("p", { class: "help" }, ...coded(t(help)))] : [];
+    const { tasks } = part.options;
+    const next = tasks.find(({ name }) => !part.own.isDone(name));
+    return [h("p", { class: "done" }, t("Every goal is met.")), next ? h("button", { type: "button", class: "mini", onclick: () => part.open(next) }, `${t("Next:")} ${t(next.title)}`) : null].filter(Boolean);
+  }
+
+  /** Where it went wrong: in the code, and in the picture. */
+  _places({ line, step }) {
+    const { part } = this;
+    const inPicture = step !== null && this.attempt.replay;
+    return h("p", { class: "places" },
+      line ? h("button", { type: "button", class: "mini", onclick: () => { part.side("code"); part.code.go(line); } }, t("Line {n}", { n: String(line) })) : null,
+      inPicture ? h("button", { type: "button", class: "mini", onclick: () => { part.side("picture"); part.app.seekStep(step); } }, t("Step {n}", { n: String(step) })) : null);
+  }
+
+  /** What is asked, each with what the run shows of it. */
+  goals() {
+    const { part, attempt } = this;
+    if (!part.task) return;
+    part.$(".goals").replaceChildren(...part.task.goals.map(({ name, asks }) => {
+      const { met = false, says = null } = attempt?.goals.find((goal) => goal.name === name) || {};
+      return h("li", { class: met ? "goal met" : "goal" }, h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
+        h("span", {}, says ? h("span", { class: "hidden-text" }, `${t(met ? "Met:" : "Not met yet:")} `) : null, h("b", {}, t(asks)), says ? h("span", { class: "goal-says" }, ` ${t(says)}`) : null));
+    }));
+  }
+}

@@ -1,0 +1,45 @@
+// The code that a visitor wrote and the tasks that it solved, in this browser; and code in a link, packed after the #.
+
+import { keep, keptData } from "../parts/kept.js";
+import { pack, unpack } from "../watch/address.js";
+
+const KEY = "inflight-write"; // {task: {code, done}}
+const MOST = 20000; // characters, as visualizer/write/code.py
+
+export class OwnCode {
+  constructor() {
+    this._all = keptData("good", KEY) || {};
+  }
+
+  /** The code that was written for a task, or null. @param {string} task @returns {string | null} */
+  of(task) {
+    const { code } = this._all[task] || {};
+    return typeof code === "string" ? code : null;
+  }
+
+  isDone(task) {
+    return Boolean(this._all[task]?.done);
+  }
+
+  /** Keep what changed: {code} or {done}; null code is forgotten. */
+  keep(task, changed) {
+    this._all = { ...jsonOr(this._all), [task]: { ...this._all[task], ...changed } };
+    keep("good", KEY, JSON.stringify(this._all));
+  }
+}
+
+const jsonOr = (data) => (data && typeof data === "object" && !Array.isArray(data) ? data : {});
+
+/** Code for an address, or null if it is too long for one. @param {string} code */
+export const packed = (code) => pack({ code });
+
+/** The code in an address; null if there is none. @param {string} text @returns {Promise<string | null>} */
+export async function unpacked(text) {
+  try {
+    const { code } = await unpack(text);
+    return typeof code === "string" && code.length <= MOST ? code : null;
+  } catch {
+    return null;
+  }
+}
+

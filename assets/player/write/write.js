@@ -1,0 +1,242 @@
+// "Write the scheduler": a task, the code of a policy, Run; the player beside it draws the run. The code runs in a sandbox and nowhere else (trials.js).
+//
+//   code ─→ Trials ─→ {replay, goals, help, fault} (visualizer/write/attempt.py) ─→ the player, the goals, a sentence
+
+import { h, setText } from "../parts/dom.js";
+import { putLanguage } from "../parts/language.js";
+import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
+import { besidePlayer, fillPart, fillTabs, pagePlayer, showToast } from "../parts/look.js";
+import { Speech, t } from "../parts/speech.js";
+import { CodeField } from "./code_field.js";
+import { Outcome, coded } from "./outcome.js";
+import { OwnCode, packed, unpacked } from "./own_code.js";
+import { Trials } from "./trials.js";
+
+const LINK = 5000; // ms for which it can be undone
+
+export class Write {
+  /** root: the element of write.html. options: {tabs, tasks: see visualizer/write/tasks.py, model: that they run on, engine: the address of its files, codemirror: url} */
+  constructor(root, /** @type {any} */ options) {
+    this.root = root;
+    this.options = { tabs: [], tasks: [], engine: null, codemirror: "", ...options };
+    this.page = document.documentElement;
+    this.$ = (s) => root.querySelector(s);
+    this.own = new OwnCode();
+    this.app = null; // the page's player, once it exists
+    this.task = null;
+    this.came = false; // whether the code on screen came with a link, unchanged
+    this.stop = null; // ends the trial that is going on
+    this.entry = null; // of the run that the last trial made
+    this._theme = besidePlayer(root);
+    this.speech = new Speech(root, () => this._named());
+    this.trials = new Trials(this.options);
+    this.code = new CodeField(this.$(".code"), { url: this.options.codemirror, changed: () => this._changed(), run: () => this.run(), describedBy: "write-keys" });
+    this.outcome = new Outcome(this);
+    this._buttons();
+    fillTabs(root, this.options.tabs, "write");
+    window.addEventListener("hashchange", () => this.page.dataset.part === "write" && location.hash !== this._written && this._follow());
+    this.ready = pagePlayer().then((app) => { this.app = app; });
+  }
+
+  // -- the part is opened and left -----------------------------------------------------------------------------------------
+
+  async shown() {
+    this._theme();
+    await this.ready;
+    this.app.detail.need("full"); // a scheduler is about budgets, blocks and queues
+    await this._follow();
+  }
+
+  left() {
+    this.app?.detail.need(null);
+    this.stop?.abort();
+    this.trials.rest();
+  }
+
+  /** Show what the address names. */
+  async _follow() {
+    const wanted = addressed();
+    const task = this.options.tasks.find(({ name }) => name === wanted.get("task")) || this.task || this._next();
+    const code = wanted.has("code") ? await unpacked(wanted.get("code")) : null;
+    if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
+    this.open(task, code);
+  }
+
+  /** The first task that is not done. */
+  _next() {
+    const { tasks } = this.options;
+    return tasks.find(({ name }) => !this.own.isDone(name)) || tasks[0];
+  }
+
+  /** Open a task. code: what came with a link. */
+  open(task, code = null) {
+    const same = task === this.task;
+    if (!same) this.stop?.abort();
+    this.task = task;
+    this.came = code !== null;
+    if (!same || this.came) {
+      this.code.code = code ?? this.own.of(task.name) ?? task.code;
+      this.outcome.clear();
+    }
+    this._draw();
+    this._remember(this.came ? addressed().get("code") : null);
+  }
+
+  _remember(code = null) {
+    if (this.page.dataset.part !== "write") return;
+    const p = new URLSearchParams({ part: "write", task: this.task.name });
+    if (code) p.set("code", code);
+    putLanguage(p);
+    const turned = this._written && addressed().get("task") !== this.task.name && addressed().get("part") === "write";
+    if (turned) turnPage(); // another task is another page: Back returns to this one
+    this._written = `#${p}`;
+    setAddress(this._written);
+  }
+
+  // -- a trial -------------------------------------------------------------------------------------------------------------
+
+  run() {
+    return this._try({}, ({ attempt }) => this._tried(attempt));
+  }
+
+  /** The same policy and `continuous` in turns, timed. */
+  beside() {
+    return this._try({ beside: true }, ({ comparison, attempt }) => {
+      if (comparison) this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { made: comparison } }, bubbles: true }));
+      else this._tried(attempt);
+    });
+  }
+
+  async _try(how, done) {
+    if (this.stop) return;
+    const { task } = this;
+    const { code } = this.code;
+    const stop = this.stop = new AbortController();
+    this.outcome.begin();
+    this.code.mark(null);
+    this._acts();
+    try {
+      for await (const delta of this.trials.run({ task: task.name, code, ...how }, stop.signal)) {
+        if (stop.signal.aborted) break;
+        if (delta.error || delta.stopped) throw new Error(delta.error || delta.stopped);
+        if (delta.done) done(delta);
+        else this.outcome.progress(delta);
+      }
+    } catch (error) {
+      if (stop.signal.aborted) this.outcome.say("Stopped.");
+      else this.outcome.say(error.message);
+    } finally {
+      this.stop = null;
+      this._acts();
+    }
+  }
+
+  _tried(attempt) {
+    const { task, app } = this;
+    const { replay, goals, fault } = attempt;
+    this.attempt = attempt;
+    if (goals.every(({ met }) => met)) this.own.keep(task.name, { done: true });
+    this.entry = replay && { title: task.title, written: task.name };
+    if (replay) app.openReplay(replay, fault ? { step: fault.step } : {}, this.entry);
+    this.code.mark(fault?.line ?? null, fault ? t(fault.says, fault.holes) : "");
+    this.outcome.show(attempt);
+    this._draw();
+    this.$(".outcome").scrollIntoView({ block: "nearest" });
+  }
+
+  /** On a phone: the code or the picture. */
+  side(side) {
+    this.page.dataset.side = side;
+    this.app?.redraw();
+  }
+
+  // -- the code ------------------------------------------------------------------------------------------------------------
+
+  _changed() {
+    const { task } = this;
+    if (!task) return;
+    if (this.came) {
+      const before = this.own.of(task.name);
+      this.came = false;
+      this._remember();
+      this._draw();
+      if (before !== null) this.toast("This is your code now.", { text: "Back to my code", act: () => this._put(before) });
+    }
+    this.own.keep(task.name, { code: this.code.code });
+  }
+
+  _put(code) {
+    this.code.code = code;
+    this.own.keep(this.task.name, { code });
+    this.came = false;
+    this.outcome.clear();
+    this._remember();
+    this._draw();
+  }
+
+  _startOver() {
+    const { code } = this.code;
+    this._put(this.task.code);
+    if (code !== this.task.code) this.toast("This is the code that you were given.", { text: "Back to my code", act: () => this._put(code) });
+  }
+
+  async _share() {
+    const code = await packed(this.code.code);
+    if (!code) return noLink(this.root, "This code is too long for an address.");
+    const p = new URLSearchParams({ part: "write", task: this.task.name, code });
+    putLanguage(p);
+    return copyLink(this.root, linkTo(`#${p}`), () => this.toast("Link copied: it shows this code, and runs it when its reader presses Run."));
+  }
+
+  // -- around it -----------------------------------------------------------------------------------------------------------
+
+  _buttons() {
+    const clicked = {
+      ".run-button": () => this.run(), ".stop-button": () => this.stop?.abort(), ".again-button": () => this._startOver(), ".link-button": () => this._share(), ".beside-button": () => this.beside(),
+      ".own-button": () => this._put(this.own.of(this.task.name) ?? this.task.code), ".code-side": () => this.side("code"), ".picture-side": () => this.side("picture"),
+    };
+    for (const [button, act] of Object.entries(clicked)) this.$(button).addEventListener("click", act);
+    this.side("code");
+  }
+
+  _acts() {
+    const going = Boolean(this.stop);
+    this.$(".run-button").disabled = this.$(".beside-button").disabled = going;
+    this.$(".stop-button").hidden = !going;
+  }
+
+  _draw() {
+    const { $, task, app, own } = this;
+    const isOurs = Boolean(this.entry) && app.entry === this.entry && this.entry.written === task.name; // never the picture of other code
+    this.page.toggleAttribute("data-written", isOurs);
+    if (!isOurs && this.page.dataset.side !== "code") this.side("code");
+    $(".came").hidden = !this.came;
+    $(".beside-button").hidden = !isOurs || Boolean(this.attempt?.fault);
+    $(".task-list").replaceChildren(...this.options.tasks.map((one, i) => h("li", {}, h("button", {
+      type: "button", class: own.isDone(one.name) ? "done" : "", "aria-current": one === task ? "step" : null, title: t(one.title), "aria-label": `${i + 1}: ${t(one.title)}${own.isDone(one.name) ? `, ${t("done")}` : ""}`, onclick: () => this.open(one),
+    }, own.isDone(one.name) ? "✓" : String(i + 1)))));
+    setText($(".task-title"), t(task.title));
+    $(".task-says").replaceChildren(...coded(t(task.says)));
+    this.outcome.goals();
+    if (isOurs) app.redraw();
+  }
+
+  _named() {
+    fillTabs(this.root, this.options.tabs, "write");
+    this.code.named();
+    if (!this.task) return;
+    this._draw();
+    this.outcome.named();
+    this._remember(this.came ? addressed().get("code") : null);
+  }
+
+  toast(sentence, action = null) {
+    showToast(this.root, sentence, action ? 2 * LINK : LINK, action);
+  }
+}
+
+/** Fill `holder` with the part, once. */
+window.inflightWriteMount = (holder, options) => {
+  const { tasks, model, ...files } = window.inflightWriteFiles;
+  return window.inflightWrite = new Write(fillPart(holder, files, ".inflight-write"), { ...options, tasks, model });
+};

@@ -1,0 +1,157 @@
+"""A try at a task: the visitor's policy on the task's requests, step by step, checked against the rules of every run, and measured. It is to be run
+where the code can do no harm: see `assets/engine/sandbox.js`.
+
+    {"attempt": {"task", "replay", "goals", "help", "fault"}}   the answer of `Attempt`; fault: what is wrong, its line and its step, with which the replay ends
+    {"comparison": a document}                                  that of `Beside`, if the policy can be followed
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from core.config import EngineConfig
+from core.engine.engine import EngineCore
+from core.measure.compare import comparing, engine_contender, environment
+from core.trace.events import StepEvent
+from core.trace.rules import Checker
+from core.trace.trace import Trace
+from core.workload.workload import Workload
+from visualizer.documents.comparison import Shown, document
+from visualizer.documents.replay import replay
+from visualizer.jobs.limits import Limits, Spec
+from visualizer.jobs.work import Going, Host, Work
+from visualizer.write.code import Fault, Written, told, written
+from visualizer.write.tasks import MODEL, Task, task_named
+
+MOST_STEPS = 1000  # no task needs a fifth of it
+BASELINE = "continuous"
+_ROUNDS = 3
+_STEP = re.compile(r"^step \d+: ")
+
+
+class Attempt(Work):
+    """One run. spec: {"task": its name, "code"}; raises InflightError for an unknown task."""
+
+    noun = "trial"
+
+    def __init__(self, spec: Mapping[str, Any], limits: Limits) -> None:
+        self.task, self.code = task_named(spec.get("task")), spec.get("code", "")
+        config = self.task.config(BASELINE)
+        super().__init__(Spec(self.task.workload, config, MODEL, "cpu"), limits)
+        self.trace: Trace | None = None
+
+    def run(self, host: Host) -> Going:
+        fault = None
+        try:
+            config = configured(self.task, written(self.code))
+            for step in self._steps_of(self.engine(host, config)):
+                self.progress = {"step": step}
+                yield
+        except Fault as found:
+            fault = found
+        trace = self.trace if self.trace is not None and self.trace.events else None
+        return {"attempt": report(self.task, self.code, trace, fault)}
+
+    def _steps_of(self, engine: EngineCore) -> Iterator[int]:
+        """The number of each step as it ends; raises Fault at the one that breaks a rule, raises, or is one too many."""
+        number: int | None = None
+        try:
+            turns = engine.turns(self.spec.workload)
+            self.trace = trace = engine.trace
+            number, checker = 0, Checker(trace.header)
+            for one in trace.asked.values():
+                checker.fault_of_request(one.request, one.prompt)
+            for event in turns:
+                if event is None:
+                    continue
+                number = event.step
+                if broken := checker.fault(event):
+                    raise Fault("This breaks a rule of every run: {why}", None, number, why=_STEP.sub("", broken))
+                yield number
+                number += 1
+                if len(trace.events) >= MOST_STEPS:
+                    raise Fault("After 1,000 steps not all requests are done.", None, number)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            raise told(error, number) from None
+
+
+class Beside(Attempt):
+    """The same policy and `continuous`, in turns that are timed. Its answer has an attempt, as above, only if that has a fault."""
+
+    noun = "comparison"
+
+    def run(self, host: Host) -> Going:
+        try:
+            own = configured(self.task, written(self.code))
+            configs = {BASELINE: self.task.config(BASELINE), own.policy.name: own}
+            engines = {name: self.engine(host, config) for name, config in configs.items()}
+            timed = partial(self._timed, host)
+            contenders = [engine_contender(e, self.spec.workload, partial(timed, e), name) for name, e in engines.items()]
+            where = environment(engines[BASELINE].trace.header)
+            turns = comparing(contenders, _ROUNDS)
+            while True:
+                try:
+                    turn = next(turns)
+                except StopIteration as end:
+                    result = end.value
+                    break
+                self.progress = {"index": turn.index, "total": turn.total}
+                yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            return {"attempt": report(self.task, self.code, None, told(error))}
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return {"comparison": document(Shown(result, self.spec.workload.name, where, title=self.task.title, created=now))}
+
+    def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
+        for count, event in enumerate(engine.stream(workload), 1):
+            host.between()
+            yield event
+            if count >= MOST_STEPS:
+                raise Fault("After 1,000 steps not all requests are done.")
+
+
+def configured(task: Task, own: Written) -> EngineConfig:
+    """The task's limits, changed as the code says; raises Fault."""
+    if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
+        if not task.may_change:
+            raise Fault("This task is about the policy: its limits stay as they are.")
+        raise Fault("This task lets you change {may}, not {other}.", may=", ".join(task.may_change), other=other[0])
+    try:
+        return task.config(own.policy, **own.limits)
+    except Exception as error:
+        raise told(error) from None
+
+
+def report(task: Task, code: str, trace: Trace | None, fault: Fault | None) -> dict[str, Any]:
+    """What the page shows of a run, all of it or up to a fault."""
+    goals = []
+    for goal in task.goals:
+        is_known = trace is not None and fault is None
+        met = trace is not None and fault is None and goal.is_met(trace)
+        says = goal.counts.found(trace) if is_known and trace is not None else None
+        goals.append({"name": goal.measure, "met": met, "says": says})
+    is_open = fault is None and not all(goal["met"] for goal in goals)
+    return {
+        "task": task.name,
+        "replay": None if trace is None else replay(_marked(trace, fault)),
+        "goals": goals,
+        "help": task.helped(trace, code) if is_open and trace is not None else None,
+        "fault": None if fault is None else fault.to_json(),
+    }
+
+
+def _marked(trace: Trace, fault: Fault | None) -> Trace:
+    """With a note of what stopped it, if something did."""
+    if fault is None:
+        return trace
+    header = dataclasses.replace(trace.header, notes=(*trace.header.notes, str(fault)))
+    return dataclasses.replace(trace, header=header, complete=False)

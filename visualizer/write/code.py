@@ -1,0 +1,117 @@
+"""From a visitor's text to a policy, and from whatever it raises to a sentence with a line. To be run in a sandbox only: the code can do anything."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from core.errors import InflightError, InvalidConfig, PolicyFailed
+from core.policy import Policy, register_policy
+
+_MODULE = "policy"
+FILE = f"{_MODULE}.py"  # the name of the visitor's code in tracebacks
+MOST = 20_000  # characters of code
+_THEIRS = re.compile(r"^The policy \S+ ")
+_STUCK = re.compile(r"lets nobody go on: (\d+) run and (\d+) wait")
+
+
+class Fault(InflightError):
+    """What is wrong with the code or with what it does. The sentence is a template of the page's words, with {holes}. line: of the code, from 1.
+    step: of the run.
+    """
+
+    def __init__(self, says: str, line: int | None = None, step: int | None = None, **holes: str) -> None:
+        self.holes = holes if line is None else {"line_number": str(line), **holes}
+        super().__init__(says.format(**self.holes))
+        self.says, self.line, self.step = says, line, step
+
+    def to_json(self) -> dict[str, Any]:
+        return {"says": self.says, "line": self.line, "step": self.step, "holes": self.holes}
+
+
+class Written(NamedTuple):
+    """policy: an instance of the last policy that the code defines. limits: those of the engine that it sets."""
+
+    policy: Policy
+    limits: Mapping[str, Any]
+
+
+def written(code: object) -> Written:
+    """Run a visitor's code; raises Fault."""
+    if not isinstance(code, str) or len(code) > MOST:
+        raise Fault("A policy is text of at most 20,000 characters.")
+    _as_written()
+    module = ModuleType(_MODULE)
+    sys.modules[_MODULE] = module  # where dataclasses looks its names up
+    scope = vars(module)
+    try:
+        exec(compile(code, FILE, "exec"), scope)
+        found = [value for value in scope.values() if isinstance(value, type) and issubclass(value, Policy)]
+        mine = [one for one in found if one.__module__ == _MODULE]
+        policy = _made(mine[-1]) if mine else None
+    except BaseException as error:
+        raise told(error) from None
+    if policy is None:
+        raise Fault("There is no policy here: a class that inherits from Policy.")
+    limits = scope.get("limits", {})
+    if not isinstance(limits, dict):
+        raise Fault("limits is a dictionary of limits by name, as in {example}.", example='limits = {"max_num_seqs": 4}')
+    return Written(policy, limits)
+
+
+def _as_written() -> None:
+    """Where our packages have another one around them, as in a wheel, the code imports `core` all the same."""
+    around = Policy.__module__.removesuffix("core.policy")
+    for name, module in list(sys.modules.items()) if around else ():
+        if name.startswith(f"{around}core"):
+            sys.modules.setdefault(name.removeprefix(around), module)
+
+
+def _made(policy: type[Policy]) -> Policy:
+    if "__dataclass_params__" not in vars(policy):
+        raise Fault(
+            "{name} needs the line {decorator} above it.", name=policy.__name__, decorator="@dataclass(frozen=True, kw_only=True)"
+        )
+    made = policy() if hasattr(policy, "name") else policy(name="mine")  # type: ignore[call-arg]
+    return register_policy(made.name, made)  # under a name that nobody has
+
+
+def told(error: BaseException, step: int | None = None) -> Fault:
+    """What an exception from the code, or from an engine that follows it, says to its writer. step: of the run, if it has begun."""
+    if isinstance(error, Fault):
+        return error
+    if isinstance(error, SyntaxError) and error.filename == FILE:
+        return Fault("Line {line_number} is not Python: {why}.", error.lineno, why=(error.msg or "").rstrip("."))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+    line = frames[-1].lineno if frames else None
+    if isinstance(error, KeyboardInterrupt):
+        if line is None:
+            return Fault("The run took too long and was stopped.", None, step)
+        return Fault("Line {line_number} was still running when time was up: is there a loop that never ends?", line, step)
+    if isinstance(error, PolicyFailed):
+        if stuck := _STUCK.search(str(error)):
+            running, waiting = stuck.groups()
+            return Fault(
+                "Nobody can go on: {running} running, {waiting} waiting, and none is ever served.",
+                line,
+                step,
+                running=running,
+                waiting=waiting,
+            )
+        return Fault("The engine cannot follow this policy: it {why}", line, step, why=_THEIRS.sub("", str(error)))
+    if isinstance(error, InflightError) and (line is None or isinstance(error, InvalidConfig)):
+        return Fault("{why}", line, step, why=str(error))
+    name, why = type(error).__name__, " ".join(str(error).split())[:300]
+    said = f"{name}: {why}" if why else name
+    if line is None:
+        return Fault(
+            "The engine could not go on ({why}): does this policy change the requests or the room that it is given?",
+            None,
+            step,
+            why=said,
+        )
+    return Fault("Line {line_number} raised {why}", line, step, why=said)

@@ -1,0 +1,133 @@
+"""What a task asks for, in numbers of a run that depend on its decisions alone: steps, tokens and counts, never seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+from typing import NamedTuple
+
+from core.measure.metrics import metrics
+from core.trace.trace import Trace
+
+
+class Measure(NamedTuple):
+    """of: the number. asks: the goal as a sentence, with {n} where the limit goes. says: what a run shows, with {n} for its number. never: the goal where
+    the limit is 0.
+    """
+
+    of: Callable[[Trace], float]
+    asks: str
+    says: str
+    never: str = ""
+
+    def goal(self, limit: float) -> str:
+        return self.never if self.never and not limit else self.asks.format(n=f"{limit:,}")
+
+    def found(self, trace: Trace) -> str:
+        return self.says.format(n=f"{self.of(trace):,}")
+
+
+def _joined(trace: Trace) -> list[str]:
+    """Requests in the order in which they first joined."""
+    return list(dict.fromkeys(admitted.request for event in trace.events for admitted in event.admitted))
+
+
+def _overtaken(trace: Trace) -> int:
+    """The most requests that joined before one that had arrived earlier."""
+    arrived = [arrived.request for event in trace.events for arrived in event.newcomers]
+    order = {request: place for place, request in enumerate(arrived)}
+    places = [order[request] for request in _joined(trace)]
+    places += sorted(set(order.values()) - set(places))  # who never joined was overtaken by all who came later and did
+    return max((sum(other > mine for other in places[:at]) for at, mine in enumerate(places)), default=0)
+
+
+def _first_token(trace: Trace) -> float:
+    """Steps from arrival to the first token, both included: the mean of the requests that got one."""
+    arrived: dict[str, int] = {}
+    waits: dict[str, int] = {}
+    for event in trace.events:
+        for newcomer in event.newcomers:
+            arrived[newcomer.request] = event.step
+        for request, _ in event.tokens:
+            waits.setdefault(request, event.step - arrived[request] + 1)
+    return round(fmean(waits.values()), 1) if waits else 0.0
+
+
+def _busy(trace: Trace) -> list[tuple[int, int]]:
+    """For each step: lanes that computed or stalled, and requests that waited."""
+    return [
+        (len({s.request for s in event.segments} | {s.request for s in event.stalled}), event.waiting.count)
+        for event in trace.events
+    ]
+
+
+def _empty(trace: Trace) -> int:
+    return sum(trace.config.num_lanes - busy for busy, waiting in _busy(trace) if waiting)
+
+
+def _alone(trace: Trace) -> int:
+    return sum(busy == 1 and waiting > 0 for busy, waiting in _busy(trace))
+
+
+def _stalled(trace: Trace) -> int:
+    """Steps in which a request that had a token got no next one, all requests together."""
+    writing: set[str] = set()
+    count = 0
+    for event in trace.events:
+        count += sum(stalled.request in writing for stalled in event.stalled)
+        writing |= {request for request, _ in event.tokens}
+        writing -= {gone.request for gone in event.preempted}
+    return count
+
+
+def _largest(trace: Trace) -> int:
+    """Positions of the largest step in which somebody decodes."""
+    return max(
+        (sum(p.tokens for p in event.passes) for event in trace.events if any(s.phase == "decode" for s in event.segments)),
+        default=0,
+    )
+
+
+MEASURES: dict[str, Measure] = {
+    "overtaken": Measure(
+        _overtaken,
+        "Nobody is overtaken by more than {n} [request|requests] that came later.",
+        "The most that overtook one request: {n}.",
+        "Nobody joins before a request that came earlier.",
+    ),
+    "steps": Measure(lambda trace: len(trace.events), "All is done within {n} [step|steps].", "The run takes {n} [step|steps]."),
+    "empty": Measure(
+        _empty,
+        "At most {n} [lane is|lanes are] empty while somebody waits, all steps together.",
+        "Lanes empty while somebody waited, all steps together: {n}.",
+        "No lane is empty while somebody waits.",
+    ),
+    "alone": Measure(_alone, "At most {n} [step|steps] with one request alone while others wait.", "Steps with one alone: {n}."),
+    "first_token": Measure(
+        _first_token,
+        "A first token comes after at most {n} [step|steps], on average.",
+        "On average the first token comes after {n} [step|steps].",
+    ),
+    "recomputed": Measure(
+        lambda trace: metrics(trace)["tokens_recomputed"],
+        "At most {n} [position is|positions are] computed twice.",
+        "Positions computed twice: {n}.",
+    ),
+    "preempted": Measure(
+        lambda trace: metrics(trace)["preemptions"],
+        "At most {n} times a request has to give way.",
+        "Times that a request had to give way: {n}.",
+        "No request ever has to give way.",
+    ),
+    "stalled": Measure(
+        _stalled,
+        "At most {n} times a request that has begun to write has to wait for its next token.",
+        "Times that a request waited for its next token: {n}.",
+        "Whoever has begun to write gets a token in every step.",
+    ),
+    "largest": Measure(
+        _largest,
+        "While somebody decodes, no step computes more than {n} [position|positions].",
+        "The largest step in which somebody decodes has {n} [position|positions].",
+    ),
+}

@@ -1,0 +1,119 @@
+"""The tasks, as `assets/write/tasks.toml` has them: where the visitor begins, the requests of the run, the goals, and help with typical mistakes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from core.config import ASSETS, BUILTIN_MODELS, EngineConfig
+from core.errors import InflightError, shown
+from core.policy import Policy
+from core.trace.trace import Trace
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
+from visualizer.write.measures import MEASURES, Measure
+
+MODEL = BUILTIN_MODELS[1]  # a token a character: small, and quick on a phone
+_FILE = ASSETS / "write" / "tasks.toml"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """measure: what counts. most: the most that it may be."""
+
+    measure: str
+    most: float
+
+    @property
+    def counts(self) -> Measure:
+        return MEASURES[self.measure]
+
+    @property
+    def asks(self) -> str:
+        return self.counts.goal(self.most)
+
+    def is_met(self, trace: Trace) -> bool:
+        return self.counts.of(trace) <= self.most
+
+
+@dataclass(frozen=True)
+class Help:
+    """A sentence for a typical mistake. holds: "same", for code that was not changed, or a measure that is above a number."""
+
+    holds: str
+    says: str
+    above: float = 0
+
+    def is_for(self, trace: Trace, is_same: bool) -> bool:
+        return is_same if self.holds == "same" else MEASURES[self.holds].of(trace) > self.above
+
+
+@dataclass(frozen=True)
+class Task:
+    """See `assets/write/tasks.toml`. may_change: the limits that the code may set itself."""
+
+    name: str
+    title: str
+    says: str
+    code: str
+    limits: Mapping[str, Any]
+    requests: tuple[tuple[float, int, int], ...]
+    passage: str
+    goals: tuple[Goal, ...]
+    help: tuple[Help, ...]
+    may_change: tuple[str, ...] = ()
+
+    def config(self, policy: Policy | str, **limits: Any) -> EngineConfig:
+        """Raises InvalidConfig for limits that contradict each other or the policy."""
+        return EngineConfig(policy=policy, **{**self.limits, **limits})
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Prompts begin at the lines of the passage in turn; every request runs to its full length, so that decisions alone make a difference."""
+        lines = self.passage.splitlines(keepends=True)
+        requests = []
+        for index, (arrival, prompt, new) in enumerate(self.requests):
+            turned = "".join(lines[index % len(lines) :] + lines[: index % len(lines)])
+            sampling = SamplingParams(max_new_tokens=new, temperature=0.7, seed=index, ignore_eos=True)
+            requests.append(Request(f"r{index}", prompt=turned[:prompt], sampling=sampling, arrival=arrival))
+        return Workload(requests, name=f"write: {self.name}")
+
+    def is_same(self, code: str) -> bool:
+        return code.split() == self.code.split()
+
+    def helped(self, trace: Trace, code: str) -> str | None:
+        """The sentence for the first typical mistake that the run shows."""
+        return next((one.says for one in self.help if one.is_for(trace, self.is_same(code))), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the page shows before the first run: not the requests."""
+        goals = [{"name": goal.measure, "asks": goal.asks} for goal in self.goals]
+        return {"name": self.name, "title": self.title, "says": self.says, "code": self.code, "goals": goals}
+
+
+@cache
+def tasks() -> dict[str, Task]:
+    data = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    found = {}
+    for one in data["task"]:
+        given = {
+            **one,
+            "code": one["code"].lstrip("\n"),
+            "requests": tuple(map(tuple, one["requests"])),
+            "goals": tuple(Goal(**goal) for goal in one["goals"]),
+            "help": tuple(Help(**sentence) for sentence in one["help"]),
+            "may_change": tuple(one.get("may_change", ())),
+        }
+        found[one["name"]] = Task(passage=data["passage"], **given)
+    return found
+
+
+def task_named(name: object) -> Task:
+    """Raises InflightError for an unknown one."""
+    found = tasks().get(name) if isinstance(name, str) else None
+    if found is None:
+        raise InflightError(f"There is no task {shown(name)}.")
+    return found
