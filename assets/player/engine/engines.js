@@ -5,6 +5,7 @@
 
 import { keep, kept } from "../parts/kept.js";
 import { Server, fetchJson } from "../parts/server.js";
+import { BrowserEngine } from "./browser_engine.js";
 
 /** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "ask" | "call" | "get" | "post" | "send">} Engine */
 
@@ -14,17 +15,21 @@ const OURS = "tab-"; // begins the ids of what the tab made
 const IN_TAB = ["run", "leak", "fork", "compare", "export", "export_ranks", "lesson_check", "uploads", "datasets"];
 const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
 
-/** @type {Engines | null | undefined} the ones of this page, whose parts share them */
-let found;
+/** @type {Engines | null} the ones of this page, whose parts share them */
+let found = null;
 
 export class Engines {
-  /** Those that the page was given; null if it has none. @param {{server?: boolean, base?: string, engine?: string | null}} options */
-  static of({ server = false, base = "", engine = null }) {
-    if (found === undefined || (!found && (server || engine))) found = server || engine ? new Engines(null, server ? new Server(base) : null) : null;
+  /**
+   ** Those that the page was given; null if it has none. engine: where the files of the one in the tab are. offers: where a page without a server keeps
+   * what can be run on it.
+   * @param {{server?: boolean, base?: string, engine?: string, offers?: string}} options
+   */
+  static of({ server = false, base = "", engine = "", offers = "" }) {
+    if (!found && (server || engine)) found = new Engines(engine ? new BrowserEngine(engine) : null, server ? new Server(base) : null, offers);
     return found;
   }
 
-  /** @param {Engine | null} tab @param {Server | null} server @param {string} offers where a page without a server keeps what can be run here */
+  /** @param {Engine | null} tab @param {Server | null} server @param {string} offers */
   constructor(tab, server, offers = "") {
     this.tab = tab;
     this.server = server;
