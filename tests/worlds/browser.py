@@ -34,6 +34,7 @@ def executable() -> str | None:
 
 # The opening plays once in a browser; what is tested is mostly what comes after it.
 _HAS_SEEN_IT = "try { localStorage.setItem('inflight-opening', '1'); } catch {}"
+_WANTS_THE_SERVER = "try { localStorage['inflight-engine'] ??= 'server'; } catch {}"
 
 
 @pytest.fixture(scope="module")  # Playwright holds an event loop while it is open: other files need theirs
@@ -58,6 +59,7 @@ def fresh(chromium: Browser) -> Iterator[Callable[..., Page]]:
         contexts.append(chromium.new_context(**options))
         contexts[-1].set_default_timeout(PATIENCE)
         page = contexts[-1].new_page()
+        page.add_init_script(_WANTS_THE_SERVER)
         if not opening:
             page.add_init_script(_HAS_SEEN_IT)
         return page
@@ -106,7 +108,7 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
 
     size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
-    detail: what this visitor chose before, None for who never has; opening: a first visit, on which it plays; context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
+    detail: what this visitor chose before, None for who never has; opening: a first visit, on which it plays; in_tab: this visitor runs in the tab what a server's page could run, too; context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
     Nothing is stored from another visit.
     """
     opened: list[Page] = []
@@ -114,13 +116,15 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
     def open_page(
         url: str = "", *, replay: dict | None = None, options: dict | None = None, size: str | tuple[int, int] = "desk",
         hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, detail: str | None = "full",
-        opening: bool = False, **context: Any,
+        opening: bool = False, in_tab: bool = False, **context: Any,
     ) -> Page:  # fmt: skip
         width, height = SIZES[size] if isinstance(size, str) else size
         if size == "phone":
             context = {"is_mobile": True, "has_touch": True, **context}
         page = contexts.take(url or HERE, {"accept_downloads": True, **context}).new_page()
         page.set_viewport_size({"width": width, "height": height})
+        if not in_tab:
+            page.add_init_script(_WANTS_THE_SERVER)
         if not opening:
             page.add_init_script(_HAS_SEEN_IT)
         if detail:
