@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,14 +18,14 @@ from visualizer.browser.kept import Kept
 from visualizer.jobs import offers
 from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
-from visualizer.jobs.limits import HERE, Refused, Spec, check, check_upload
+from visualizer.jobs.limits import IN_TAB as LIMITS
+from visualizer.jobs.limits import Refused, Spec, check, check_upload
 from visualizer.jobs.measured import Compare, Fork
 from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
 from visualizer.write.attempt import Attempt, Beside
 
-LIMITS = replace(HERE, any_model=False)
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
 
 Sleep = Callable[[float], None]

@@ -62,6 +62,8 @@ class Limits:
 
 
 HERE = Limits()
+IN_TAB = Limits(any_model=False)
+"""Of the engine in a visitor's own tab."""
 
 
 class Spec(NamedTuple):

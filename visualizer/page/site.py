@@ -17,6 +17,8 @@ from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, recorded_
 from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.documents.opening import opening
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
+from visualizer.jobs import offers
+from visualizer.jobs.limits import IN_TAB
 from visualizer.lessons.document import document as lessons_document
 from visualizer.lessons.document import hints, runs_of_lessons
 from visualizer.lessons.document import recorded as recorded_traces
@@ -69,7 +71,9 @@ def export_site(
         options["embed"] = "embed.html"
         if engine is not None:
             engine.write(folder)
-            options["engine"] = engine.address
+            in_tab = {"engine": engine.address, "offers": _brought(folder, "engine/offers.js", _offers(parts))}
+            for given in (options, *(found["options"] for found in parts.values())):
+                given |= in_tab
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
         _write_loading(folder / (_PLAYER if story else _FIRST), page)
@@ -79,6 +83,13 @@ def export_site(
     except OSError as error:
         raise InflightError(f"{folder} cannot be written: {error.strerror}.") from None
     return folder / _FIRST
+
+
+def _offers(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the engine in the tab can run, by a server's address for it: the page says so before that engine is loaded."""
+    listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
+    compared = offers.for_comparisons(IN_TAB) | {"recorded": listed, "note": ""}
+    return {"inflight/state": offers.for_runs(IN_TAB), "inflight/comparisons": compared}
 
 
 def _story(folder: Path, picture: str) -> None:

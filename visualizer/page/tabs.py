@@ -73,7 +73,7 @@ def options(
 ) -> dict[str, Any]:
     """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a file is served. live: the options of the
     Live tab, see live.js, if there is one. engine: the address of the engine that runs in the visitor's tab, if there is one."""
-    of_a_server = {"server": True, "base": ""}
+    of_a_server = {"server": True, "base": "", "engine": engine}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
