@@ -12,7 +12,7 @@ import { BrowserEngine } from "./browser_engine.js";
 const CHOICE = "inflight-engine"; // in this browser: "server" if its visitor wants that where both are
 const OURS = "tab-"; // begins the ids of what the tab made
 /** What the tab can do: kinds of jobs, calls and files. */
-const IN_TAB = ["run", "leak", "fork", "compare", "export", "export_ranks", "lesson_check", "uploads", "datasets"];
+const IN_TAB = ["run", "leak", "fork", "compare", "export", "export_ranks", "attention", "lesson_check", "uploads", "datasets"];
 const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
 
 /** @type {Engines | null} the ones of this page, whose parts share them */
