@@ -50,7 +50,7 @@ FIELD_TERMS = set(
         """chat face hub hugging tensor tokenizer adapter attention batch batches batching block bot bots budget cache caches caching chunked connector continuous cpu cuda decode decoder decodes drift encoder engine engines
         float bf gpt gpus graph http inflight itl kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks ring scheduler tab tok token
         tokens tpot ttft vllm enter esc escape export html ids json link llm mb png seed static thread threads top trace
-        apple code cpus csv gpu logit lora max median multimodal pipeline pooling qr romeo sandbox server transformers azure browser burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt simd tensorrt video webassembly""",
+        apple code cpus csv gpu logit lora max median multimodal pipeline pooling python qr romeo sandbox server transformers azure browser burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt simd tensorrt video webassembly""",
     )
 )
 ALIKE = set(

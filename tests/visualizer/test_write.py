@@ -166,7 +166,7 @@ def test_time_that_is_up_names_the_line_that_was_running():
     ("code", "says"),
     [
         ("1", "There is no policy here"),
-        (changed("promise", ("@dataclass(frozen=True, kw_only=True)\n", "")), "Mine needs the line @dataclass"),
+        (changed("promise", ("@dataclass(frozen=True, kw_only=True)\n", "")), "`Mine` needs the line `@dataclass"),
         (f"limits = {{'max_num_seqs': 9}}\n{TASKS['promise'].code}", "its limits stay as they are"),
         (changed("promise", ('"mine"', '"continuous"')), "give yours a name of its own"),
         ("x" * 30_000, "at most 20,000 characters"),

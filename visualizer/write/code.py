@@ -59,7 +59,7 @@ def written(code: object) -> Written:
         raise Fault("There is no policy here: a class that inherits from Policy.")
     limits = scope.get("limits", {})
     if not isinstance(limits, dict):
-        raise Fault("limits is a dictionary of limits by name, as in {example}.", example='limits = {"max_num_seqs": 4}')
+        raise Fault("`limits` gives limits by name, as in `{example}`.", example='limits = {"max_num_seqs": 4}')
     return Written(policy, limits)
 
 
@@ -74,7 +74,7 @@ def _as_written() -> None:
 def _made(policy: type[Policy]) -> Policy:
     if "__dataclass_params__" not in vars(policy):
         raise Fault(
-            "{name} needs the line {decorator} above it.", name=policy.__name__, decorator="@dataclass(frozen=True, kw_only=True)"
+            "`{name}` needs the line `{decorator}` above it.", name=policy.__name__, decorator="@dataclass(frozen=True, kw_only=True)"
         )
     made = policy() if hasattr(policy, "name") else policy(name="mine")  # type: ignore[call-arg]
     return register_policy(made.name, made)  # under a name that nobody has
@@ -102,7 +102,7 @@ def told(error: BaseException, step: int | None = None) -> Fault:
                 running=running,
                 waiting=waiting,
             )
-        return Fault("The engine cannot follow this policy: it {why}", line, step, why=_THEIRS.sub("", str(error)))
+        return Fault("The engine cannot follow this policy: {why}", line, step, why=_THEIRS.sub("it ", str(error)))
     if isinstance(error, InflightError) and (line is None or isinstance(error, InvalidConfig)):
         return Fault("{why}", line, step, why=str(error))
     name, why = type(error).__name__, " ".join(str(error).split())[:300]
