@@ -74,7 +74,9 @@ def _as_written() -> None:
 def _made(policy: type[Policy]) -> Policy:
     if "__dataclass_params__" not in vars(policy):
         raise Fault(
-            "`{name}` needs the line `{decorator}` above it.", name=policy.__name__, decorator="@dataclass(frozen=True, kw_only=True)"
+            "`{name}` needs the line `{decorator}` above it.",
+            name=policy.__name__,
+            decorator="@dataclass(frozen=True, kw_only=True)",
         )
     made = policy() if hasattr(policy, "name") else policy(name="mine")  # type: ignore[call-arg]
     return register_policy(made.name, made)  # under a name that nobody has
