@@ -40,16 +40,19 @@ export class Files {
 
   /** {version, package, files: {name: bytes}, models: {name: [files]}} */
   async manifest() {
-    if (!this._manifest) {
-      this.keeps = Boolean(await opened());
-      const bytes = await this._bytes("manifest.json");
-      try {
-        this._manifest = JSON.parse(new TextDecoder().decode(bytes));
-      } catch {
-        throw new Refused(BROKEN);
-      }
-    }
+    this._manifest ??= this._told();
+    this._manifest.catch(() => { this._manifest = null; });
     return this._manifest;
+  }
+
+  async _told() {
+    this.keeps = Boolean(await opened());
+    const bytes = await this._bytes("manifest.json");
+    try {
+      return JSON.parse(new TextDecoder().decode(bytes));
+    } catch {
+      throw new Refused(BROKEN);
+    }
   }
 
   /** Files by their names without `.gz`: name → its bytes, unpacked. @param {string[]} names @returns {Promise<Map<string, ArrayBuffer>>} */

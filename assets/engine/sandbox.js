@@ -6,15 +6,18 @@
 //
 // What comes back is JSON of a stranger: data to be checked, never markup.
 
+import { Files } from "./loading.js";
+
 /** It is this policy that holds (tests/page/test_sandbox.py has its control). Pyodide needs the two words of `script-src` after the gate's. */
 const CSP = "default-src 'none'; script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:";
-const MOST = { once: 8e6, inAll: 64e6, each: 2000 }; // characters of a message, of all that answer one request, and what each counts for at least
+const MOST = { once: 8e6, inAll: 64e6, each: 10000 }; // characters of a message, of all that answer one request, and what each counts for at least
 const MEMORY = 768 * 2 ** 20; // bytes: a list without end is then an error with a line, not a machine without memory
 
 /** The frame's script. It outlives nothing: who says too much ends its worker. */
 function gate(most) {
-  window.onmessage = ({ data: { script, files, memory }, ports: [page] }) => {
+  window.onmessage = ({ data: { script, files, memory }, ports }) => {
     window.onmessage = null;
+    const [page] = ports;
     const worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" }))); // a module worker does not start here
     let left = most.inAll;
     const end = (sentence) => {
@@ -29,7 +32,7 @@ function gate(most) {
     };
     worker.onerror = (event) => {
       event.preventDefault();
-      end(event.message ? `The sandbox failed: “${String(event.message).slice(0, 200)}”.` : "The sandbox did not start in this browser.");
+      end(event.message ? `The sandbox failed: “${String(event.message).replace(/^Uncaught /, "").slice(0, 200)}”.` : "The sandbox did not start in this browser.");
     };
     page.onmessage = ({ data }) => {
       left = most.inAll;
@@ -42,11 +45,12 @@ function gate(most) {
 /** The worker's script: the engine's modules find each other, and their files in a cache, among what was handed in; a file is given once. */
 function bootstrap() {
   const HERE = "https://engine.invalid/";
+  const scope = /** @type {any} */ (self);
   self.onmessage = async ({ data: { files, memory } }) => {
     self.onmessage = null;
     const send = self.postMessage.bind(self);
     self.postMessage = (message) => send(JSON.stringify(message));
-    self.importScripts = () => {
+    scope.importScripts = () => {
       throw new TypeError("Nothing is imported here."); // by this Pyodide knows a worker that may import modules
     };
     const { grow } = WebAssembly.Memory.prototype;
@@ -69,7 +73,7 @@ function bootstrap() {
     const url = (name) => (urls[name] ??= URL.createObjectURL(new Blob([module(name)], { type: "text/javascript" })));
     const module = (name) =>
       new TextDecoder().decode(files[name])
-        .replace(/\b(from|import)(\s*\(?\s*)(["'])\.\/([\w.-]+)\3/g, (whole, word, space, _, other) => (files[other] ? `${word}${space}"${url(other)}"` : whole))
+        .replace(/\bfrom\s*"\.\/([\w.-]+)"/g, (_, other) => `from "${url(other)}"`)
         .replaceAll("import.meta.url", JSON.stringify(HERE + name));
     try {
       await import(url("worker.js"));
@@ -89,8 +93,10 @@ const QUIET = LIMIT + 4000; // ms without a word in which a job may compute: pas
 
 /** A frame with a worker in it, for one job. */
 class Frame {
-  constructor(files) {
+  constructor(/** @type {Record<string, ArrayBuffer>} */ files) {
     this.heard = [];
+    this.silence = 0; // ms
+    /** @type {((_?: any) => void) | undefined} */ this.wake = undefined;
     this.element = document.createElement("iframe");
     this.element.sandbox = "allow-scripts";
     this.element.hidden = true;
@@ -168,11 +174,19 @@ function checked(text) {
 
 /** Runs jobs of strangers, each in a frame of its own. One frame waits, ready, for the next. */
 export class Sandbox {
-  /** files: resolves to {name: ArrayBuffer}, which are given away, for each start. model: the built-in model that jobs compute with. */
+  /** On the engine's files at an address. model: the built-in model that jobs compute with. @param {string} base @param {string} model */
+  static of(base, model) {
+    return new Sandbox((progress) => brought(base, model, progress), model);
+  }
+
+  /** files: called for each start with what hears of its progress; resolves to {name: ArrayBuffer}, which are given away. */
   constructor(files, model) {
     this.files = files;
     this.model = model;
     this.frames = new Set();
+    this.loading = { what: "", done: 0, total: 0 };
+    /** @type {((_?: any) => void) | undefined} */ this.wake = undefined;
+    /** @type {Promise<Frame> | undefined} */ this.waiting = undefined;
   }
 
   /** Start the frame that the next job will take. */
@@ -185,7 +199,10 @@ export class Sandbox {
 
   async _started() {
     const { frames } = this; // `end` takes them away
-    const files = await this.files();
+    const files = await this.files((loading) => {
+      this.loading = loading;
+      this.wake?.();
+    });
     if (frames !== this.frames) throw new Error("The sandbox was ended.");
     const frame = new Frame(files);
     frames.add(frame);
@@ -204,12 +221,12 @@ export class Sandbox {
     this.frames.delete(frame);
   }
 
-  /** The deltas of a job. Throws the sentence of what went wrong; an aborted `signal` ends it at once. */
+  /** The deltas of a job; before them {loading} while files are fetched. Throws the sentence of what went wrong; an aborted `signal` ends it at once. */
   async *run(kind, spec, signal = undefined) {
     this.warm();
     const start = this.waiting;
     this.waiting = undefined;
-    const frame = await start;
+    const frame = yield* this._waited(start, signal);
     try {
       const begin = { id: 2, do: "begin", kind, spec, limit: LIMIT };
       for await (const { delta } of frame.answers(begin, ({ delta }) => delta?.done, QUIET, signal)) if (delta) yield delta;
@@ -220,10 +237,52 @@ export class Sandbox {
     }
   }
 
+  /** The frame once it has started. Aborted, it is left to the next job. */
+  async *_waited(start, signal) {
+    let frame, told;
+    const aborted = new Promise((_, fail) => { signal?.addEventListener("abort", () => fail(signal.reason), { once: true }); });
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        const news = new Promise((wake) => { this.wake = wake; });
+        frame = await Promise.race([start, news, aborted]);
+        if (frame) return frame;
+        if (told !== this.loading && this.loading.done < this.loading.total) yield { loading: this.loading };
+        told = this.loading;
+      }
+    } finally {
+      if (!frame && !this.waiting && signal?.aborted) this.waiting = start;
+    }
+  }
+
   /** Ends whatever runs or waits, and frees it. */
   end() {
     for (const frame of this.frames) frame.end();
     this.frames = new Set();
     this.waiting = undefined;
   }
+}
+
+/** All that a worker with one model asks for, and the interpreter's memory as our own worker kept it, if it did. @returns {Promise<Record<string, ArrayBuffer>>} */
+async function brought(base, model, progress) {
+  const files = new Files(base, progress);
+  const manifest = await files.manifest();
+  const others = Object.entries(manifest.models).flatMap(([name, names]) => (name === model ? [] : names));
+  const names = Object.keys(manifest.files).filter((name) => !others.includes(name)).map((name) => name.replace(/\.gz$/, ""));
+  const [found, snapshot, modules] = await Promise.all([files.get(names), files.snapshot(), scripts(base)]);
+  const told = new TextEncoder().encode(JSON.stringify(manifest)).buffer;
+  return { ...modules, ...Object.fromEntries(found), "manifest.json": told, ...(snapshot && { snapshot }) };
+}
+
+/** worker.js and what it imports, by name. */
+async function scripts(base) {
+  const found = {};
+  for (const todo = ["worker.js"]; todo.length;) {
+    const name = todo.pop();
+    const answer = await fetch(base + name);
+    if (!answer.ok) throw new Error("The engine's files cannot be reached: what has arrived is kept, so try again.");
+    found[name] = await answer.arrayBuffer();
+    for (const [, other] of new TextDecoder().decode(found[name]).matchAll(/\bfrom\s*"\.\/([\w.-]+)"/g)) if (!(other in found)) todo.push(other);
+  }
+  return found;
 }

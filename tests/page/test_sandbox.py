@@ -70,7 +70,7 @@ def test_without_its_policy_the_same_code_reaches_the_network(page, site, elsewh
         pytest.param("endless", TOO_MUCH, marks=pytest.mark.slow),
         pytest.param("flood", TOO_MUCH, marks=pytest.mark.slow),
         *((way, "This code answered with something that is not an answer.") for way in ("word", "list", "object", "other")),
-        ("thrown", "The sandbox failed: “Uncaught Error: <b>late</b>”."),
+        ("thrown", "The sandbox failed: “Error: <b>late</b>”."),
     ],
 )
 def test_what_is_no_answer_ends_it_with_a_sentence(page, way, said):
