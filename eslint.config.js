@@ -4,9 +4,9 @@ const browser = [
   "window", "document", "location", "history", "localStorage", "sessionStorage", "navigator", "console", "performance", "fetch", "crypto", "matchMedia", "getComputedStyle",
   "requestAnimationFrame", "cancelAnimationFrame", "setTimeout", "clearTimeout", "btoa", "atob", "URL", "URLSearchParams", "Blob", "Response",
   "AbortController", "localStorage", "sessionStorage", "CustomEvent", "MessageChannel", "Image", "CSS", "HTMLElement", "Node", "XMLSerializer", "ResizeObserver", "MutationObserver",
-  "IntersectionObserver", "TextEncoder", "TextDecoder", "TextDecoderStream", "CompressionStream", "DecompressionStream", "WebAssembly",
+  "IntersectionObserver", "ReadableStream", "Worker", "TextEncoder", "TextDecoder", "TextDecoderStream", "CompressionStream", "DecompressionStream", "WebAssembly",
 ];
-const worker = ["self", "Worker", "WebAssembly", "caches", "postMessage", "close", "importScripts", "XMLHttpRequest", "WebSocket", "EventSource", "FontFace", "indexedDB", "cookieStore",
+const worker = ["self", "WebAssembly", "caches", "postMessage", "close", "importScripts", "XMLHttpRequest", "WebSocket", "EventSource", "FontFace", "indexedDB", "cookieStore",
   "setInterval", "clearInterval"];
 
 export default [
