@@ -87,6 +87,14 @@ def test_requests_of_a_step_share_no_block():
     assert all(s.kv_len == 33 and s.block_table.consecutive for s in output.scheduled)
 
 
+def test_a_step_that_is_too_short_for_the_clock_is_measured_several_times_in_a_row():
+    """A clock of whole milliseconds, and readings of a fifth of one."""
+    fine = Clock(0.0002)
+    curve = measure(repeats=3, clock=lambda: round(fine(), 3))
+    for point in (*curve.by_tokens, *curve.by_kv):
+        assert point.median == pytest.approx(0.0006, rel=0.1)
+
+
 def test_it_drives_whatever_computes_passes():
     """A cost model, which has a clock of its own and is the same each time, and the buffers of a GPU."""
     engine = SimulatedEngine(Roofline.named("h100", "124m"))
