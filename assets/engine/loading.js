@@ -72,6 +72,10 @@ export class Files {
     await this._keep(SNAPSHOT, bytes);
   }
 
+  async forgetSnapshot() {
+    await (await opened())?.delete(this.base + SNAPSHOT).catch(() => {});
+  }
+
   /** Forget everything kept, or what other versions left. @param {boolean} all */
   async forget(all) {
     const cache = await opened();
@@ -174,7 +178,7 @@ export async function interpreter(files, prepare) {
       prepare(python, true);
       return { python, restored: true };
     } catch {
-      await files.forget(true); // it does not fit: as if it had not been kept
+      await files.forgetSnapshot(); // it does not fit
     }
   }
   const python = await start(found, { _makeSnapshot: true });

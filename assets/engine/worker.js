@@ -79,13 +79,15 @@ async function load({ id, model: name, fresh = false }) {
   const began = performance.now();
   const obstructed = obstacle();
   if (obstructed) throw new Refused(obstructed, true);
-  let said = 0;
-  progress = (state) => {
-    if (performance.now() - said < SAID && state.done < state.total) return;
-    said = performance.now();
-    say({ kind: "loading", id, ...state });
+  let state, later;
+  progress = (now) => {
+    state = now;
+    later ??= setTimeout(() => {
+      later = undefined;
+      say({ kind: "loading", id, ...state });
+    }, SAID);
   };
-  files ??= new Files(BASE, (state) => progress(state));
+  files ??= new Files(BASE, (now) => progress(now));
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
   if (!begun) begun = start();
