@@ -24,46 +24,36 @@ IN V expv(V x) {  // 2^n times a polynomial of what is left
   return wasm_f32x4_mul(p, wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127)), 23));
 }
 
-// R rows times P panels of eight columns: at most eight sums at a time, as many as there are registers for.
-IN void block(const int R, const int P, float *y, const float *x, const float *w, const float *b, int k, int n, int columns) {
-  V a[R * P], c[R * P];
-  for (int q = 0; q < P; q++)
+// R rows times one panel of eight columns.
+IN void block(const int R, float *y, const float *x, const float *w, V b0, V b1, int k, int n, int columns) {
+  V a[4], c[4];
+  for (int r = 0; r < R; r++) a[r] = b0, c[r] = b1;
+  for (int p = 0; p < k; p++, w += 8) {
+    V w0 = LD(w), w1 = LD(w + 4);
     for (int r = 0; r < R; r++) {
-      a[r * P + q] = b ? LD(b + 8 * q) : S(0);
-      c[r * P + q] = b ? LD(b + 8 * q + 4) : S(0);
+      V v = wasm_v128_load32_splat(x + r * k + p);
+      a[r] = MADD(v, w0, a[r]);
+      c[r] = MADD(v, w1, c[r]);
     }
-  for (int p = 0; p < k; p++, w += 8)
-    for (int q = 0; q < P; q++) {
-      V w0 = LD(w + q * k * 8), w1 = LD(w + q * k * 8 + 4);
-      for (int r = 0; r < R; r++) {
-        V v = wasm_v128_load32_splat(x + r * k + p);
-        a[r * P + q] = MADD(v, w0, a[r * P + q]);
-        c[r * P + q] = MADD(v, w1, c[r * P + q]);
-      }
-    }
-  for (int r = 0; r < R; r++, y += n)
-    for (int q = 0; q < P; q++) {
-      if (columns >= 8) { ST(y + 8 * q, a[r * P + q]); ST(y + 8 * q + 4, c[r * P + q]); continue; }
-      float last[8];
-      ST(last, a[r * P + q]); ST(last + 4, c[r * P + q]);
-      for (int j = 0; j < columns; j++) y[j] = last[j];
-    }
+  }
+  for (int r = 0; r < R; r++, y += n) {
+    if (columns >= 8) { ST(y, a[r]); ST(y + 4, c[r]); continue; }
+    float last[8];
+    ST(last, a[r]); ST(last + 4, c[r]);
+    for (int j = 0; j < columns; j++) y[j] = last[j];
+  }
 }
 
-// y[m, n] = x[m, k] w + b. w: panels [n / 8][k][8], the last one filled up with zeros. b: as long as the panels, or null.
+// y[m, n] = x[m, k] w + b. w: panels [n / 8][k][8], the last one filled up with zeros. b: as long as the panels, or null. Panel by panel: a
+// single row is as fast as memory is read in one stream; several panels at a time were slower.
 API void linear(float *y, const float *x, const float *w, const float *b, int m, int k, int n) {
-  int j = 0;
-  if (m == 1)  // one row has too few sums to keep the machine busy: four panels at a time
-    for (; j + 32 <= n; j += 32, w += k * 32) block(1, 4, y + j, x, w, b ? b + j : 0, k, n, 8);
-  if (m == 2)
-    for (; j + 16 <= n; j += 16, w += k * 16) block(2, 2, y + j, x, w, b ? b + j : 0, k, n, 8);
-  for (; j < n; j += 8, w += k * 8) {
+  for (int j = 0; j < n; j += 8, w += k * 8) {
+    V b0 = b ? LD(b + j) : S(0), b1 = b ? LD(b + j + 4) : S(0);
     int i = 0, columns = n - j;
-    const float *bj = b ? b + j : 0;
-    for (; i + 4 <= m; i += 4) block(4, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
-    if (m - i == 3) block(3, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
-    if (m - i == 2) block(2, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
-    if (m - i == 1) block(1, 1, y + i * n + j, x + i * k, w, bj, k, n, columns);
+    for (; i + 4 <= m; i += 4) block(4, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
+    if (m - i == 3) block(3, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
+    if (m - i == 2) block(2, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
+    if (m - i == 1) block(1, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
   }
 }
 
