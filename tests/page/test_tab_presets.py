@@ -1,0 +1,25 @@
+"""Every preset of the built-in models, run by the engine in a tab of Chromium: its tokens are the recorded run's, and `check --rerun` accepts its trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.workload.presets import PRESETS
+from worlds.tab_runs import accept, engine_in
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def engine(chromium, engine_site):
+    yield from engine_in(chromium, engine_site)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset(name, engine):
+    accept(engine, name, "Chromium", PRESETS[name].workload)
+
+
+@pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if preset.workload != preset.workload.greedy()])
+def test_every_sampled_preset_greedily(name, engine):
+    accept(engine, name, "Chromium", PRESETS[name].workload.greedy())
