@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from core.config import BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InflightError
+from core.errors import InflightError, UnsupportedModel
 from core.models.tokenizer import describe_model
 from core.trace.trace import Trace
 from visualizer.browser.kept import Kept
@@ -32,8 +32,16 @@ Sleep = Callable[[float], None]
 Delta = dict[str, Any]
 
 
+class NotLoaded(UnsupportedModel):
+    """A model's weights are not in this tab yet."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"The model {model} is not loaded in this tab.")
+        self.model = model
+
+
 class Engines(Protocol):
-    """Makes an engine on a model that is loaded. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for an arrival. Raises InflightError."""
+    """Makes an engine on a model. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for an arrival. Raises NotLoaded."""
 
     def __call__(self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep) -> EngineCore: ...
 
@@ -56,11 +64,13 @@ class Answers:
         }
 
     def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
-        """The answer of the server's endpoint of that name; a refusal is `{"error": one sentence}`."""
+        """The answer of the server's endpoint of that name; a refusal is `{"error": one sentence}`. `{"needs": a model}`: load it, and ask again."""
         try:
             if name not in self._calls:
                 raise Refused("That needs a server.")
             return self._calls[name](*args)
+        except NotLoaded as error:
+            return {"needs": error.model}
         except InflightError as error:
             return {"error": str(error)}
 

@@ -12,8 +12,8 @@ from core.browser.executor import BrowserExecutor, BrowserModel
 from core.browser.tokenizer import PlainTokenizer
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InflightError, UnsupportedModel
-from visualizer.browser.answers import Answers, Job
+from core.errors import InflightError
+from visualizer.browser.answers import Answers, Job, NotLoaded
 
 
 class Tab:
@@ -23,7 +23,7 @@ class Tab:
         self._machine = json.loads(machine)
         self._machine["versions"] = {"python": platform.python_version(), **self._machine["versions"]}
         self._models: dict[str, tuple[BrowserModel, PlainTokenizer]] = {}
-        self._answers = Answers(self._engine)
+        self._answers = Answers(self._engine, self._attention)
 
     def add(self, name: str, tokenizer: str, model: BrowserModel) -> None:
         """A model was loaded. tokenizer: the text of its tokenizer.json."""
@@ -48,10 +48,17 @@ class Tab:
             return TabJob(iter([{"done": True, "error": str(error)}]))
 
     def _engine(self, model: str, config: EngineConfig, leaks: bool, sleep: Callable[[float], None] = time.sleep) -> EngineCore:
+        executor, tokenizer = self._loaded(model, leaks)
+        return EngineCore(executor, tokenizer, config, sleep=sleep)
+
+    def _attention(self, model: str, token_ids: list[int], layer: int, head: int) -> list[list[float]]:
+        return self._loaded(model)[0].attention(token_ids, layer, head)
+
+    def _loaded(self, model: str, leaks: bool = False) -> tuple[BrowserExecutor, PlainTokenizer]:
         if model not in self._models:
-            raise UnsupportedModel(f"The model {model} is not loaded in this tab.")
+            raise NotLoaded(model)
         computes, tokenizer = self._models[model]
-        return EngineCore(BrowserExecutor(computes, self._machine, leaks), tokenizer, config, sleep=sleep)
+        return BrowserExecutor(computes, self._machine, leaks), tokenizer
 
 
 class TabJob:

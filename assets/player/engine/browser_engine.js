@@ -37,7 +37,12 @@ export class BrowserEngine {
 
   async call(name, ...args) {
     await this.ready();
-    const value = await this._ask({ do: "call", name, args });
+    const asked = { do: "call", name, args };
+    let value = await this._ask(asked);
+    if (value.needs) {
+      await this.ready(value.needs);
+      value = await this._ask(asked);
+    }
     return name.startsWith("export") && value.url ? { ...value, url: await this._file(value.url) } : value;
   }
 
