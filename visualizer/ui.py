@@ -70,6 +70,7 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
     options |= player_options(server.catalogue, next(iter(parts.values()))["options"]["tabs"]) | {
         "server": True,
         "model": server.model_at_start,
+        "plotly": parts["compare"]["options"]["plotly"],
     }
     with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
         gr.HTML(

@@ -161,7 +161,7 @@ def test_a_run_that_waits_for_an_arrival_gives_way(answers: Answers):
         ("run", {"workload": {"requests": []}}, "add a request"),
         ("run", spec() | {"model": "gpt2"}, "This page runs its own models only"),
         ("fork", spec() | {"knob": "lanes", "value": 3}, "One knob can be changed"),
-        ("equivalence", spec(), "can run, leak, compare and fork"),
+        ("equivalence", spec(), "takes a page with a server"),
     ],
 )
 def test_what_is_not_accepted_is_refused_at_once(answers: Answers, kind, asked, words):

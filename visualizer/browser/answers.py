@@ -26,6 +26,7 @@ from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
 from visualizer.write.attempt import Attempt, Beside
 
+NO_ANSWER = "The engine in this tab cannot run this: it takes a page with a server."
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
 
 Sleep = Callable[[float], None]
@@ -67,7 +68,7 @@ class Answers:
         """The answer of the server's endpoint of that name; a refusal is `{"error": one sentence}`. `{"needs": a model}`: load it, and ask again."""
         try:
             if name not in self._calls:
-                raise Refused("That needs a server.")
+                raise Refused(NO_ANSWER)
             return self._calls[name](*args)
         except NotLoaded as error:
             return {"needs": error.model}
@@ -92,7 +93,7 @@ class Answers:
             return (Beside if spec.get("beside") else Attempt)(spec, LIMITS)
         made = {"compare": Compare, "fork": Fork}.get(kind)
         if made is None or not isinstance(spec, dict):
-            raise Refused("An engine in the browser can run, leak, compare and fork; ask by name, with a spec.")
+            raise Refused(NO_ANSWER)
         return made(spec, LIMITS)
 
     # -- calls -------------------------------------------------------------------------------------------------------------

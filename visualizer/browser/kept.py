@@ -16,7 +16,7 @@ from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
 
-GONE = "This run is no longer in this tab's memory: run it again, or open a saved trace."
+GONE = "This run is no longer in this tab: run it again."
 _MOST = 32  # of the latest
 _ID, _ADDRESS = "tab-", "tab:"
 

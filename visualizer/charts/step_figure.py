@@ -12,6 +12,7 @@ from typing import Any
 
 from core.errors import InflightError
 from core.trace.mask import Mask, Position
+from core.trace.messages import english
 from core.trace.phrases import letters as letters_of
 from core.trace.trace import Trace
 from visualizer.charts.figure import Figure

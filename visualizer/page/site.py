@@ -74,6 +74,8 @@ def export_site(
             in_tab = {"engine": engine.address, "offers": _brought(folder, "engine/offers.js", _offers(parts))}
             for given in (options, *(found["options"] for found in parts.values())):
                 given |= in_tab
+            if "compare" in parts:  # a step's figure is made in the tab, too
+                options["plotly"] = parts["compare"]["options"]["plotly"]
         picture = f"{url.rstrip('/')}/picture.png" if url else "picture.png"
         page = page_html(options, parts, picture)
         _write_loading(folder / (_PLAYER if story else _FIRST), page)

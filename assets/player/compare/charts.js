@@ -3,18 +3,16 @@
 
 import { download, h } from "../parts/dom.js";
 import { HUES, mix } from "../parts/colours.js";
-import { fetchBytes } from "../parts/server.js";
+import { inPage, plotlySource } from "../parts/plotly.js";
 import { speaking, t } from "../parts/speech.js";
 
 const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true };
 const TINTS = [0.18, 0.25, 0.35]; // of a hue on white, in visualizer/charts
 const [PNG_WIDTH, PNG_HEIGHT] = [1200, 675];
 
-/** Plotly's own script, compressed: {Plotly, source}. */
+/** Plotly, and its script: {Plotly, source}. */
 async function fetchPlotly(url) {
-  const bytes = await fetchBytes(url);
-  const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  const source = await (packed ? new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text() : new Response(bytes).text());
+  const source = await plotlySource(url);
   if (!window.Plotly) {
     const script = document.createElement("script");
     script.src = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
@@ -112,11 +110,10 @@ function stacked(layout) {
 /** One page with the figure and Plotly in it. The figure is embedded as data, never as markup. */
 function figurePage(data, source) {
   const inert = JSON.stringify(data.figure).replaceAll("<", "\\u003c");
-  const script = source.replace(/<\/script/gi, "<\\/script");
   const title = document.createElement("title");
   title.textContent = data.finding;
   return `<!doctype html>\n<html lang="${speaking()}"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
-    + `<script>${script}</script><script id="data" type="application/json">${inert}</script><script>`
+    + `${inPage(source)}<script id="data" type="application/json">${inert}</script><script>`
     + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`;
 }
 

@@ -1,9 +1,11 @@
 // Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL, Perfetto, one HTML file).
 
 import { download } from "../parts/dom.js";
+import { inPage, plotlySource } from "../parts/plotly.js";
 import { openFile } from "./open_file.js";
 
 const NAME = "inflight";
+const PLOTLY = "<!--PLOTLY-->"; // where its script belongs
 
 /** The page as a picture: its markup with every canvas as an image, drawn through SVG. */
 export async function picture(app) {
@@ -77,7 +79,7 @@ export async function take(app, kind) {
     const answer = await (kind === "html" && app.ranks.current ? app.engines.call("export_ranks", app.entry.id, place.step, place.rank, place.at) : app.engines.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
     const file = FILES[kind];
-    const blob = await (await fetch(answer.url)).blob();
+    const blob = await whole(app, await (await fetch(answer.url)).blob(), kind);
     download(`${nameOf(app, file.step ? step : null)}.${file.ending}`, blob);
     if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
   } catch (error) {
@@ -85,12 +87,21 @@ export async function take(app, kind) {
   }
 }
 
+/** A file as it is saved: an engine in the tab leaves Plotly out of a figure (visualizer/page/step.py). @param {Blob} blob */
+async function whole(app, blob, kind) {
+  if (kind !== "plotly") return blob;
+  const page = await blob.text();
+  return new Blob([page.includes(PLOTLY) ? page.split(PLOTLY).join(inPage(await plotlySource(app.options.plotly))) : page], { type: "text/html" });
+}
+
 export function exportMenu(app) {
   const file = (kind, text, note) => ({ text, note, act: () => take(app, kind) });
   /** @type {any[]} */
   const items = [file("png", "Picture of this view", "PNG")];
   if (!app.running && app.run) items.push(file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"));
-  if (app.runId && !app.running && app.engines?.can("export", app.runId)) for (const [kind, { text, note }] of Object.entries(FILES)) items.push(file(kind, text, note));
+  if (app.runId && !app.running && app.engines?.can("export", app.runId)) {
+    for (const [kind, { text, note }] of Object.entries(FILES)) if (kind !== "plotly" || app.engines.server || app.options.plotly) items.push(file(kind, text, note));
+  }
   if (app.address.embedCode) items.push({ text: "Copy embed code", note: "A frame for your own page, at this step", act: () => app.address.embed() });
   items.push("-", app.engines?.can("uploads") ? { text: "Open a trace or a replay", note: app.engines.tab ? "Or a recording of vLLM or transformers" : "Saved from here or by core", act: () => openFile(app) }
     : { text: "Open a replay", note: "JSON saved from here", act: () => openFile(app) });
