@@ -46,8 +46,8 @@ def step_figure(trace: Trace, step: int) -> Figure:
         figure.update_xaxes(row, **_letters_at(mask.queries, letters), side="top")
         figure.update_yaxes(row, showticklabels=False, title=f"pass {index}")
         keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
-        figure.update_xaxes(below, **keys, **beside, title={"text": f"{len(mask.keys)} keys", "standoff": 10})
-        counted = {"text": f"{len(mask.queries)} queries", "standoff": 10}
+        figure.update_xaxes(below, **keys, **beside, title={"text": english(f"{len(mask.keys)} [key|keys]"), "standoff": 10})
+        counted = {"text": english(f"{len(mask.queries)} [query|queries]"), "standoff": 10}
         figure.update_yaxes(below, **queries, **beside, title=counted, autorange="reversed")
     said = next(c["say"] for e, c in zip(trace.events, captions(trace), strict=True) if e.step == step)
     figure.update_layout(
