@@ -61,7 +61,7 @@ def test_a_static_space_gets_the_site_and_the_engine_that_runs_in_its_visitors_t
     assert "files are under LFS" in git(ROOT / ".ci" / "space", "--static", f"file://{remote}")
     pushed = git("git", "-C", remote, "ls-tree", "-r", "--name-only", "main").splitlines()
     engine = {Path(name).name for name in pushed if name.startswith("engine/")}
-    assert {"manifest.json", "worker.js", "pyodide.asm.wasm.gz", "sources.zip.gz", "weights.gz"} <= engine
+    assert {"manifest.json", "worker.js", "pyodide.asm.wasm.gz", "sources.json.gz", "weights.gz"} <= engine
     assert {"index.html", "watch.html"} <= set(pushed) and "app.py" not in pushed
     assert "sdk: static" in git("git", "-C", remote, "show", "main:README.md")
     assert "already" in git(ROOT / ".ci" / "space", "--static", f"file://{remote}"), "the same sources give the same site"

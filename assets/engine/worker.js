@@ -52,11 +52,14 @@ function machine() {
 }
 
 async function start() {
-  const sources = files.get(["sources.zip"]);
+  const sources = files.get(["sources.json"]);
   const { package: ours } = await files.manifest();
-  const archive = (await sources).get("sources.zip");
+  const texts = JSON.parse(new TextDecoder().decode((await sources).get("sources.json")));
   const found = await interpreter(files, (started, restored) => {
-    started.unpackArchive(archive, "zip", { extractDir: "/engine" });
+    for (const [path, text] of Object.entries(texts)) {
+      started.FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
+      started.FS.writeFile(`/engine/${path}`, /** @type {string} */ (text));
+    }
     started.runPython(restored ? "import random; random.seed()" : `import sys; sys.path.insert(0, "/engine"); import ${ours}visualizer.browser.tab`);
   });
   python = found.python;
@@ -68,10 +71,10 @@ async function start() {
 async function model(name) {
   const { models: known } = await files.manifest();
   if (!Object.hasOwn(known, name)) throw new Refused("The engine in this tab has the built-in models, and no other.", true);
-  const found = await files.get([`${name}/weights`, `${name}/tokenizer.json`, "kernels.wasm"]);
+  const found = await files.get([`${name}/weights`, "kernels.wasm"]);
   const made = new Model(found.get(`${name}/weights`), await WebAssembly.compile(found.get("kernels.wasm")));
   await begun;
-  tab.add(name, new TextDecoder().decode(found.get(`${name}/tokenizer.json`)), made);
+  tab.add(name, made);
   return made;
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from core.workload.presets import PRESETS
 from visualizer.browser.answers import Answers
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
-from visualizer.page.engine_files import sources_zip
 from visualizer.page.step import PLOTLY
+from worlds.pyodide import unpacked
 from worlds.visitors import Visits, gather, spec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,10 +96,8 @@ def told(deltas: list[dict]) -> dict:
 
 
 def test_everything_is_answered_by_what_a_tab_gets(tmp_path):
-    """From the packed sources, with the standard library alone."""
-    (tmp_path / "sources.zip").write_bytes(sources_zip())
-    with zipfile.ZipFile(tmp_path / "sources.zip") as archive:
-        archive.extractall(tmp_path)
+    """From the sources that it gets, with the standard library alone."""
+    unpacked(tmp_path)
     trace, raw = TRACES / "kv-pressure.jsonl", ROOT / "tests" / "data" / "vllm-0.32.raw.jsonl.gz"
     rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,20,8\n2023-11-16 18:17:04.0319600,30,9\n"
     command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{ALONE}", trace, raw, rows, ROOT]

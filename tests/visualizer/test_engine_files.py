@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from visualizer.__main__ import main
 from visualizer.page import engine_files
-from visualizer.page.engine_files import INTERPRETER, PYODIDE, EngineFiles, find_pyodide, modules_in_tab, sources_zip
+from visualizer.page.engine_files import INTERPRETER, PYODIDE, EngineFiles, find_pyodide, modules_in_tab
+from worlds.pyodide import unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE = """
@@ -51,16 +51,11 @@ def test_the_sources_run_with_the_standard_library_alone(tmp_path) -> None:
     """Every module that is packed, in an interpreter that has nothing else, from where they were unpacked."""
     modules = modules_in_tab()
     assert {"core.scheduler.scheduler", "core.trace.trace", "visualizer.browser.tab", "core.browser.executor"} <= modules.keys()
-    with zipfile.ZipFile(_written(tmp_path / "sources.zip", sources_zip())) as archive:
-        archive.extractall(tmp_path / "engine")
+    unpacked(tmp_path / "engine")
     command = [sys.executable, "-I", "-c", ALONE, str(tmp_path / "engine"), *sorted(modules)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(str(tmp_path / "engine"))
-
-
-def test_the_same_sources_give_the_same_bytes() -> None:
-    assert sources_zip() == sources_zip()
 
 
 def test_the_manifest_lists_what_is_fetched_and_the_address_says_what_is_in_it(pyodide, tmp_path) -> None:
@@ -111,8 +106,3 @@ def test_a_site_with_the_engine_is_refused_before_anything_is_written(tmp_path, 
     with pytest.raises(SystemExit):
         main(["export-site", str(tmp_path / "site"), "--engine"])
     assert "npm pack pyodide" in capsys.readouterr().err and not (tmp_path / "site").exists()
-
-
-def _written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from core.errors import InflightError
-from visualizer.page.engine_files import EngineFiles, find_pyodide
+from visualizer.page.engine_files import EngineFiles, find_pyodide, sources
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,11 @@ def engine_files_here() -> EngineFiles:
         return EngineFiles(find_pyodide())
     except InflightError as error:
         (pytest.fail if os.environ.get("INFLIGHT_REQUIRE_NODE") else pytest.skip)(str(error))
+
+
+def unpacked(folder: Path) -> Path:
+    """The sources as they lie in a tab."""
+    for name, text in sources().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder

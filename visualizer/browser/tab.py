@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from core.browser.executor import BrowserExecutor, BrowserModel
-from core.browser.tokenizer import PlainTokenizer
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
+from core.models.tokenizer import describe_model
 from visualizer.browser.answers import Answers, Job, NotLoaded
 
 
@@ -22,12 +22,12 @@ class Tab:
     def __init__(self, machine: str) -> None:
         self._machine = json.loads(machine)
         self._machine["versions"] = {"python": platform.python_version(), **self._machine["versions"]}
-        self._models: dict[str, tuple[BrowserModel, PlainTokenizer]] = {}
+        self._models: dict[str, tuple[BrowserModel, Any]] = {}
         self._answers = Answers(self._engine, self._attention)
 
-    def add(self, name: str, tokenizer: str, model: BrowserModel) -> None:
-        """A model was loaded. tokenizer: the text of its tokenizer.json."""
-        self._models[name] = model, PlainTokenizer(tokenizer)
+    def add(self, name: str, model: BrowserModel) -> None:
+        """A built-in model was loaded."""
+        self._models[name] = model, describe_model(name).tokenizer
 
     def call(self, name: str, arguments: str) -> str:
         """See `Answers.call`."""
@@ -54,7 +54,7 @@ class Tab:
     def _attention(self, model: str, token_ids: list[int], layer: int, head: int) -> list[list[float]]:
         return self._loaded(model)[0].attention(token_ids, layer, head)
 
-    def _loaded(self, model: str, leaks: bool = False) -> tuple[BrowserExecutor, PlainTokenizer]:
+    def _loaded(self, model: str, leaks: bool = False) -> tuple[BrowserExecutor, Any]:
         if model not in self._models:
             raise NotLoaded(model)
         computes, tokenizer = self._models[model]

@@ -12,19 +12,17 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
 import sys
-import zipfile
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
 
 from core.browser.weights import pack_weights
-from core.config import ASSETS, BUILTIN_MODELS
+from core.config import ASSETS, BUILTIN_FOLDER, BUILTIN_MODELS
 from core.errors import InflightError
 from visualizer.lessons.tasks import runs_of_tasks
 
@@ -56,7 +54,7 @@ class EngineFiles:
     def version(self) -> str:
         """Names what is in the files."""
         found = hashlib.sha256()
-        weights = (path for model in BUILTIN_MODELS for path in sorted((ASSETS / "models" / model).glob("*.*")))
+        weights = (path for model in BUILTIN_MODELS for path in sorted((BUILTIN_FOLDER / model).glob("*.*")))
         for path in (*self._plain().values(), *weights, _ROOT / "core" / "browser" / "weights.py"):
             content = path if isinstance(path, bytes) else path.read_bytes()
             found.update(f"{len(content)} ".encode() + content)
@@ -85,12 +83,7 @@ class EngineFiles:
     @cached_property
     def _made(self) -> dict[str, bytes]:
         files = {name: content if isinstance(content, bytes) else content.read_bytes() for name, content in self._plain().items()}
-        for model in BUILTIN_MODELS:
-            folder = ASSETS / "models" / model
-            files |= {
-                f"{model}/weights": pack_weights(folder),
-                f"{model}/tokenizer.json": (folder / "tokenizer.json").read_bytes(),
-            }
+        files |= {f"{model}/weights": pack_weights(BUILTIN_FOLDER / model) for model in BUILTIN_MODELS}
         scripts = {name: content for name, content in files.items() if name.endswith(".js")}
         packed = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in files.items() if name not in scripts}
         manifest = {
@@ -105,7 +98,7 @@ class EngineFiles:
         """All but the models."""
         interpreter = {name: self._pyodide / name for name in INTERPRETER}
         own = {path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")}
-        return {**interpreter, **own, "sources.zip": sources_zip()}
+        return {**interpreter, **own, "sources.json": json.dumps(sources()).encode()}
 
 
 def engine_files() -> EngineFiles | None:
@@ -139,16 +132,12 @@ def find_pyodide(folder: Path | None = None) -> Path:
 # -- our own Python ----------------------------------------------------------------------------------------------------
 
 
-def sources_zip() -> bytes:
-    """The modules that run in the tab, and the files that they read. The same sources give the same bytes."""
+def sources() -> dict[str, str]:
+    """The modules that run in the tab and the files that they read, as texts by path."""
     paths = {_ROOT / relative for relative in modules_in_tab().values()}
     paths |= {path for pattern in _READ for path in ASSETS.glob(pattern) if path.is_file()}
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in sorted(paths):
-            name = _PACKAGE.replace(".", "/") + path.relative_to(_ROOT).as_posix()
-            archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
+    folder = _PACKAGE.replace(".", "/")
+    return {folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
 
 
 def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
