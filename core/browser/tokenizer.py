@@ -45,12 +45,15 @@ class PlainTokenizer:
             raise UnsupportedModel(f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be read here.")
         self._ids: dict[str, int] = data["model"]["vocab"]
         self._special = {t["content"]: t["id"] for t in data["added_tokens"]}
-        self._texts = {i: token for token, i in (self._ids | self._special).items()}
         self._by_bytes = kind == "BPE"
         merges = data["model"].get("merges", ())
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
         self._characters = _byte_characters()
-        self._bytes = {character: byte for byte, character in self._characters.items()}
+        bytes_of = {character: byte for byte, character in self._characters.items()} if self._by_bytes else {}
+        self._bytes = {
+            i: bytes(bytes_of[c] for c in token) if bytes_of else token.encode()
+            for token, i in (self._ids | self._special).items()
+        }
         self._known: dict[str, list[int]] = {}  # ids of words met before
         self._specials = re.compile("(" + "|".join(map(re.escape, self._special)) + ")") if self._special else None
 
@@ -70,8 +73,7 @@ class PlainTokenizer:
     def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
         """The text of some ids; bytes that make no character become U+FFFD."""
         special = self._special.values() if skip_special_tokens else ()
-        text = "".join(self._texts[i] for i in token_ids if i not in special)
-        return bytes(self._bytes[c] for c in text).decode(errors="replace") if self._by_bytes else text
+        return b"".join([self._bytes[i] for i in token_ids if i not in special]).decode(errors="replace")
 
     def _ids_of(self, word: str) -> list[int]:
         """The ids of a word: its bytes, merged pair by pair, the earliest learned pair first."""

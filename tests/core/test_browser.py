@@ -96,6 +96,16 @@ def test_every_preset_gives_the_tokens_that_were_shipped(model) -> None:
     same_as_shipped(model, [name for name in PRESETS if name not in IN_16_BITS])
 
 
+@pytest.mark.slow
+def test_every_preset_computed_greedily_is_computed_again_by_torch(model) -> None:
+    name = json.loads(model.facts)["name"]
+    torchs = load_adapter(name, "cpu", "float32")
+    for preset in PRESETS.values():
+        if preset.model == name:
+            trace = engine(model, preset.config).run(preset.workload.greedy())
+            assert verify(trace.lines(), tokenizer, lambda header: Engine(*torchs)).rerun
+
+
 def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> None:
     requests = [
         Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2)) for i, p in enumerate(("ROMEO", "A king"))

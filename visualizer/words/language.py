@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from core.config import ASSETS
@@ -59,16 +59,23 @@ def t(text: str, **holes: str) -> str:
 
 def _translated(text: str) -> str:
     language = _spoken.get()
+    said = _said(text, language)
+    if said is None:
+        missing_keys.add(key_of(text)[0])
+        return english(text)
+    return said
+
+
+@lru_cache(maxsize=4096)  # a step's sentences are put together of the same pieces until one fits
+def _said(text: str, language: str) -> str | None:
+    """None if the catalogue has no such entry."""
     if language == "en":
         return english(text)
     key, given = key_of(text)
     template = catalogue(language).get(key)
-    if template is not None:
-        return fill(template, given, language, _as_written)
-    if not re.search("[A-Za-z]", _HOLE.sub("", text)):
-        return fill(key, given, language, _as_written)
-    missing_keys.add(key)
-    return english(text)
+    if template is None and re.search("[A-Za-z]", _HOLE.sub("", text)):
+        return None
+    return fill(key if template is None else template, given, language, _as_written)
 
 
 def _as_written(part: str) -> str:
