@@ -165,7 +165,7 @@ const SILENT = `Nothing was heard of this code for ${QUIET / 1000} seconds and i
 function checked(text) {
   try {
     const { kind, id, delta, sentence } = JSON.parse(text);
-    if (kind === "started" || kind === "loading" || kind === "ready") return { kind, id };
+    if (kind === "started" || kind === "loading" || kind === "alive" || kind === "ready") return { kind, id };
     if (kind === "delta" && delta && typeof delta === "object" && !Array.isArray(delta)) return { kind, id, delta };
     if (kind === "failed" && typeof sentence === "string") return { kind, id, sentence: sentence.slice(0, 1000) };
   } catch { /* as below */ }

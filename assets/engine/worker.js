@@ -13,7 +13,8 @@ import { Model } from "./model.js";
 const BASE = new URL("./", import.meta.url).href;
 const TURN = 10; // ms between two looks at what else was asked
 const SAID = 50; // ms between two words about loading
-const AGAIN = 250; // ms after which code that caught its interruption is interrupted again
+const AGAIN = 250; // ms after which Python is told again that its time is over, and then at every look
+const HEARD = 500; // ms between two signs of life of a timed run
 
 /** @type {any} */ let python;
 /** @type {any} see visualizer/browser/tab.py */ let tab;
@@ -22,20 +23,40 @@ const AGAIN = 250; // ms after which code that caught its interruption is interr
 /** @type {Map<string, Promise<Model>>} */ const models = new Map();
 /** @type {Map<number, any>} jobs by the id of their request */ const jobs = new Map();
 let last = Promise.resolve();
+let allowed = Infinity; // ms
 let deadline = Infinity;
+let told = 0; // how often it was said that the time is over
+let alive = 0;
 let progress = (/** @type {any} */ _) => {};
 
 const say = (message) => self.postMessage(message);
 
-/** No second thread and no shared memory: the interpreter looks here, now and then, whether its time is over. Said once, so that the error can be told. */
+/** No second thread and no shared memory: the interpreter looks here, now and then, whether its time is over. What it does then: visualizer/browser/time_limit.py. */
 const interrupt = {
   get 0() {
     const over = performance.now() > deadline;
-    if (over) deadline = performance.now() + AGAIN;
+    if (over && told < 2) {
+      told += 1;
+      deadline = performance.now() + AGAIN;
+    }
     return over ? 2 : 0;
   },
   set 0(_) {},
 };
+
+function limited(ms) {
+  told = 0;
+  allowed = ms;
+  deadline = performance.now() + ms;
+}
+
+/** In a sandbox, which is known by its opaque origin, a timed run's next step has its own time, and the page hears that it goes on. */
+const stepped = self.origin === "null" ? () => {
+  limited(allowed);
+  if (performance.now() - alive < HEARD) return;
+  alive = performance.now();
+  say({ kind: "alive" });
+} : undefined;
 
 /** Let messages in. */
 const turn = () => new Promise((done) => {
@@ -64,7 +85,7 @@ async function start() {
   });
   python = found.python;
   python.setInterruptBuffer(interrupt);
-  tab = python.pyimport(`${ours}visualizer.browser.tab`).Tab(JSON.stringify(machine()));
+  tab = python.pyimport(`${ours}visualizer.browser.tab`).Tab(JSON.stringify(machine()), stepped);
   return found.restored;
 }
 
@@ -116,19 +137,30 @@ async function run({ id, kind, spec, limit }) {
   try {
     await before;
     for (let done = false; !done; await turn()) {
-      deadline = limit ? performance.now() + limit : Infinity;
-      const deltas = JSON.parse(job.turn(TURN / 1000));
-      deadline = Infinity;
+      limited(limit ?? Infinity);
+      const deltas = JSON.parse(taken(job));
+      limited(Infinity);
       for (const delta of deltas) {
         say({ kind: "delta", id, delta });
         done ||= Boolean(delta.done);
       }
     }
   } finally {
-    deadline = Infinity;
+    limited(Infinity);
     jobs.delete(id);
     job.destroy();
     left();
+  }
+}
+
+/** A turn of a job. Code that catches every interruption is ended by the last one, which nobody but us catches. */
+function taken(job) {
+  try {
+    return job.turn(TURN / 1000);
+  } catch (error) {
+    limited(Infinity);
+    if (error.type !== "KeyboardInterrupt") throw error;
+    return job.overdue();
   }
 }
 

@@ -48,10 +48,17 @@ class Engines(Protocol):
 
 
 class Answers:
-    """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`; None where it is not known."""
+    """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`; None where it is not known. between: called
+    between the steps of a timed run, which cannot give way.
+    """
 
-    def __init__(self, engines: Engines, weights: Callable[..., Sequence[Sequence[float]]] | None = None) -> None:
-        self._engines, self._weights, self._kept = engines, weights, Kept()
+    def __init__(
+        self,
+        engines: Engines,
+        weights: Callable[..., Sequence[Sequence[float]]] | None = None,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engines, self._weights, self._between, self._kept = engines, weights, between, Kept()
         self._recorded = recorded()
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
             "state": lambda: offers.for_runs(LIMITS) | {"catalogue": []},
@@ -135,6 +142,7 @@ class Answers:
 
     def between(self) -> None:
         """See `Host`: nothing stops a timed run but the end of its worker."""
+        self._between()
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """See `Host`."""
@@ -160,7 +168,7 @@ class Job(Iterator[Delta | None]):
     """A job that goes on with every call of `next`: a delta as from a server's job, or None while there is no news. The last delta has "done"."""
 
     def __init__(self, work: Work, host: Answers) -> None:
-        self._deltas, self._stopped = self._all(work, host), False
+        self._work, self._deltas, self._stopped = work, self._all(work, host), False
 
     def __next__(self) -> Delta | None:
         return next(self._deltas)
@@ -168,6 +176,10 @@ class Job(Iterator[Delta | None]):
     def stop(self) -> None:
         """End it: what follows is its last deltas."""
         self._stopped = True
+
+    def failed(self, error: Exception) -> Delta:
+        """The last delta, after the work was ended from outside."""
+        return {"done": True, **self._work.failed(error)}
 
     def _all(self, work: Work, host: Answers) -> Iterator[Delta | None]:
         going, said_at = work.run(host), -1.0

@@ -11,19 +11,24 @@ from typing import Any
 from core.browser.executor import BrowserExecutor, BrowserModel
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InflightError
+from core.errors import InflightError, InvalidRequest
 from core.models.tokenizer import describe_model
 from visualizer.browser.answers import Answers, Job, NotLoaded
+from visualizer.browser.time_limit import TimeLimit
+from visualizer.write.code import overdue
 
 
 class Tab:
-    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions"."""
+    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions". stepped: given in a sandbox, where alone the code of
+    a visitor may run; called whenever that has another step's time.
+    """
 
-    def __init__(self, machine: str) -> None:
+    def __init__(self, machine: str, stepped: Callable[[], None] | None = None) -> None:
         self._machine = json.loads(machine)
         self._machine["versions"] = {"python": platform.python_version(), **self._machine["versions"]}
         self._models: dict[str, tuple[BrowserModel, Any]] = {}
-        self._answers = Answers(self._engine, self._attention)
+        self._answers = Answers(self._engine, self._attention, self._between)
+        self._stepped, self._limit = stepped, TimeLimit()
 
     def add(self, name: str, model: BrowserModel) -> None:
         """A built-in model was loaded."""
@@ -43,9 +48,16 @@ class Tab:
     def begin(self, kind: str, spec: str) -> TabJob:
         """See `Answers.begin`; a refusal is the job's only delta."""
         try:
-            return TabJob(self._answers.begin(kind, json.loads(spec)))
+            if kind == "policy" and self._stepped is None:
+                raise InvalidRequest("The code of a policy runs in a sandbox alone.")
+            return TabJob(self._answers.begin(kind, json.loads(spec)), self._limit)
         except InflightError as error:
-            return TabJob(iter([{"done": True, "error": str(error)}]))
+            return TabJob(iter([{"done": True, "error": str(error)}]), self._limit)
+
+    def _between(self) -> None:
+        if self._stepped is not None:
+            self._limit.begin()
+            self._stepped()
 
     def _engine(self, model: str, config: EngineConfig, leaks: bool, sleep: Callable[[float], None] = time.sleep) -> EngineCore:
         executor, tokenizer = self._loaded(model, leaks)
@@ -64,11 +76,12 @@ class Tab:
 class TabJob:
     """A job, taken turn by turn."""
 
-    def __init__(self, deltas: Iterator[dict[str, Any] | None]) -> None:
-        self._deltas = deltas
+    def __init__(self, deltas: Iterator[dict[str, Any] | None], limit: TimeLimit) -> None:
+        self._deltas, self._limit = deltas, limit
 
     def turn(self, seconds: float) -> str:
         """Go on for so long, at least to where it can be stopped, at most to its next delta; returns the deltas meanwhile as JSON."""
+        self._limit.begin()
         until = time.perf_counter() + seconds
         for delta in self._deltas:
             if delta is not None:
@@ -76,6 +89,11 @@ class TabJob:
             if time.perf_counter() >= until:
                 break
         return "[]"
+
+    def overdue(self) -> str:
+        """What is left to say of a job whose turn was interrupted for good, as JSON."""
+        error = overdue(self._limit.line)
+        return json.dumps([self._deltas.failed(error) if isinstance(self._deltas, Job) else {"done": True, "error": str(error)}])
 
     def stop(self) -> None:
         """End it at its next turn."""

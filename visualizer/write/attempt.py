@@ -46,16 +46,18 @@ class Attempt(Work):
         self.trace: Trace | None = None
 
     def run(self, host: Host) -> Going:
-        fault = None
-        try:
-            config = configured(self.task, written(self.code))
-            for step in self._steps_of(self.engine(host, config)):
-                self.progress = {"step": step}
-                yield
-        except Fault as found:
-            fault = found
+        config = configured(self.task, written(self.code))
+        for step in self._steps_of(self.engine(host, config)):
+            self.progress = {"step": step}
+            yield
+        return {"attempt": report(self.task, self.code, self.trace, None)}
+
+    def failed(self, error: Exception) -> dict[str, Any]:
+        """A fault is shown where the run was."""
+        if not isinstance(error, Fault):
+            return super().failed(error)
         trace = self.trace if self.trace is not None and self.trace.events else None
-        return {"attempt": report(self.task, self.code, trace, fault)}
+        return {"attempt": report(self.task, self.code, trace, error)}
 
     def _steps_of(self, engine: EngineCore) -> Iterator[int]:
         """The number of each step as it ends; raises Fault at the one that breaks a rule, raises, or is one too many."""
@@ -107,7 +109,7 @@ class Beside(Attempt):
         except GeneratorExit:
             raise
         except BaseException as error:
-            return {"attempt": report(self.task, self.code, None, told(error))}
+            raise told(error) from None
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         return {"comparison": document(Shown(result, self.spec.workload.name, where, title=self.task.title, created=now))}
 

@@ -82,6 +82,13 @@ def _made(policy: type[Policy]) -> Policy:
     return register_policy(made.name, made)  # under a name that nobody has
 
 
+def overdue(line: int | None, step: int | None = None) -> Fault:
+    """What is said when time is up in this line."""
+    if line is None:
+        return Fault("The run took too long and was stopped.", None, step)
+    return Fault("Line {line_number} was still running when time was up: is there a loop that never ends?", line, step)
+
+
 def told(error: BaseException, step: int | None = None) -> Fault:
     """What an exception from the code, or from an engine that follows it, says to its writer. step: of the run, if it has begun."""
     if isinstance(error, Fault):
@@ -91,9 +98,7 @@ def told(error: BaseException, step: int | None = None) -> Fault:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
     line = frames[-1].lineno if frames else None
     if isinstance(error, KeyboardInterrupt):
-        if line is None:
-            return Fault("The run took too long and was stopped.", None, step)
-        return Fault("Line {line_number} was still running when time was up: is there a loop that never ends?", line, step)
+        return overdue(line, step)
     if isinstance(error, PolicyFailed):
         if stuck := _STUCK.search(str(error)):
             running, waiting = stuck.groups()
