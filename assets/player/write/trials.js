@@ -1,17 +1,21 @@
 // Runs what a visitor wrote: in the engine's sandbox (assets/engine/sandbox.js), a frame that can reach neither this page nor the network. Nothing
 // of it is fetched before the first trial.
 
+const SOON = 100; // ms between two looks for the snapshot, of which there are at most
+const LOOKS = 50;
+
 export class Trials {
-  /** engine: the address of the engine's files, from the page. model: that the tasks run on. @param {{engine: string, model: string}} options */
-  constructor({ engine, model }) {
+  /** engine: the address of the engine's files, from the page. model: that the tasks run on. tab: gives the page's own engine. @param {{engine: string, model: string}} options @param {() => any} tab */
+  constructor({ engine, model }, tab) {
     this.engine = engine;
     this.model = model;
+    this.tab = tab;
     this._sandbox = null;
   }
 
   /** The deltas of a trial; {loading} while files are fetched. Throws a sentence. @param {object} spec @param {AbortSignal} signal */
   async *run(spec, signal) {
-    const sandbox = await this._made();
+    const sandbox = await this._made(signal);
     yield* sandbox.run("policy", spec, signal);
   }
 
@@ -20,13 +24,25 @@ export class Trials {
     this._sandbox?.then((sandbox) => sandbox.end(), () => {});
   }
 
-  _made() {
+  _made(signal) {
     this._sandbox ??= (async () => {
       const base = new URL(this.engine, document.baseURI).href;
-      const { Sandbox } = await import(`${base}sandbox.js`);
+      const [{ Sandbox }, { Files }] = await Promise.all(["sandbox.js", "loading.js"].map((name) => import(base + name)));
+      await this._pictured(new Files(base), signal);
       return Sandbox.of(base, this.model);
     })();
     this._sandbox.catch(() => { this._sandbox = null; });
     return this._sandbox;
+  }
+
+  /** A sandbox starts in a quarter of the time from a picture of the interpreter's memory, which only the page's own engine may take: start that once, where it can be kept. */
+  async _pictured(files, signal) {
+    const tab = this.tab();
+    await files.manifest(); // says whether this browser keeps anything
+    if (!tab || !files.keeps || await files.snapshot()) return;
+    const isIdle = !tab.worker;
+    await tab.ready("", signal);
+    for (let look = 0; look < LOOKS && !(await files.snapshot()); look += 1) await new Promise((resolve) => { setTimeout(resolve, SOON); });
+    if (isIdle) tab.end();
   }
 }

@@ -29,7 +29,7 @@ export class Write {
     this.entry = null; // of the run that the last trial made
     this._theme = besidePlayer(root);
     this.speech = new Speech(root, () => this._named());
-    this.trials = new Trials(this.options);
+    this.trials = new Trials(this.options, () => this.app.engines?.tab);
     this.code = new CodeField(this.$(".code"), { url: this.options.codemirror, changed: () => this._changed(), run: () => this.run(), describedBy: "write-keys" });
     this.outcome = new Outcome(this);
     this._buttons();
