@@ -22,9 +22,10 @@ from core.trace.rules import Checker
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 from visualizer.documents.comparison import Shown, document
-from visualizer.documents.replay import replay
+from visualizer.documents.replay import replay, spoken
 from visualizer.jobs.limits import Limits, Spec
 from visualizer.jobs.work import Going, Host, Work
+from visualizer.words.language import elsewhere
 from visualizer.write.code import Fault, Written, told, written
 from visualizer.write.tasks import MODEL, Task, task_named
 
@@ -144,11 +145,16 @@ def report(task: Task, code: str, trace: Trace | None, fault: Fault | None) -> d
     is_open = fault is None and not all(goal["met"] for goal in goals)
     return {
         "task": task.name,
-        "replay": None if trace is None else replay(_marked(trace, fault)),
+        "replay": None if trace is None else _drawn(_marked(trace, fault)),
         "goals": goals,
         "help": task.helped(trace, code) if is_open and trace is not None else None,
         "fault": None if fault is None else fault.to_json(),
     }
+
+
+def _drawn(trace: Trace) -> dict[str, Any]:
+    """The run for the player, with its sentences in every language."""
+    return replay(trace) | {"translations": elsewhere(lambda: spoken(trace))}
 
 
 def _marked(trace: Trace, fault: Fault | None) -> Trace:

@@ -6,7 +6,7 @@ import { h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
 import { besidePlayer, fillPart, fillTabs, pagePlayer, showToast } from "../parts/look.js";
-import { Speech, t } from "../parts/speech.js";
+import { inLanguage, Speech, t } from "../parts/speech.js";
 import { CodeField } from "./code_field.js";
 import { Outcome, coded } from "./outcome.js";
 import { OwnCode, packed, unpacked } from "./own_code.js";
@@ -137,7 +137,10 @@ export class Write {
     this.attempt = attempt;
     if (goals.every(({ met }) => met)) this.own.keep(task.name, { done: true });
     this.entry = replay && { title: task.title, written: task.name };
-    if (replay) app.openReplay(replay, fault ? { step: fault.step } : {}, this.entry);
+    if (replay) {
+      app.openReplay(inLanguage(replay), fault ? { step: fault.step } : {}, this.entry);
+      app.speech.opened = app.speech.language;
+    }
     this.code.mark(fault?.line ?? null, fault ? t(fault.says, fault.holes) : "");
     this.outcome.show(attempt);
     this._draw();
