@@ -21,7 +21,7 @@ export class NewComparison {
     this.fields = form.elements;
     this.presets = [];
     this.model = new ModelField(form, { post: options.post, changed: () => this.device?.named() });
-    this.device = new DeviceField(this.fields.device, options.engines, () => this.model.value);
+    this.device = new DeviceField(this.fields.device, options.engines, () => this.model.spec);
     this.fields.device.parentElement.hidden = !options.engines?.tab;
     options.opener.addEventListener("click", () => this.toggle());
     this.fields.preset.addEventListener("change", () => this._chosen());

@@ -11,14 +11,15 @@ export class DeviceField {
   /**
    * @param {HTMLSelectElement} select in a label with a <small>
    * @param {import("./engines.js").Engines | null} engines
-   * @param {() => string} model the chosen one
+   * @param {() => {model?: string, dtype?: string}} asked what the form says of the model
    */
-  constructor(select, engines, model) {
+  constructor(select, engines, asked) {
     this.select = select;
     this.engines = engines;
-    this.model = model;
+    this.asked = asked;
     this.says = /** @type {HTMLElement} */ (select.parentElement.querySelector("small"));
     select.addEventListener("change", () => this._chosen());
+    select.form.addEventListener("change", (e) => e.target !== select && this.named());
     this.named();
   }
 
@@ -36,8 +37,8 @@ export class DeviceField {
   /** Write it again: the model, the language or the choice in another form has changed. */
   named() {
     const { engines, select, device = "auto" } = this;
-    const fits = Boolean(engines?.fits({ model: this.model() }));
-    const options = [...(fits ? [[TAB, "your machine: this tab"]] : []), ...(engines?.server ? DEVICES.map(([value, name]) => [value, !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`]) : [])];
+    const fits = Boolean(engines?.fits(this.asked()));
+    const options = [...(fits ? [[TAB, "your machine"]] : []), ...(engines?.server ? DEVICES.map(([value, name]) => [value, !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`]) : [])];
     select.replaceChildren(...options.map(([value, name]) => h("option", { value }, t(name))));
     select.value = fits && device === "auto" && engines.prefersTab ? TAB : options.some(([value]) => value === device) ? device : options[0]?.[0];
     this._say();
@@ -52,6 +53,6 @@ export class DeviceField {
   _say() {
     const { engines, select } = this;
     setText(this.says, t(select.value === TAB ? "The engine runs in this tab: what you type stays on your machine."
-      : engines?.tab && !engines.fits({ model: this.model() }) ? "This tab has the two built-in models; the server runs the others." : "Where it computes them."));
+      : engines?.tab && !engines.fits(this.asked()) ? "This tab computes the two built-in models in float32, the server all else." : "Where it computes them."));
   }
 }

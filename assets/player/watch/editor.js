@@ -54,7 +54,7 @@ export class Editor {
       post: (path, data) => app.engines.post(path, data), device: () => this.device.value, blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
     });
-    this.device = new DeviceField(this.field("device"), app.engines, () => this.model.value);
+    this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
     this.messages = new Messages(drawer, () => this.touch());
   }
 
@@ -336,6 +336,10 @@ export class Editor {
 
   async _running(spec, words, start) {
     const { app, frame } = this;
+    if (app.running) {
+      app.toast("A run is already in progress: cancel it first.");
+      return false;
+    }
     this.refused = null;
     frame.busy(true);
     this.frame.say(words);

@@ -22,10 +22,6 @@ export class Live {
   /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
   async start(spec, visitor, tell) {
     const { app } = this;
-    if (this.going) {
-      tell.failed("A run is already in progress: cancel it first.");
-      return false;
-    }
     return this._follow(tell, async (signal) => {
       const job = await app.engines.begin("run", spec, visitor, signal);
       if (app.engines.outlives(job)) remember({ job, spec });
@@ -73,7 +69,7 @@ export class Live {
         if (delta.done) ended = delta;
       }
     } catch (error) {
-      if (error.name === "AbortError") ended = null;
+      if (error.name === "AbortError") ended = { stopped: "The run was cancelled." };
       else ended = { error: this.id && !(error instanceof Refusal) ? `The run broke off: ${error.message}.` : error.message };
     }
     remember(null);
@@ -94,7 +90,7 @@ export class Live {
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
     else tell.done([ended.stopped, ended.unkept].filter(Boolean).join(" ") || (this.run ? `Done: ${count(this.run.length)} [step|steps].` : "Done: there was nothing to compute."));
-    return !ended.error;
+    return !ended.error && Boolean(this.run || !ended.stopped);
   }
 
   /** The totals of the whole run and where its requests' time went, from the server's stored copy. */
