@@ -17,6 +17,7 @@ const widthOf = (el) => (el.matches(".policy-chip") && el.offsetWidth ? el.scrol
 export class Bar {
   constructor(app) {
     this.app = app;
+    this.tight = 0; // how little room there is: see `_fitButtons`
     const { options, root, $ } = app;
     this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", onclick: () => app.open(entry) }));
     this.named();
@@ -55,7 +56,8 @@ export class Bar {
     const { app } = this;
     const items = [];
     if (app.opening.offer) items.push({ text: "Play the opening", note: "Twenty seconds: what all this is about", act: () => app.opening.play() });
-    if (app.layout === "phone" || app.narrow) {
+    const small = app.layout === "phone" || app.narrow;
+    if (small || this.tight >= 2) {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
       if (app.engines) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
@@ -64,7 +66,7 @@ export class Bar {
         { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },
         { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
     }
-    if (app.layout === "phone" || app.narrow) {
+    if (small || this.tight >= 3) {
       items.push(app.detail.simple ? { text: "Full", note: "Also the token budget, caches, latencies and events", act: () => app.detail.turn() } : { text: "Simple", note: "Lanes, one pass, the mask, memory and texts", act: () => app.detail.turn() });
     }
     if (app.layout !== "phone") {
@@ -119,9 +121,22 @@ export class Bar {
     this.fitChips();
   }
 
+  /** Leave to the menu what does not fit: first what is said elsewhere too, then buttons; in the end the tabs scroll. */
+  _fitButtons() {
+    const { root, $ } = this.app;
+    const [top, box] = [$(".top"), $(".presets")];
+    box.style.display = "none"; // chips take what is left
+    for (this.tight = 0; this.tight <= 4; this.tight += 1) {
+      root.dataset.tight = String(this.tight);
+      if (top.scrollWidth <= top.clientWidth) break;
+    }
+    box.style.display = "";
+  }
+
   /** Show as many preset chips as fit, the open one first; all are under "All runs". */
   fitChips() {
     const { app, chips } = this;
+    this._fitButtons();
     if (!chips.length || app.layout === "phone" || app.presenter) return;
     const box = app.$(".presets");
     for (const chip of chips) chip.hidden = false;
