@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from core.browser.executor import BrowserExecutor
+from core.engine.engine import EngineCore
 from core.measure.mistakes import leaky_engine
 from core.models.cache import ModelCache
+from core.models.tokenizer import describe_model
 from core.runner.engine import Engine
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -18,6 +21,7 @@ from visualizer.browser.answers import Answers
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
 from visualizer.page.step import PLOTLY
+from worlds.node_model import node_model
 from worlds.pyodide import unpacked
 from worlds.visitors import Visits, gather, spec
 
@@ -95,6 +99,7 @@ def told(deltas: list[dict]) -> dict:
     }
 
 
+@pytest.mark.slow
 def test_everything_is_answered_by_what_a_tab_gets(tmp_path):
     """From the sources that it gets, with the standard library alone."""
     unpacked(tmp_path)
@@ -169,3 +174,29 @@ def test_what_is_not_accepted_is_refused_at_once(answers: Answers, kind, asked, 
 def test_a_request_that_the_model_cannot_read_is_named(answers: Answers):
     *_, last = done(answers.begin("run", spec("日本語")))
     assert last["error"].startswith("Request A: the tokenizer cannot encode")
+
+
+def test_work_on_the_model_of_a_tab(tmp_path):
+    """With its real JavaScript and WebAssembly: engines with pools of different sizes take turns, and write the same tokens."""
+    with node_model("shakespeare-char", tmp_path) as model:
+        tokenizer = describe_model("shakespeare-char").tokenizer
+        machine = {"device_name": "Node, WebAssembly", "versions": {"pyodide": "none"}}
+
+        def engine(name, config, leaks, sleep):
+            return EngineCore(BrowserExecutor(model, machine, leaks), tokenizer, config, sleep=sleep)
+
+        def weights(name, *which):
+            return BrowserExecutor(model, machine).attention(*which)
+
+        answers = Answers(engine, weights)
+        asked = spec() | {"policies": ["sequential", "continuous"], "repeats": 1}
+        found = json.loads(answers.document(done(answers.begin("compare", asked))[-1]["url"]))
+        assert found["data"]["outputs_identical"] and found["says"]["where"].startswith("Node, WebAssembly (cpu), 1 thread")
+        assert {figure["name"] for figure in found["figures"]} >= {"total_time", "cost_curve"}
+        *_, forked = done(answers.begin("fork", spec() | {"knob": "max_num_batched_tokens", "value": 4}))
+        assert json.loads(answers.document(forked["url"]))["kind"] == "fork"
+        (first, *_) = answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 0])["segments"]
+        assert all(abs(sum(row) - 1) < 0.01 for row in first["weights"])
+        assert "no head 99" in answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 99])["error"]
+        *_, leaked = done(answers.begin("leak", spec()))
+        assert json.loads(answers.document(leaked["url"]))["header"]["leak"]
