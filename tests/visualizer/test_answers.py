@@ -11,12 +11,14 @@ import pytest
 
 from core.browser.executor import BrowserExecutor
 from core.engine.engine import EngineCore
+from core.errors import InflightError
 from core.measure.mistakes import leaky_engine
 from core.models.cache import ModelCache
 from core.models.tokenizer import describe_model
 from core.runner.engine import Engine
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
+from visualizer.browser import kept
 from visualizer.browser.answers import Answers
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
@@ -38,6 +40,7 @@ class NothingElse(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, NothingElse())
 
 import core
+from visualizer.browser import kept
 from visualizer.browser.answers import Answers
 
 for package in (core, sys.modules.get("core.simulate")):  # a simulated engine stands in for a model, and is not of the tab
@@ -130,6 +133,19 @@ def test_a_run_is_kept_whole(answers: Answers):
     assert last["done"] and last["id"].startswith("tab-")
     kept, shipped = json.loads(answers.document(last["url"])), Trace.load(TRACES / "kv-pressure.jsonl")
     assert kept["texts"]["output"] == shipped.texts.output and kept["complete"] and "de" in kept["translations"]
+
+
+def test_the_latest_runs_are_kept_and_the_rest_is_gone(answers: Answers, monkeypatch):
+    asked = spec()
+    asked["workload"]["name"] = "lines\u2028of\x85text"
+    runs = [done(answers.begin("run", asked))[-1] for _ in range(2)]
+    assert all(json.loads(answers.document(run["url"]))["complete"] for run in runs)
+    monkeypatch.setattr(kept, "_MOST", 1)
+    *_, last = done(answers.begin("run", spec()))
+    assert json.loads(answers.document(last["url"]))["complete"]
+    assert answers.call("export", ["jsonl", runs[0]["id"]]) == {"error": kept.GONE}
+    with pytest.raises(InflightError, match="no longer in this tab"):
+        answers.document(runs[1]["url"])
 
 
 def test_a_stopped_run_keeps_what_it_has(answers: Answers):

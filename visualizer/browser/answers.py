@@ -4,6 +4,7 @@ job. Nothing here waits: a job's iterator gives way at every step.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,6 +29,8 @@ from visualizer.write.attempt import Attempt, Beside
 
 NO_ANSWER = "The engine in this tab cannot run this: it takes a page with a server."
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
+
+log = logging.getLogger("inflight")
 
 Sleep = Callable[[float], None]
 Delta = dict[str, Any]
@@ -146,7 +149,11 @@ class Answers:
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """See `Host`."""
-        return self._kept.put(trace)
+        try:
+            return self._kept.put(trace)
+        except Exception as error:  # the page has its steps: the run itself is not affected
+            log.exception("a run could not be kept")
+            return {"unkept": f"This run could not be kept: {type(error).__name__}."}
 
     def keep_document(self, document: dict[str, Any]) -> str:
         """See `Host`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 from core.errors import InflightError
@@ -17,44 +17,46 @@ from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
 
 GONE = "This run is no longer in this tab: run it again."
-_MOST = 32  # of the latest
+_MOST = 2**25  # bytes of what is kept, packed
 _ID, _ADDRESS = "tab-", "tab:"
 
 
 class Kept:
-    """What a tab keeps. A text is made when it is asked for: the page has seen the steps of a run before the run is kept."""
+    """What a tab keeps, packed, the latest first. The document of a run is made when it is asked for: the page has seen the run's steps before."""
 
     def __init__(self) -> None:
-        self._traces: dict[str, Trace] = {}
-        self._texts: OrderedDict[str, Callable[[], str]] = OrderedDict()
+        self._packed: OrderedDict[str, bytes] = OrderedDict()
+        self._sources: dict[str, str | None] = {}  # of runs
+        self._opened: tuple[str, Trace] | None = None  # the run that was asked for last
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
         """Keep a run; `{"id", "url"}`. source: see `replay`."""
-        kept = self._put(lambda: _as_text(translated_replay(trace, source)))
-        self._traces[_name(kept["id"])] = trace
-        return kept
+        name = self._put("".join(f"{line}\n" for line in trace.lines()))
+        self._sources[name], self._opened = source, (name, trace)
+        return _named(name)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
         """Keep the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
-        return self._put(lambda: _as_text(translated_ranks(ranks, ids, source)))
+        return self.put_document(translated_ranks(ranks, ids, source))
 
     def put_document(self, document: dict[str, Any]) -> dict[str, Any]:
         """Keep a document; `{"id", "url"}`."""
-        text = _as_text(document)
-        return self._put(lambda: text)
+        return _named(self._put(_as_text(document)))
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or address; raises InflightError if it is gone."""
-        if (trace := self._traces.get(_name(run))) is None:
+        name = _name(run)
+        if name not in self._sources:
             raise InflightError(GONE)
-        return trace
+        if self._opened is None or self._opened[0] != name:
+            self._opened = name, Trace.from_lines(self._text(name).removesuffix("\n").split("\n"), trusted=True)
+        return self._opened[1]
 
     def text(self, url: object) -> str:
         """What lies at an address; raises InflightError if it is gone."""
-        if (make := self._texts.get(_name(url))) is None:
-            raise InflightError(GONE)
-        return make()
+        name = _name(url)
+        return _as_text(translated_replay(self.trace(name), self._sources[name])) if name in self._sources else self._text(name)
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page with a figure lacks Plotly where `PLOTLY` stands."""
@@ -62,7 +64,7 @@ class Kept:
             return self.export_page(run, {"step": step})
         trace = self.trace(run)
         if kind == "jsonl":
-            return self._file("inflight-trace.jsonl", "".join(f"{line}\n" for line in trace.lines()))
+            return self._file("inflight-trace.jsonl", self._text(_name(run)))
         if kind == "perfetto":
             return self._file("inflight-perfetto.json", json.dumps(chrome_trace(trace), ensure_ascii=False))
         if kind != "plotly" or isinstance(step, bool) or not isinstance(step, int):
@@ -75,15 +77,24 @@ class Kept:
         return self._file("inflight-replay.html", standalone_html(json.loads(self.text(run)), known))
 
     def _file(self, name: str, text: str) -> dict[str, Any]:
-        return {"url": self._put(lambda: text)["url"], "name": name}
+        return {"url": _named(self._put(text))["url"], "name": name}
 
-    def _put(self, text: Callable[[], str]) -> dict[str, Any]:
+    def _text(self, name: str) -> str:
+        if (packed := self._packed.get(name)) is None:
+            raise InflightError(GONE)
+        return zlib.decompress(packed).decode("utf-8", "surrogatepass")
+
+    def _put(self, text: str) -> str:
         name = secrets.token_hex(10)  # unknown to an earlier worker of this tab, whose runs the page may still name
-        self._texts[name] = text
-        while len(self._texts) > _MOST:
-            old, _ = self._texts.popitem(last=False)
-            self._traces.pop(old, None)
-        return {"id": f"{_ID}{name}", "url": f"{_ADDRESS}{name}"}
+        self._packed[name] = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+        while len(self._packed) > 1 and sum(map(len, self._packed.values())) > _MOST:
+            old, _ = self._packed.popitem(last=False)
+            self._sources.pop(old, None)
+        return name
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"id": f"{_ID}{name}", "url": f"{_ADDRESS}{name}"}
 
 
 def _name(of: object) -> str:
