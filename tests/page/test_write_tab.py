@@ -134,6 +134,55 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     assert "Nobody can go on" in page.inner_text(".outcome")
 
 
+HOSTILE = (
+    """
+from visualizer.write import attempt
+
+attempt.report = lambda *_: REPLACED
+"""
+    + TASKS["arrival"].code
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"replay": {"header": {}, "events": [1]}, "goals": [], "fault": None, "help": None},
+        {
+            "replay": None,
+            "goals": [{"name": "overtaken", "met": True, "says": "<img src=x onerror=window.hacked=1>"}],
+            "fault": None,
+            "help": 3,
+        },
+        {"goals": 5},
+    ],
+)
+def test_an_answer_that_is_none_is_only_text(write, answer):
+    page = write("task=arrival")
+    put(page, HOSTILE.replace("REPLACED", repr(answer)))
+    page.click(".run-button")
+    settled(page, "inflightWrite.stop")
+    settled(page, "!inflightWrite.stop")
+    assert page.evaluate("[window.hacked, document.querySelectorAll('.inflight-write img').length]") == [None, 0]
+    assert not page.is_visible("#watch .inflight")
+    put(page, TASKS["arrival"].code)
+    assert ran(page)["replay"]["complete"]
+
+
+@pytest.mark.slow
+def test_it_is_german_throughout_and_changes_language_with_a_run_on_screen(write):
+    page = write("task=victim&lang=de")
+    settled(page, "inflightWrite.root.lang === 'de'")
+    ran(page)
+    assert "weicht" in page.inner_text(".outcome") and "Starten" in page.inner_text(".acts")
+    said = page.evaluate("inflight.sentence()")
+    assert page.evaluate("[...inflight.speech.missingKeys]") == []
+    page.evaluate("document.dispatchEvent(new CustomEvent('inflight-language', { detail: { language: 'en' } }))")
+    settled(page, "inflightWrite.root.lang === 'en' && inflight.speech.opened === null")
+    assert page.evaluate("inflight.sentence()") != said and "gives way" in page.inner_text(".outcome")
+
+
 @pytest.mark.slow
 def test_it_stands_beside_continuous_on_compare(write):
     page = write("task=refill")

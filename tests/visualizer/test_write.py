@@ -228,7 +228,7 @@ def test_the_policy_is_measured_in_turns_with_continuous():
     *progress, last = job("refill", SOLVED["refill"][0], beside=True)
     document = last["comparison"]
     assert document["names"] == ["continuous", "mine"] and set(document["runs"]) == {"continuous", "mine"}
-    assert len(document["walls"]["mine"]) == 3 and document["title"] == TASKS["refill"].title
+    assert len(document["walls"]["mine"]) == 7 and document["title"] == TASKS["refill"].title
     assert any("index" in delta["progress"] for delta in progress)
 
 

@@ -31,7 +31,7 @@ from visualizer.write.tasks import MODEL, Task, task_named
 
 MOST_STEPS = 1000  # no task needs a fifth of it
 BASELINE = "continuous"
-_ROUNDS = 3
+_ROUNDS = 7  # the runs are short, and three would agree by chance
 _STEP = re.compile(r"^step \d+: ")
 
 

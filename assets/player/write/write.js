@@ -119,7 +119,7 @@ export class Write {
       for await (const delta of this.trials.run({ task: task.name, code, ...how }, stop.signal)) {
         if (stop.signal.aborted) break;
         if (delta.error || delta.stopped) throw new Error(delta.error || delta.stopped);
-        if (delta.done) done(delta);
+        if (delta.done) this._take(done, delta);
         else this.outcome.progress(delta);
       }
     } catch (error) {
@@ -131,20 +131,35 @@ export class Write {
     }
   }
 
+  /** What came back is a stranger's word: it may be anything. */
+  _take(done, delta) {
+    try {
+      done(delta);
+    } catch {
+      this.entry = null;
+      this.outcome.say("This code answered with something that cannot be drawn.");
+      this._draw();
+    }
+  }
+
   _tried(attempt) {
-    const { task, app } = this;
+    const { task } = this;
     const { replay, goals, fault } = attempt;
     this.attempt = attempt;
     if (goals.every(({ met }) => met)) this.own.keep(task.name, { done: true });
     this.entry = replay && { title: task.title, written: task.name };
-    if (replay) {
-      app.openReplay(inLanguage(replay), fault ? { step: fault.step } : {}, this.entry);
-      app.speech.opened = app.speech.language;
-    }
+    if (replay) this._open(fault ? { step: fault.step } : {});
     this.code.mark(fault?.line ?? null, fault ? t(fault.says, fault.holes) : "");
     this.outcome.show(attempt);
     this._draw();
     this.$(".outcome").scrollIntoView({ block: "nearest" });
+  }
+
+  /** Draw the run of the last trial, with its sentences in the page's language. */
+  _open(wanted) {
+    const { app } = this;
+    app.openReplay(inLanguage(this.attempt.replay), wanted, this.entry);
+    app.speech.opened = app.speech.language;
   }
 
   /** On a phone: the code or the picture. */
@@ -208,9 +223,14 @@ export class Write {
     this.$(".stop-button").hidden = !going;
   }
 
+  /** Whether the picture is that of the last trial of this task: never one of other code. */
+  get _isOurs() {
+    return Boolean(this.entry) && this.app?.entry === this.entry && this.entry.written === this.task.name;
+  }
+
   _draw() {
     const { $, task, app, own } = this;
-    const isOurs = Boolean(this.entry) && app.entry === this.entry && this.entry.written === task.name; // never the picture of other code
+    const isOurs = this._isOurs;
     this.page.toggleAttribute("data-written", isOurs);
     if (!isOurs && this.page.dataset.side !== "code") this.side("code");
     $(".came").hidden = !this.came;
@@ -228,6 +248,7 @@ export class Write {
     fillTabs(this.root, this.options.tabs, "write");
     this.code.named();
     if (!this.task) return;
+    if (this._isOurs && this.app.speech.opened !== this.app.speech.language) this._open({ step: this.app.run.stepOf(this.app.index), pin: this.app.pinned?.letter });
     this._draw();
     this.outcome.named();
     this._remember(this.came ? addressed().get("code") : null);
