@@ -17,7 +17,8 @@ PAGE = {"gradio", "plotly", "visualizer", "app"}
 PLAIN = (
     "core.errors", "core.policy", "core.config", "core.workload", "core.trace", "core.scheduler", "core.engine", "core.simulate", "core.browser",
     "core.measure.metrics", "core.measure.replay", "core.measure.verify", "core.measure.compare", "core.measure.cost_curve",
-    "core.recorders.raw", "visualizer.words", "visualizer.charts", "visualizer.documents", "visualizer.lessons", "visualizer.page",
+    "core.recorders.raw", "visualizer.words", "visualizer.charts", "visualizer.documents",
+    "visualizer.lessons", "visualizer.jobs", "visualizer.page", "visualizer.browser",
 )  # fmt: skip
 RECORDS = "visualizer.documents.record"  # makes what ships, with every engine there is
 # Nor do these reach torch or transformers: drawing needs no model.
