@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from visualizer.write.tasks import tasks
 from worlds.axe import serious
-from worlds.browser import settled
+from worlds.browser import PATIENCE, settled
 from worlds.pyodide import engine_files  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("engine_files")
@@ -209,3 +209,17 @@ def test_stop_ends_a_trial_and_the_next_one_runs(write):
     settled(page, "!inflightWrite.stop")
     expect(page.locator(".outcome")).to_contain_text("Stopped.")
     assert ran(page)["replay"]["complete"]
+
+
+@pytest.mark.slow
+def test_a_policy_runs_in_firefox_and_a_loop_without_end_is_stopped(firefox, page_url):
+    page = firefox.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{page_url}/#part=write&task=arrival")
+    page.wait_for_selector(".inflight-write .cm-content")
+    settled(page, "inflightWrite.task")
+    put(page, TASKS["arrival"].code.replace("-request.num_prompt_tokens", "request.arrival_index"))
+    assert all(goal["met"] for goal in ran(page)["goals"]) and page.is_visible("#watch .panel.lanes")
+    page.evaluate("inflightWrite._put('while True:\\n    pass\\n')")
+    assert ran(page)["fault"]["line"] in (1, 2)
+    page.close()

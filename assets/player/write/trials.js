@@ -27,12 +27,18 @@ export class Trials {
   _made(signal) {
     this._sandbox ??= (async () => {
       const base = new URL(this.engine, document.baseURI).href;
-      const [{ Sandbox }, { Files }] = await Promise.all(["sandbox.js", "loading.js"].map((name) => import(base + name)));
+      const [{ Sandbox }, { Files }] = await Promise.all(["sandbox.js", "loading.js"].map((name) => import(base + name))).catch(() => this._unreached(signal));
       await this._pictured(new Files(base), signal);
       return Sandbox.of(base, this.model);
     })();
     this._sandbox.catch(() => { this._sandbox = null; });
     return this._sandbox;
+  }
+
+  /** The page's own engine says why. @returns {Promise<never>} */
+  async _unreached(signal) {
+    await this.tab()?.ready("", signal);
+    throw new Error("The engine's files cannot be reached: what has arrived is kept, so try again.");
   }
 
   /** A sandbox starts in a quarter of the time from a picture of the interpreter's memory, which only the page's own engine may take: start that once, where it can be kept. */
