@@ -11,7 +11,7 @@ from typing import Any
 from core.browser.executor import BrowserExecutor, BrowserModel
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InflightError, InvalidRequest
+from core.errors import InflightError
 from core.models.tokenizer import describe_model
 from visualizer.browser.answers import Answers, Job, NotLoaded
 from visualizer.browser.time_limit import TimeLimit
@@ -19,8 +19,8 @@ from visualizer.write.code import overdue
 
 
 class Tab:
-    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions". stepped: given in a sandbox, where alone the code of
-    a visitor may run; called whenever that has another step's time.
+    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions". stepped: given in a sandbox; called when the next
+    step of a timed run begins, which has time of its own.
     """
 
     def __init__(self, machine: str, stepped: Callable[[], None] | None = None) -> None:
@@ -48,8 +48,6 @@ class Tab:
     def begin(self, kind: str, spec: str) -> TabJob:
         """See `Answers.begin`; a refusal is the job's only delta."""
         try:
-            if kind == "policy" and self._stepped is None:
-                raise InvalidRequest("The code of a policy runs in a sandbox alone.")
             return TabJob(self._answers.begin(kind, json.loads(spec)), self._limit)
         except InflightError as error:
             return TabJob(iter([{"done": True, "error": str(error)}]), self._limit)

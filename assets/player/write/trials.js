@@ -1,6 +1,8 @@
 // Runs what a visitor wrote: in the engine's sandbox (assets/engine/sandbox.js), a frame that can reach neither this page nor the network. Nothing
 // of it is fetched before the first trial.
 
+import { believed } from "./believed.js";
+
 const SOON = 100; // ms between two looks for the snapshot, of which there are at most
 const LOOKS = 50;
 
@@ -16,7 +18,7 @@ export class Trials {
   /** The deltas of a trial; {loading} while files are fetched. Throws a sentence. @param {object} spec @param {AbortSignal} signal */
   async *run(spec, signal) {
     const sandbox = await this._made(signal);
-    yield* sandbox.run("policy", spec, signal);
+    for await (const delta of sandbox.run("policy", spec, signal)) yield believed(delta);
   }
 
   /** The part is left: what waits for the next trial is given back. */

@@ -1,0 +1,98 @@
+"""What Write takes from a sandbox: what visualizer/write makes, and nothing that only looks like it."""
+
+# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from core.config import EngineConfig
+from core.simulate.cost import cost_named
+from core.simulate.engine import SimulatedEngine
+from visualizer.browser.answers import Answers
+from visualizer.page.bundle import script
+from visualizer.write.tasks import tasks
+from worlds.browser import chromium, fresh  # noqa: F401
+
+TASK = next(iter(tasks().values()))
+PAGE = "<!doctype html><script>%s\nwindow.believed = inflightModules['write/believed.js'].believed;</script>"
+REFUSED = "This code answered with something that is not an answer."
+ASK = "(text) => { try { believed(JSON.parse(text)); return ''; } catch (error) { return error.message; } }"
+
+
+class Letters:
+    """A token a character; an engine that is simulated knows nothing else of them."""
+
+    unk_token = unk_token_id = None
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(c) % 65 for c in text]}
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        return "a" * len(ids)
+
+
+def _engine(model: str, config: EngineConfig, leaks: bool = False, sleep: object = None) -> SimulatedEngine:
+    return SimulatedEngine(cost_named("h100:8b"), config, Letters(), vocab_size=65, max_model_len=256)
+
+
+def answered(**how: Any) -> list[dict[str, Any]]:
+    return [d for d in Answers(_engine).begin("policy", {"task": TASK.name, "code": TASK.code} | how) if d is not None]
+
+
+@pytest.fixture
+def asked(fresh: Callable[..., Any]) -> Callable[[Any], str]:
+    page = fresh()
+    page.set_content(PAGE % script("write/believed.js"))
+    return lambda delta: page.evaluate(ASK, json.dumps(delta))
+
+
+def test_every_answer_of_ours_is_believed(asked):
+    faulty = answered(code=TASK.code.replace("request.num_prompt_tokens", "request.nothing"))
+    assert faulty[-1]["attempt"]["fault"]
+    deltas = [
+        *answered(),
+        *answered(beside=True),
+        *faulty,
+        *answered(code="def ("),
+        {"loading": {"what": "x", "done": 1, "total": 2}},
+    ]
+    assert any("comparison" in delta for delta in deltas)
+    assert {asked(delta) for delta in deltas} == {""}
+
+
+def test_what_only_looks_like_one_is_refused(asked):
+    attempt, comparison = answered()[-1], answered(beside=True)[-1]
+
+    def changed(delta: dict, way: str, value: Any) -> dict:
+        delta = copy.deepcopy(delta)
+        *path, last = way.split(".")
+        at = delta
+        for name in path:
+            at = at[int(name) if name.isdigit() else name]
+        at[last] = value
+        return delta
+
+    picture = [{"source": "/x.png"}]
+    forged = [
+        {"done": True},
+        {"progress": {"step": "<b>"}},
+        {"done": True, "error": {"toString": 1}},
+        changed(attempt, "attempt.goals", "<b>"),
+        changed(attempt, "attempt.fault", {"says": 1}),
+        changed(attempt, "attempt.replay", {"events": []}),
+        changed(attempt, "attempt.replay.events", [{"step": 0}]),
+        changed(attempt, "attempt.replay.header.config.max_num_seqs", 10**9),
+        changed(attempt, "attempt.replay.header.note", "see https://elsewhere.test"),
+        changed(comparison, "comparison.figures.0.figure.data.0.type", "scattergeo"),
+        changed(comparison, "comparison.figures.0.figure.layout.images", picture),
+        changed(comparison, "comparison.translations.de.figures.0.figure.layout.images", picture),
+        changed(comparison, "comparison.runs.continuous.header", None),
+        changed(comparison, "comparison.about.url", "/elsewhere"),
+    ]
+    assert [asked(delta) for delta in forged] == [REFUSED] * len(forged)
