@@ -75,7 +75,8 @@ class BrowserExecutor:
 
     def failure(self, error: Exception) -> str | None:
         """See `Executor`: memory is all that a tab can run out of."""
-        no_room = isinstance(error, MemoryError) or "WebAssembly.Memory" in str(error)
+        said = str(error)  # by each browser in other words
+        no_room = isinstance(error, MemoryError) or ("RangeError" in said and "memory" in said.lower())
         return "the tab ran out of memory" if no_room else None
 
     def attention(self, token_ids: Sequence[int], layer: int, head: int) -> list[list[float]]:
@@ -109,7 +110,8 @@ class BrowserRunner:
         leaks: bool = False,
     ) -> None:
         self._model, self._block_size, self._clock, self._leaks = model, block_size, clock, leaks
-        self._slots, self._owner = num_blocks * block_size, _NOBODY
+        self._slots = num_blocks * block_size
+        self.begin()  # the memory is there, or the engine hears here that it is not
 
     def begin(self) -> None:
         """See `Runner`. A model has one pool, which belongs to the run that began last."""

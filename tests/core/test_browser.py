@@ -19,7 +19,7 @@ from core.browser.executor import BrowserExecutor
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InflightError, InvalidConfig
+from core.errors import ExecutionFailed, InflightError, InvalidConfig
 from core.measure.compare import compare, engine_contender
 from core.measure.cost_curve import cost_curve
 from core.measure.mistakes import leaky_engine
@@ -199,6 +199,15 @@ def test_a_pool_larger_than_a_tab_is_refused_and_one_that_is_not_asked_for_fits(
         next(large.stream(Workload([Request("r0", prompt="A", sampling=SamplingParams(1000, ignore_eos=True))])))
         assert large.trace.header.num_blocks * 16 * 4096 <= 2**27
         assert model.ask("bytes") < 200e6
+
+
+def test_a_tab_without_memory_says_so_and_goes_on(packed, monkeypatch) -> None:
+    monkeypatch.setattr("core.browser.executor._MOST_POOL", 2**50)
+    workload = Workload([Request("r0", prompt="A", sampling=SamplingParams(2))])
+    with node_model("shakespeare-char", packed) as model:
+        with pytest.raises(ExecutionFailed, match="the tab ran out of memory"):
+            engine(model, EngineConfig(num_blocks=10**7)).run(workload)
+        assert engine(model).run(workload).complete
 
 
 @pytest.mark.slow

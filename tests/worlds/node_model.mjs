@@ -21,7 +21,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     answer = answers[what](given) ?? null;
   } catch (error) {
-    answer = { error: error.message };
+    answer = { error: String(error) };
   }
   process.stdout.write(JSON.stringify(answer) + "\n");
 }
