@@ -1,7 +1,6 @@
 // The engine in this tab: the same answers as a `Server`'s, from a worker (assets/engine/worker.js). It is loaded when it is first asked for something, and
 // ended with the page. What it made lies in its memory under addresses "tab:…", which `fetchJson` of parts/server.js finds like any other.
 
-import { answered } from "../parts/server.js";
 import { LoadingBar } from "./loading_bar.js";
 
 const GONE = "This run is no longer in this tab: run it again.";
@@ -67,7 +66,7 @@ export class BrowserEngine {
     const job = new TabJob(this._next());
     const id = `tab-job-${job.number}`;
     this._jobs.set(id, job);
-    this._ask({ do: "begin", kind, spec }, (message) => job.add(message.delta), job.number).catch((error) => job.add({ done: true, error: error.message }));
+    this._ask({ do: "begin", kind, spec }, (message) => job.add(message.delta), job.number).catch((error) => job.add({ done: true, [job.isCancelled ? "stopped" : "error"]: error.message }));
     return id;
   }
 
@@ -84,15 +83,11 @@ export class BrowserEngine {
     this._jobs.delete(id);
   }
 
-  /** See `Server.ask`. */
-  async ask(kind, spec, who, onprogress) {
-    return answered(this, kind, spec, who, onprogress);
-  }
-
   /** End a job at its next step, or, where that is too long, with the worker. */
   async cancel(id) {
     const job = this._jobs.get(id);
     if (!job) return { cancelled: false };
+    job.isCancelled = true;
     this.worker?.postMessage({ id: this._next(), do: "cancel", of: job.number });
     setTimeout(() => job.isOver || this.end("The run was cancelled."), ENDS);
     return { cancelled: true };
@@ -113,14 +108,14 @@ export class BrowserEngine {
     }
   }
 
-  /** End the worker: what it held is freed, and what it was asked is answered with a sentence. */
-  end(sentence = "The engine in this tab was ended.", lasting = true) {
+  /** End the worker: what it held is freed, and what it was asked is answered with a sentence. again: whether trying again is of use. */
+  end(sentence = "The engine in this tab was ended.", again = false) {
     this.worker?.terminate();
     this.worker = null;
     this._loaded.clear();
     const asked = [...this._asked.values()];
     this._asked.clear();
-    for (const { reject } of asked) reject(new NoEngine(sentence, lasting));
+    for (const { reject } of asked) reject(again ? new NoEngine(sentence) : new Error(sentence));
   }
 
   async _load(model, signal) {
@@ -166,8 +161,8 @@ export class BrowserEngine {
     this.worker.onerror = (event) => {
       event.preventDefault();
       this._crashed = isThere; // then what it was made of is fetched anew
-      if (isThere) this.end("The engine in this tab broke down, perhaps for want of memory: try again.", false);
-      else this.end("The engine's files cannot be reached: what has arrived is kept, so try again.", false);
+      if (isThere) this.end("The engine in this tab broke down, perhaps for want of memory: try again.", true);
+      else this.end("The engine's files cannot be reached: what has arrived is kept, so try again.", true);
     };
   }
 
@@ -204,7 +199,7 @@ export class BrowserEngine {
 class TabJob {
   constructor(number) {
     this.number = number;
-    this.isOver = false;
+    this.isOver = this.isCancelled = false;
     this._unread = [];
     this._wake = () => {};
   }

@@ -7,7 +7,7 @@ import { keep, kept } from "../parts/kept.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { BrowserEngine } from "./browser_engine.js";
 
-/** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "ask" | "call" | "get" | "post" | "send">} Engine */
+/** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "get" | "post" | "send">} Engine */
 
 const CHOICE = "inflight-engine"; // in this browser: "server" if its visitor wants that where both are
 const OURS = "tab-"; // begins the ids of what the tab made
@@ -74,15 +74,34 @@ export class Engines {
   }
 
   async begin(kind, spec, who, signal = undefined) {
-    const engine = this.whose(kind, spec);
-    const job = await engine.begin(kind, spec, who, signal);
-    this._jobs.set(job, engine);
-    return job;
+    return this._first(this.whose(kind, spec), async (engine) => {
+      const job = await engine.begin(kind, spec, who, signal);
+      this._jobs.set(job, engine);
+      return job;
+    });
   }
 
-  /** Run a job; returns its last delta: see `Server.ask`. */
+  /** What an engine answers; where this browser can have none in its tab, what the server answers. */
+  async _first(engine, asked) {
+    try {
+      return await asked(engine);
+    } catch (error) {
+      if (!error.lasting || !this.server || engine === this.server) throw error;
+      this.tab = null;
+      return asked(this.server);
+    }
+  }
+
+  /** Run a job; returns its last delta. onprogress(progress, cancel). Throws a sentence. */
   async ask(kind, spec, who, onprogress) {
-    return this.whose(kind, spec).ask(kind, spec, who, onprogress);
+    const job = await this.begin(kind, spec, who);
+    let last = /** @type {any} */ ({});
+    for await (const delta of this.follow(job)) {
+      last = delta;
+      if (!delta.done && delta.progress) onprogress(delta.progress, () => this.cancel(job).catch(() => {}));
+    }
+    if (last.error || last.stopped) throw new Error(last.error || last.stopped);
+    return last;
   }
 
   follow(job, signal = undefined) {
@@ -121,7 +140,7 @@ export class Engines {
 
   /** Send a file. Where strangers' files are read the tab reads it: then it never leaves this machine. */
   async send(path, text) {
-    return (await this._reads() ? this.tab : this.server).send(path, text);
+    return this._first(await this._reads() ? this.tab : this.server, (engine) => engine.send(path, text));
   }
 
   /** Whether the tab reads files. A server at home has the tokenizers of more models, and is the visitor's own. */

@@ -105,11 +105,6 @@ export class Server {
     }
   }
 
-  /** See `answered`. */
-  async ask(kind, spec, who, onprogress) {
-    return answered(this, kind, spec, who, onprogress);
-  }
-
   /** The deltas of one connection. */
   async *once(path, signal) {
     for await (const { data } of this._messages(path, signal)) if (data) yield* JSON.parse(data);
@@ -118,18 +113,6 @@ export class Server {
   async cancel(job) {
     return this.post(`inflight/jobs/${job}/cancel`, {});
   }
-}
-
-/** Run a job on a server or in this tab; returns its last delta. onprogress(progress, cancel). Throws a sentence. */
-export async function answered(engine, kind, spec, who, onprogress) {
-  const job = await engine.begin(kind, spec, who);
-  let last = /** @type {any} */ ({});
-  for await (const delta of engine.follow(job)) {
-    last = delta;
-    if (!delta.done && delta.progress) onprogress(delta.progress, () => engine.cancel(job).catch(() => {}));
-  }
-  if (last.error || last.stopped) throw new Error(last.error || last.stopped);
-  return last;
 }
 
 /** Wait, unless aborted. */
