@@ -120,7 +120,7 @@ def test_the_download_says_how_far_it_is_and_can_be_cancelled(host, opened):
     page.evaluate("() => { engine.ready('shakespeare-bpe').catch((error) => { window.said = error.message; }); }")
     bar = page.locator(".engine-bar")
     expect(bar).to_contain_text("Fetching Python")
-    expect(bar).to_contain_text("MiB of 15.")
+    expect(bar).to_contain_text(" of 16.")
     bar.get_by_role("button", name="Cancel").click()
     page.wait_for_function("window.said")
     assert page.evaluate("said") == "The engine was not loaded, because that was cancelled."

@@ -1,10 +1,12 @@
 // What the engine in the tab still lacks, while it is brought here: what is fetched, how large it is, and how to stop it; or why it did not come, and again.
 
 import { h, setText } from "../parts/dom.js";
-import { bytes } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
 const PATIENCE = 500; // ms before anything is said: a second start takes little longer
+
+/** @param {number} n */
+const megabytes = (n) => (n / 1e6).toFixed(1);
 
 /** What a file belongs to, as it is named here. @param {string} file */
 function nameOf(file) {
@@ -26,7 +28,7 @@ export class LoadingBar {
 
   /** @param {{what: string, done: number, total: number, kept: boolean}} progress */
   progress({ what, done, total, kept }) {
-    this._words = what ? t("Fetching {what}: {done} of {total}.", { what: nameOf(what), done: bytes(done), total: bytes(total) }) : t("Starting the engine in this tab.");
+    this._words = what ? t(`Fetching {what}: ${megabytes(done)} of ${megabytes(total)} MB.`, { what: nameOf(what) }) : t("Starting the engine in this tab.");
     if (!kept) this._words += ` ${t("This browser keeps nothing of it for the next visit.")}`;
     this._share = total ? done / total : 0;
     this._draw();
