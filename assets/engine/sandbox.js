@@ -88,8 +88,8 @@ const FRAME = `<!doctype html><meta http-equiv="Content-Security-Policy" content
 
 const TICK = 500; // ms
 const START = 90_000; // ms without a word in which a slow phone may start
-export const LIMIT = 2000; // ms of Python between two turns of a job: then its line is named
-const QUIET = LIMIT + 4000; // ms without a word in which a job may compute: past it Python cannot be interrupted, as within one long call into C
+const LIMIT = 3000; // ms of Python between two turns of a job: then its line is named
+const QUIET = LIMIT + 3000; // ms without a word in which a job may compute: past it Python cannot be interrupted, as within one long call into C
 
 /** A frame with a worker in it, for one job. */
 class Frame {
