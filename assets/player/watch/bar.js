@@ -60,7 +60,7 @@ export class Bar {
     if (small || this.tight >= 2) {
       const race = app.$(".race-button");
       if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
-      if (app.engines) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
+      if (app.engines && !app.entry?.written) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
       if (app.run?.delays) items.push({ text: "What was slow?", note: "The longest gaps and waits, and why", act: () => showSlow(app) });
       items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
         { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },
@@ -115,6 +115,7 @@ export class Bar {
     }
     root.querySelector(".totals").replaceChildren(...(app.run.totals || []).map(({ name, value, means }) => h("span", { title: means }, `${name} `, h("b", {}, value))));
     app.$(".slow-button").hidden = !app.run.delays;
+    root.toggleAttribute("data-own-policy", Boolean(app.entry?.written)); // no engine outside the sandbox can run it again
     this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));
     app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
     app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;

@@ -123,7 +123,7 @@ export class Write {
         else this.outcome.progress(delta);
       }
     } catch (error) {
-      if (stop.signal.aborted) this.outcome.say("Stopped.");
+      if (stop.signal.aborted) this.task === task && this.outcome.say("Stopped.");
       else this.outcome.say(error.message);
     } finally {
       this.stop = null;
