@@ -108,6 +108,9 @@ def test_a_task_is_solved_step_by_step(write):
     found = ran(page)
     assert all(goal["met"] for goal in found["goals"]) and "Every goal is met." in page.inner_text(".outcome")
     assert page.locator(".task-list .done").count() == 1
+    page.click(".inflight-write .tabs button:has-text('Watch')")  # the run stays; what would run it again is not offered
+    assert page.is_visible("#watch .panel.lanes") and not page.is_visible("#watch .what-button")
+    page.click("#watch .tabs button:has-text('Write')")
     page.click(".outcome .mini")
     settled(page, "inflightWrite.task.name === 'refill'")
 
