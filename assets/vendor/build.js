@@ -1,15 +1,18 @@
 // Makes codemirror.js, one classic script that leaves `window.inflightCodeMirror`, and codemirror.txt, the licences of what is in it.
-// The result is committed: neither the page nor its server needs npm.
+// The result is committed: neither the page nor its server needs npm. A folder as argument: where to write it instead.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { argv } from "node:process";
 import { build } from "esbuild";
 
 const here = new URL("./", import.meta.url);
 const at = (name) => new URL(name, here).pathname;
+const out = (name) => join(argv[2] ?? at("."), name);
 
 const { metafile } = await build({
-  entryPoints: [at("codemirror.in.js")], outfile: at("codemirror.js"), bundle: true, minify: true, format: "iife", globalName: "inflightCodeMirror",
+  entryPoints: [at("codemirror.in.js")], outfile: out("codemirror.js"), bundle: true, minify: true, format: "iife", globalName: "inflightCodeMirror",
   target: "es2022", charset: "utf8", legalComments: "none", metafile: true, absWorkingDir: at("../.."),
   banner: { js: "/* CodeMirror 6, MIT: see codemirror.txt. Made by build.js beside this file. */" },
 });
@@ -23,4 +26,4 @@ const about = await Promise.all(packages.map(async (name) => {
 }));
 const texts = [...new Set(about.map(({ text }) => text))];
 const sections = texts.map((text) => `${about.filter((one) => one.text === text).map(({ name }) => name).join("\n")}\n\n${text}`);
-await writeFile(at("codemirror.txt"), `${sections.join(`\n\n${"-".repeat(72)}\n\n`)}\n`);
+await writeFile(out("codemirror.txt"), `${sections.join(`\n\n${"-".repeat(72)}\n\n`)}\n`);

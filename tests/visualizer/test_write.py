@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from core.config import POLICIES, EngineConfig
+from core.config import ASSETS, POLICIES, EngineConfig
 from core.errors import InflightError
 from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
@@ -252,3 +254,13 @@ def test_every_sentence_has_its_german():
     assert not missing
     assert all("[" not in english(text) for text in said)
     assert written_code.MOST == 20_000
+
+
+@pytest.mark.slow
+def test_the_editor_is_what_its_script_makes_of_the_locked_packages(tmp_path):
+    vendor = ASSETS / "vendor"
+    if not (ASSETS.parent / "node_modules" / "esbuild").exists():
+        (pytest.fail if os.environ.get("INFLIGHT_REQUIRE_NODE") else pytest.skip)("`npm ci` brings esbuild and CodeMirror.")
+    subprocess.run(["node", vendor / "build.js", tmp_path], check=True, timeout=120)
+    for name in ("codemirror.js", "codemirror.txt"):
+        assert (tmp_path / name).read_bytes() == (vendor / name).read_bytes()
