@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from core.errors import InflightError
 from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, planned, summary, turn_of
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -154,7 +155,7 @@ def compare(
 ) -> Comparison:
     """Time every contender `repeats` times in rotated order, and compare every output with the first one written.
 
-    Raises InflightError for no contenders, two of the same name, or fewer than one repeat.
+    Raises InflightError for no contenders, two of the same name, fewer than one repeat, or a run that took no time on its clock.
     """
     turns = comparing(contenders, repeats, warmup=warmup, clock=clock)
     while True:
@@ -180,6 +181,8 @@ def comparing(
         differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]
         if turn.round:
             turns[turn.contender].append(turn)
+            if turn.seconds <= 0:
+                raise InflightError("A run took less time than this clock can tell: compare longer ones.")
     walls = {name: [round(turn.seconds, 6) for turn in turns[name]] for name in names}
     nearest = {name: turns[name][nearest_to_median(walls[name])] for name in names}
     return Comparison(

@@ -138,7 +138,8 @@ class Roofline:
 def fit(trace: Trace) -> Linear:
     """Least squares over the passes of a measured run, no coefficient below zero; every fourth pass is held out and predicted.
 
-    A pass's time is its own plus its share of the rest of the step. Raises InflightError for a simulated trace or one of too few passes.
+    A pass's time is its own plus its share of the rest of the step. Raises InflightError for a simulated trace, one of too few passes,
+    and one whose clock could not tell their times, as in some browsers.
     """
     if trace.header.is_simulated:
         raise InflightError("A simulated trace measured nothing, so nothing can be fitted to it.")
@@ -151,6 +152,8 @@ def fit_loads(loads: Sequence[Load], seconds: Sequence[float], per_token: int, a
     """See `fit`."""
     if len(loads) < 2 * _HELD_OUT:
         raise InflightError(f"{len(loads)} measured passes are too few for a fit; {2 * _HELD_OUT} are the least.")
+    if min(seconds) <= 0:
+        raise InflightError("The clock was too coarse for a fit: it measured passes that took no time.")
     passes = list(zip(loads, seconds, strict=True))
     held_out = passes[_HELD_OUT - 1 :: _HELD_OUT]
     base, per_position, per_byte = _least_squares(

@@ -55,6 +55,12 @@ def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
     json.dumps(data, allow_nan=False)
 
 
+def test_a_run_that_took_no_time_on_its_clock_is_compared_with_nothing():
+    track = Track()
+    with pytest.raises(InflightError, match="less time than this clock can tell"):
+        compare([track.contender("a", [1, 0]), track.contender("b", [1, 1])], 1, clock=track.clock)
+
+
 def test_setup_and_teardown_are_timed_apart_from_the_run():
     track = Track()
     setups = iter([999, 50, 40, 90])
@@ -91,7 +97,7 @@ def test_every_run_is_compared_not_the_first_alone(turn):
     outputs = [OUTPUTS] * 4
     outputs[turn] = {**OUTPUTS, "r1": [4, 6]}
     turns = iter(outputs)
-    wrong = Contender.of("b", lambda: RunResult(next(turns)), lambda run: run)
+    wrong = Contender.of("b", lambda: RunResult(next(turns), seconds=1.0), lambda run: run)
     result = compare([track.contender("a", [1] * 4), wrong], 3, clock=track.clock)
     assert [(d["policy"], d["request"], d["position"]) for d in result.differences] == [("b", "r1", 1)]
 

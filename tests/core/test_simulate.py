@@ -99,6 +99,8 @@ def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
     assert found.seconds(Load(2, 2000)) == pytest.approx(COST.seconds(Load(2, 2000)), rel=0.01)
     with pytest.raises(InflightError, match="too few"):
         fit_loads([Load(1, 1)] * 7, [1.0] * 7, 1)
+    with pytest.raises(InflightError, match="too coarse"):  # whole milliseconds, in some browsers
+        fit_loads([Load(n, n) for n in range(8)], [0.001] * 7 + [0.0], 1)
 
 
 def test_the_rest_of_a_step_is_shared_by_its_passes():
