@@ -127,9 +127,10 @@ export class Bar {
     const { root, $ } = this.app;
     const [top, box] = [$(".top"), $(".presets")];
     box.style.display = "none"; // chips take what is left
+    const right = top.getBoundingClientRect().right - parseFloat(getComputedStyle(top).paddingRight);
     for (this.tight = 0; this.tight <= 4; this.tight += 1) {
       root.dataset.tight = String(this.tight);
-      if (top.scrollWidth <= top.clientWidth) break;
+      if ($(".more-button").getBoundingClientRect().right <= right + 1) break;
     }
     box.style.display = "";
   }
