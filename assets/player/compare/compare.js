@@ -158,7 +158,7 @@ export class Compare {
   }
 
   async _add(doc, spec) {
-    const title = t(`Measured ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
+    const title = t(`Measured ${new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" })}`);
     this.made.push({ name: title, title, shows: doc.names.join(", "), doc, spec });
     this.chooser.fill(this.catalogue.recorded, this.made);
     await this.open(this.made.at(-1));
