@@ -190,3 +190,17 @@ def test_a_snapshot_that_does_not_fit_is_forgotten(opened):
     kept(page)
     page.reload()
     assert page.evaluate("engine.ready()")["restored"]
+
+
+@pytest.mark.slow
+def test_where_a_browser_can_have_none_the_server_runs_what_is_asked(page_url, fresh, engine_files):  # noqa: F811
+    page = fresh(viewport={"width": 1440, "height": 900})
+    unable = "WebAssembly.validate = () => false;\n"
+    page.route("**/worker.js", lambda r: r.fulfill(body=unable + r.fetch().text(), content_type="text/javascript"))
+    page.goto(f"{page_url}/#run=short-and-long")
+    page.wait_for_function("window.inflight?.drawn >= 0")
+    page.click(".edit-button")
+    page.wait_for_function("inflight.editor.state")
+    page.click(".drawer .run-buttons .primary")
+    expect(page.locator(".run-message")).to_have_text("Done: 40 steps.")
+    assert "WebAssembly" not in page.evaluate("inflight.run.header.device_name")

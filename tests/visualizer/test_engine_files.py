@@ -10,12 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from visualizer.__main__ import main
 from visualizer.page import engine_files
 from visualizer.page.engine_files import INTERPRETER, PYODIDE, EngineFiles, find_pyodide, modules_in_tab
+from visualizer.server.engine_files import engine_routes
+from visualizer.server.response_cache import FOREVER
 from worlds.pyodide import unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,3 +110,14 @@ def test_a_site_with_the_engine_is_refused_before_anything_is_written(tmp_path, 
     with pytest.raises(SystemExit):
         main(["export-site", str(tmp_path / "site"), "--engine"])
     assert "npm pack pyodide" in capsys.readouterr().err and not (tmp_path / "site").exists()
+
+
+def test_a_server_sends_them_to_be_kept_for_ever_and_nothing_of_another_version(pyodide) -> None:
+    files = EngineFiles(pyodide)
+    client = TestClient(Starlette(routes=engine_routes(files)))
+    script = client.get(f"/{files.address}worker.js")
+    assert script.headers["content-type"].startswith("text/javascript") and script.headers["cache-control"] == FOREVER
+    assert client.get(f"/{files.address}pyodide.mjs.gz").content == files.contents()["pyodide.mjs.gz"]
+    for nothing in (f"/{files.address}nothing.js", "/engine/000000000000/worker.js", f"/{files.address}../../app.py"):
+        assert client.get(nothing).status_code == 404
+    assert TestClient(Starlette(routes=engine_routes(None))).get(f"/{files.address}worker.js").status_code == 404
