@@ -81,6 +81,7 @@ def fault(page: Page, body: str) -> tuple[str, int | None, str]:
 
 
 def test_code_that_does_not_end_is_stopped_at_its_line(page):
+    page.evaluate(OWN, [MODEL, {}])  # keeps the snapshot, from which the sandboxes then start
     assert tried(page, TASK.code)["attempt"]["fault"] is None
     assert fault(page, "n = 0\nwhile True:\n    n += 1")[:2] in [(OVER, 2), (OVER, 3)]
     assert fault(page, "import re\nreturn re.match('(a+)+$', 'a' * 40 + 'b')")[:2] == (OVER, 2)
