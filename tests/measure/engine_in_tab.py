@@ -33,8 +33,10 @@ _READY = (
     "async model => { const from = performance.now(); await tab.ask({ do: 'load', model }); return performance.now() - from; }"
 )
 _KEPT = """async () => {
-    const cache = await caches.open('inflight-engine'), found = (await cache.keys()).find(request => request.url.endsWith('snapshot'));
-    return found && (await (await cache.match(found)).arrayBuffer()).byteLength > 1e7; }"""
+    for (;; await new Promise(done => setTimeout(done, 50))) {
+        const cache = await caches.open('inflight-engine'), found = (await cache.keys()).find(request => request.url.endsWith('snapshot'));
+        if (found && (await (await cache.match(found)).arrayBuffer()).byteLength > 1e7) return;
+    } }"""
 _RUN = """async ([spec, after]) => {
     const from = performance.now(), of = tab.last + 1, answer = tab.ask({ do: 'begin', kind: 'run', spec }), { deltas } = tab.waiting.get(of), push = deltas.push;
     let first = 0, steps = 0, stopped = 0;
@@ -77,7 +79,7 @@ def engine_in_tab(
             page.goto(host.url)
             TabEngine(page, worker)
             ready.append(page.evaluate(_READY, BUILTIN_MODELS[0]))
-            page.wait_for_function(_KEPT)
+            page.evaluate(_KEPT)
             if len(ready) <= LATER:
                 page.close()
         print_line(
