@@ -6,6 +6,7 @@ const SNAPSHOT = "snapshot";
 const INTERPRETER = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
 /** A function of WebAssembly with one instruction of SIMD. */
 const SIMD = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11]);
+const INDEX = "https://engine.invalid/"; // where Pyodide believes its files to be
 const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "application/json" };
 
 /** Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no use. */
@@ -196,13 +197,13 @@ async function start(found, options) {
   const [{ loadPyodide }, { default: createPyodideModule }] = await Promise.all(scripts.map((url) => import(url)));
   for (const url of scripts) URL.revokeObjectURL(url);
   const outside = self.fetch;
-  self.fetch = async (address) => { // what Pyodide asks for is here already
-    const name = String(address).split("/").at(-1);
-    return new Response(found.get(name), { headers: { "Content-Type": TYPES[name.split(".").at(-1)] || "" } });
+  self.fetch = async (address, ...more) => { // what Pyodide asks for is here already; a model may be on its way at the same time
+    const name = String(address).startsWith(INDEX) ? String(address).split("/").at(-1) : "";
+    return name ? new Response(found.get(name), { headers: { "Content-Type": TYPES[name.split(".").at(-1)] || "" } }) : outside(address, ...more);
   };
   try {
     const lockFileContents = new TextDecoder().decode(found.get("pyodide-lock.json"));
-    return await loadPyodide({ createPyodideModule, lockFileContents, indexURL: "https://engine.invalid/", ...options });
+    return await loadPyodide({ createPyodideModule, lockFileContents, indexURL: INDEX, ...options });
   } finally {
     self.fetch = outside;
   }

@@ -121,6 +121,8 @@ def test_the_download_says_how_far_it_is_and_can_be_cancelled(host, opened):
     bar = page.locator(".engine-bar")
     expect(bar).to_contain_text("Fetching Python")
     expect(bar).to_contain_text(" of 16.")
+    kept = "caches.open('inflight-engine').then((cache) => cache.keys()).then((files) => files.some(({ url }) => url.endsWith('stdlib.zip')))"
+    page.wait_for_function(kept)
     bar.get_by_role("button", name="Cancel").click()
     page.wait_for_function("window.said")
     assert page.evaluate("said") == "The engine was not loaded, because that was cancelled."

@@ -162,9 +162,10 @@ def test_a_lesson_is_german_throughout(learn, world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["desk", "phone"])
-def test_every_stop_is_german_throughout(learn, world, size):
-    walk(learn, world, size=size)
+@pytest.mark.parametrize(("size", "names"), [("desk", None), ("phone", {"one-token", "paged-kv"})], ids=["desk", "phone"])
+def test_every_stop_is_german_throughout(learn, world, size, names):
+    """On a desktop; of a phone, whose layout holds the same words, two lessons."""
+    walk(learn, world, names, size=size)
 
 
 def test_watch_is_german_where_a_lesson_leads_to_it(learn):

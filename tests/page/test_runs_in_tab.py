@@ -63,7 +63,7 @@ def test_requests_are_changed_and_run_without_a_server(opened, site, tmp_path):
     expect(page.locator("label:has([name=device]) small")).to_contain_text("stays on your machine")
     assert not [path for path in site.asked[before:] if path.endswith((".wasm.gz", "/weights.gz"))]  # nobody has asked for it yet
     run(page)
-    assert page.inner_text(".source .word") == "Run in this tab"
+    assert page.inner_text(".source .word") == "Run in a browser tab"
     shipped = Trace.load(TRACES / "short-and-long.jsonl")
     trace = Trace.load(saved(page, "Trace", tmp_path / "run.jsonl"))
     assert trace.outputs == shipped.outputs and "Chromium" in trace.header.device_name
@@ -88,7 +88,7 @@ def test_a_link_to_a_run_of_the_tab_runs_it_again(opened):
     again = opened(link)
     settled(again, "!inflight.running && inflight.run.header.policy === 'static'")
     assert again.evaluate("inflight.run.requests.map(r => r.tokens?.length ?? r.id)") == texts
-    assert again.inner_text(".source .word") == "Run in this tab"
+    assert again.inner_text(".source .word") == "Run in a browser tab"
 
 
 def test_what_if_and_leak_are_run_in_the_tab(opened):
@@ -100,7 +100,7 @@ def test_what_if_and_leak_are_run_in_the_tab(opened):
     page.click(".pair-go")
     page.locator(".leak-button").first.click()
     settled(page, "inflight.leak.on")
-    assert page.inner_text(".source .word") == "Run in this tab"
+    assert page.inner_text(".source .word") == "Run in a browser tab"
     expect(page.locator(".pair-says")).to_contain_text("Every request also reads the next one's keys")
 
 
@@ -180,7 +180,7 @@ def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(pa
         return page.inner_text("#watch .source .word"), page.evaluate("inflight.run.requests.map(r => r.output ?? r.id)")
 
     tab = ran()
-    assert tab[0] == "Run in this tab"
+    assert tab[0] == "Run in a browser tab"
     device.select_option("auto")
     server = ran()
     assert server[0] == "Run by the server" and server[1] == tab[1]

@@ -100,8 +100,9 @@ def test_two_tabs_at_once(host, fresh):
     other = opened(one.context.new_page(), host.url)
     press_run(one)
     press_run(other)
-    ran(one)
-    ran(other)
+    for page in (one, other):
+        page.bring_to_front()  # a tab behind another one is not drawn
+        ran(page)
 
 
 def test_going_away_and_back(host, fresh):

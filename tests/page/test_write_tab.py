@@ -7,8 +7,9 @@ from playwright.sync_api import Page, expect
 
 from visualizer.write.tasks import tasks
 from worlds.axe import serious
-from worlds.browser import PATIENCE, settled
+from worlds.browser import settled
 from worlds.pyodide import engine_files  # noqa: F401
+from worlds.writing import put, ran
 
 pytestmark = pytest.mark.usefixtures("engine_files")
 TASKS = tasks()
@@ -26,21 +27,6 @@ def write(visit, page_url):
         return page
 
     return opened
-
-
-def put(page: Page, code: str) -> None:
-    """Type code in place of what is there."""
-    page.click(".cm-content")
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text(code)
-
-
-def ran(page: Page, button: str = ".run-button") -> dict:
-    """Press it and wait; what was tried."""
-    page.click(button)
-    settled(page, "inflightWrite.stop")
-    settled(page, "!inflightWrite.stop")
-    return page.evaluate("inflightWrite.outcome.attempt")
 
 
 def test_the_code_is_reached_typed_in_and_left_by_keys_alone(write):
@@ -212,17 +198,3 @@ def test_stop_ends_a_trial_and_the_next_one_runs(write):
     settled(page, "!inflightWrite.stop")
     expect(page.locator(".outcome")).to_contain_text("Stopped.")
     assert ran(page)["replay"]["complete"]
-
-
-@pytest.mark.slow
-def test_a_policy_runs_in_firefox_and_a_loop_without_end_is_stopped(firefox, page_url):
-    page = firefox.new_page(viewport={"width": 1440, "height": 900})
-    page.set_default_timeout(PATIENCE)
-    page.goto(f"{page_url}/#part=write&task=arrival")
-    page.wait_for_selector(".inflight-write .cm-content")
-    settled(page, "inflightWrite.task")
-    put(page, TASKS["arrival"].code.replace("-request.num_prompt_tokens", "request.arrival_index"))
-    assert all(goal["met"] for goal in ran(page)["goals"]) and page.is_visible("#watch .panel.lanes")
-    page.evaluate("inflightWrite._put('while True:\\n    pass\\n')")
-    assert ran(page)["fault"]["line"] in (1, 2)
-    page.close()

@@ -392,7 +392,13 @@ def test_a_busy_machine_records_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_a_quiet_machine_records_what_is_shown(tmp_path):
-    ((_, folder),) = record_comparisons(["equal-lengths"], tmp_path, repeats=1, load=lambda: 0.0)
+    for again in (True, True, True, False):  # a machine that only says that it is quiet may have a step that took far too long
+        try:
+            ((_, folder),) = record_comparisons(["equal-lengths"], tmp_path, repeats=1, load=lambda: 0.0)
+            break
+        except InflightError as error:
+            if not again or "record it again" not in str(error):
+                raise
     made = document(load_comparison(folder))
     assert made["names"] == ["static", "continuous", "continuous, budget 256", "dynamic"] and made["race"] == made["names"][:3]
     assert made["source"] == "recorded" and made["data"]["environment"]["load_average"] == 0.0

@@ -10,7 +10,7 @@ const SOURCES = { recorded: "Recorded", live: "Run by the server", uploaded: "Fr
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
-export const sourceOf = ({ goesOn, header }) => (goesOn ? "Live run" : header.source === "live" && header.versions?.pyodide ? "Run in this tab" : SOURCES[header.source] || SOURCES.recorded);
+export const sourceOf = ({ goesOn, header }) => (goesOn ? "Live run" : header.source === "live" && header.versions?.pyodide ? "Run in a browser tab" : SOURCES[header.source] || SOURCES.recorded);
 
 /** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {
