@@ -123,7 +123,11 @@ def test_files_are_opened_in_the_tab_and_sent_nowhere(opened, site):
     page = opened()
     asked = []
     page.on("request", lambda request: asked.append((request.method, request.url)))
-    for files in (["vllm-0.32.raw.jsonl.gz"], [f"vllm-0.32-two-ranks.rank{n}.raw.jsonl.gz" for n in (0, 1)]):
+    for files in (
+        ["vllm-0.32.raw.jsonl.gz"],
+        ["transformers-5.23.raw.jsonl.gz"],
+        [f"vllm-0.32-two-ranks.rank{n}.raw.jsonl.gz" for n in (0, 1)],
+    ):
         was = page.evaluate("inflight.runId")
         page.click(".export-button")
         with page.expect_file_chooser() as chooser:
