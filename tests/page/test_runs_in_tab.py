@@ -154,6 +154,7 @@ def test_two_clicks_start_one_run_and_stop_ends_it(opened):
     page.click(".edit-button")
     for row in page.locator(".request-rows input").all()[::2]:
         row.fill("300")
+    page.select_option("[name=policy]", "sequential")  # thousands of steps: it goes on until it is cancelled
     page.evaluate(f"() => {{ const b = document.querySelector('{RUN}'); b.click(); b.click(); }}")
     settled(page, "inflight.live.run?.length > 3")
     page.evaluate("inflight.editor.run()")
