@@ -1,6 +1,6 @@
 # Each target sets up what it needs in .venv; a machine with Python 3.11 or later is enough.
 #
-#   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m core`
+#   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m inflight`
 #   make test     the tests; SLOW=1 runs the slow ones too, ARGS are for pytest
 #   make lint     ruff, mypy; tsc and ESLint where Node is there
 #   make mutants  make each fault of tests/mutants/faults.py, one by one, and see the tests notice it; ARGS choose by words
@@ -18,7 +18,7 @@ TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.run
-	@if [ -f app.py ]; then exec $(BIN)/python app.py $(ARGS); else exec $(BIN)/python -m core run --preset gpt2-six $(ARGS); fi
+	@if [ -f app.py ]; then exec $(BIN)/python app.py $(ARGS); else exec $(BIN)/python -m inflight run --preset gpt2-six $(ARGS); fi
 
 test: $(VENV)/.test
 	@.ci/browser $(BIN)/python
@@ -36,7 +36,7 @@ mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants $(ARGS)
 
 traces: $(VENV)/.run
-	$(BIN)/python -m visualizer record $(ARGS)
+	$(BIN)/python -m inflight record $(ARGS)
 
 clean:
 	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -33,6 +33,13 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         help="another site whose runs a link may open (#trace=URL); repeatable (default: none)",
     )
     parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="public name under which the page is reached; repeatable (default: addresses and local names alone)",
+    )
+    parser.add_argument(
         "--live",
         action=argparse.BooleanOptionalAction,
         default={"1": True, "0": False}.get(setting("INFLIGHT_LIVE", "")),
@@ -63,10 +70,13 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         return 2
 
     from core.errors import InflightError  # after the help and the port: this loads Gradio
+    from core.start import own_process, unsearched
     from visualizer.page.stubs import skip_stubs
 
     skip_stubs()
-    from visualizer.ui import launch
+    own_process()  # until it is interrupted, it serves the page
+    with unsearched():
+        from visualizer.ui import launch
 
     try:
         launch(
@@ -76,6 +86,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
             root_path=options.root_path,
             trust_visitors=options.trust_visitors,
             trace_hosts=options.trace_host,
+            allow_hosts=options.allow_host,
             live=options.live,
             teacher_token=setting("INFLIGHT_TEACHER_TOKEN"),
             follow=options.follow,

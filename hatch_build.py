@@ -21,22 +21,10 @@ MOVES = (
     (re.compile(rf"^(\s*)from ({_OURS})(?=[. ])", re.MULTILINE), r"\1from inflight.\2"),
     (re.compile(r"python -m (core|visualizer)\.(?=[\w.])"), r"python -m inflight.\1."),
     (re.compile(r"python -m exercises"), "inflight exercises"),
-    (re.compile(r"python -m (core|visualizer)(?![\w.])|python app\.py"), "inflight"),
-    (re.compile(r"-m (core|visualizer)(?![\w.])"), "-m inflight"),
+    (re.compile(r"python -m inflight(?![\w.])|python app\.py"), "inflight"),
 )
 _STAYS = re.compile(rf"^\s*import ({_OURS})\b", re.MULTILINE)  # would bind another name once it is moved
-INIT = """\"\"\"Inflight: continuous batching on a real engine, every step on record.\"\"\"
-
-from inflight import core
-from inflight.core import __all__, __version__
-
-
-def __getattr__(name):
-    return getattr(core, name)  # imported when it is first asked for
-"""
-MAIN = (
-    '"""`python -m inflight …`, which is the command `inflight`."""\n\nfrom inflight.visualizer.__main__ import main\n\nmain()\n'
-)
+MAIN = '"""`python -m inflight …`, which is the command `inflight`."""\n\nfrom inflight.visualizer.__main__ import start\n\nstart()\n'
 
 
 class Wheel(BuildHookInterface):
@@ -54,7 +42,9 @@ class Wheel(BuildHookInterface):
                 shutil.copy(source, package / part)
         for path in package.rglob("*.py"):
             path.write_text(moved(path.read_text(encoding="utf-8"), path.name), encoding="utf-8")
-        (package / "__init__.py").write_text(INIT, encoding="utf-8")
+        init = (Path(self.root) / "inflight.py").read_text(encoding="utf-8")
+        (package / "__init__.py").write_text(moved(init, "inflight.py"), encoding="utf-8")
+        (package / "py.typed").touch()
         (package / "__main__.py").write_text(MAIN, encoding="utf-8")
         build_data["force_include"][str(package)] = "inflight"
 

@@ -81,6 +81,7 @@ class EngineConfig:
 
     @property
     def num_lanes(self) -> int:
+        """Requests that may run at once: `max_num_seqs`, or 1 under a policy of one lane."""
         return 1 if self.policy.one_lane else self.max_num_seqs
 
     def under(self, policy: Policy | str, **limits: Any) -> EngineConfig:

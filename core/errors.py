@@ -19,20 +19,42 @@ def first_sentence(error: BaseException) -> str:
     return text.split(". ")[0][:300].rstrip(".: ")
 
 
+def malformed(error: Exception) -> str:
+    """What is wrong with data on which a reader stumbled, without a full stop."""
+    if isinstance(error, KeyError):
+        return f"it has no {shown(error.args[0])}" if error.args else "something is missing in it"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (
+        first_sentence(error)
+        if isinstance(error, ValueError | OSError | InflightError)
+        else f"a value is of the wrong kind ({first_sentence(error)})"
+    )
+
+
 class InflightError(Exception):
     """A request, workload, model, limit or trace that cannot be accepted; the message says why in one sentence."""
 
 
 class InvalidRequest(InflightError, ValueError):
-    """A request that could never run: its prompt, its sampling parameters or its length. request: its id, where it has one."""
+    """A request that could never run: its prompt, its sampling parameters or its length. request: its id, where it has one. param: the field at
+    fault, where it is one."""
 
-    def __init__(self, message: str, request: str | None = None) -> None:
+    def __init__(self, message: str, request: str | None = None, *, param: str | None = None) -> None:
         super().__init__(message if request is None else f"Request {request}: {message}")
-        self.message, self.request = message, request
+        self.message, self.request, self.param = message, request, param
 
     def called(self, name: str) -> InvalidRequest:
         """The same refusal under the name by which the reader knows the request."""
-        return type(self)(self.message, name)
+        return type(self)(self.message, name, param=self.param)
+
+    def alone(self) -> InvalidRequest:
+        """The same refusal as a whole sentence, for a reader who asked for one request only."""
+        return type(self)(self.message[:1].upper() + self.message[1:], param=self.param)
+
+
+class TooLong(InvalidRequest):
+    """A request whose prompt and answer have more tokens than are taken."""
 
 
 class InvalidConfig(InflightError, ValueError):
@@ -48,11 +70,16 @@ class InvalidWorkload(InflightError, ValueError):
 
 
 class InvalidTrace(InflightError, ValueError):
-    """A trace that is truncated, reordered, altered or foreign; `line` is the 1-based line at fault."""
+    """A trace that is truncated, reordered, altered or foreign; `line` is the 1-based line at fault, and `file` the file's name, where it is one."""
 
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message if line is None else f"line {line}: {message}")
-        self.line = line
+    def __init__(self, message: str, line: int | None = None, file: str | None = None) -> None:
+        where = ", ".join(([file] if file else []) + ([f"line {line}"] if line is not None else []))
+        super().__init__(f"{where}: {message}" if where else message)
+        self.message, self.line, self.file = message, line, file
+
+    def in_file(self, name: str) -> InvalidTrace:
+        """The same refusal of a file of that name."""
+        return self if self.file else type(self)(self.message, self.line, name)
 
 
 class UnsupportedModel(InflightError):

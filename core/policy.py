@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from core.errors import InvalidConfig, shown
 
@@ -67,27 +67,39 @@ class Why(NamedTuple):
 
 
 class RequestView(Protocol):
-    """What a policy sees of a request. `num_tokens`: its prompt and what it has generated; `max_num_tokens`: the most it may reach."""
+    """What a policy sees of a request."""
 
     @property
-    def id(self) -> str: ...
-    @property
-    def arrival_index(self) -> int: ...
-    @property
-    def num_prompt_tokens(self) -> int: ...
-    @property
-    def num_tokens(self) -> int: ...
-    @property
-    def max_num_tokens(self) -> int: ...
-    @property
-    def num_computed_tokens(self) -> int: ...
-    @property
-    def num_blocks(self) -> int: ...
-    @property
-    def is_decoding(self) -> bool: ...
+    def id(self) -> str:
+        """As the request was submitted."""
 
+    @property
+    def arrival_index(self) -> int:
+        """Its place among all requests in order of submission, from 0."""
 
-AnyRequest = TypeVar("AnyRequest", bound=RequestView)
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of its prompt."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of its prompt, and those generated so far."""
+
+    @property
+    def max_num_tokens(self) -> int:
+        """The most tokens it may ever have: its prompt and `max_new_tokens`."""
+
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens whose KV is in the cache; 0 again after a preemption."""
+
+    @property
+    def num_blocks(self) -> int:
+        """KV blocks it holds."""
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether the only token left to compute is one that it has generated: a step then gives it another."""
 
 
 class Room(NamedTuple):
@@ -114,6 +126,7 @@ class Room(NamedTuple):
     recovering: bool
 
     def blocks_for(self, tokens: int) -> int:
+        """KV blocks that so many tokens fill, the last one perhaps in part."""
         return -(-tokens // self.block_size)
 
     def lacks(self, request: RequestView) -> Why | None:
@@ -215,7 +228,7 @@ class Policy:
             free = 0 if room.is_short else room.blocks_free - kept
         return Why("blocks", max(0, free), need, room.num_blocks) if need > free else None
 
-    def select_victim(self, candidates: Sequence[AnyRequest]) -> AnyRequest:
+    def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:
         """Which of these gives way: all running requests, in the order in which they joined; where `preemption` is "after", the skipped ones."""
         return candidates[-1]
 
@@ -259,6 +272,7 @@ class TransformersFifo(Policy):
     prefix_caching: bool = False
 
     def admit(self, request: RequestView, room: Room) -> Why | None:
+        """No one joins from the moment in which a request gives way until one finishes; otherwise whoever lacks nothing."""
         return Why("recovery", 0, 1, 1) if room.recovering else room.lacks(request)
 
 
@@ -269,6 +283,7 @@ class RecordedPolicy(Policy):
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
+        """As its header had it, the fields of its class among the others."""
         data = super().to_json()
         return data | data.pop("own")
 

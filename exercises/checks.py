@@ -1,101 +1,28 @@
-"""Checks each exercise against the engine: the first step, cell or call at which they differ, in one sentence."""
+"""Checks an answer case by case, from the smallest on, to the first that is wrong.
+
+    cases ─ lines of Python ─→ ask: the learner's code, wherever that runs ─ values ─→ the case judges them
+
+Who judges never runs the learner's code, so nothing that it prints, patches or ends changes a verdict.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import random
-from collections.abc import Callable
-from types import ModuleType
+import json
+from collections.abc import Callable, Generator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
-from core.config import EngineConfig
-from core.simulate.cost import cost_named
-from core.simulate.engine import SimulatedEngine
-from core.trace.events import Pass, Segment, StepEvent
-from core.trace.mask import mask_of
-from core.trace.messages import english
-from core.trace.run_state import RunState
 from core.trace.trace import Trace
-from core.workload.request import Request, SamplingParams
-from core.workload.workload import Workload
-from exercises.given import Chunk, RequestProgress
+from exercises import given
+from exercises.answers import Answers, offer
+from exercises.cases import Case
+from exercises.masks import mask
+from exercises.pools import blocks
+from exercises.replies import Ask, Fault, Reply
+from exercises.schedulers import continuous, static
 
-ROUNDS = 12
-
-
-class Result(NamedTuple):
-    """fault: what is wrong, or None. trace: for a scheduler, the run up to and including the first step that differs."""
-
-    fault: str | None
-    trace: Trace | None = None
-
-
-def static(answers: ModuleType) -> Result:
-    return _scheduler("static", lambda config, *given: answers.schedule_static(*given, config.max_num_seqs))
-
-
-def continuous(answers: ModuleType) -> Result:
-    return _scheduler(
-        "continuous",
-        lambda config, *given: answers.schedule_continuous(*given, config.max_num_seqs, config.max_num_batched_tokens),
-    )
-
-
-def mask(answers: ModuleType) -> Result:
-    draw = random.Random(1)
-    for _ in range(ROUNDS):
-        chunks, segments = [], []
-        for lane in range(draw.randint(1, 4)):
-            start = draw.choice((0, 0, draw.randint(1, 6)))
-            end = start + (1 if start and draw.random() < 0.6 else draw.randint(1, 5))
-            chunks.append(Chunk("ABCD"[lane], start, end))
-            segments.append(Segment(0, "ABCD"[lane], lane, "prefill" if end - start > 1 else "decode", start, end - start, end))
-        tokens = sum(s.length for s in segments)
-        expected = mask_of(Pass("packed", 1, tokens, tokens, 0, 0.0, 0.0), segments, lambda request, position: "")
-        found = answers.block_diagonal_mask(chunks)
-        if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
-            return Result(f"It returned {found!r}, not a list of rows, each a list of True and False.")
-        shape = [len(row) for row in found]
-        if shape != [len(expected.keys)] * len(expected.queries):
-            return Result(f"For {chunks} the mask must have {len(expected.queries)} rows of {len(expected.keys)} cells.")
-        for q, row in enumerate(found):
-            for k, cell in enumerate(row):
-                if bool(cell) != expected.allowed[q][k]:
-                    query, key = expected.queries[q], expected.keys[k]
-                    may = "may look" if expected.allowed[q][k] else "must not look"
-                    return Result(
-                        f"For {chunks}: position {query.position} of {query.request} {may} at key {key.position} of {key.request}."
-                    )
-    return Result(None)
-
-
-def blocks(answers: ModuleType) -> Result:
-    draw = random.Random(2)
-    for _ in range(ROUNDS):
-        num_blocks, size = draw.randint(2, 12), draw.choice((1, 2, 4, 8))
-        pool, lengths = answers.Blocks(num_blocks, size), {name: 0 for name in "ABCDE"}
-        for _ in range(60):
-            name = draw.choice("ABCDE")
-            if draw.random() < 0.25:
-                pool.release(name)
-                lengths[name] = 0
-            else:
-                wanted = lengths[name] + draw.randint(1, 2 * size)
-                before = {other: list(pool.table(other)) for other in lengths}
-                lacking = -(-wanted // size) - len(before[name])
-                fits = lacking <= num_blocks - sum(map(len, before.values()))
-                if bool(pool.grow(name, wanted)) != fits:
-                    return Result(f"{name} needs {lacking} more blocks for {wanted} positions: grow must return {fits}.")
-                if fits:
-                    lengths[name] = wanted
-                elif {other: list(pool.table(other)) for other in lengths} != before:
-                    return Result("A grow that returns False must change nothing.")
-            if fault := _pool_fault(pool, lengths, num_blocks, size):
-                return Result(fault)
-    return Result(None)
-
-
-EXERCISES: dict[str, Callable[[ModuleType], Result]] = {
+EXERCISES: dict[str, Callable[[int], Sequence[Any]]] = {
     "static": static,
     "continuous": continuous,
     "mask": mask,
@@ -103,70 +30,114 @@ EXERCISES: dict[str, Callable[[ModuleType], Result]] = {
 }
 
 
-def _pool_fault(pool: Any, lengths: dict[str, int], num_blocks: int, size: int) -> str | None:
-    tables = {name: list(pool.table(name)) for name in lengths}
-    held = [block for table in tables.values() for block in table]
-    if len(set(held)) < len(held):
-        return "A block was handed out twice."
-    if any(not 0 <= block < num_blocks for block in held):
-        return f"There are only blocks 0 to {num_blocks - 1}."
-    for name, length in lengths.items():
-        if len(tables[name]) != -(-length // size):
-            return f"{name} has {length} positions and needs {-(-length // size)} blocks of {size}, not {len(tables[name])}."
-        for position in range(length):
-            if pool.slot(name, position) != tables[name][position // size] * size + position % size:
-                return (
-                    f"Position {position} of {name} lies in block {tables[name][position // size]}, at offset {position % size}."
-                )
-    return None
+class Result(NamedTuple):
+    """right, of: cases answered rightly, up to the first that was not, and all there are. fault: what is wrong with that one, with the lines to see it by and
+    what they gave, if they gave anything. trace: of a scheduler, the run in which it differs first, up to that step; the last run, whole, if it differs in none.
+    """
+
+    right: int
+    of: int
+    fault: Fault | None = None
+    lines: Sequence[str] = ()
+    got: str | None = None
+    printed: str = ""
+    trace: Trace | None = None
+
+    @property
+    def is_right(self) -> bool:
+        return self.fault is None
 
 
-def _scheduler(policy: str, ask: Callable[..., dict[str, int]]) -> Result:
-    """The engine runs random workloads; in each step the function is asked what it would compute."""
-    draw = random.Random(3)
-    trace = None
-    for _ in range(ROUNDS):
-        config = EngineConfig(policy=policy, max_num_seqs=draw.randint(1, 4), max_num_batched_tokens=draw.randint(4, 20))
-        requests = [
-            Request(
-                f"r{i}",
-                prompt_token_ids=tuple(range(1, draw.randint(2, 24))),
-                sampling=SamplingParams(max_new_tokens=draw.randint(1, 9), ignore_eos=True),
-                arrival=draw.choice((0, 0, i)),
-            )
-            for i in range(draw.randint(2, 7))
-        ]
-        trace = SimulatedEngine(cost_named("h100:8b"), config).run(Workload(requests, name=f"exercise: {policy}"))
-        state = RunState.of(trace.prompt_lengths)
-        for number, event in enumerate(trace.events):
-            waiting = [_seen(state, r) for r in (*state.waiting, *(a.request for a in event.arrived))]
-            running = [_seen(state, r) for r in state.running if r not in state.finished]
-            answer = ask(config, waiting, running)
-            if not isinstance(answer, dict):
-                return Result(f"It returned {answer!r}, not the number of positions by request: {{'r0': 3, 'r1': 1}}, say.")
-            theirs = {r: n for r, n in answer.items() if n}
-            engine = _computed(event)
-            if theirs != engine:
-                upto = dataclasses.replace(trace, events=trace.events[: number + 1], complete=False)
-                note = f"Step {event.step} is where the exercise differs: {theirs}."
-                upto.header = dataclasses.replace(upto.header, notes=(note,))
-                return Result(
-                    english(f"Step {event.step} with {config.max_num_seqs:,} [lane|lanes]")
-                    + (f" and a budget of {config.max_num_batched_tokens}" if policy == "continuous" else "")
-                    + f": the engine computes {engine}, yours {theirs}. Waiting were {waiting}, running {running}.",
-                    upto,
-                )
-            state.begin(event)
-            state.end(event)
-    return Result(None, trace)
+def here(source: str | bytes, name: str) -> Ask:
+    """Runs a file's code in this Python, which has to be one that it may harm: a sandbox. Nothing here stops a loop without end."""
+    answers = Answers(source, name)
+    offer(given)
+    return lambda lines: Reply.of(json.loads(json.dumps(answers.to(lines))))
 
 
-def _seen(state: RunState, request: str) -> RequestProgress:
-    return RequestProgress(request, state.num_tokens[request], state.computed.get(request, 0))
+@cache
+def cases_of(name: str, seed: int) -> Sequence[Case]:
+    return EXERCISES[name](seed)
 
 
-def _computed(event: StepEvent) -> dict[str, int]:
-    computed: dict[str, int] = {}
-    for segment in event.segments:
-        computed[segment.request] = computed.get(segment.request, 0) + segment.length
-    return computed
+def checking(name: str, ask: Ask, seed: int = 0) -> Generator[int, None, Result]:
+    """Yields, after every answer, the number of cases that were right so far. ask: answers a case's lines; after a reply with `ended` it is asked no more."""
+    cases = cases_of(name, seed)
+    for count, case in enumerate(cases):
+        reply = ask(case.lines)
+        if fault := _fault(case, reply):
+            trace = None
+            if not reply.ended:
+                case, reply, fault = yield from _smallest(case, reply, fault, ask, count)
+                trace = yield from _differs(cases, ask, count)
+            at = fault.at
+            got = repr(reply.values[at]) if at < len(reply.values) else None
+            printed = "".join(reply.printed[: at + 1])
+            if fault.says in NO_CASE:
+                return Result(count, len(cases), fault, printed=printed)
+            return Result(count, len(cases), fault, case.lines[: at + 1], got, printed, trace)
+        yield count + 1
+    last = next((case.where.trace for case in reversed(cases) if case.where), None)
+    return Result(len(cases), len(cases), trace=last)
+
+
+NOT_WRITTEN = "Not written yet: line {line}."
+UNREADABLE = "The file cannot be read: {why}"
+UNREADABLE_LINE = "The file cannot be read, line {line}: {why}"
+LACKS = "There is no {name} in the file."
+NO_CASE = (NOT_WRITTEN, LACKS, UNREADABLE, UNREADABLE_LINE)  # of the file, whatever the case
+
+
+def _fault(case: Case, reply: Reply) -> Fault | None:
+    """What is wrong with a reply."""
+    at = len(reply.values)
+    if reply.ended:
+        return dataclasses.replace(reply.ended, at=case.asked)
+    if found := case.judge(reply.values):
+        return found
+    if (raised := reply.raised) is None:
+        return None if at >= len(case.lines) else Fault("It answered a part of what it was asked.", at)
+    holes = {"why": f"{raised.type}: {raised.why}" if raised.why else raised.type}
+    if raised.line is not None:
+        holes["line"] = str(raised.line)
+    if raised.is_reading:
+        return Fault(UNREADABLE if raised.line is None else UNREADABLE_LINE, at, line=raised.line, holes=holes)
+    if raised.type == "NotImplementedError" and raised.line is not None:
+        return Fault(NOT_WRITTEN, at, line=raised.line, holes=holes)
+    if raised.line is None and raised.missing:
+        says = LACKS if raised.type == "NameError" else "What it made has no {name}."
+        return Fault(says, at, holes={"name": raised.missing})
+    says = "It raised {why}" if raised.line is None else "Line {line} raised {why}"
+    return Fault(says, at, case.due(at), raised.line, holes)
+
+
+def _smallest(case: Case, reply: Reply, fault: Fault, ask: Ask, count: int) -> Generator[int, None, tuple[Case, Reply, Fault]]:
+    """A case with the same fault from which nothing can be left out."""
+    for smaller in case.smaller():
+        found = ask(smaller.lines)
+        yield count
+        if found.ended:
+            break
+        other = _fault(smaller, found)
+        if other is not None and other.says == fault.says:
+            return (yield from _smallest(smaller, found, other, ask, count))
+    return case, reply, fault
+
+
+def _differs(cases: Sequence[Case], ask: Ask, count: int) -> Generator[int, None, Trace | None]:
+    """The first run in which an answer differs from the engine's, up to that step."""
+    last = None
+    for case in cases:
+        if case.where is None:
+            continue
+        last, number = case.where
+        reply = ask(case.lines)
+        yield count
+        if reply.ended:
+            return None
+        if found := _fault(case, reply):
+            upto = dataclasses.replace(last, events=last.events[: number + 1], complete=False)
+            note = f"Step {last.events[number].step} is where the exercise differs: {found}"
+            upto.header = dataclasses.replace(upto.header, notes=(note,))
+            return upto
+    return last

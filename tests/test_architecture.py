@@ -18,7 +18,7 @@ PLAIN = (
     "core.errors", "core.policy", "core.config", "core.workload", "core.trace", "core.scheduler", "core.engine", "core.simulate", "core.browser",
     "core.measure.metrics", "core.measure.replay", "core.measure.verify", "core.measure.compare", "core.measure.cost_curve",
     "core.recorders.raw", "visualizer.words", "visualizer.charts", "visualizer.documents",
-    "visualizer.lessons", "visualizer.jobs", "visualizer.page", "visualizer.browser",
+    "visualizer.lessons", "visualizer.jobs", "visualizer.page", "visualizer.browser", "exercises",
 )  # fmt: skip
 RECORDS = "visualizer.documents.record"  # makes what ships, with every engine there is
 # Nor do these reach torch or transformers: drawing needs no model.
@@ -44,7 +44,8 @@ def sources(package: str) -> dict[str, Path]:
 
 
 MODULES = {name: sources(name) for name in ("core", "visualizer")}
-ALL = {name: path for modules in MODULES.values() for name, path in modules.items()}
+EXERCISES = sources("exercises")
+ALL = {name: path for modules in (*MODULES.values(), EXERCISES) for name, path in modules.items()}
 
 
 @cache
@@ -109,6 +110,11 @@ def test_core_never_imports_the_page(name):
     assert not {module for module in imports(ALL[name]) if module.split(".")[0] in PAGE}
 
 
+@pytest.mark.parametrize("name", sorted(EXERCISES.keys() - {"exercises.__main__"}))
+def test_the_exercises_lie_between_core_and_the_page(name):
+    assert not {module for module in imports(ALL[name]) if module.split(".")[0] in PAGE}
+
+
 def test_only_the_app_knows_gradio():
     knows = {name for name, path in MODULES["visualizer"].items() if any(m.split(".")[0] == "gradio" for m in imports(path))}
     assert knows == {"visualizer.ui"}
@@ -136,7 +142,7 @@ def test_what_needs_no_model_imports_no_torch(name):
 @pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN) and n != RECORDS])
 def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(name):
     for module, names in reached(name).items():
-        others = {m for m in names if m.split(".")[0] not in {"core", "visualizer", *sys.stdlib_module_names}}
+        others = {m for m in names if m.split(".")[0] not in {"core", "exercises", "visualizer", *sys.stdlib_module_names}}
         assert not others, f"{module} imports {', '.join(others)}"
 
 

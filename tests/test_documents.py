@@ -15,7 +15,9 @@ import pytest
 import torch
 
 import core
+import inflight
 from core.config import POLICIES
+from worlds.documented import IN_PYTHON, examples
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,7 +25,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 # The same command at less cost: one round, small shapes, one short point of load.
 CHEAPER = (
     (r"--repeats \d+", "--repeats 1"),
-    (r"(python -m core bench (?:speed|gpu)\b.*)", r"\1 --quick"),
+    (r"(python -m inflight bench (?:speed|gpu)\b.*)", r"\1 --quick"),
     (r"--rate auto", "--rate 8 --point-seconds 1"),
 )
 
@@ -125,7 +127,7 @@ def test_every_command_of_the_readme_runs(tmp_path):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, clone / name)
     # A comparison is recorded on a quiet machine alone.
-    in_prose = re.findall(r"`(python -m visualizer (?!record-comparisons)[^`]+)`", README)
+    in_prose = re.findall(r"`(python -m inflight (?!record-comparisons)[^`]+)`", README)
     walked = [*commands(), *[command.replace("FOLDER", "site") for command in in_prose]]
     assert len([c for c in walked if c.startswith("python -m ")]) >= 5
     for command in walked:
@@ -145,16 +147,25 @@ def test_every_command_of_the_readme_runs(tmp_path):
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
-def test_the_python_runs(name, tmp_path):
-    """The examples of a page, one after the other."""
-    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(examples)],
+def test_the_python_is_typed_for_its_readers(tmp_path):
+    """Examples pass mypy as strictly as a reader may ask, and a name that is not there is a fault."""
+    names = [f"page{number}.py" for number in range(len(IN_PYTHON))]
+    for name, page in zip(names, IN_PYTHON, strict=True):
+        (tmp_path / name).write_text(examples(page), encoding="utf-8")
+    every = "".join(f"from inflight import {name} as {name}\n" for name in ("__version__", *inflight.__all__))
+    (tmp_path / "every.py").write_text(every, encoding="utf-8")
+    wrong = (
+        "from inflight import Engin",
+        "import inflight; inflight.nonsense",
+        'from inflight import Engine; Engine(1).run("a")',
+    )
+    (tmp_path / "wrong.py").write_text("\n".join(wrong), encoding="utf-8")
+    told = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-site-packages", "--ignore-missing-imports", "--follow-imports=silent"]
+        + ["--cache-dir", str(tmp_path / "cache"), *names, "every.py", "wrong.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,
         text=True,
-    )
-    assert examples and done.returncode == 0, done.stderr[-1500:]
+    ).stdout
+    assert [line.rpartition("[")[2] for line in told.splitlines()[:-1]] == ["attr-defined]", "attr-defined]", "arg-type]"], told

@@ -1,20 +1,19 @@
-"""`python -m visualizer …`, or `inflight …` when installed: the engine's commands, and those of the page."""
+"""`python -m inflight …`, or `inflight …` when installed: the engine's commands, and those of the page."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from core.cli import COMMANDS, program
+from core.cli import COMMANDS, PROGRAM, program
 from core.cli import main as run_command
-from core.cli.options import Repeats, Threads
-from core.cli.output import print_line, print_note
-
-PROGRAM = "python -m visualizer"
+from core.cli.options import Json, Repeats, Threads
+from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_json, print_line, print_note
+from core.start import own_process
 
 
 def page(context: typer.Context) -> None:
@@ -27,11 +26,13 @@ def page(context: typer.Context) -> None:
 def record(
     names: Annotated[list[str] | None, typer.Argument(help="Presets to record; all by default.")] = None,
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
+    json: Json = False,
 ) -> None:
     """Run presets and write their traces to assets/traces, together with the runs that contain a deliberate mistake."""
     from visualizer.documents.record import record as record_presets
 
-    _print_sizes(record_presets(device=device, names=tuple(names or ())))
+    with ProgressReporter("Recording"):
+        _list_sizes("record/1", record_presets(device=device, names=tuple(names or ())), json)
 
 
 def record_comparisons(
@@ -39,17 +40,33 @@ def record_comparisons(
     repeats: Repeats = 5,
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
+    json: Json = False,
 ) -> None:
     """Measure the comparisons that ship with the page and write them to assets/comparisons. Needs a quiet machine."""
     from visualizer.documents.record import record_comparisons as measure
 
-    _print_sizes(measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note))
+    _list_sizes(
+        "record-comparisons/1", measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note), json
+    )
 
 
-def _print_sizes(recorded: Iterable[tuple[str, Path]]) -> None:
-    for name, path in recorded:
-        files = [path] if path.is_file() else path.iterdir()
-        print_line(f"{name}: {sum(file.stat().st_size for file in files):,} bytes")
+def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool) -> None:
+    """What was recorded, each as soon as it is saved; as JSON at the end. Ctrl-C keeps what is saved."""
+    found: list[dict[str, Any]] = []
+    try:
+        for name, path in recorded:
+            files = [path] if path.is_file() else path.iterdir()
+            found.append({"name": name, "path": str(path), "bytes": sum(file.stat().st_size for file in files)})
+            if not as_json:
+                print_line(f"{name}: {found[-1]['bytes']:,} bytes")
+        complete = True
+    except KeyboardInterrupt:
+        complete = False
+    if as_json:
+        print_json({"schema": schema, "complete": complete, "recorded": found})
+    if not complete:
+        print_note("Interrupted: what is listed is saved.")
+        raise typer.Exit(INTERRUPTED)
 
 
 def export_site(
@@ -59,19 +76,25 @@ def export_site(
     ] = "",
     engine: Annotated[bool, typer.Option("--engine", help="With the engine, which then runs in each visitor's tab.")] = False,
     pyodide: Annotated[Path | None, typer.Option(help="Folder of the npm package pyodide, if npm has not put it here.")] = None,
+    json: Json = False,
 ) -> None:
     """Write the recorded runs and comparisons as a static site."""
     from visualizer.page.engine_files import EngineFiles, find_pyodide
     from visualizer.page.site import export_site as export
 
     files = EngineFiles(find_pyodide(pyodide)) if engine or pyodide else None
-    first = export(folder, url=url, engine=files)
-    if files is None:
-        print_line(f"Open {first} in a browser; the folder needs no server.")
-    else:
-        print_line(
-            f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs."
-        )
+    with ProgressReporter(f"Writing {folder}"):
+        first = export(folder, url=url, engine=files)
+
+    def print_it(_: object) -> None:
+        if files is None:
+            print_line(f"Open {first} in a browser; the folder needs no server.")
+        else:
+            print_line(
+                f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs."
+            )
+
+    finish({"schema": "export-site/1", "folder": str(folder), "first": str(first), "engine": files is not None}, print_it, json)
 
 
 def exercises(context: typer.Context) -> None:
@@ -94,10 +117,16 @@ for name, command in {"page": page, "exercises": exercises}.items():  # these pa
     commands.command(name, short_help=command.__doc__, context_settings=settings, add_help_option=False)(command)
 
 
-def main(args: list[str] | None = None) -> None:
-    """Run a command and exit, as `core.cli.main` does."""
-    run_command(args, commands, PROGRAM)
+def main(args: list[str] | None = None, name: str = PROGRAM) -> None:
+    """Run a command and exit, as `core.cli.main` does. name: how this program is called."""
+    run_command(args, commands, name)
+
+
+def start() -> None:
+    """The program `inflight`: `main`, in a process that does nothing else."""
+    own_process()
+    main()
 
 
 if __name__ == "__main__":
-    main()
+    start()

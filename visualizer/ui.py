@@ -1,18 +1,17 @@
-"""The Gradio app: one Blocks with the player, the server's functions as its API, and how it is launched.
+"""The Gradio app: one Blocks with the player, and how it is launched.
 
-The only module that imports Gradio here. Scrubbing never involves Python: the player fetches a replay by its address and calls the server only
-to run, open or export.
+The only module that imports Gradio here. Gradio serves the page and has no functions: the server's own addresses are beside it (`visualizer.server.routes`).
+Scrubbing never involves Python: the player fetches a replay by its address and calls the server only to run, open or export.
 """
 
-import asyncio
-import itertools
 import json
 import os
 import shutil
 import signal
 import sys
-import threading
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
 from gradio.context import LocalContext
+from gradio.route_utils import CustomCORSMiddleware
 from gradio.routes import templates
 from gradio.utils import colab_check, is_hosted_notebook
 from jinja2 import ChoiceLoader, DictLoader
@@ -34,8 +34,8 @@ from core.models.names import folder_fault, model_named
 from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
 from core.runner.threads import wait_passively
-from core.serving.limits import LOOPBACK
-from core.serving.timeouts import headers_within
+from core.serving.listening import allow_connections
+from core.serving.timeouts import KEPT_S, bounded_protocol
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.limits import Limits
 from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
@@ -48,9 +48,9 @@ from visualizer.server.embed import embed_routes
 from visualizer.server.engine_files import engine_routes
 from visualizer.server.followed import Followed
 from visualizer.server.limits import are_strangers, is_space, limits
-from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, origins_of
+from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, nowhere, origins_of
 from visualizer.server.response_cache import ResponseCache
-from visualizer.server.routes import routes
+from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
 from visualizer.server.story import story_routes
@@ -58,7 +58,6 @@ from visualizer.server.story import story_routes
 # Gradio's page for a shared address loads scripts from elsewhere, which our policy forbids; its page for a local address works there, too.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
 _LAST_WORDS = 1.0  # seconds for answers still being written at the end
-_EVERYBODY = 200  # requests served at once; runs have their own queue
 
 
 def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
@@ -80,7 +79,6 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
             apply_default_css=False,
             elem_id="watch",
         )
-        _api(server, page)
         gr.HTML(
             html_template="<div></div>",
             js_on_load=f"inflightParts(element, {json.dumps(parts)});",
@@ -88,7 +86,7 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
             apply_default_css=False,
             elem_id="parts",
         )
-    return page.queue(default_concurrency_limit=None)
+    return page
 
 
 def _literal(html: str) -> str:
@@ -96,43 +94,12 @@ def _literal(html: str) -> str:
     return html.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("{{", "\\{{")
 
 
-def _api(server: Server, page: gr.Blocks) -> None:
-    """Simple calls as HTTP endpoints, `gradio_api/call/<name>`; jobs and files have their own `routes`."""
-
-    async def run(spec: dict[str, Any], request: gr.Request) -> AsyncIterator[dict[str, Any]]:
-        """Run a workload and stream what happens: for gradio_client.
-
-        spec: {"workload", "config", "model", "device", "visitor"}. A visitor has one run at a time.
-        """
-        asked = dict(spec) if isinstance(spec, dict) else {}
-        visitor = asked.pop("visitor", None) or request.session_hash
-        whose = address_of(is_space())(request.request) if request.request else ""
-        begun = server.begin("run", asked if isinstance(spec, dict) else spec, str(visitor)[:64], whose)
-        if "error" in begun:
-            yield {"seq": 0, "done": True, **begun}
-            return
-        unread = page._queue.pending_messages_per_session.get(request.session_hash)
-        while unread and not unread.empty() and server.is_at_work(begun["job"]):
-            await asyncio.sleep(0.05)  # Gradio calls this even if nobody opens the stream; until then the job has no reader
-        seq = itertools.count()
-        async for piece in server.follow(begun["job"]):
-            data = [line.removeprefix("data: ") for line in piece.decode().splitlines() if line.startswith("data: ")]
-            for delta in itertools.chain.from_iterable(map(json.loads, data)):
-                number = {"seq": next(seq)}
-                yield number  # gradio_client receives differences, which Gradio 6.31 computes wrongly for nested lists
-                yield number | delta
-
-    files = (server.lessons, server.lesson_file, server.lesson_check, server.export, server.export_ranks, server.open_comparison)
-    for endpoint in (run, server.cancel, server.state, server.comparisons, *files):
-        gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)
-    gr.api(server.attention, api_name="attention", concurrency_limit=2)  # runs a model
-
-
 def launch(
     here: Limits | None = None,
     traces: Path = TRACES,
     trust_visitors: bool = False,
     trace_hosts: Sequence[str] = (),
+    allow_hosts: Sequence[str] = (),
     live: bool | None = None,
     model: str = "",
     live_model: str = "",
@@ -145,18 +112,22 @@ def launch(
 ) -> tuple[Any, ...]:
     """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
 
-    trust_visitors: on a public address they get the limits of a page at home. trace_hosts: see `origins`. live: whether visitors share an
+    trust_visitors: on a public address they get the limits of a page at home. trace_hosts: see `origins`. allow_hosts: public names under which
+    the page is reached without a proxy that `root_path` or, on loopback, trust_visitors speaks of. live: whether visitors share an
     engine, running `live_model` or else `model`; by default everywhere except on a Space, where they are strangers to each other. teacher_token: generated if
     not given. follow: recordings of another engine to show instead; collect: a folder that takes what engines send, and is followed; tokenizer: of its model, if it is not where they say. options: passed on
     to `Blocks.launch`, e.g. `server_port`. model: the one that the page opens with, which visitors may then choose. Raises InflightError under torchrun, and for a model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
+    allow_connections()
     wait_passively()  # torch is not loaded yet: the first run loads it, or the page once it is served
     elsewhere = origins_of(trace_hosts)
     share = is_shared(options.pop("share", None))
     host = "shared" if share else options.get("server_name")
-    is_home = not (is_space() or trust_visitors or are_strangers(host, False) or options.get("root_path"))
+    # Where a proxy or a tunnel stands in front it has names of its own, which only it knows.
+    behind = is_space() or share or options.get("root_path") or (trust_visitors and not are_strangers(host, False))
+    names = None if behind else (*filter(None, [host]), *allow_hosts)
     here = here or limits(host=host, trusted=trust_visitors)
     model = checked_name(model)
     live_model = checked_name(live_model) or model or DEFAULT_MODEL
@@ -198,7 +169,7 @@ def launch(
     served = page.launch(
         app_kwargs={
             "middleware": [
-                Middleware(PageGuard, origins=elsewhere, hosts=LOOPBACK if is_home else None),
+                Middleware(PageGuard, origins=elsewhere, names=names),
                 Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
                 Middleware(
                     ResponseCache,
@@ -213,12 +184,12 @@ def launch(
                 *story_routes((of_a_space() or "") + address(picture)),
                 *(shared.routes(address_of(is_space())) if shared else ()),
             ],
+            "exception_handlers": {404: nowhere, 405: nowhere},
         },
         favicon_path=ICON,
         head="".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
-        max_threads=_EVERYBODY,
         share=share,
         pwa=False,
         run_history=False,
@@ -226,7 +197,12 @@ def launch(
         prevent_thread_lock=True,
         **options,
     )
-    page.server.config.http_protocol_class = headers_within(SILENT)
+    app = served[0]
+    # It lets every origin read a page that is not called localhost, and answers before our own guard is asked.
+    app.user_middleware = [m for m in app.user_middleware if m.cls is not CustomCORSMiddleware]  # type: ignore[comparison-overlap]
+    app.middleware_stack = app.build_middleware_stack()
+    page.server.config.http_protocol_class = bounded_protocol(SILENT, TAKING)
+    page.server.config.timeout_keep_alive = KEPT_S
     if isinstance(shared, Followed):
         shared.start()
     if shared is not None:
@@ -258,20 +234,34 @@ def is_shared(asked: bool | None) -> bool:
 
 
 def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listening: Any) -> None:
-    """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished unless a second signal comes; other engines end at
-    their next step, the folder is removed, and no other thread is waited for."""
-    interrupted, again = threading.Event(), threading.Event()
-    for order in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(order, lambda number, frame: (again if interrupted.is_set() else interrupted).set())
-    interrupted.wait()
+    """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other engines end at their next step, the folder
+    is removed, and no other thread is waited for. A second signal ends it at once."""
+    interrupted = False
+
+    def begin(*signal_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        heed(end)
+
+    def end(*signal_: object) -> None:
+        shutil.rmtree(server.store.folder, ignore_errors=True)
+        with suppress(RuntimeError, OSError):  # the signal may have come in the middle of a line
+            sys.stdout.flush()
+        os._exit(0)  # a thread inside torch would abort an interpreter that is shutting down
+
+    def heed(order: Callable[..., None]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, order)
+
+    heed(begin)
+    while not interrupted:  # no lock is waited for, which the code that a signal interrupts could hold
+        time.sleep(0.2)
     if shared is not None:
-        shared.drain(again)
+        shared.close()
     server.jobs.stop(seconds=0.5)
     listening.should_exit = True  # answers being written are completed
     listening.thread.join(_LAST_WORDS)
-    shutil.rmtree(server.store.folder, ignore_errors=True)
-    sys.stdout.flush()
-    os._exit(0)  # a thread inside torch would abort an interpreter that is shutting down
+    end()
 
 
 def _enter(request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ class PackedBatch:
     segments: tuple[AttentionSegment, ...] = ()
     paged: PagedLayout | None = None
     _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(default_factory=dict, repr=False)
+    _buffers: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict, repr=False)
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
         """The keys that the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
@@ -68,6 +70,16 @@ class PackedBatch:
                 mask = mask.repeat(repeats, 1)
             self._masks[key] = mask
         return self._masks[key]
+
+    def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Room for numbers that are needed within a layer only, contents unknown. All layers of the pass share it: memory just taken from the
+        system is several times as slow. index: which of several.
+        """
+        size = math.prod(shape)
+        room = self._buffers.get((index, dtype))
+        if room is None or room.numel() < size:
+            room = self._buffers[index, dtype] = torch.empty(size, dtype=dtype, device=self.input_ids.device)
+        return room[:size].view(shape)
 
 
 def first_visible_key(segment: AttentionSegment, window: int | None) -> int:

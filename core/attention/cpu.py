@@ -1,7 +1,9 @@
-"""CPU backend: one SDPA call for each sequence, on a view of its consecutive blocks (a gathered copy where they are not).
+"""CPU backend: one SDPA call for each sequence, in float32 at least.
 
-On two cores this is three to four times as fast as one dense mask or padded gathers: nothing is computed twice or copied.
-Grouped queries are folded into query rows, so K and V are never repeated.
+On two cores this is three to four times as fast as one dense mask or padded gathers: nothing is computed twice. Grouped queries are folded
+into query rows, so K and V are never repeated. Keys and values of a shorter format, long ones and those in scattered blocks are copied into
+one small buffer first, which stays in the processor's cache: torch reads the strided cache of one head after another at less than half the
+speed of the memory, and attends to a single query over bfloat16 keys at a fifth of its speed over float32.
 """
 
 from __future__ import annotations
@@ -9,33 +11,36 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from core.attention.batch import PackedBatch, first_visible_key
+from core.attention.batch import AttentionSegment, PackedBatch, first_visible_key
 from core.attention.spec import AttentionSpec, Backend, scores_to_output
+
+_WORTH_COPYING = 2**16  # numbers; fewer are read faster where they are
 
 
 def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> torch.Tensor:
     """See `Attend`."""
-    groups = query.shape[1] // keys.shape[1]
+    kv_heads = keys.shape[1]
+    groups = query.shape[1] // kv_heads
     packed = batch.layout == "packed"
     plain = spec.softcap is None and spec.sinks is None
+    wide = query.float() if query.dtype.itemsize < 4 else query
+    lowests = [first_visible_key(segment, spec.window) for segment in batch.segments]
+    longest = max((segment.kv_len - lowest for segment, lowest in zip(batch.segments, lowests, strict=True)), default=0)
+    key_buffer, value_buffer = (
+        batch.buffer(index, (longest, *pool.shape[1:]), wide.dtype) for index, pool in enumerate((keys, values))
+    )
     outputs = []
-    for index, segment in enumerate(batch.segments):
+    for index, (segment, lowest) in enumerate(zip(batch.segments, lowests, strict=True)):
         first = segment.first if packed else 0
-        q = query[segment.row : segment.row + 1, :, first : segment.end]  # [1, H, Q, Dk]
-        lowest = first_visible_key(segment, spec.window)
-        if isinstance(segment.slots, slice):
-            view = slice(segment.slots.start + lowest, segment.slots.stop)
-            k, v = keys[view], values[view]
-        else:
-            seen = segment.slots[lowest:]
-            k, v = keys.index_select(0, seen), values.index_select(0, seen)
-        k, v = k.transpose(0, 1)[None], v.transpose(0, 1)[None]  # [1, Hkv, K, D]
+        q = wide[segment.row : segment.row + 1, :, first : segment.end]  # [1, H, Q, Dk]
+        k = _cached(keys, segment, lowest, key_buffer).transpose(0, 1)[None]  # [1, Hkv, K, Dk]
+        v = _cached(values, segment, lowest, value_buffer).transpose(0, 1)[None]
         if plain:
             count = q.shape[2]
             if groups > 1:
-                q = q.reshape(1, k.shape[1], groups * count, q.shape[3])
+                q = q.reshape(1, kv_heads, groups * count, q.shape[3])
             mask = batch.mask(index, spec.window, groups if groups > 1 else 1)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=spec.scaling)
             if groups > 1:
@@ -45,7 +50,18 @@ def attend(
             out = scores_to_output(q, k, v, batch.mask(index, spec.window), spec)
         outputs.append(out.transpose(1, 2))  # [1, Q, H, Dv]
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1 if packed else 0)
-    return joined.contiguous()  # some models call view() on it
+    return joined.contiguous().to(query.dtype)  # some models call view() on it
+
+
+def _cached(pool: torch.Tensor, segment: AttentionSegment, lowest: int, buffer: torch.Tensor) -> torch.Tensor:
+    """A segment's keys or values from position `lowest` on, `[K, Hkv, D]` in the buffer's format: where they are, or in the buffer."""
+    slots, length = segment.slots, segment.kv_len - lowest
+    if isinstance(slots, slice):
+        there = pool[slots.start + lowest : slots.stop]
+        return there if there.dtype == buffer.dtype and there.numel() < _WORTH_COPYING else buffer[:length].copy_(there)
+    if pool.dtype == buffer.dtype:
+        return torch.index_select(pool, 0, slots[lowest:], out=buffer[:length])
+    return buffer[:length].copy_(pool.index_select(0, slots[lowest:]))
 
 
 BACKEND = Backend(attend)

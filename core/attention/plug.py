@@ -91,12 +91,15 @@ class CacheOfNoLength(Cache):
         super().__init__(layers=[])
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Always 0: transformers then leaves positions as they are given."""
         return 0
 
     def get_query_offset(self, layer_idx: int = 0) -> int:
+        """Always 0, for the same reason."""
         return 0
 
     def get_mask_sizes(self, query_length, layer_idx: int = 0) -> tuple[int, int]:
+        """As many keys as queries, none before them."""
         return query_length, 0
 
 

@@ -46,13 +46,16 @@ class Ratio:
 
     @property
     def median(self) -> float:
+        """The median over the rounds."""
         return statistics.median(self.runs)
 
     @property
     def met(self) -> bool | None:
+        """Whether the median reaches `at_least`; None where nothing was asked."""
         return None if self.at_least is None else self.median >= self.at_least
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, with the spread over the rounds."""
         return {"faster": self.faster, "than": self.than, "at_least": self.at_least, "met": self.met, **summary(self.runs)}
 
 
@@ -67,17 +70,20 @@ class Limit(NamedTuple):
 
     @property
     def met(self) -> bool | None:
+        """Whether the value lies within its limits; None where there are none."""
         if self.at_most is None and self.at_least is None:
             return None
         return (self.at_most is None or self.value <= self.at_most) and (self.at_least is None or self.value >= self.at_least)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, and whether it is met."""
         return {**self._asdict(), "met": self.met}
 
 
 @dataclass
 class Report:
     """The results of a benchmark. times: seconds by contender, one per round. apart: seconds of setup and teardown, medians by contender.
+    outputs_same: by contender with an output that differs, how many are as the first contender wrote them, and of how many.
     load: the machine's load average before and after.
     """
 
@@ -88,6 +94,7 @@ class Report:
     limits: list[Limit] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
     outputs_identical: bool | None = None
+    outputs_same: dict[str, tuple[int, int]] = field(default_factory=dict)
     load: tuple[float | None, float | None] | None = None
     apart: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -97,6 +104,7 @@ class Report:
         return all(met is not False for met in [r.met for r in self.ratios] + [limit.met for limit in self.limits])
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, seconds of every round included."""
         return {
             "name": self.name,
             "title": self.title,
@@ -105,6 +113,7 @@ class Report:
             "ratios": [r.to_json() for r in self.ratios],
             "limits": [limit.to_json() for limit in self.limits],
             "outputs_identical": self.outputs_identical,
+            "outputs_same": self.outputs_same,
             "load_average": self.load,
             "about": self.about,
         }
@@ -125,13 +134,16 @@ def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[
     pairs = [bar._replace(at_least=None) if options.quick else bar for bar in bars]
     pairs += [SpeedBar(found.baseline, other, None) for other in found.names[1:] if (found.baseline, other) not in held]
     writes = {contender for contender, run in found.runs.items() if run.outputs}
+    apart = {contender: {d["request"] for d in found.differences if d["policy"] == contender} for contender in writes}
+    requests = len(found.runs[found.baseline].outputs)
     return Report(
         name,
         title,
         found.walls,
         [Ratio(bar.faster, bar.than, found.verdict(bar.faster, bar.than).ratios, bar.at_least) for bar in pairs],
         about={contender: dict(about) for contender, about in found.about.items() if about},
-        outputs_identical=not any(d["policy"] in writes for d in found.differences) if writes else None,
+        outputs_identical=not any(apart.values()) if writes else None,
+        outputs_same={contender: (requests - len(differ), requests) for contender, differ in sorted(apart.items()) if differ},
         load=(before, load_average()),
         apart=found.apart,
     )

@@ -1,4 +1,5 @@
-"""`bench speed`: our engine beside other ways to serve the same requests, every contender in turn within one process, ratios taken pair by pair.
+"""`bench speed`: our engine beside other ways to serve the same requests, every contender in turn, ratios taken pair by pair. All of them compute
+in this process, except vLLM, which is kept alive in one of its own and told when its turn has come.
 
 A benchmark is a function `run(options) -> Report`, listed in `BENCHMARKS`.
 """
@@ -9,14 +10,17 @@ import copy
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
 from transformers.utils import logging
 
+from core.bench.floor import FLOOR, Floor
 from core.bench.report import Options, Report, SpeedBar, race
-from core.bench.synthetic import gpt2, greedy, mixed, requests
+from core.bench.synthetic import gpt2, greedy, llama, mixed, requests
+from core.bench.vllm import vllm_contender
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.measure import baselines
 from core.measure.baselines.article import article_rows, article_step
@@ -31,6 +35,7 @@ from core.models.probe import probe
 from core.runner.engine import Engine
 from core.trace.trace import Trace
 from core.workload.presets import preset
+from core.workload.workload import Workload
 
 # -- one decode step ---------------------------------------------------------------------------------------------------
 
@@ -86,7 +91,7 @@ def decode_step(options: Options) -> Report:
     report = race("decode-step", title, contenders, bars, options)
     ours, other, article = engine.trace.outputs, theirs.outputs, {row.request.id: row.output for row in rows}
     report.outputs_identical = all(_agree(ours[r], other[r]) and _agree(ours[r], article[r]) for r in ours)
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     theirs.close()
     return report
 
@@ -150,7 +155,7 @@ def _mixed_requests(name: str, title: str, model, count: int, prompts, new, bars
     work = baselines.baseline_requests(workload, None)
     engine = Engine(model, None, EngineConfig(max_num_seqs=count, max_num_batched_tokens=budget))
     others = [baselines.contender(name, model, work, count, budget) for name in dict.fromkeys(bar.than for bar in bars)]
-    return race(name, title, [engine_contender(engine, workload, name="inflight"), *others], bars, options)
+    return _race_with_floor(name, title, engine, [engine_contender(engine, workload, name="inflight"), *others], bars, options)
 
 
 def gpt2_six(options: Options) -> Report:
@@ -172,6 +177,56 @@ def gpt2_six(options: Options) -> Report:
     return report
 
 
+# -- beside vLLM -------------------------------------------------------------------------------------------------------
+
+
+def vllm_mixed(options: Options, dtype: torch.dtype = torch.float32) -> Report:
+    """The 32 requests of `end-to-end`, beside vLLM."""
+    shape = (gpt2(2, 128, 4, 211), 4, (5, 20), (4, 8)) if options.quick else (gpt2(4, 768), 32, (20, 200), (10, 60))
+    return _beside_vllm(
+        "vllm-mixed", "32 mixed requests from start to end, GPT-2 shape of 4 layers × 768", *shape, dtype, options
+    )
+
+
+def vllm_decodes(options: Options, dtype: torch.dtype = torch.float32) -> Report:
+    """16 requests that decode 64 tokens each on a Llama of 150 M, beside vLLM."""
+    shape = (llama(2, 128, 4, 2, 256, 211), 4, (5, 20), (8, 8)) if options.quick else (llama(), 16, (16, 64), (64, 64))
+    return _beside_vllm(
+        "vllm-decodes", "16 requests that decode side by side, Llama shape of 150 M parameters", *shape, dtype, options
+    )
+
+
+def _beside_vllm(name: str, title: str, model, count: int, prompts, new, dtype: torch.dtype, options: Options) -> Report:
+    """In bfloat16 our float32 runs too, for its time alone: what two number formats write may differ."""
+    workload, config = mixed(count, model.config.vocab_size, prompts, new), EngineConfig(max_num_seqs=count)
+    half = dtype != torch.float32
+    wide = [_time_alone("inflight-float32", Engine(copy.deepcopy(model), None, config), workload)] if half else []
+    model = model.to(dtype)
+    engine = Engine(model, None, config)
+    bars = [SpeedBar("inflight", "vllm", 1.0), *(SpeedBar("inflight", other.name, 1.6) for other in wide)]
+    options.on_run("starting vllm")
+    with vllm_contender(model, config, baselines.baseline_requests(workload, None)) as vllm:
+        contenders = [engine_contender(engine, workload, name="inflight"), vllm, *wide]
+        name, title = f"{name}-bf16" if half else name, f"{title}, {'bfloat16' if half else 'float32'}"
+        return _race_with_floor(name, title, engine, contenders, bars, options)
+
+
+def _race_with_floor(
+    name: str, title: str, engine: Engine, contenders: list[Contender], bars: Sequence[SpeedBar], options: Options
+) -> Report:
+    """A race in which the floor of this engine's runs, those of the first contender, takes its turn, too."""
+    floor = Floor(engine, options.clock)
+    share = SpeedBar(contenders[0].name, FLOOR, 0.8 if engine.adapter.dtype == torch.float32 else None)
+    report = race(name, title, [*contenders, floor.contender], [*bars, share], options)
+    report.about[FLOOR] = floor.about()
+    return report
+
+
+def _time_alone(name: str, engine: Engine, workload: Workload) -> Contender:
+    """An engine whose outputs are not compared."""
+    return replace(engine_contender(engine, workload, name=name), read=lambda trace: RunResult({}))
+
+
 def _built_in() -> tuple[ModelAdapter, object]:
     logging.disable_progress_bar()
     model, tokenizer = models.load(DEFAULT_MODEL, torch.device("cpu"), torch.float32)
@@ -184,4 +239,10 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "gpt2-124m": gpt2_124m,
     "static-step": static_step,
     "gpt2-six": gpt2_six,
+    "vllm-mixed": vllm_mixed,
+    "vllm-mixed-bf16": partial(vllm_mixed, dtype=torch.bfloat16),
+    "vllm-decodes": vllm_decodes,
+    "vllm-decodes-bf16": partial(vllm_decodes, dtype=torch.bfloat16),
 }
+WITH_VLLM = tuple(name for name in BENCHMARKS if name.startswith("vllm-"))
+"""Those that need `core.bench.vllm.vllm_python`."""

@@ -1,4 +1,4 @@
-"""The models and requests that benchmarks run on: random weights of a GPT-2 shape, seeded requests."""
+"""The models and requests that benchmarks run on: random weights of a GPT-2 or Llama shape, seeded requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
@@ -21,6 +21,24 @@ def gpt2(layers: int, width: int, heads: int = 12, vocab_size: int = 50257, cont
         bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     return GPT2LMHeadModel(config).eval()
+
+
+def llama(
+    layers: int = 16,
+    width: int = 768,
+    heads: int = 12,
+    kv_heads: int = 4,
+    mlp: int = 2048,
+    vocab_size: int = 32000,
+    context: int = 1024,
+) -> Any:
+    """A Llama with random weights, by default of 150 M parameters (float32, seeded)."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads, num_key_value_heads=kv_heads, intermediate_size=mlp,
+        vocab_size=vocab_size, max_position_embeddings=context, initializer_range=0.06, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
 
 
 def requests(prompts: list[int], new: list[int], vocab_size: int, seed: int = 0) -> Workload:

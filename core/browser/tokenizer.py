@@ -26,7 +26,7 @@ def _shadow(text: str) -> str:
     return "".join(c if c < "\x80" else "\t" if c == "\x85" else _ALIKE.get(unicodedata.category(c)[0], "!") for c in text)
 
 
-def _byte_characters() -> dict[int, str]:
+def byte_characters() -> dict[int, str]:
     """The character that stands for each byte: itself if it can be seen, otherwise one from 256 on."""
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     unseen = [byte for byte in range(256) if byte not in seen]
@@ -48,7 +48,7 @@ class PlainTokenizer:
         self._by_bytes = kind == "BPE"
         merges = data["model"].get("merges", ())
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
-        self._characters = _byte_characters()
+        self._characters = byte_characters()
         bytes_of = {character: byte for byte, character in self._characters.items()} if self._by_bytes else {}
         self._bytes = {
             i: bytes(bytes_of[c] for c in token) if bytes_of else token.encode()
@@ -71,9 +71,9 @@ class PlainTokenizer:
         return {"input_ids": ids}
 
     def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
-        """The text of some ids; bytes that make no character become U+FFFD."""
+        """The text of some ids; bytes that make no character become U+FFFD, and an id that is no token is left out."""
         special = self._special.values() if skip_special_tokens else ()
-        return b"".join([self._bytes[i] for i in token_ids if i not in special]).decode(errors="replace")
+        return b"".join([self._bytes.get(i, b"") for i in token_ids if i not in special]).decode(errors="replace")
 
     def _ids_of(self, word: str) -> list[int]:
         """The ids of a word: its bytes, merged pair by pair, the earliest learned pair first."""

@@ -1,4 +1,4 @@
-"""The command line: `python -m core run | serve | compare | bench | show | presets | models | check | agree | import | watch | collect | workload`.
+"""The command line: `python -m inflight run | serve | compare | bench | show | presets | models | check | agree | import | watch | collect | workload | fit`.
 
 A command is a function in a module of this package, imported when it is used, so that `--help` does not wait for torch; `bench` is a group of
 commands. A refusal is one sentence on stderr and exit code 2.
@@ -7,19 +7,25 @@ commands. A refusal is one sentence on stderr and exit code 2.
 from __future__ import annotations
 
 import ast
+import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from core.cli.output import print_note
+from core import __version__
+from core.cli.given import Command
+from core.cli.output import INTERRUPTED, loading, open_streams, print_line, print_note
 from core.errors import InflightError
 from core.models.tensor_parallel import is_first, world_size
+from core.start import unsearched
 
 Target = str | Callable[..., None]
 """A command: a function, or its place in this package as `module:function`."""
@@ -37,30 +43,43 @@ COMMANDS: dict[str, Target] = {
     "watch": "watch:watch",
     "collect": "collect:collect",
     "workload": "workload:workload",
+    "fit": "fit:fit",
 }
 BENCHES: dict[str, Target] = {"speed": "bench:speed", "load": "bench_load:load", "gpu": "bench:gpu"}
 
-PROGRAM = "python -m core"
+PROGRAM = "python -m inflight"
 
 
 def program(commands: Mapping[str, Target]) -> typer.Typer:
     """A command line of these commands, and of the benchmarks."""
     about = "Inflight: continuous batching and the policies before it on a real model, with every step recorded."
     made = _group(commands, about)
+    made.callback(help=about)(_options)
     made.add_typer(_group(BENCHES, "Measure speed, behaviour under load, or a GPU."), name="bench")
     return made
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print_line(f"inflight {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_say_version)] = False,
+) -> None: ...
 
 
 def _group(commands: Mapping[str, Target], help: str) -> typer.Typer:
     made = _typer(cls=_LazyGroup, help=help, no_args_is_help=True)
     for name, target in commands.items():
         function = _stub(target) if isinstance(target, str) else target
-        made.command(name, short_help=_first_paragraph(function))(function)
+        made.command(name, cls=Command, short_help=_first_paragraph(function))(function)
     return made
 
 
 def _typer(**options: Any) -> typer.Typer:
-    boxes = "rich" if sys.stdout.isatty() else None  # boxes are for terminals
+    boxes = "rich" if sys.stdout and sys.stdout.isatty() else None  # boxes are for terminals
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=boxes, **options)  # type: ignore[arg-type]
 
 
@@ -69,6 +88,7 @@ def _first_paragraph(function: Callable[..., None]) -> str:
     return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
+@cache  # two programs list the same commands
 def _stub(target: str) -> Callable[..., None]:
     """A placeholder with the docstring of a command, which lists it without importing it."""
     module, _, function = target.partition(":")
@@ -90,9 +110,18 @@ class _LazyGroup(TyperGroup):
         if name is not None and target is not None:
             module, _, function = target.partition(":")
             alone = _typer()
-            alone.command(name)(getattr(import_module(f"{__package__}.{module}"), function))
+            with loading("Loading"), unsearched():
+                target = getattr(import_module(f"{__package__}.{module}"), function)
+            alone.command(name, cls=Command)(target)
             command = typer.main.get_command(alone)
         return name, command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print_note("Interrupted.")
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = program(COMMANDS)
@@ -100,15 +129,25 @@ app = program(COMMANDS)
 
 def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROGRAM) -> None:
     """Run a command of `app` and exit: 0 done, 1 a trace that fails its check, 2 refused, 130 interrupted."""
+    open_streams()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if world_size() > 1:
             _share(sys.argv[1:] if args is None else args)
-        app(args, prog_name=name)
+        try:
+            app(args, prog_name=name)
+        finally:
+            sys.stdout.flush()  # what fails here is said here
     except InflightError as error:
         print_note(str(error))
         sys.exit(2)
     except OSError as error:
-        print_note(f"{error.filename}: {error.strerror}." if error.filename else f"{error}.")
+        if error.filename is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more can be written there
+        if error.errno == errno.EPIPE:
+            sys.exit(1)  # whoever read the output has gone
+        print_note(f"{error.filename or 'What is printed'}: {error.strerror or error}.")
         sys.exit(2)
 
 

@@ -11,12 +11,15 @@ import typer
 from transformers.utils import logging as transformers_logging
 
 from core.bench import gpu as gpu_benchmark
+from core.bench.floor import FLOOR
 from core.bench.report import Options
-from core.bench.speed import BENCHMARKS
-from core.cli.options import Json, Out, Quick, Repeats, Threads, require_writable
-from core.cli.output import ProgressReporter, finish, print_line, print_note, seconds, table
+from core.bench.speed import BENCHMARKS, WITH_VLLM
+from core.bench.vllm import PYTHON, vllm_python
+from core.cli.options import Json, Out, Quick, Repeats, Threads
+from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, print_note, seconds, table
 from core.cli.report import measured_on
 from core.errors import InflightError
+from core.files import require_writable
 from core.measure.compare import machine
 from core.models import load as models
 
@@ -29,26 +32,44 @@ def speed(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compare our speed with other ways to serve the same requests: generate, transformers' continuous batching, the article's."""
+    """Compare our speed with other ways to serve the same requests: generate, transformers' continuous batching, the article's, vLLM."""
     require_writable(out)
-    chosen = names or list(BENCHMARKS)
+    chosen = names or [name for name in BENCHMARKS if vllm_python() or name not in WITH_VLLM]
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
         raise InflightError(f"There is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}.")
     if threads is not None:
         torch.set_num_threads(threads)
+    if not names and not vllm_python():
+        print_note(f"Left out: {', '.join(WITH_VLLM)}. Name the Python of an environment with vLLM by {PYTHON} to run them.")
     versions = {"python": platform.python_version(), **models.versions()}
+    number_format = "bfloat16 where it is named, else float32" if any("bf16" in name for name in chosen) else "float32"
     any_model = {"name": "models as named above", "parameters": None}
-    where = machine("cpu", platform.machine(), torch.get_num_threads(), "float32", any_model, versions)
-    reports = []
+    where = machine("cpu", platform.machine(), torch.get_num_threads(), number_format, any_model, versions)
+    reports: list[dict[str, Any]] = []
     with ProgressReporter("benchmarks", len(chosen)) as work:
-        for index, name in enumerate(chosen):
+        try:
+            for index, name in enumerate(chosen):
 
-            def on_run(what: str, index: int = index, name: str = name) -> None:
-                work.update(index, f"{name}: {what}")
+                def on_run(what: str, index: int = index, name: str = name) -> None:
+                    work.update(index, f"{name}: {what}")
 
-            reports.append(BENCHMARKS[name](Options(repeats, quick, on_run)).to_json())
-    data = {"environment": where, "repeats": repeats, "quick": quick, "benchmarks": reports}
+                reports.append(BENCHMARKS[name](Options(repeats, quick, on_run)).to_json())
+        except KeyboardInterrupt:
+            if not reports:
+                raise
+    done = len(reports) == len(chosen)
+    data = {
+        "schema": "bench-speed/1",
+        "complete": done,
+        "environment": where,
+        "repeats": repeats,
+        "quick": quick,
+        "benchmarks": reports,
+    }
     finish(data, _print_speed, json, out)
+    if not done:
+        print_note(f"Interrupted in {chosen[len(reports)]}: these are the benchmarks before it.")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _print_speed(data: Mapping[str, Any]) -> None:
@@ -80,6 +101,9 @@ def gpu(
     scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
     data = gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=print_note)
     finish(data, print_gpu, json)
+    if not data["complete"]:
+        print_note("Interrupted: these are the parts before it.")
+        raise typer.Exit(INTERRUPTED)
 
 
 def print_gpu(data: Mapping[str, Any]) -> None:
@@ -115,17 +139,26 @@ def print_report(report: Mapping[str, Any]) -> None:
         table(columns, rows, right=columns[1:])
     for ratio in report["ratios"]:
         spread = f" ({ratio['min']:.2f} to {ratio['max']:.2f})" if len(ratio["runs"]) > 1 else ""
+        of_floor = ratio["than"] == FLOOR
+        sign, found = ("", "share of the floor") if of_floor else ("×", f"against {ratio['than']}")
         print_line(
-            f"  {ratio['faster']} against {ratio['than']}: {ratio['median']:.2f}×{spread}"
-            + _verdict(ratio["met"], f"at least {ratio['at_least']}×")
+            f"  {ratio['faster']} {found}: {ratio['median']:.2f}{sign}{spread}"
+            + _verdict(ratio["met"], f"at least {ratio['at_least']}{sign}")
         )
+        if of_floor:
+            parts = report["about"][FLOOR]
+            print_line(
+                f"  {FLOOR}: matrix products {seconds(parts['products_s'])}, reading the KV cache {seconds(parts['cache_s'])} "
+                f"({parts['cache_bytes'] / 1e9:.2f} GB at {parts['bytes_per_s'] / 1e9:.1f} GB/s)"
+            )
     for limit in report["limits"]:
         bars = [
             f"{word} {limit[key]:g}" for word, key in (("at least", "at_least"), ("at most", "at_most")) if limit[key] is not None
         ]
         print_line(f"  {limit['what']}: {limit['value']:g} {limit['unit']}" + _verdict(limit["met"], " and ".join(bars)))
     if report["outputs_identical"] is not None:
-        print_line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}")
+        same = "".join(f"; {name} wrote {same} of {whole} as the first" for name, (same, whole) in report["outputs_same"].items())
+        print_line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}{same}")
     if report["load_average"]:
         print_line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core.cli.options import DeviceOptions, Json, TraceFile, engine_for, require_file
-from core.cli.output import finish, print_line, print_note
-from core.config import Execution
-from core.errors import InflightError, InvalidTrace
+from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, print_note, reading
+from core.config import POLICIES, EngineConfig, Execution
+from core.errors import InflightError, InvalidTrace, shown
+from core.measure.others import OTHERS
 from core.measure.replay import agree as replay_workloads
-from core.measure.verify import PROOFS, CheckResult, verify
-from core.models.tokenizer import local_tokenizer
-from core.trace.file import lines_of
+from core.measure.verify import PROOFS, CheckResult, Rerun, verify
+from core.recorders.texts import model_folder, tokenizer_of
+from core.trace.file import BREAKS_OFF, lines_of
 from core.trace.header import Header
 from core.trace.messages import english
 
@@ -32,26 +34,49 @@ def check(
 ) -> None:
     """Verify a trace: checksums, the rules that hold for every run, and every decision, which the scheduler takes again.
 
-    Of another engine's run, steps that are against a rule are listed; it is valid all the same. Exit code 1 and the line at fault if it fails. The last lines say what was proved and what was taken on trust.
+    Of another engine's run, steps that are against a rule are listed. Exit code 1 for these, for a file that breaks off, which is checked up to there, and with the line at fault for a trace that cannot be followed. The last lines say what was proved and what was taken on trust.
     """
     require_file(trace)
+    lines = 0
+
+    def counted(every: Iterable[str]) -> Iterator[str]:
+        nonlocal lines
+        for line in every:
+            lines += 1
+            yield line
+
     try:
-        found = verify(lines_of(trace), local_tokenizer, _engine if rerun else None)
+        found = verify(counted(reading(lines_of(trace), trace)), tokenizer_of, _engine if rerun else None)
     except InvalidTrace as error:
         where = f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}"
-        finish({"valid": False, "line": error.line, "fault": str(error)}, lambda _: print_note(where), json)
+        finish({"schema": "check/1", "valid": False, "line": error.line, "fault": str(error)}, lambda _: print_note(where), json)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        so_far = f": nothing is wrong in {trace.name} up to line {lines - 1:,}, and the rest was not checked" if lines > 1 else ""
+        print_note(f"Interrupted{so_far}.")
+        raise typer.Exit(INTERRUPTED) from None
     data = {
-        "valid": True,
+        "schema": "check/1",
+        "valid": not found.warnings and not found.breaks_off,
         "complete": found.complete,
+        "breaks_off": found.breaks_off,
         "steps": found.num_steps,
         "tokens": found.num_tokens,
-        "rerun": found.rerun,
+        "rerun": found.rerun and found.rerun.tokens,
+        "ties": found.rerun and found.rerun.ties,
+        "not_rerun": found.rerun and found.rerun.drawn,
+        "not_replayed": found.not_replayed,
+        "not_decoded": found.not_decoded,
+        "texts_as_ids": found.texts_as_ids,
         "never_bound": found.never_bound,
         "warnings": [{"step": step, "says": warning} for step, warning in found.warnings],
+        "unrecorded": found.unrecorded,
         "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
+        "believed": {fact: believed for fact, (_, believed) in OTHERS.items() if believed} if found.header.engine else {},
     }
     finish(data, lambda _: _print_result(trace.name, found), json)
+    if found.warnings or found.breaks_off:
+        raise typer.Exit(1)
 
 
 def agree(
@@ -60,8 +85,9 @@ def agree(
 ) -> None:
     """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
     require_file(workloads)
-    found = replay_workloads(workloads)
-    finish(asdict(found), _print_agreement, json)
+    with ProgressReporter(f"Replaying {workloads.name}"):
+        found = replay_workloads(workloads)
+    finish({"schema": "agree/1", **asdict(found)}, _print_agreement, json)
     if found.identical < found.workloads:
         raise typer.Exit(1)
 
@@ -75,8 +101,23 @@ def _print_agreement(data: dict[str, Any]) -> None:
 
 
 def _print_result(name: str, found: CheckResult) -> None:
-    cut = "" if found.complete else "; the run was cut short"
-    print_line(f"{name} is valid: {found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}.")
+    cut = "" if found.complete or found.breaks_off else "; the run was cut short"
+    held = f"{found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}"
+    if engine := found.header.engine:
+        odd = ", but not all of it can be true" if found.warnings else ""
+        print_line(f"{name} can be followed{odd}: {held}.")
+        print_line(
+            f"It claims that {engine} ran. None of its decisions was taken again: whoever wrote the file may have invented them."
+        )
+    elif found.not_replayed:
+        print_line(f"{name} can be followed: {held}.")
+        print_line(
+            f"None of its decisions was taken again, as {found.not_replayed}: whoever wrote the file may have invented them."
+        )
+    else:
+        print_line(f"{name} is valid{' as far as it goes' if found.breaks_off else ''}: {held}.")
+    if found.breaks_off:
+        print_line(BREAKS_OFF)
     for step, warning in found.warnings[:MOST_WARNINGS]:
         print_line(f"step {step}: {warning}")
     if (more := len(found.warnings) - MOST_WARNINGS) > 0:
@@ -87,46 +128,113 @@ def _print_result(name: str, found: CheckResult) -> None:
 
 def findings(found: CheckResult) -> list[str]:
     """What was proved, what was bounded, and what is taken on trust."""
+    header = found.header
     if found.not_replayed:
-        lines = [f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed."]
+        odd = english(f"; {len(found.warnings):,} [time|times] they were not, see above") if found.warnings else ""
+        lines = [f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed{odd}."]
     else:
+        last = " but those of the last step" if header.is_asynchronous and not found.complete else ""
         lines = [
-            f"Decisions: all taken again by the scheduler under the policy {found.header.policy.name}, and the same; another policy, "
+            f"Decisions: all{last} taken again by the scheduler under the policy {header.policy.name}, and the same; another policy, "
             "switch or block size under which they would be the same does not show."
         ]
     if found.never_bound:
         lines.append(f"Limits that never bound, so their sizes are taken on trust: {', '.join(found.never_bound)}.")
-    if found.header.is_interactive:
+    if header.engine:
+        return [*lines, *_of_another(found)]
+    if header.is_interactive:
         lines.append("Arrivals: in order; when they came is taken on trust, as requests came while it ran.")
-    lines.append("Times: in order, and no part longer than the whole; their values are taken on trust.")
-    if found.rerun is not None:
-        lines.append(f"Tokens: {found.rerun} written again by the model, with the same probabilities and margins.")
-        lines.append("Model: of the type, sizes, windows and end tokens on record.")
-    else:
-        lines.append(
-            "Tokens: inside the vocabulary; which they are, and the sampling that chose them, is taken on trust (--rerun runs the model again)."
-        )
-        ran = (
-            "its facts, as none ran"
-            if found.header.is_simulated
-            else "that it ran, its facts, and whether requests read each other's keys"
-        )
-        lines.append(f"Model: {ran}: taken on trust.")
     lines.append(
-        f"Texts: taken on trust, as {found.not_decoded}."
-        if found.not_decoded
-        else "Texts: decoded again from the tokens, and the same."
+        "Times: those that the cost model in the header gives, computed again; its numbers are taken on trust."
+        if found.is_retimed
+        else "Times: in order, and no part longer than the whole; their values are taken on trust."
     )
+    lines += _rerun(found.rerun) if found.rerun else _not_rerun(header)
+    lines.append(_texts(found))
     lines.append("Machine, how passes were computed, versions, notes and dates: taken on trust.")
     return lines
 
 
+def _of_another(found: CheckResult) -> list[str]:
+    """What is taken on trust of another engine's run."""
+    lines = _rerun(found.rerun) if found.rerun else _not_rerun(found.header)[:1]
+    lines.append(_texts(found))
+    if found.unrecorded:
+        lines.append(
+            english(
+                f"In {found.unrecorded:,} of {found.num_steps:,} [step|steps] why a request waits, stalls or is cut is not recorded."
+            )
+        )
+    lines.append("Nothing in the file can prove the rest, which is taken on trust:")
+    return [*lines, *[f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed]]
+
+
+def _rerun(again: Rerun) -> list[str]:
+    probabilities = (
+        "with the same probabilities and margins" if again.has_probabilities else "whose probabilities are not on record"
+    )
+    lines = [
+        f"Tokens: {again.tokens:,} written again by the model, {probabilities}, where {again.rounding} in a logit counts as the same."
+    ]
+    if again.ties:
+        lines.append(
+            english(
+                f"Of these {again.ties:,} [is|are] not the one that is best here: the best two were nearer than that, and the request was run on from the one on record."
+            )
+        )
+    if again.drawn:
+        lines.append(
+            english(f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not ours: taken on trust.")
+        )
+    return [
+        *lines,
+        f"Model: the same {', '.join(again.facts)} as on record."
+        if again.facts
+        else "Model: nothing of it is on record but its name.",
+    ]
+
+
+def _not_rerun(header: Header) -> list[str]:
+    inside = "" if header.model.vocab_size is None else "inside the vocabulary; "
+    if header.is_simulated:
+        return [f"Tokens: {inside}made up, as no model ran.", "Model: its facts, as none ran: taken on trust."]
+    return [
+        f"Tokens: {inside}which they are, and the sampling that chose them, is taken on trust (--rerun runs the model again).",
+        "Model: that it ran, its facts, and whether requests read each other's keys: taken on trust.",
+    ]
+
+
+def _texts(found: CheckResult) -> str:
+    if found.not_decoded:
+        return f"Texts: taken on trust, as {found.not_decoded}."
+    if found.texts_as_ids == found.num_requests > 0:
+        return "Texts: none on record; in their place are the ids of the tokens, and they are the same."
+    if found.header.is_simulated:
+        return "Texts: those of the prompts, decoded again from their tokens, and the same; made-up tokens have none."
+    decoded = "Texts: decoded again from the tokens, and the same"
+    return (
+        f"{decoded}; {found.texts_as_ids:,} of {found.num_requests:,} requests have the ids of their tokens in place of texts."
+        if found.texts_as_ids
+        else f"{decoded}."
+    )
+
+
 def _engine(header: Header) -> Engine:
-    """An engine for the model of a trace, as it ran."""
+    """An engine for the model of a trace, as it ran. Raises InflightError for a run that cannot be run again here."""
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
-    device_options = DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
-    engine = engine_for(str(header.model.name), header.config, device_options, Execution())
+    name, device_options = str(header.model.name), DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
+    if header.engine is None:
+        config = header.config if header.policy.name in POLICIES else EngineConfig()
+    else:
+        if lacking := [fact for fact in ("tokens", "prompts") if fact in header.absent]:
+            raise InflightError(f"Its {lacking[0]} are not on record, so its requests cannot be run again.")
+        if (folder := model_folder(name)) is None:
+            raise InflightError(
+                f"The model {shown(name)} is neither built in nor a folder here, so its tokens cannot be computed again."
+            )
+        name, config, device_options = str(folder), EngineConfig(), DeviceOptions(dtype=header.dtype or "auto")
+    engine = engine_for(name, config, device_options, Execution())
     if header.leak:
         from core.measure.mistakes import leaky_engine  # with torch
 

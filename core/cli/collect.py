@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from core.cli.output import print_line, print_note
+from core.cli.output import print_json, print_line, print_note
 from core.recorders.collected import Collection
 from core.serving.http.collect import BODY, collector_app, token_of
 from core.serving.limits import LOOPBACK, ServingLimits
@@ -31,11 +32,20 @@ def collect(
     ] = None,
     max_mb: Annotated[float, typer.Option(min=0.001, help="Size of a file, in MiB.")] = 256,
     max_gb: Annotated[float, typer.Option(min=0.001, help="Size of all, in GiB: beyond, the oldest files are deleted.")] = 64,
+    json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
 ) -> None:
     """Collect the recordings that engines send over the network, a file for each start and rank, until Ctrl-C."""
 
     def tell(line: str) -> None:
-        print_line(f"{time.strftime('%H:%M:%S')} {line}")
+        now = time.strftime("%H:%M:%S")
+        say(f"{now} {line}", {"time": now, "says": line})
+
+    def say(line: str, told: dict[str, str]) -> None:
+        if json:
+            print_json({"schema": "collect/1", **told})
+        else:
+            print_line(line)
+        sys.stdout.flush()  # whoever reads a pipe is waiting for it
 
     with bound(host, port) as listening:
         collection = Collection(out, round(max_mb * 2**20), round(max_gb * 2**30), tell)
@@ -43,7 +53,8 @@ def collect(
         name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}"
         listening.listen()  # who reads the next line may send
-        print_line(f"Collecting into {out}. Start engines with INFLIGHT_TRACE='{address}/?token={secret}'")
+        trace = f"{address}/?token={secret}"
+        say(f"Collecting into {out}. Start engines with INFLIGHT_TRACE='{trace}'", {"folder": str(out), "trace": trace})
         print_note(f"To watch them: python app.py --follow {out}")
         if host not in LOOPBACK:
             print_note(

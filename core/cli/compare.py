@@ -7,28 +7,47 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.given import refuse_idle
 from core.cli.options import (
+    LOADED,
+    MORE_POLICIES,
     DeviceOptions,
+    Html,
     Json,
     Model,
     PresetName,
+    Simulate,
     WorkloadFile,
     check_policy,
     engine_for,
     plan,
-    require_writable,
+    require_page,
+    simulated_engine,
     with_options,
 )
-from core.cli.output import ProgressReporter, finish, number, percent, print_line, seconds, table
-from core.cli.report import measured_on
+from core.cli.output import (
+    INTERRUPTED,
+    ProgressReporter,
+    finish,
+    number,
+    percent,
+    print_line,
+    print_note,
+    saved,
+    seconds,
+    table,
+)
+from core.cli.report import cost_sentences, measured_on
 from core.errors import InflightError
+from core.files import require_writable
 from core.measure.baselines import NAMES as BASELINES
 from core.measure.baselines import baseline_requests
 from core.measure.baselines import contender as baseline_contender
 from core.measure.compare import Comparison, engine_contender, environment, greedily
 from core.measure.compare import compare as timed
 from core.measure.rounds import Progress
-from core.runner.engine import Engine
+from core.trace.header import SIMULATED
+from core.workload.workload import Workload
 
 
 @with_options
@@ -37,14 +56,16 @@ def compare(
     workload: WorkloadFile = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="A policy; repeatable, the first one is the baseline.", show_default="static, continuous"),
+        typer.Option(help=f"{MORE_POLICIES}, the first one is the baseline.", show_default="static, continuous"),
     ] = None,
     baseline: Annotated[
         list[str] | None, typer.Option(help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length.")
     ] = None,
     model: Model = None,
+    simulate: Simulate = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")] = None,
+    html: Html = None,
     traces: Annotated[Path | None, typer.Option(help="Save the trace of each policy's median run in this folder.")] = None,
     json: Json = False,
     *,
@@ -53,9 +74,15 @@ def compare(
 ) -> None:
     """Time the same requests under each policy in turn, and compare the outputs token by token.
 
-    After a warm-up, every round runs all policies in rotating order; ratios are taken within a round. Options override the preset.
+    After a warm-up, every round runs all policies in rotating order; ratios are taken within a round. A simulation is the same
+    each time, so each policy then runs once. Options override the preset. Ctrl-C keeps the rounds so far.
     """
+    require_page(html)
     policies = policy or ["static", "continuous"]
+    if traces is not None and not traces.is_dir():
+        raise InflightError(f"There is no folder {traces}.")
+    kept = {name: traces / f"{name}.jsonl" for name in policies} if traces else {}
+    require_writable(out, html, *kept.values(), read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])])
     for name in policies:
         check_policy(name)
     if len(set(policies)) < len(policies):
@@ -64,13 +91,35 @@ def compare(
     for name in outside:
         if name not in BASELINES:
             raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
+    if simulate is not None:
+        refuse_idle("with --simulate, which loads no model and is the same each time", "repeats", *LOADED)
+    if simulate is not None and outside:
+        raise InflightError("A baseline runs a model, which a simulation does not: give --baseline or --simulate.")
+    if simulate is not None and html:
+        raise InflightError(
+            "A simulated comparison has no page; --traces saves its runs, and `show --html` makes a page of each."
+        )
     asked = plan(preset, workload, model, limits, device_options)
     configs = [asked.config(name) for name in policies]
-    require_writable(out)
-    if traces is not None and not traces.is_dir():
-        raise InflightError(f"There is no folder {traces}.")
+    if simulate is not None:
+        one = simulated_engine(simulate, configs[0], asked)
+        simulated = [one, *map(one.under, configs[1:])]
+        with ProgressReporter("runs", len(simulated)) as bar:
+            result = timed(
+                [engine_contender(engine, asked.workload) for engine in simulated],
+                1,
+                warmup=0,
+                on_run=lambda progress: bar.update(progress.index, progress.contender),
+            )
+        data = _data(asked.workload, environment(simulated[0].trace.header), result, 1)
+        data |= {
+            "cost": simulated[0].cost.to_json(),
+            "beyond": {engine.config.policy.name: engine.beyond for engine in simulated},
+        }
+        finish(data, lambda _: _print_simulated(result, data), json, out, _keep(result, kept, None))
+        return
     first = engine_for(asked.model, configs[0], asked.device_options)
-    engines = [first, *(Engine(first.adapter, first.tokenizer, config) for config in configs[1:])]
+    engines = [first, *map(first.under, configs[1:])]
     requests = greedily(asked.workload) if outside else asked.workload
     contenders = [engine_contender(engine, requests) for engine in engines]
     if outside:
@@ -83,18 +132,76 @@ def compare(
         def on_run(progress: Progress) -> None:
             bar.update(progress.index, f"{progress.turn}: {progress.contender}")
 
-        result = timed(contenders, repeats, on_run=on_run)
-    data = {"workload": asked.workload.name, "environment": where, **result.to_json()}
-    if traces is not None:
-        for name, run in result.runs.items():
-            if run.trace is not None:
-                run.trace.save(traces / f"{name}.jsonl")
-    finish(data, lambda _: _print_comparison(result, data), json, out)
+        result = timed(contenders, repeats, on_run=on_run, until_interrupted=True)
+    data = _data(asked.workload, where, result, repeats)
+    finish(data, lambda _: _print_comparison(result, data), json, out, _keep(result, kept, html))
+    if not data["complete"]:
+        print_note(f"Interrupted after {data['repeats']} of {repeats} rounds: these are the rounds that are whole.")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _data(workload: Workload, where: dict[str, Any], result: Comparison, repeats: int) -> dict[str, Any]:
+    """repeats: how many rounds there were to be."""
+    source, found = SIMULATED if result.is_simulated else "measured", result.to_json()
+    complete = found["repeats"] == repeats
+    return {
+        "schema": "compare/1",
+        "workload": workload.name,
+        "source": source,
+        "complete": complete,
+        "environment": where,
+        **found,
+    }
+
+
+def _keep(result: Comparison, traces: dict[str, Path], html: Path | None) -> list[InflightError]:
+    """Save the runs, by policy, and the page; what could not be saved after all."""
+    kept = [(result.runs[name].trace, path) for name, path in traces.items()]
+    return [error for trace, path in kept if trace is not None for error in saved(trace.save, path)] + saved(
+        result.save_html, html
+    )
+
+
+def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
+    """One row per policy, and what its times rest on."""
+    print_line("SIMULATED: a cost model stands in for the forward pass.")
+    columns = ("policy", "time", f"faster than {result.baseline}", *_METRICS)
+    rows = []
+    for name in result.names:
+        entry = data["policies"][name]
+        rows.append(
+            (
+                name,
+                seconds(entry["wall_s"]["median"]),
+                f"{entry['ratio_to_baseline']['median']:.2f}×",
+                *_metrics(entry["metrics"]),
+            )
+        )
+    table(columns, rows, right=columns[1:])
+    print_line()
+    notes = {note: None for run in result.runs.values() if run.trace is not None for note in run.trace.header.notes}
+    for text in (*cost_sentences(data["cost"]), *notes):
+        print_line(text)
+    for name, beyond in data["beyond"].items():
+        if beyond:
+            print_line(f"{name}: {beyond}")
+
+
+_METRICS = ("steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")
+
+
+def _metrics(numbers: dict[str, Any]) -> list[str]:
+    """The cells of `_METRICS`."""
+    return [
+        *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
+        *(seconds(_get(numbers, *keys)) for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))),
+        *(percent(_get(numbers, key)) for key in ("padding_waste", "lane_occupancy")),
+    ]
 
 
 def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     """One row per contender, then the findings on outputs and spread, and where it was measured."""
-    columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "in rounds", "run by run", "steps", "tok/s", "TTFT p50", "ITL p50", "ITL p99", "padding waste", "lane occupancy")  # fmt: skip
+    columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "in rounds", "run by run", *_METRICS)  # fmt: skip
     rows = []
     for name in result.names:
         entry = data["policies"][name]
@@ -107,9 +214,7 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
                 f"{ratio['median']:.2f}×",
                 f"{entry['verdict']['faster']} of {entry['verdict']['rounds']}",
                 f"{ratio['min']:.2f} to {ratio['max']:.2f}",
-                *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
-                *(seconds(_get(numbers, *keys)) for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))),
-                *(percent(_get(numbers, key)) for key in ("padding_waste", "lane_occupancy")),
+                *_metrics(numbers),
             )
         )
     table(columns, rows, right=columns[1:])

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.options import Json
-from core.cli.output import finish, print_line, print_note
+from core.cli.output import ProgressReporter, finish, print_line, print_note
 from core.errors import InflightError
+from core.files import require_writable
 from core.recorders.compare import STEP_FACTS, compare_steps, compare_totals, rank_of
 from core.recorders.convert import checked_trace, open_all
 from core.recorders.raw import Recording, read_raw
@@ -52,16 +53,22 @@ def import_(
         raise InflightError("--out says where to save the trace; --verify alone compares it with the recording.")
     if metrics is not None and not compare:
         raise InflightError("--metrics belongs to --verify.")
-    recordings = read_raw(raw)
-    given = named_tokenizer(tokenizer) if tokenizer else None
-    opened = open_all((recording.name, partial(checked_trace, recording, given)) for recording in recordings)
+    require_writable(out, read=raw)
+    with ProgressReporter("Reading"):
+        recordings = read_raw(raw)
+        given = named_tokenizer(tokenizer) if tokenizer else None
+        paths = {
+            r.rank: out and (out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{r.rank}{out.suffix}"))
+            for r in recordings
+        }
+        require_writable(*paths.values(), read=raw)
+        opened = open_all((recording.name, partial(checked_trace, recording, given)) for recording in recordings)
     ranks = Ranks.of(opened.traces, opened.refused)
     by_rank = {recording.rank: recording for recording in recordings}
     rows = []
     for rank, trace in ((rank.number, rank.trace) for rank in ranks.ranks):
         recording = by_rank[rank]
-        path = out and (out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{rank}{out.suffix}"))
-        if path:
+        if path := paths[rank]:
             trace.save(path)
         row = _row(recording, trace, path)
         if compare:
@@ -74,13 +81,13 @@ def import_(
         print_note(fault)
     if len(ranks.ranks) > 1:
         print_note(ALIGNMENTS[ranks.alignment])
-    finish(rows, _print, json)
+    finish({"schema": "import/1", "traces": rows}, _print, json)
     if any(found["differ"] for row in rows for found in row["compared"]):
         raise typer.Exit(1)
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
+def _print(found: dict[str, Any]) -> None:
+    for row in found["traces"]:
         print_line(
             f"{row['path'] or row['recording']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
             f"{english(str(row['preemptions']) + ' [preemption|preemptions]')}"

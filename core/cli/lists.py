@@ -17,7 +17,7 @@ from core.workload.presets import PRESETS, Preset
 
 def presets(json: Json = False) -> None:
     """List the presets: named workloads, each with the model, policy and limits that show it best."""
-    finish([_preset_json(preset) for preset in PRESETS.values()], _print_presets, json)
+    finish({"schema": "presets/1", "presets": [_preset_json(preset) for preset in PRESETS.values()]}, _print_presets, json)
 
 
 def _print_presets(_: object) -> None:
@@ -32,10 +32,10 @@ def _print_presets(_: object) -> None:
 
 def models(json: Json = False) -> None:
     """List the built-in models; `--model` also takes a local folder or a hub id."""
-    finish([describe_model(name) for name in BUILTIN_MODELS], _print_models, json)
+    finish({"schema": "models/1", "models": [describe_model(name) for name in BUILTIN_MODELS]}, _print_models, json)
 
 
-def _print_models(found: list[dict[str, Any]]) -> None:
+def _print_models(found: dict[str, Any]) -> None:
     rows = [
         (
             m["name"],
@@ -46,7 +46,7 @@ def _print_models(found: list[dict[str, Any]]) -> None:
             f"{m['vocab_size']:,}",
             f"{m['bytes'] / 2**20:.1f} MiB",
         )
-        for m in found
+        for m in found["models"]
     ]
     columns = ("model", "architecture", "parameters", "layers", "context", "vocabulary", "weights")
     table(columns, rows, right=columns[2:])

@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from core import page
+from core.cli.given import refuse_idle
+from core.cli.output import loading
 from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
-from core.errors import InflightError, InvalidConfig
-from core.measure.metrics import SLOs
+from core.errors import InflightError, InvalidConfig, UnsupportedModel
+from core.models.libraries import load_libraries
+from core.trace.request_times import SLOs
 from core.workload.presets import preset as preset_named
 from core.workload.workload import SavedWorkload, Workload
 
 if TYPE_CHECKING:
     from core.runner.engine import Engine
+    from core.simulate.cost import Cost
+    from core.simulate.engine import SimulatedEngine
 
 Model = Annotated[
     str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
@@ -29,9 +35,12 @@ PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset
 WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset.")]
 MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than useful; many thousands would crash the process
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
+POLICY = f"The batching policy: {', '.join(POLICIES)}."
+MORE_POLICIES = f"A policy, of {', '.join(POLICIES)}; repeatable"
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables; docs/command-line.md has the schema.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Save it as a page: one file, which opens without a network.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing.")]
 SLO = Annotated[
     list[str] | None,
@@ -41,6 +50,13 @@ Burstiness = Annotated[float, typer.Option(help="1 is Poisson; below 1 is bursti
 Seed = Annotated[int, typer.Option(help="Seed for arrivals and lengths.")]
 Tokens = Annotated[str, typer.Option(help="N, LOW-HIGH or ~MEAN.")]
 TraceFile = Annotated[Path, typer.Argument(help="A trace file (JSON lines).", show_default=False)]
+Simulate = Annotated[
+    str | None,
+    typer.Option(
+        help="Simulate without a forward pass: a run or a recording to fit its cost to, what `fit` saved, or ACCELERATOR:SIZE such as h100:8b, h100x2:70b for two.",
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,10 @@ EXECUTION: dict[str, str] = {
     "fused_norms": "One kernel for an RMS norm.",
     "gpu_memory_utilization": "Share of GPU memory to use, KV pool included.",
 }
+
+
+LOADED = ("threads", *EXECUTION)
+"""Options of a model that is loaded."""
 
 
 def _options(record: type, helps: Mapping[str, str]) -> list[inspect.Parameter]:
@@ -111,13 +131,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: requests, the model by name, the device, and the limits before a policy is chosen."""
+    """What to run: requests, the model by name, the device, and the limits before a policy is chosen. names_model: False where it is the default one."""
 
     workload: Workload
     model: str
     limits: EngineConfig
     given: Mapping[str, Any]
     device_options: DeviceOptions
+    names_model: bool = True
 
     def config(self, policy: str | None = None) -> EngineConfig:
         """The limits under a policy, by default the recommended one; raises InvalidConfig."""
@@ -129,13 +150,14 @@ def plan(
 ) -> Plan:
     """A preset or a workload file, overridden by the options that were given; raises InflightError."""
     if (preset is None) == (workload is None):
-        raise InflightError("Give either --preset NAME or --workload FILE; `python -m core presets` lists the presets.")
+        raise InflightError("Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the presets.")
     if workload is not None:
         saved = SavedWorkload.load(workload)
         device_options = (
             replace(device_options, device=saved.device) if saved.device and device_options.device == "auto" else device_options
         )
-        return Plan(saved.workload, model or saved.model or DEFAULT_MODEL, saved.config, limits, device_options)
+        named = model or saved.model
+        return Plan(saved.workload, named or DEFAULT_MODEL, saved.config, limits, device_options, named is not None)
     assert preset is not None
     chosen = preset_named(preset)
     device_options = replace(device_options, dtype=chosen.dtype) if device_options.dtype == "auto" else device_options
@@ -150,22 +172,77 @@ def require_file(path: Path) -> Path:
 
 
 def check_policy(policy: str) -> None:
+    """Raises InvalidConfig for a name that no policy has."""
     if policy not in POLICIES:
         raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
 
 
 def engine_for(model: str, config: EngineConfig, device_options: DeviceOptions, execution: Execution | None = None) -> Engine:
     """Load a model without its progress bars: this program prints its own."""
-    import torch  # takes seconds, and reading a trace does not need it
-    from transformers.utils import logging
+    with loading("Loading the model"):
+        load_libraries()  # takes seconds, and reading a trace does not need it
+        import torch
+        from transformers.utils import logging
 
-    from core.runner.engine import Engine
+        from core.runner.engine import Engine
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    if device_options.threads is not None:
-        torch.set_num_threads(device_options.threads)
-    return Engine.from_pretrained(model, config, device=device_options.device, dtype=device_options.dtype, execution=execution)
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+        if device_options.threads is not None:
+            torch.set_num_threads(device_options.threads)
+        return Engine.from_pretrained(
+            model, config, device=device_options.device, dtype=device_options.dtype, execution=execution
+        )
+
+
+def cost_for(spec: str) -> Cost:
+    """The cost model that --simulate names: by data sheet, or fitted to a run or a recording, or saved by `fit`. Raises InflightError."""
+    from core.recorders.convert import open_run
+    from core.simulate.named import cost_named
+
+    return cost_named(spec, open_run)
+
+
+def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedEngine:
+    """On the cost model of that name; no weights are loaded. Texts are split by the tokenizer of the model that the requests are meant for.
+
+    A fitted cost has to be that of the model, the device and the dtype that are asked for, else InflightError is raised. Where requests name no model, they are
+    meant for the one that was measured.
+    """
+    from core.models.tokenizer import describe_model
+    from core.simulate.engine import SimulatedEngine
+    from core.simulate.fitted import Linear
+
+    cost, model = cost_for(spec), asked.model
+    fitted = cost if isinstance(cost, Linear) and cost.model.name is not None else None
+    if fitted is None:
+        refuse_idle(f"with {spec}, which was not measured", "device", "dtype")
+    else:
+        model = model if asked.names_model else str(fitted.model.name)
+        fitted.check_hardware(asked.device_options.device, asked.device_options.dtype)
+        fitted.check_model(model)
+    has_texts = any(request.prompt is not None or request.sampling.stop for request in asked.workload)
+    is_enough = cost.deployment.context is not None and not has_texts  # what the cost knows of its model
+    told = None
+    if not is_enough or (fitted is not None and asked.names_model):
+        try:
+            told = describe_model(model)
+        except UnsupportedModel:
+            if asked.names_model and not is_enough:
+                raise
+            if not is_enough:
+                raise InflightError(
+                    f"These requests are texts, and the tokenizer of {model} is not on this machine: give --model FOLDER, or requests with "
+                    "prompt_token_ids."
+                ) from None
+    if told is not None and fitted is not None:
+        fitted.check_model(model, vocab_size=told.vocab_size, layers=told.layers)
+    if told is None or is_enough:
+        return SimulatedEngine(cost, config)
+    known: dict[str, Any] = (
+        {} if cost.deployment.context is not None else {"vocab_size": told.vocab_size, "max_model_len": told.context}
+    )
+    return SimulatedEngine(cost, config, told.tokenizer, **known)
 
 
 def parse_slos(given: list[str] | None) -> SLOs | None:
@@ -177,15 +254,16 @@ def parse_slos(given: list[str] | None) -> SLOs | None:
     for text in given:
         name, _, value = text.partition("=")
         try:
-            limits[known[name.strip().lower().removesuffix("_s")]] = float(value)
+            limit = known[name.strip().lower().removesuffix("_s")]
+            if limit in limits:
+                raise InflightError(f"The SLO {text!r} is a second one of its kind.")
+            limits[limit] = float(value)
         except (KeyError, ValueError):
             raise InflightError(f"{text!r} is no SLO; write one of {', '.join(f'{k}=SECONDS' for k in known)}.") from None
     return SLOs(**limits)
 
 
-def require_writable(path: Path | None) -> None:
-    """Raises InflightError, before anything runs, if the file cannot be written."""
-    if path is not None and not path.resolve().parent.is_dir():
-        raise InflightError(f"{path} cannot be written: there is no folder {path.parent}.")
-    if path is not None and path.is_dir():
-        raise InflightError(f"{path} cannot be written: it is a folder.")
+def require_page(path: Path | None) -> None:
+    """Raises InflightError, before anything runs, if no page can be made."""
+    if path is not None and page.draw is None:
+        raise InflightError("`python -m core` makes no pages; `python -m inflight` has the same commands, and does.")

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from core.errors import InflightError
+from core.files import save_json
+from core.trace.file import is_compressed
+
+INTERRUPTED = 130  # exit code after Ctrl-C
 PLAIN_WIDTH = 160  # columns if there is no terminal
 _GAP, _LEAST = 2, 16  # between columns; minimum width of a stretching column
+
+
+def open_streams() -> None:
+    """Let nothing that is printed fail: a closed stream takes it, and a character that the stream's encoding lacks is escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for as long as the process lives
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def out() -> Console:
@@ -24,6 +44,7 @@ def out() -> Console:
 
 
 def err() -> Console:
+    """The console on stderr, for all that is not the result."""
     return Console(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
@@ -41,14 +62,37 @@ def print_line(text: str | Text = "") -> None:
     out().print(Text(text) if isinstance(text, str) else text, soft_wrap=True)
 
 
-def finish(data: Any, print_it: Callable[[Any], object], as_json: bool, save_to: Path | None = None) -> None:
-    """End a command: save its result as JSON if requested, then print it, as JSON or for people."""
-    if save_to is not None:
-        save_to.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+def saved(save: Callable[[Path], object], path: Path | None) -> list[InflightError]:
+    """Save what there is to a path, if one was given. What cannot be saved after all is returned, for `finish` to refuse it once the rest is printed."""
+    try:
+        if path is not None:
+            save(path)
+    except InflightError as error:
+        return [error]
+    return []
+
+
+def finish(
+    data: Any,
+    print_it: Callable[[Any], object],
+    as_json: bool,
+    save_to: Path | None = None,
+    refused: Sequence[InflightError] = (),
+) -> None:
+    """End a command: save its result as JSON if requested, then print it, as JSON or for people. Raises the first of `refused` at last."""
+    refused = [*refused, *saved(lambda path: save_json(path, data), save_to)]
     if as_json:
-        sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+        print_json(data)
     else:
         print_it(data)
+    for error in refused:
+        raise error
+
+
+def print_json(data: Any) -> None:
+    """One line on stdout; in ASCII where the stream cannot hold every character."""
+    is_utf = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    sys.stdout.write(json.dumps(data, ensure_ascii=not is_utf, allow_nan=False) + "\n")
 
 
 def table(
@@ -73,9 +117,10 @@ def table(
 
 
 def seconds(value: float | None) -> str:
+    """A time in milliseconds or seconds; a dash for None."""
     if value is None:
         return "–"
-    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
+    return f"{_fixed(value * 1000, 1)} ms" if value < 1 else f"{value:.2f} s"
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
@@ -86,47 +131,104 @@ def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
 
 
 def percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
+    """A share of 1 in percent; a dash for None."""
+    return "–" if value is None else f"{_fixed(100 * value, 1)} %"
 
 
 def number(value: float | None) -> str:
+    """With commas between thousands, and one decimal where it is no whole number; a dash for None."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)
+
+
+def _fixed(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:,.{digits}f}"  # plus 0, and -0.0 is 0.0
 
 
 class ProgressReporter:
-    """Progress of a known amount of work: a bar on a terminal, otherwise a plain line for every tenth, at most one a second."""
+    """Progress on stderr. Of a known amount of work: a bar on a terminal, otherwise a plain line for every tenth, at most one a second. Of work whose
+    amount is not known (`total` None): a spinner on a terminal once it has taken a second, otherwise a line once it has taken five.
+    """
 
-    def __init__(self, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what, self._total, self._clock = what, max(1, total), clock
+    def __init__(self, what: str, total: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._total, self._clock = what, total, clock
         self._console = err()
         self._bar: Progress | None = None
         self._tenth, self._last = 0, clock()
 
     def __enter__(self) -> ProgressReporter:
-        if self._console.is_terminal:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[note]}"),
-            )
+        on_terminal = self._console.is_terminal
+        if self._total is None:
+            self._waiting = threading.Timer(1 if on_terminal else 5, self._spin)
+            self._waiting.daemon = True
+            self._waiting.start()
+        if on_terminal:
+            elapsed, note = TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False)
+            text = TextColumn("{task.description}", markup=False)
+            counts = (text, BarColumn(), MofNCompleteColumn(), elapsed, note)
+            columns = (SpinnerColumn(), text, elapsed) if self._total is None else counts
             self._bar = Progress(*columns, console=self._console, transient=True)
             self._task = self._bar.add_task(self._what, total=self._total, note="")
-            self._bar.start()
+            if self._total is not None:
+                self._bar.start()
         return self
 
+    def _spin(self) -> None:
+        if self._bar is None:
+            print_note(f"{self._what} …")
+        else:
+            self._bar.start()
+
     def __exit__(self, *_: object) -> None:
+        if self._total is None:
+            self._waiting.cancel()
+            self._waiting.join()
         if self._bar is not None:
             self._bar.stop()
 
     def update(self, done: int, note: str = "") -> None:
+        """Of work of a known amount: how much of it is done."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, note=note)
             return
-        tenth, now = 10 * done // self._total, self._clock()
+        total = max(1, self._total or 0)
+        tenth, now = 10 * done // total, self._clock()
         if tenth > self._tenth and now - self._last >= 1:
             self._tenth, self._last = tenth, now
-            print_note(f"{self._what} {done}/{self._total}{', ' + note if note else ''}")
+            print_note(f"{self._what} {done}/{total}{', ' + note if note else ''}")
+
+
+@contextmanager
+def loading(what: str) -> Iterator[None]:
+    """Progress of what has to be there before anything runs. Ctrl-C ends the process at once: there is nothing to keep, and transformers would take the
+    interrupt for a module that is missing.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    with ProgressReporter(what) as work:
+
+        def leave(*_: object) -> None:
+            work.__exit__()
+            print_note("Interrupted.")
+            os._exit(INTERRUPTED)
+
+        try:
+            if is_ours:
+                signal.signal(signal.SIGINT, leave)
+            yield
+        finally:
+            if is_ours:
+                signal.signal(signal.SIGINT, before)
+
+
+def reading(lines: Iterable[str], path: Path) -> Iterator[str]:
+    """The lines of a file as they are read, with progress."""
+    total = None if is_compressed(path) else path.stat().st_size >> 20
+    with ProgressReporter(f"{path.name}, MiB read" if total else f"Reading {path.name}", total) as work:
+        read = 0
+        for line in lines:
+            before, read = read, read + len(line)  # near enough
+            if total and read >> 20 > before >> 20:
+                work.update(read >> 20)
+            yield line

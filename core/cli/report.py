@@ -9,19 +9,20 @@ from typing import Any
 from rich.text import Text
 
 from core.cli.output import number, percent, percentile, print_line, seconds, table
-from core.measure.metrics import SLOs, metrics, request_times
+from core.measure.metrics import metrics
 from core.trace.delays import NAMES, QUEUED, SLOW, Delay, Gap, delays
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
 from core.trace.phrases import PART_NAMES, letters, queued_by, reason
+from core.trace.request_times import SLOs, request_times
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
 
 
 def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
-    """The run as plain data: header, metrics, and every request with its text."""
+    """The run as plain data: header, metrics, and every request with its text, which is empty in a simulated run."""
     requests = [{**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()]
     return {
         "header": {**trace.about(), "prompts": trace.prompts},
@@ -38,7 +39,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     print_line()
     names, lives = letters(trace), list(request_times(trace).values())
     columns = ("request", "prompt", "new", "first step", "finish step", "reason", "TTFT", "E2E", "text")
-    writes = not trace.header.is_simulated  # otherwise no model ran, and the tokens are invented
+    writes = not trace.header.is_simulated
     rows = [
         (
             f"{names[life.request]} {life.request}",
@@ -49,7 +50,7 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
             "from outside" if life.finish_reason == "cancelled" and trace.header.engine else life.finish_reason or "unfinished",
             seconds(life.ttft_s),
             seconds(life.e2e_s),
-            one_line(trace.text(life.request)) if writes else "(simulated)",
+            one_line(trace.text(life.request)) if writes else "simulated: no text",
         )
         for life in lives[:MOST_ROWS]
     ]
@@ -148,7 +149,7 @@ def circumstances(header: Header) -> list[str]:
     if memory := header.memory:
         sizes = ", ".join(f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB" for name in ("weights", "kv_pool", "peak"))
         lines.append(f"memory: {sizes}")
-    return lines + fit_error(header.cost or {}) + list(header.notes)
+    return lines + cost_sentences(header.cost) + list(header.notes)
 
 
 def measured_on(environment: Mapping[str, Any]) -> str:
@@ -161,15 +162,19 @@ def measured_on(environment: Mapping[str, Any]) -> str:
     )
 
 
-def fit_error(cost: Mapping[str, Any]) -> list[str]:
-    """The error of a fitted cost model on passes that it had not seen."""
+def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
+    """What has to be read beside numbers of a simulation: what its cost model assumes, and the error of a fitted one on passes that it had not seen."""
+    cost = cost or {}
+    sentences = [str(text) for text in cost.get("assumptions", ())]
     error = cost.get("error")
-    if not error:
-        return []
-    return [
-        f"The fit is off by {percent(error['median'])} (median) and {percent(error['p90'])} (90th percentile) "
-        f"on {error['held_out_passes']} held-out passes."
-    ]
+    parts = ("median", "p90", "total", "worst", "held_out_passes")
+    if isinstance(error, Mapping) and all(type(error.get(part)) in (int, float) for part in parts):
+        middle, most, total, worst, passes = (error[part] for part in parts)
+        sentences.append(
+            f"The fit is off by {percent(middle)} (median) and {percent(most)} (90th percentile) on {passes:,} passes that it had not seen, each fifth of "
+            f"the run in turn; by {percent(total)} in total, and {percent(worst)} in the worst fifth."
+        )
+    return sentences
 
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from core.cli.given import refuse_idle
+from core.cli.long import MOST_REQUESTS, print_long
 from core.cli.options import (
+    LOADED,
+    POLICY,
     SLO,
     DeviceOptions,
+    Html,
     Json,
     Model,
     PresetName,
+    Simulate,
     WorkloadFile,
     engine_for,
     parse_slos,
     plan,
-    require_writable,
+    require_page,
+    simulated_engine,
     with_options,
 )
-from core.cli.output import ProgressReporter, finish, print_note
+from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_note, saved
 from core.cli.report import print_steps, print_summary, summary
-from core.config import EngineConfig, Execution
+from core.config import Execution
+from core.engine.recorder import Window
+from core.engine.writing import writing
+from core.files import require_writable
 from core.models.tensor_parallel import is_first
-from core.models.tokenizer import describe_model
-from core.runner.engine import Engine
-from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
+from core.simulate.totals import RunTotals
 from core.workload.workload import Workload
 
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    from core.runner.engine import Engine
+
+_WINDOW = 20_000  # tokens whose steps are kept of a run that is summed up as it goes
 
 
 @with_options
@@ -38,17 +50,12 @@ def run(
     preset: PresetName = None,
     workload: WorkloadFile = None,
     model: Model = None,
-    policy: Annotated[str | None, typer.Option(help="The batching policy.", show_default="the preset's")] = None,
+    policy: Annotated[str | None, typer.Option(help=POLICY, show_default="the preset's")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the trace here.")] = None,
+    html: Html = None,
     steps: Annotated[bool, typer.Option("--steps", help="Print every step as well.")] = False,
     slo: SLO = None,
-    simulate: Annotated[
-        str | None,
-        typer.Option(
-            help="Simulate without a forward pass: a trace to fit a cost model to, or ACCELERATOR:SIZE such as h100:8b.",
-            show_default=False,
-        ),
-    ] = None,
+    simulate: Simulate = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
@@ -60,54 +67,60 @@ def run(
     Options override the preset. Ctrl-C ends the run and keeps the trace so far.
     """
     if not is_first():
-        out = None
+        out = html = None
+    if simulate:
+        refuse_idle("with --simulate, which loads no model", *LOADED)
+    if json:
+        refuse_idle("with --json, which has no steps", "steps")
+    require_page(html)
+    require_writable(out, html, read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])])
     slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options)
     config = asked.config(policy)
-    require_writable(out)
     engine = (
-        _simulated(simulate, config, asked.model)
+        simulated_engine(simulate, config, asked)
         if simulate
         else engine_for(asked.model, config, asked.device_options, Execution(**execution))
     )
-    done = _run_to_end(engine, asked.workload)
+    long = RunTotals(slos) if len(asked.workload) > MOST_REQUESTS and not (steps or json or html) else None
+    if long is not None:
+        engine.recorder = Window(_WINDOW)
+    with writing(engine, out) if out is not None else nullcontext():
+        num_steps, done = _run_to_end(engine, asked.workload, long)
     trace = engine.trace
-    if out is not None:
-        trace.save(out)
+    refused = saved(trace.save_html, html)
 
     def print_run(_: object) -> None:
         if steps:
             print_steps(trace)
-        print_summary(trace, slos)
+        if long is not None:
+            print_long(trace.header, long, done)
+        else:
+            print_summary(trace, slos)
         if isinstance(engine, SimulatedEngine) and engine.beyond:
             print_note(engine.beyond)
 
-    finish(summary(trace, slos), print_run, json)
+    data = {"schema": "run/1", **summary(trace, slos)} if json else None
+    finish(data, print_run, json, refused=refused)
     if out is not None:
-        print_note(f"Saved {out.name}: {len(trace.events)} steps, {out.stat().st_size / 1024:,.0f} KB.")
+        print_note(f"Saved {out.name}: {num_steps} steps, {out.stat().st_size / 1024:,.0f} KB.")
     if not done:
-        print_note(f"Interrupted after {len(trace.events)} steps" + ("; the trace so far is saved." if out else "."))
+        print_note(f"Interrupted after {num_steps} steps" + ("; the trace so far is saved." if out else "."))
         raise typer.Exit(INTERRUPTED)
 
 
-def _simulated(spec: str, config: EngineConfig, model: str) -> SimulatedEngine:
-    """For requests meant for `model`, whose tokenizer and context it uses; its weights are not loaded."""
-    described = describe_model(model)
-    return SimulatedEngine(
-        cost_named(spec), config, described.tokenizer, vocab_size=described.vocab_size, max_model_len=described.context
-    )
-
-
-def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload) -> bool:
-    """False if Ctrl-C came first."""
+def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None) -> tuple[int, bool]:
+    """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept, to be added to."""
     total = sum(request.sampling.max_new_tokens for request in workload)
-    tokens = 0
+    tokens = num_steps = 0
     events = engine.stream(workload)
     try:
         with ProgressReporter("tokens", total) as work:
             for event in events:
-                tokens += len(event.sampled)
+                tokens, num_steps = tokens + len(event.sampled), num_steps + 1
+                if totals is not None:
+                    totals.add(event)
                 running = len({segment.request for segment in event.segments})
                 work.update(tokens, f"step {event.step}, {running} running, {event.waiting.count} waiting")
     except KeyboardInterrupt:
-        return False
-    return True
+        return num_steps, False
+    return num_steps, True

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import DeviceOptions, check_policy, engine_for, with_options
+from core.cli.given import refuse_idle
+from core.cli.options import POLICY, DeviceOptions, check_policy, engine_for, with_options
 from core.cli.output import print_note
 from core.config import DEFAULT_MODEL, EngineConfig, Execution
 from core.errors import InflightError
@@ -22,7 +23,7 @@ def serve(
     model: Annotated[
         str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id: the only one served.")
     ] = DEFAULT_MODEL,
-    policy: Annotated[str, typer.Option(help="The batching policy.")] = "continuous",
+    policy: Annotated[str, typer.Option(help=POLICY)] = "continuous",
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 makes the server reachable from the network.")
     ] = "127.0.0.1",
@@ -39,6 +40,10 @@ def serve(
     cors_origin: Annotated[
         list[str] | None,
         typer.Option(help="Origin of a page that may call from a browser; repeatable.", show_default=False),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Public name under which a server without a key is reached; repeatable.", show_default=False),
     ] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="Most requests in progress at once, waiting ones included.")] = 1024,
     max_requests_per_client: Annotated[int, typer.Option(min=1, help="The same, per client address.")] = 1024,
@@ -64,8 +69,10 @@ def serve(
     from core.serving.server import serve as listen
 
     check_policy(policy)
-    if api_key is not None and not api_key.strip():
-        raise InflightError("The API key is empty.")
+    if api_key is not None:
+        if not api_key.strip():
+            raise InflightError("The API key is empty.")  # INFLIGHT_API_KEY
+        refuse_idle("with --api-key, by which clients are known", "allow_host")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     config = EngineConfig(**{"policy": policy, "max_num_seqs": LANES, **limits})
     engine = engine_for(model, config, device_options, Execution(**execution))
@@ -92,6 +99,6 @@ def serve(
         api_key=api_key,
         teacher_token=token,
         cors_origins=tuple(cors_origin or ()),
-        hosts=(*LOOPBACK, "[::1]") if at_home else None,
+        names=None if api_key else (host, *(allow_host or ())),
     )
     listen(serving, app, host, port, lambda address: print_note(f"Serving {model} at {address} ({address}/docs)."))

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import SLO, Json, TraceFile, parse_slos, require_file
-from core.cli.output import finish, out, print_line
+from core.cli.given import refuse_idle
+from core.cli.long import is_long, print_file
+from core.cli.options import SLO, Html, Json, TraceFile, parse_slos, require_file, require_page
+from core.cli.output import ProgressReporter, finish, out, print_line, saved
 from core.cli.report import headline, print_delays, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines, step_json
 from core.errors import InflightError
+from core.files import require_writable
 from core.trace.mask import Order
 from core.trace.trace import Trace
 
@@ -30,11 +33,25 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="Draw the mask in full, however large.")] = False,
     steps: Annotated[bool, typer.Option("--steps", help="Print every step, one line each.")] = False,
     delays: Annotated[bool, typer.Option("--delays", help="Print where each request's time went, one line each.")] = False,
+    html: Html = None,
     slo: SLO = None,
     json: Json = False,
 ) -> None:
     """Print a summary of a recorded run, or the packed row and the mask of one of its steps."""
-    found, slos = Trace.load(require_file(trace)), parse_slos(slo)
+    if step is None:
+        refuse_idle("without --step", "pass_index", "order", "layer", "full")
+    else:
+        refuse_idle("with --step", "steps", "delays", "slo")
+    if json:
+        refuse_idle("with --json", "steps", "full")
+    require_page(html)
+    require_writable(html, read=[trace])
+    slos = parse_slos(slo)
+    if is_long(require_file(trace)) and not (json or html or steps or delays or step is not None):
+        print_file(trace, slos)
+        return
+    with ProgressReporter(f"Reading {trace.name}"):
+        found = Trace.load(trace)
     layers = found.header.model.layers
     if step is not None and layer is not None and layers is not None and layer >= layers:
         raise InflightError(f"The model has {layers} layers, so there is no layer {layer}.")
@@ -54,7 +71,7 @@ def show(
     if not json:
         data = None  # a mask of any size is drawn; as JSON it is whole
     elif step is None:
-        data = summary(found, slos)
+        data = {"schema": "run/1", **summary(found, slos)}
     else:
-        data = step_json(found, step, pass_index, order, layer)
-    finish(data, print_it, json)
+        data = {"schema": "step/1", **step_json(found, step, pass_index, order, layer)}
+    finish(data, print_it, json, refused=saved(found.show(step).save, html))

@@ -24,7 +24,7 @@ from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
 from core.trace.messages import english
 from core.trace.phrases import letters
-from core.trace.trace import Trace
+from core.trace.trace import NO_TEXT, Trace
 
 MOST_CELLS = 50_000_000  # of a mask that is derived in full
 MOST_ROWS = 48
@@ -129,7 +129,8 @@ def _row(trace: Trace, row: Any, padded_width: int, names: dict[str, str], style
     if not isinstance(row, Segment):
         return text.append(f"  lane {row.lane}  finished, computed as padding until the wave ends")
     pads = f"<pad>×{padded_width - row.length} " if padded_width > row.length else ""
-    tokens = [repr(trace.token_text(row.request, p)) for p in range(row.start, row.kv_len)]
+    words = (trace.token_text(row.request, p) for p in range(row.start, row.kv_len))
+    tokens = [word if word is NO_TEXT else repr(word) for word in words]
     text.append(f"  lane {row.lane}  {f'{row.phase}({row.length})':<12} ")
     room = None if width is None else max(20, width - len(text) - len(pads))
     return text.append(pads, style="dim").append(_fold_words(tokens, room), style="default")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from core.cli.output import print_line
+from core.cli.output import print_json, print_line
 from core.cli.report import STEP_COLUMNS, step_row
-from core.recorders.follow import Follower, RecordingBegun
+from core.errors import InflightError
+from core.recorders.follow import Follower, RecordingBegun, Update
 from core.trace.events import StepEvent
 from core.trace.messages import english
 from core.trace.phrases import letter
@@ -26,21 +28,43 @@ class _Engine:
         self.follower, self.name = Follower(place), name
         self._said = ""
 
+    def poll(self) -> list[Update]:
+        """What happened since the last call. Raises InflightError for a file that is no recording."""
+        updates = self.follower.poll()
+        if self.follower.is_refused:
+            raise InflightError(self.follower.sentence)
+        return updates
+
     def lines(self) -> list[str]:
         """Lines for what happened since the last call: the latest step, and how many came before it."""
         lines: list[str] = []
         rows: list[tuple[str, ...]] = []
-        for update in self.follower.poll():
+        for update in self.poll():
             if isinstance(update, RecordingBegun):
                 lines += [*_latest(rows), *self._begin(update)]
                 rows = []
             elif isinstance(update, StepEvent):
                 rows.append(self._row(update))
-        lines += _latest(rows)
-        if self.follower.sentence != self._said:
-            self._said = self.follower.sentence
-            lines += [self._said] if self._said else []
+        lines += [*_latest(rows), *self._sentences()]
         return [self.name + text for text in lines]
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The same as plain data, with every step."""
+        found: list[dict[str, Any]] = []
+        for update in self.poll():
+            if isinstance(update, RecordingBegun):
+                found.append({"kind": "begun", "begun": update.header.to_json()})
+            elif isinstance(update, StepEvent):
+                found.append({"kind": "step", "step": update.to_json()})
+        found += [{"kind": "says", "says": text} for text in self._sentences()]
+        return [{"schema": "watch/1", "recording": str(self.follower.place), **one} for one in found]
+
+    def _sentences(self) -> list[str]:
+        """The state of the recording, if it has changed and is not shown by its steps."""
+        if self.follower.sentence == self._said:
+            return []
+        self._said = self.follower.sentence
+        return [self._said] if self._said else []
 
     def _begin(self, begun: RecordingBegun) -> list[str]:
         self._letters: dict[str, str] = {}
@@ -69,13 +93,22 @@ def watch(
         list[Path],
         typer.Argument(help="Growing raw recordings, one per rank, or a folder: the newest in it.", show_default=False),
     ],
+    json: Annotated[bool, typer.Option("--json", help="Print every step and sentence as a line of JSON.")] = False,
 ) -> None:
     """Follow an engine that `inflight-vllm` records: print its latest step, at most ten times a second, until it ends or Ctrl-C."""
+    for place in raw:
+        if not place.resolve().parent.is_dir():
+            raise InflightError(f"There is no folder {place.parent}.")
     engines = [_Engine(place, f"{place.name}  " if len(raw) > 1 else "") for place in raw]
     while True:
         for engine in engines:
-            for text in engine.lines():
-                print_line(text)
+            if json:
+                for found in engine.objects():
+                    print_json(found)
+            else:
+                for text in engine.lines():
+                    print_line(text)
+        sys.stdout.flush()  # whoever reads a pipe is watching too
         if all(engine.follower.is_over for engine in engines):
             return
         if not any(engine.follower.has_more for engine in engines):

@@ -7,11 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Json
-from core.cli.output import finish, print_line
+from core.cli.given import refuse_idle
+from core.cli.options import Json, cost_for
+from core.cli.output import ProgressReporter, finish, print_line
 from core.config import DEFAULT_MODEL
 from core.errors import InvalidWorkload
+from core.files import require_writable
 from core.models.tokenizer import MOST_CONTEXT, describe_model
+from core.simulate.cost import Deployment
 from core.workload.datasets import Dataset, read_dataset
 
 
@@ -23,17 +26,29 @@ def workload(
     model: Annotated[
         str, typer.Option("--model", "-m", help="Model whose vocabulary and context the requests must fit.")
     ] = DEFAULT_MODEL,
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            help="For `run --simulate` with this cost model: its model's vocabulary and context instead.", show_default=False
+        ),
+    ] = None,
     requests: Annotated[int, typer.Option(min=1, help="Number of requests, from the start of the file.")] = 50,
     speed: Annotated[float, typer.Option(min=0.0, help="Factor by which arrivals are sped up.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed for the made-up tokens.")] = 0,
     json: Json = False,
 ) -> None:
     """Turn a trace that a real service published into requests for this model: lengths are scaled to its context, and the scale is shown."""
+    require_writable(out, read=[file])
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")
-    described = describe_model(model)
-    dataset = read_dataset(file, described.count, requests).scaled(described.context or MOST_CONTEXT)
-    dataset.workload(described.vocab_size, speed, seed).save(out)
+    with ProgressReporter(f"Reading {file.name}"):
+        described = describe_model(model)
+        known = cost_for(simulate).deployment if simulate is not None else Deployment()
+        context, vocab_size = known.context or described.context or MOST_CONTEXT, known.vocab_size or described.vocab_size
+        dataset = read_dataset(file, described.count, requests).scaled(context)
+        if not dataset.span:
+            refuse_idle(f"with {file.name}, whose requests arrive all at once", "speed")
+        dataset.workload(vocab_size, speed, seed).save(out)
 
     def print_it(_: object) -> None:
         for number, words in enumerate(dataset.sentences(speed)):
@@ -41,7 +56,7 @@ def workload(
         if dataset.hash_ids:
             print_line(f"Run it with --prefix-caching --block-size {dataset.block_tokens}.")
 
-    finish(_about(dataset, speed), print_it, json)
+    finish({"schema": "workload/1", **_about(dataset, speed)}, print_it, json)
 
 
 def _about(dataset: Dataset, speed: float) -> dict[str, Any]:

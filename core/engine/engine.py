@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from core.config import EngineConfig, PolicyOrName
 from core.engine.outputs import Outputs, StopStrings
 from core.engine.recorder import TraceRecorder
-from core.engine.requests import Pending, validate_request
+from core.engine.requests import Pending, check_room, validate_request
 from core.engine.runner import Executor, PassResult, Runner
 from core.engine.step import Step
 from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
@@ -66,27 +66,36 @@ class EngineCore:
 
     # -- a whole workload --------------------------------------------------------------------------------------------
 
-    def run(self, workload: Workload) -> Trace:
+    def run(self, workload: Workload, on_event: Callable[[StepEvent], object] | None = None) -> Trace:
         """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace so far is in `engine.trace`.
 
-        Raises what `stream` and `step` raise.
+        on_event: called with each step's event as it happens. Raises what `stream`, `step` and `on_event` raise.
         """
-        for _ in self.stream(workload):
-            pass
-        return self.trace
+        events = self.stream(workload)
+        trace = self.trace
+        for event in events:
+            if on_event is not None:
+                on_event(event)
+        return trace
 
-    def stream(self, workload: Workload) -> Iterator[StepEvent]:
-        """Run a workload, yielding each step's event as it happens. All requests are checked before the first step.
+    def stream(self, workload: Workload) -> Generator[StepEvent, None, None]:
+        """Run a workload, yielding each step's event once the step has run and is in `engine.trace`. The next step runs when its event is asked for.
+
+        All requests are checked at the call, before the first step. A stream that is closed, forgotten or left by an exception ends the run:
+        its trace stays as it is, and the engine is free for another. `begin` ends it, too. An engine is for one thread at a time.
 
         Raises InflightError while other requests are unfinished, InvalidWorkload and InvalidRequest for requests that could never run, and
         ExecutionFailed if the KV pool cannot be made; then, step by step, what `step` raises.
         """
-        return (event for event in self.turns(workload) if event is not None)
+        return self._begun(workload, waits=False)
 
-    def turns(self, workload: Workload) -> Iterator[StepEvent | None]:
-        """The same, and None after each moment of waiting for an arrival: for a caller who has more to do than to wait."""
+    def turns(self, workload: Workload) -> Generator[StepEvent | None, None, None]:
+        """`stream`, and None after each moment of waiting for an arrival: for a caller who has more to do than to wait."""
+        return self._begun(workload, waits=True)
+
+    def _begun(self, workload: Workload, waits: bool) -> Generator[Any, None, None]:
         if self.has_work:
-            raise InflightError("The engine is still at work on other requests.")
+            raise InflightError("The engine is still at work on other requests: close their stream, or drop them with `begin`.")
         if self.executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
             raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
         prompts = [self._validated(request) for request in workload]
@@ -98,24 +107,27 @@ class EngineCore:
         self._start()
         for prompt, request in zip(prompts, workload, strict=True):
             self._enqueue(request, prompt)
-        return self._steps()
+        steps = self._steps(waits)
+        next(steps)  # into its `try`: a generator that was never started would leave the engine at work
+        return steps
 
-    def _steps(self) -> Iterator[StepEvent | None]:
+    def _steps(self, waits: bool) -> Generator[Any, None, None]:
         trace = self.trace
         try:
-            while self.has_work:
+            yield None
+            while trace is self.trace and self.has_work:
                 event = self.step()
-                yield event
+                if event is not None or waits:
+                    yield event
                 if event is None and self._unit == "step" and self._pending:  # empty steps, taken at once
                     self._num_steps = max(self._num_steps, math.ceil(self._pending.next_arrival))
-            trace.complete = True
+            trace.complete |= trace is self.trace  # of no requests, too
         finally:
-            if trace is self.trace and self._made_runner is not None:
-                self._describe()
-            if (
-                not trace.complete and trace is self.trace
-            ):  # the caller stopped early: the engine is free for another run, the trace stays
-                self._drop_work()
+            if trace is self.trace:
+                if self._made_runner is not None:
+                    self._describe()
+                if not trace.complete:  # the caller stopped early
+                    self._drop_work()
 
     # -- request by request ------------------------------------------------------------------------------------------
 
@@ -169,6 +181,16 @@ class EngineCore:
         return to_microseconds(self._clock() - self._origin)
 
     @property
+    def time(self) -> float:
+        """Seconds on the engine's clock, which no new run sets back."""
+        return self._clock()
+
+    @property
+    def began(self) -> float:
+        """The `time` at which the run began."""
+        return self._origin
+
+    @property
     def running(self) -> tuple[str, ...]:
         """Requests in a lane, including those of a failed step, in order of admission."""
         return tuple(state.id for state in self._scheduler.running)
@@ -197,17 +219,20 @@ class EngineCore:
         step, self._in_flight = self._in_flight, None
         if step is None:
             step = self._begin()
-            if step is None:
-                if self._pending:
-                    self._wait_for_arrival()
-                return None
-            if self._runner.asynchronous and step.launched:
+            if step is not None and self._runner.asynchronous and step.launched:
                 self._launch_rest(step)
-        if self._runner.asynchronous and step.launched:
-            self._overlap(step)
+        event = None
+        if step is None:
+            if self._pending:
+                self._wait_for_arrival()
         else:
-            self._complete(step)
-        return self._record(step)
+            if self._runner.asynchronous and step.launched:
+                self._overlap(step)
+            else:
+                self._complete(step)
+            event = self._record(step)
+        self.trace.complete = not self.has_work
+        return event
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -344,15 +369,8 @@ class EngineCore:
         return wanted if most is None else max(1, min(wanted, most))
 
     def _check_room(self, request: Request, prompt: Sequence[int], num_blocks: int) -> None:
-        """Raises InvalidRequest for a request that needs more than the whole pool. prompt: its token ids."""
-        new, size = request.sampling.max_new_tokens, self.config.block_size
-        if len(prompt) + new > num_blocks * size:
-            sized = self.executor.memory_sentence if self.config.num_blocks is None else ""
-            raise InvalidRequest(
-                f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of {num_blocks} blocks of {size} tokens"
-                f"{'; ' + sized if sized else ''}.",
-                request.id,
-            )
+        sized = self.executor.memory_sentence if self.config.num_blocks is None else ""
+        check_room(request, prompt, num_blocks, self.config.block_size, sized)
 
     def _drop_pool(self) -> None:
         self._num_pool_blocks, self._made_runner = 0, None
@@ -374,6 +392,7 @@ class EngineCore:
         return validate_request(request, self.model, self.tokenizer, self.config)
 
     def _enqueue(self, request: Request, prompt: tuple[int, ...]) -> None:
+        self.trace.complete = False
         state = RequestState(request, prompt, arrival_index=self._num_requests)
         self._num_requests += 1
         self._requests[request.id] = state

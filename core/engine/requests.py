@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from core.config import EngineConfig
-from core.errors import InvalidRequest
+from core.errors import InvalidRequest, TooLong
 from core.scheduler.state import RequestState
 from core.trace.header import ModelFacts
 from core.workload.request import Request
@@ -21,35 +22,53 @@ def validate_request(request: Request, model: ModelFacts, tokenizer: Any | None,
     vocab_size, context = model.vocab_size or 2**31, model.context
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)
     if outside is not None:
-        raise InvalidRequest(f"token id {outside} is outside the vocabulary of {vocab_size}.", request.id)
+        raise InvalidRequest(f"token id {outside} is outside the vocabulary of {vocab_size}.", request.id, param="prompt")
     biased = next((i for i, _ in request.sampling.logit_bias if i >= vocab_size), None)
     if biased is not None:
-        raise InvalidRequest(f"logit_bias names token id {biased}, outside the vocabulary of {vocab_size}.", request.id)
+        raise InvalidRequest(
+            f"token id {biased} in logit_bias is outside the vocabulary of {vocab_size}.", request.id, param="logit_bias"
+        )
     new = request.sampling.max_new_tokens
     if context is not None and len(ids) + new > context:
-        raise InvalidRequest(f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id)
+        raise TooLong(
+            f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id, param="prompt"
+        )
     budget = config.max_num_batched_tokens
     if config.policy.token_budget and not config.chunked_prefill and len(ids) > budget:
-        raise InvalidRequest(
-            f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}.", request.id
+        raise TooLong(
+            f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}.",
+            request.id,
+            param="prompt",
         )
     if request.sampling.stop and tokenizer is None:
-        raise InvalidRequest("stop strings need a tokenizer.", request.id)
+        raise InvalidRequest("stop strings need a tokenizer.", request.id, param="stop")
     return ids
+
+
+def check_room(request: Request, prompt: Sequence[int], num_blocks: int, block_size: int, sized: str = "") -> None:
+    """Raises TooLong for a request that needs more than the whole KV pool. prompt: its token ids. sized: how the pool came by its size, in words."""
+    new = request.sampling.max_new_tokens
+    if len(prompt) + new > num_blocks * block_size:
+        raise TooLong(
+            f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of {num_blocks} blocks of {block_size} tokens"
+            f"{'; ' + sized if sized else ''}.",
+            request.id,
+            param="prompt",
+        )
 
 
 def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
     if tokenizer is None:
-        raise InvalidRequest("a text prompt needs a tokenizer; give prompt_token_ids.", request)
+        raise InvalidRequest("a text prompt needs a tokenizer; give prompt_token_ids.", request, param="prompt")
     try:
         ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
     except Exception:  # the tokenizers library signals unknown characters by bare exceptions
         ids = None
     unknown = tokenizer.unk_token_id
     if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
-        raise InvalidRequest(f"the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.", request)
+        raise InvalidRequest(f"the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.", request, param="prompt")
     if not ids:
-        raise InvalidRequest("the tokenizer turns the prompt into no tokens.", request)
+        raise InvalidRequest("the tokenizer turns the prompt into no tokens.", request, param="prompt")
     return ids
 
 
@@ -71,7 +90,7 @@ class Pending:
     """Arrivals count in the unit of the run, steps or seconds."""
 
     def __init__(self) -> None:
-        self._states: list[tuple[float, int, RequestState]] = []  # arrival, order, request; sorted
+        self._states: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then by order
 
     def __bool__(self) -> bool:
         return bool(self._states)
@@ -82,25 +101,21 @@ class Pending:
         return self._states[0][0]
 
     def add(self, state: RequestState) -> None:
-        insort(self._states, (*_key(state), state))
+        """Take in a request that has not arrived."""
+        heappush(self._states, (state.request.arrival, state.arrival_index, state))
 
     def take_due(self, now: float) -> list[RequestState]:
         """Take out the requests whose arrival has come, in order."""
-        due = 0
-        while due < len(self._states) and self._states[due][0] <= now:
-            due += 1
-        taken = [state for _, _, state in self._states[:due]]
-        del self._states[:due]
-        return taken
+        due = []
+        while self._states and self._states[0][0] <= now:
+            due.append(heappop(self._states)[2])
+        return due
 
     def withdraw(self, state: RequestState) -> bool:
         """Take out a request before its arrival; False if it has arrived."""
-        index = bisect_left(self._states, _key(state))
-        if index == len(self._states) or self._states[index][2] is not state:
+        left = [entry for entry in self._states if entry[2] is not state]
+        if len(left) == len(self._states):
             return False
-        del self._states[index]
+        heapify(left)
+        self._states = left
         return True
-
-
-def _key(state: RequestState) -> tuple[float, int]:
-    return state.request.arrival, state.arrival_index

@@ -85,24 +85,27 @@ class Launched(Protocol):
 
 
 class Runner(Protocol):
-    """What an engine calls to have its passes computed, in the order in which they are launched.
-
-    asynchronous: `launch` returns before the pass is computed and takes UNREAD tokens from the passes launched before.
-    own_clock: times come from a device's own clock, which agrees with the engine's to some microseconds only.
-    execution: the options in effect, as a trace's header has them; None for passes computed eagerly, one at a time. notes: a sentence
-    for each unusual circumstance. memory: bytes of a GPU, by what takes them; None elsewhere.
-    """
+    """What an engine calls to have its passes computed, in the order in which they are launched."""
 
     @property
-    def asynchronous(self) -> bool: ...
+    def asynchronous(self) -> bool:
+        """Whether `launch` returns before the pass is computed, and takes UNREAD tokens from the passes launched before."""
+
     @property
-    def own_clock(self) -> bool: ...
+    def own_clock(self) -> bool:
+        """Whether times come from a device's own clock, which agrees with the engine's to some microseconds only."""
+
     @property
-    def execution(self) -> ExecutionFacts | None: ...
+    def execution(self) -> ExecutionFacts | None:
+        """The options in effect, as a trace's header has them; None for passes computed eagerly, one at a time."""
+
     @property
-    def notes(self) -> Sequence[str]: ...
+    def notes(self) -> Sequence[str]:
+        """A sentence for each unusual circumstance."""
+
     @property
-    def memory(self) -> Mapping[str, int] | None: ...
+    def memory(self) -> Mapping[str, int] | None:
+        """Bytes of a GPU, by what takes them; None elsewhere."""
 
     def begin(self) -> None:
         """A run begins: set the clocks."""
@@ -118,18 +121,19 @@ class Runner(Protocol):
 
 
 class Executor(Protocol):
-    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool of them.
-
-    header: fields of a trace's header that say where and with what passes are computed: device, dtype, versions and the like.
-    memory_sentence: how a device's memory is used, if it was measured; otherwise empty.
-    """
+    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool of them."""
 
     @property
-    def model(self) -> ModelFacts: ...
+    def model(self) -> ModelFacts:
+        """The facts of the model that it computes."""
+
     @property
-    def header(self) -> Mapping[str, Any]: ...
+    def header(self) -> Mapping[str, Any]:
+        """Fields of a trace's header that say where and with what passes are computed: device, dtype, versions and the like."""
+
     @property
-    def memory_sentence(self) -> str: ...
+    def memory_sentence(self) -> str:
+        """How a device's memory is used, if it was measured; otherwise empty."""
 
     def check_config(self, config: EngineConfig) -> None:
         """Raises InvalidConfig for limits under which this model cannot be run here."""

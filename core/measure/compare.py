@@ -18,6 +18,7 @@ from typing import Any
 
 from core.errors import InflightError
 from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, planned, summary, turn_of
+from core.page import OnPage
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
@@ -36,6 +37,7 @@ class Verdict:
 
     @property
     def rounds(self) -> int:
+        """Rounds in which both were timed."""
         return len(self.ratios)
 
     @property
@@ -45,6 +47,7 @@ class Verdict:
 
     @property
     def slower(self) -> int:
+        """Rounds in which it was slower."""
         return sum(ratio < 1 for ratio in self.ratios)
 
     @property
@@ -65,17 +68,22 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
+        """Whether chance alone would split the rounds like this in at most a tenth of tries (`SURE`)."""
         return self.chance <= SURE
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, without the ratios."""
         return {name: getattr(self, name) for name in ("faster", "slower", "rounds", "chance", "decided")}
 
 
-@dataclass
-class Comparison:
-    """walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is nearest to the median.
+@dataclass(repr=False)
+class Comparison(OnPage):
+    """The same requests under several contenders, in rounds, with every output compared with the first one written.
 
-    shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians.
+    walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is nearest to the median. medians: of each
+    metric, by contender. differences: where an output departs from the first, see `first_differences`. about: what each contender is.
+    shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians. load: the machine's load average before
+    the first run, None if it is not known.
     """
 
     names: list[str]
@@ -86,6 +94,14 @@ class Comparison:
     about: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
     apart: dict[str, dict[str, float]] = field(default_factory=dict)
+    load: float | None = None
+
+    def __repr__(self) -> str:
+        medians = ", ".join(f"{name} {statistics.median(self.walls[name]):.3g} s" for name in self.names)
+        if self.is_simulated:
+            return f"<Comparison: simulated, {medians}>"
+        same = "outputs identical" if self.outputs_identical else "outputs differ"
+        return f"<Comparison: {medians}; medians of {len(self.walls[self.baseline])}, {same}>"
 
     @property
     def baseline(self) -> str:
@@ -98,7 +114,13 @@ class Comparison:
         return min(self.names, key=lambda name: statistics.median(self.walls[name]))
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether times follow from cost models: then nothing was measured, and another round would be the same."""
+        return any(run.trace is not None and run.trace.header.is_simulated for run in self.runs.values())
+
+    @property
     def outputs_identical(self) -> bool:
+        """Whether every contender wrote the same tokens in every round."""
         return not self.differences
 
     def verdict(self, name: str, against: str | None = None) -> Verdict:
@@ -112,6 +134,8 @@ class Comparison:
         sentences = []
         for name in self.names[1:]:
             found = self.verdict(name)
+            if self.is_simulated:
+                continue
             if found.rounds < 2:
                 sentences.append(f"{name}: a single run says nothing about spread; use more repeats.")
             elif not found.agrees and not found.decided:
@@ -152,55 +176,87 @@ def compare(
     warmup: int = 1,
     clock: Callable[[], float] = time.perf_counter,
     on_run: Callable[[Progress], None] = lambda progress: None,
+    until_interrupted: bool = False,
 ) -> Comparison:
     """Time every contender `repeats` times in rotated order, and compare every output with the first one written.
 
+    until_interrupted: a KeyboardInterrupt ends it, with the rounds that are whole by then, if there are any.
     Raises InflightError for no contenders, two of the same name, fewer than one repeat, or a run that took no time on its clock.
     """
-    turns = comparing(contenders, repeats, warmup=warmup, clock=clock)
-    while True:
-        try:
-            on_run(next(turns))
-        except StopIteration as end:
-            return end.value
+    timed = _Timed([c.name for c in contenders])
+    try:
+        for progress in _turns(timed, contenders, repeats, warmup, clock):
+            on_run(progress)
+    except KeyboardInterrupt:
+        if not (until_interrupted and timed.rounds):
+            raise
+    return timed.comparison(contenders)
 
 
 def comparing(
     contenders: Sequence[Contender], repeats: int = 5, *, warmup: int = 1, clock: Callable[[], float] = time.perf_counter
 ) -> Generator[Progress, None, Comparison]:
     """The same turn by turn: yields before each, for a caller who has more to do than to compare, and returns the comparison."""
-    names = [c.name for c in contenders]
-    by_name = dict(zip(names, contenders, strict=True))
-    turns: dict[str, list[Turn]] = {name: [] for name in names}
-    differences: list[dict[str, Any]] = []
-    reference: RunResult | None = None
+    timed = _Timed([c.name for c in contenders])
+    yield from _turns(timed, contenders, repeats, warmup, clock)
+    return timed.comparison(contenders)
+
+
+def _turns(
+    timed: _Timed, contenders: Sequence[Contender], repeats: int, warmup: int, clock: Callable[[], float]
+) -> Iterator[Progress]:
+    by_name = {c.name: c for c in contenders}
     for progress in planned(contenders, repeats, warmup):
         yield progress
-        turn = turn_of(by_name[progress.contender], progress.round, clock)
-        reference = reference or turn.run
-        differences += [d for d in first_differences(reference, turn.run, turn.contender) if d not in differences]
+        timed.add(turn_of(by_name[progress.contender], progress.round, clock))
+
+
+class _Timed:
+    """The turns so far, and where their outputs differ."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._turns: dict[str, list[Turn]] = {name: [] for name in names}
+        self._differences: list[dict[str, Any]] = []
+        self._reference: RunResult | None = None
+        self._load = load_average()  # before the first
+
+    @property
+    def rounds(self) -> int:
+        """How many are whole."""
+        return min(map(len, self._turns.values()))
+
+    def add(self, turn: Turn) -> None:
+        self._reference = self._reference or turn.run
+        found = first_differences(self._reference, turn.run, turn.contender)
+        self._differences += [d for d in found if d not in self._differences]
         if turn.round:
-            turns[turn.contender].append(turn)
             if turn.seconds <= 0:
                 raise InflightError("A run took less time than this clock can tell: compare longer ones.")
-    walls = {name: [round(turn.seconds, 6) for turn in turns[name]] for name in names}
-    nearest = {name: turns[name][nearest_to_median(walls[name])] for name in names}
-    return Comparison(
-        names,
-        walls,
-        {name: turn.run for name, turn in nearest.items()},
-        {name: median_of([dict(turn.run.metrics) for turn in turns[name]]) for name in names},
-        sorted(differences, key=lambda difference: names.index(difference["policy"])),
-        {c.name: c.about for c in contenders},
-        {name: turn.round for name, turn in nearest.items()},
-        {
-            name: {
-                part: round(statistics.median(getattr(turn, part) for turn in turns[name]), 6)
-                for part in ("setup_s", "teardown_s")
-            }
-            for name in names
-        },
-    )
+            self._turns[turn.contender].append(turn)
+
+    def comparison(self, contenders: Sequence[Contender]) -> Comparison:
+        """Of the rounds that are whole, of which there must be one."""
+        names, whole = list(self._turns), self.rounds
+        turns = {name: all_of[:whole] for name, all_of in self._turns.items()}
+        walls = {name: [round(turn.seconds, 6) for turn in turns[name]] for name in names}
+        nearest = {name: turns[name][nearest_to_median(walls[name])] for name in names}
+        return Comparison(
+            names,
+            walls,
+            {name: turn.run for name, turn in nearest.items()},
+            {name: median_of([dict(turn.run.metrics) for turn in turns[name]]) for name in names},
+            sorted(self._differences, key=lambda difference: names.index(difference["policy"])),
+            {c.name: c.about for c in contenders},
+            {name: turn.round for name, turn in nearest.items()},
+            {
+                name: {
+                    part: round(statistics.median(getattr(turn, part) for turn in turns[name]), 6)
+                    for part in ("setup_s", "teardown_s")
+                }
+                for name in names
+            },
+            self._load,
+        )
 
 
 def engine_contender(

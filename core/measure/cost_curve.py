@@ -33,9 +33,11 @@ class StepCost:
 
     @property
     def median(self) -> float:
+        """The median seconds of a step."""
         return statistics.median(self.step_s)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, seconds to a tenth of a microsecond."""
         return {
             "tokens": self.tokens,
             "kv_read": self.kv_read,
@@ -47,6 +49,7 @@ class StepCost:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepCost:
+        """Inverse of `to_json`; raises KeyError where a field is missing."""
         return cls(data["tokens"], data["kv_read"], tuple(data["runs_s"]))
 
 
@@ -61,6 +64,7 @@ class CostCurve:
     by_kv: tuple[StepCost, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, both curves point by point."""
         data = {name: value for name, value in asdict(self).items() if name not in ("by_tokens", "by_kv")}
         return {**data, "by_tokens": [p.to_json() for p in self.by_tokens], "by_kv": [p.to_json() for p in self.by_kv]}
 

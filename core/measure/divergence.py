@@ -21,7 +21,7 @@ from typing import Any
 
 from core.errors import InflightError
 from core.measure.metrics import metrics, wall_s
-from core.simulate.cost import Linear, Load, fit_loads, kv_bytes_per_token, measured
+from core.simulate.fitted import Linear, fit_passes, kv_bytes_per_token, measured
 from core.trace.events import StepEvent
 from core.trace.messages import english
 from core.trace.phrases import reason, setting
@@ -66,6 +66,7 @@ class Divergence:
         return f"Fork at step {self.step}: {with_before[0].lower() + with_before[1:]}{who}{before}; {with_after}{who}{after}."
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, and the sentence that tells it."""
         data = asdict(self)
         data["knobs"] = [{"name": k.name, "before": k.before, "after": k.after} for k in self.knobs]
         return {**data, "before": english(self.before), "after": english(self.after), "sentence": self.sentence()}
@@ -228,9 +229,11 @@ class Difference:
 
     @property
     def seconds(self) -> float:
+        """How much longer it took after the change; negative where it was faster."""
         return self.after_s - self.before_s
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data."""
         return asdict(self)
 
 
@@ -258,14 +261,15 @@ def difference(before: Trace, after: Trace) -> Difference:
 def _fitted(traces: tuple[Trace, Trace]) -> Linear:
     """One line for both runs, so that the same work costs the same in both."""
     per_token = kv_bytes_per_token(traces[0].header)
-    pairs = [measured(trace.events, per_token) for trace in traces]
-    return fit_loads([load for loads, _ in pairs for load in loads], [s for _, seconds in pairs for s in seconds], per_token)
+    before, after = (measured(trace.events, per_token) for trace in traces)
+    later = before[-1].step + 1 if before else 0
+    return fit_passes([*before, *(p._replace(step=later + p.step) for p in after)], per_token, typical=True)
 
 
 def _counts(trace: Trace) -> Mapping[str, float]:
     numbers, lanes = metrics(trace), trace.config.num_lanes
     held, positions = numbers["lane_steps"], numbers["positions"]
-    loads, _ = measured(trace.events, 1)
+    loads = [p.load for p in measured(trace.events, 1)]
     return {
         FINISHED: held["padding"] / lanes,
         IDLE: (held["barrier"] + held["empty"]) / lanes,
@@ -281,9 +285,9 @@ def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
     """Seconds beyond the fit: of mixed steps, and of everything else, including the time between steps."""
     found = {MIXED: 0.0, REST: wall_s(trace)}
     for event in trace.events:
-        loads, seconds = measured([event], cost.kv_bytes_per_token)
-        expected = sum(cost.seconds(Load(*load)) for load in loads)
+        passes = measured([event], cost.kv_bytes_per_token)
+        took, expected = sum(p.seconds for p in passes), sum(cost.seconds(p.load) for p in passes)
         mixed = {s.phase for s in event.segments} == {"prefill", "decode"}
-        found[MIXED] += sum(seconds) - expected if mixed else 0.0
-        found[REST] -= sum(seconds) if mixed else expected
+        found[MIXED] += took - expected if mixed else 0.0
+        found[REST] -= took if mixed else expected
     return found

@@ -68,6 +68,7 @@ class RequestEquivalence:
         return None if self.generated is None else _differing(self.generated, self.batched)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, and how many tokens differ."""
         differing = {name: getattr(self, name) for name in ("differing_tokens", "differing_from_generate")}
         return {**asdict(self), **differing}
 
@@ -88,10 +89,12 @@ class Equivalence:
 
     @property
     def tokens(self) -> int:
+        """Tokens compared, over all requests."""
         return sum(len(r.solo) for r in self.requests)
 
     @property
     def differing_tokens(self) -> int:
+        """How many of them differ from the request's own run alone."""
         return sum(r.differing_tokens for r in self.requests)
 
     @property
@@ -101,13 +104,16 @@ class Equivalence:
 
     @property
     def differing_from_generate(self) -> int:
+        """How many differ from what `model.generate` wrote, where that was asked."""
         return sum(r.differing_from_generate or 0 for r in self.requests)
 
     @property
     def max_logit_difference(self) -> float | None:
+        """The largest difference of a logit in any request; None where none was measured."""
         return max((r.max_logit_difference for r in self.requests if r.max_logit_difference is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data: the sums, and each request."""
         sums = ("tokens", "differing_tokens", "generated_tokens", "differing_from_generate", "max_logit_difference")
         facts = {name: getattr(self, name) for name in ("leak", "dtype", "device", *sums)}
         return {"config": self.config.to_json(), **facts, "requests": [r.to_json() for r in self.requests]}

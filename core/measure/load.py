@@ -13,13 +13,15 @@ from typing import Any
 
 from core.engine.engine import EngineCore
 from core.errors import InflightError
-from core.measure.metrics import SLOs, metrics
+from core.measure.metrics import metrics
 from core.measure.rounds import rotated
+from core.trace.request_times import SLOs
 from core.trace.trace import Trace
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request
-from core.workload.request import Request
 from core.workload.workload import Workload
 
+MOST_REQUESTS = 100_000
+"""Of a point: more would be made up for longer than they would run."""
 FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.2)
 POINT_SECONDS = 20.0
 _ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for finishing answers
@@ -47,31 +49,39 @@ class Sweep:
             for value in getattr(self, name) or ():
                 if not (value > 0 and math.isfinite(value)):
                     raise InflightError(f"Each of {name} must be above 0, not {value!r}.")
-        if not 0 < self.seconds <= POINT_SECONDS:
-            raise InflightError(f"A point takes above 0 and at most {POINT_SECONDS:g} seconds, not {self.seconds!r}.")
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise InflightError(f"A point takes above 0 seconds, not {self.seconds!r}.")
 
 
 def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
-    """The requests of one point: those that arrive within three quarters of its time, at least one."""
+    """The requests of one point: those that arrive within three quarters of its time, at least one. Raises InflightError for more than MOST_REQUESTS."""
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     until = sweep.seconds * _ARRIVE_WITHIN
-    requests: list[Request] = []
-    for index, (at, size) in enumerate(zip(_times(sweep, rate), _sizes(sweep), strict=False)):
-        if requests and at > until:
+    due: list[float] = []
+    for at in times(sweep, rate):
+        if due and at > until:
             break
-        requests.append(request(index, size, at, vocab_size, context, sweep.seed))
+        if len(due) == MOST_REQUESTS:
+            raise InflightError(
+                f"More than {MOST_REQUESTS:,} requests would arrive in {until:g} seconds: give a lower rate or a higher burstiness."
+            )
+        due.append(at)
+    drawn = enumerate(zip(due, sizes(sweep), strict=False))
+    requests = [request(index, size, at, vocab_size, context, sweep.seed) for index, (at, size) in drawn]
     return Workload(requests, name=f"load {rate:g}/s", arrival_unit="s")
 
 
-def _times(sweep: Sweep, rate: float) -> Iterable[float]:
-    sizes = sweep.sizes
-    if sizes and len(sizes) > 1 and sizes[-1].arrival:
-        own = (len(sizes) - 1) / sizes[-1].arrival
-        return [(size.arrival or 0.0) * own / rate for size in sizes]
+def times(sweep: Sweep, rate: float) -> Iterable[float]:
+    """When the requests arrive at this rate, in seconds: without end, unless a file gives them: those at its own pace, made faster or slower."""
+    of_file = sweep.sizes
+    if of_file and len(of_file) > 1 and of_file[-1].arrival:
+        own = (len(of_file) - 1) / of_file[-1].arrival
+        return [(size.arrival or 0.0) * own / rate for size in of_file]
     return arrivals(rate, sweep.seed, sweep.burstiness)
 
 
-def _sizes(sweep: Sweep) -> Iterator[RequestSize]:
+def sizes(sweep: Sweep) -> Iterator[RequestSize]:
+    """Their lengths, without end unless a file gives arrivals."""
     if sweep.sizes is None:
         yield from sweep.lengths.sizes(sweep.seed)
     else:
@@ -84,7 +94,7 @@ def _sizes(sweep: Sweep) -> Iterator[RequestSize]:
 def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
     """Requests a second that the engine finishes when all of them arrive at the start; measured within a point's time."""
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
-    many = [request(i, size, 0.0, vocab_size, context, sweep.seed) for i, size in enumerate(islice(_sizes(sweep), requests))]
+    many = [request(i, size, 0.0, vocab_size, context, sweep.seed) for i, size in enumerate(islice(sizes(sweep), requests))]
     trace, _ = _run(engine, Workload(many, "capacity", "s"), sweep.seconds)
     return _requests_per_s(trace)
 
@@ -100,13 +110,17 @@ def _requests_per_s(trace: Trace) -> float:
 
 
 def sweep_load(
-    engines: Mapping[str, EngineCore], sweep: Sweep, on_point: Callable[[str, float], None] = lambda policy, rate: None
+    engines: Mapping[str, EngineCore],
+    sweep: Sweep,
+    on_point: Callable[[str, float], None] = lambda policy, rate: None,
+    until_interrupted: bool = False,
 ) -> dict[str, Any]:
     """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain data.
 
     A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the run until it
     ended or was cut (`cut`: its time was up with requests unfinished).
     The capacity is that of the first policy, so that all are offered the same.
+    until_interrupted: a KeyboardInterrupt ends it, with the points so far, if there are any; `complete` is then false.
     """
     names = list(engines)
     measured_capacity = None
@@ -116,17 +130,23 @@ def sweep_load(
         measured_capacity = capacity(sweep, engines[names[0]])
         rates = [round(fraction * measured_capacity, 4) for fraction in sweep.fractions]
     points: list[dict[str, Any]] = []
-    for number, rate in enumerate(rates):
-        for name in rotated(names, number):
+    complete = True
+    try:
+        for name, rate in [(name, rate) for number, rate in enumerate(rates) for name in rotated(names, number)]:
             on_point(name, rate)
             requests = workload(sweep, rate, engines[name])
             trace, cut = _run(engines[name], requests, sweep.seconds)
             numbers = metrics(trace, sweep.slos)
             points.append({"policy": name, "rate": rate, "offered": len(requests), "cut": cut, "numbers": numbers})
+    except KeyboardInterrupt:
+        if not (until_interrupted and points):
+            raise
+        complete = False
     points.sort(key=lambda point: (names.index(point["policy"]), point["rate"]))
     source = next(iter(engines.values())).trace.header.source
     return {
         "source": source,
+        "complete": complete,
         "capacity_requests_per_s": measured_capacity,
         "seconds_a_point": sweep.seconds,
         "burstiness": sweep.burstiness,
@@ -146,5 +166,5 @@ def _run(engine: EngineCore, requests: Workload, seconds: float) -> tuple[Trace,
             cut = engine.has_work
             break
     trace = engine.trace
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     return trace, cut

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from core.errors import InflightError
 from core.trace.delays import AGAIN, PREEMPTED, delays
+from core.trace.request_times import RequestTimes, SLOs, request_times, rounded
 from core.trace.trace import Trace
 
 DEFINITIONS: dict[str, str] = {
@@ -59,115 +59,6 @@ DEFINITIONS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class SLOs:
-    """The limits that a good request must meet, in seconds; None sets no limit. Raises InflightError for a limit that is not positive."""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if value is not None and not value > 0:
-                raise InflightError(f"An SLO must be above 0 seconds; {f.name} is {value!r}.")
-
-
-@dataclass
-class RequestTimes:
-    """The times of one request, read from the events, in steps and seconds; None for what has not happened, or happened in steps that are not shown.
-
-    is_unseen: its first pass was in one of those.
-    """
-
-    request: str
-    num_prompt_tokens: int
-    arrival: float | None = None
-    first_pass: float | None = None
-    first_step: int | None = None
-    token_times: list[float | None] = field(default_factory=list)
-    is_unseen: bool = False
-    finish_step: int | None = None
-    finish_reason: str | None = None
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.token_times)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it ended by itself."""
-        return self.finish_reason in ("length", "stop")
-
-    @property
-    def ttft_s(self) -> float | None:
-        first = self.token_times[0] if self.token_times else None
-        return None if first is None or self.arrival is None else first - self.arrival
-
-    @property
-    def queue_s(self) -> float | None:
-        return None if self.first_pass is None or self.arrival is None else self.first_pass - self.arrival
-
-    @property
-    def itl_s(self) -> list[float]:
-        pairs = zip(self.token_times, self.token_times[1:], strict=False)
-        return [later - earlier for earlier, later in pairs if earlier is not None and later is not None]
-
-    @property
-    def e2e_s(self) -> float | None:
-        last = self.token_times[-1] if self.is_done and self.token_times else None
-        return None if last is None or self.arrival is None else last - self.arrival
-
-    @property
-    def tpot_s(self) -> float | None:
-        if not self.is_done or self.num_tokens < 2:
-            return None
-        first, last = self.token_times[0], self.token_times[-1]
-        return None if first is None or last is None else (last - first) / (self.num_tokens - 1)
-
-    def meets(self, slos: SLOs) -> bool:
-        """Whether it ended by itself within every limit; a request of one token has no TPOT to miss."""
-        if self.e2e_s is None or self.ttft_s is None:
-            return False
-        times = ((getattr(self, f.name), getattr(slos, f.name)) for f in fields(slos))
-        return all(limit is None or time is None or time <= limit for time, limit in times)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, times rounded to microseconds, without the token times."""
-        return {
-            "request": self.request,
-            "prompt_tokens": self.num_prompt_tokens,
-            "output_tokens": self.num_tokens,
-            "first_step": self.first_step,
-            "finish_step": self.finish_step,
-            "finish_reason": self.finish_reason,
-            **{name: _rounded(getattr(self, name)) for name in ("queue_s", "ttft_s", "tpot_s", "e2e_s")},
-        }
-
-
-def request_times(trace: Trace) -> dict[str, RequestTimes]:
-    """The times of every request by id, including those that have not arrived."""
-    times = {request: RequestTimes(request, len(ids)) for request, ids in trace.prompts.items()}
-    for event in trace.events:
-        for arrived in event.newcomers:
-            times[arrived.request].arrival = arrived.t
-        for carried in event.resumed.carried if event.resumed else ():
-            mine = times[carried.request]
-            mine.token_times += [None] * len(carried.tokens)
-            has_run = carried.lane is not None or carried.was_preempted
-            mine.is_unseen |= mine.first_pass is None and has_run
-        for segment in event.segments:
-            mine = times[segment.request]
-            if mine.first_pass is None and not mine.is_unseen:
-                mine.first_pass, mine.first_step = event.passes[segment.pass_index].t_start, event.step
-        for sampled in event.sampled:
-            times[sampled.request].token_times.append(event.passes[sampled.pass_index].t_end)
-        for finished in event.ends:
-            times[finished.request].finish_step, times[finished.request].finish_reason = event.step, finished.finish_reason
-    return times
-
-
 def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dict[str, float | int | None]:
     """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the counts if there are no values.
 
@@ -180,7 +71,7 @@ def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dic
         return {**counts, **dict.fromkeys(("mean", "p50", "p90", "p99", "max"))}
     ordered = sorted(observed + waiting)
     numbers = {"mean": fmean(ordered), **{f"p{share}": percentile(ordered, share) for share in (50, 90, 99)}, "max": ordered[-1]}
-    return {**counts, **{name: _rounded(value) for name, value in numbers.items()}}
+    return {**counts, **{name: rounded(value) for name, value in numbers.items()}}
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -207,7 +98,7 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     budget = {"used": sum(b.decode + b.prefill for b in budgets), "limit": sum(b.limit or 0 for b in budgets)}
     pools = [event.kv for event in trace.events]
     result = {
-        "wall_s": _rounded(wall),
+        "wall_s": rounded(wall),
         "steps": len(trace.events),
         "passes": sum(len(event.passes) for event in trace.events),
         "requests": len(arrived),
@@ -320,7 +211,7 @@ def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
     counted = ("forward", "sample") if trace.header.is_asynchronous else tuple(parts)
     parts["other"] = in_steps - sum(_present(parts[name] for name in counted))
     parts["between"] = wall - in_steps
-    return {name: _rounded(value) for name, value in parts.items()}
+    return {name: rounded(value) for name, value in parts.items()}
 
 
 def _since(lives: Iterable[RequestTimes], what: str) -> list[float]:
@@ -339,7 +230,3 @@ def _present(values: Iterable[float | None]) -> Sequence[float]:
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 6)

@@ -27,7 +27,7 @@ from typing import Any
 from core.config import EngineConfig
 from core.engine.runner import CARRIED, PassResult, Sample
 from core.engine.step import Step
-from core.errors import InflightError, InvalidWorkload, PolicyFailed, shown
+from core.errors import InflightError, InvalidWorkload, PolicyFailed, malformed, shown
 from core.policy import POLICIES, Policy
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
@@ -145,7 +145,7 @@ class Replay:
         for request in self._due(event, times):
             self._latest = self._states[request].request.arrival
             plan = round(self._latest, 6)
-            if not self._header.counts_steps and not self._header.is_interactive and times.get(request) != plan:
+            if not self._header.counts_steps and times.get(request) != plan:
                 raise Differs(f"step {event.step}: request {request!r} does not arrive at {plan} s as the workload says")
             self._arrive(request, times)
 
@@ -299,10 +299,12 @@ def agree(path: Path) -> Agreement:
         try:
             difference = first_difference(recorded[_engine(recorded)], decisions(recorded))
         except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidWorkload(f"{path}, line {number}: this is not a recorded workload ({error!r}).") from None
+            raise InvalidWorkload(f"{path}, line {number}: this is not a recorded workload: {malformed(error)}.") from None
         workloads, steps = workloads + 1, steps + len(recorded[_engine(recorded)])
         if difference is not None:
             differences[difference] += 1
+    if not workloads:
+        raise InvalidWorkload(f"{path} holds no workloads.")
     return Agreement(workloads, workloads - differences.total(), steps, dict(differences.most_common()))
 
 
@@ -354,7 +356,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if line.strip():
                     yield number, json.loads(line)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidWorkload(f"{path} cannot be read as recorded workloads: {error}.") from None
+        raise InvalidWorkload(f"{path} cannot be read as recorded workloads: {malformed(error)}.") from None
 
 
 def _engine(recorded: dict[str, Any]) -> str:

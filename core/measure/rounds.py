@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from core.errors import InflightError
-from core.measure.metrics import metrics
+from core.measure.metrics import metrics, wall_s
 from core.trace.trace import Trace
 
 
@@ -37,12 +37,13 @@ class RunResult:
 
     @classmethod
     def of(cls, trace: Trace) -> RunResult:
+        """Of a finished run; a simulated one took the time of its own clock."""
         margins: dict[str, list[float]] = {request: [] for request in trace.asked}
         for event in trace.events:
             for sampled in event.sampled:
                 if sampled.margin is not None:
                     margins[sampled.request].append(sampled.margin)
-        return cls(trace.outputs, metrics(trace), margins, trace)
+        return cls(trace.outputs, metrics(trace), margins, trace, wall_s(trace) if trace.header.is_simulated else None)
 
 
 Read = Callable[[Any], RunResult]
@@ -77,6 +78,7 @@ class Progress:
 
     @property
     def turn(self) -> str:
+        """The turn in words: `round 2`, or `warm-up`."""
         return f"round {self.round}" if self.round else "warm-up"
 
 
@@ -137,6 +139,7 @@ def turn_of(contender: Contender, round_number: int, clock: Callable[[], float] 
 
 
 def rotated(names: Sequence[str], by: int) -> list[str]:
+    """The same names, beginning with the one at index `by`, modulo their number."""
     by %= len(names)
     return [*names[by:], *names[:by]]
 

@@ -63,18 +63,22 @@ class ModelAdapter:
 
     @property
     def device(self) -> torch.device:
+        """Where its weights are."""
         return self.model.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """The number format of its weights."""
         return self.model.dtype
 
     @property
     def vocab_size(self) -> int:
+        """Tokens that its config names; the last of them may have no text."""
         return self.config.vocab_size
 
     @property
     def max_model_len(self) -> int | None:
+        """Tokens of prompt and answer that it was made for; None where its config does not say."""
         return context_of(self.config)
 
     @property
@@ -84,6 +88,7 @@ class ModelAdapter:
 
     @property
     def num_parameters(self) -> int:
+        """Weights, shared ones counted once."""
         return sum(p.numel() for p in self.model.parameters())
 
     @property

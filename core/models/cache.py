@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel
+from core.models.libraries import load_libraries
 
 if TYPE_CHECKING:
     import torch
@@ -37,11 +38,8 @@ class ModelCache:
         """A model, loaded at its first use. dtype: as `core.models.load` takes it. watch: see `core.models.watch`; it may stop the loading, which leaves
         everything as it was. Raises UnsupportedModel.
         """
-        from core.models.load import (
-            load_adapter,
-            resolve_device,
-            resolve_dtype,
-        )  # imports torch and transformers, which must not delay a page's first paint
+        load_libraries()
+        from core.models.load import load_adapter, resolve_device, resolve_dtype
         from core.models.watch import nobody
 
         watch, where = watch or nobody, resolve_device(device)

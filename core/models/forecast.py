@@ -19,7 +19,8 @@ from core.attention.kv_pool import KVShape
 from core.attention.observe import ObservingCache
 from core.errors import UnsupportedModel, first_sentence
 from core.models.adapter import context_of
-from core.models.load import check_config, check_hub, folder_of, hub_files, resolve_device, resolve_dtype, source_of, unloadable
+from core.models.hub import check_hub
+from core.models.load import check_config, folder_of, hub_files, resolve_device, resolve_dtype, source_of, unloadable
 from core.models.probe import known_obstacle
 from core.models.tokenizer import is_tokenizer
 from core.models.weight_files import BadWeights, stored_weights

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import HfApi, constants, get_session, hf_hub_download, snapshot_download
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from core.config import BUILTIN_MODELS
@@ -17,13 +17,13 @@ from core.config import model_source as source_of
 from core.errors import UnsupportedModel, first_sentence
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
+from core.models.hub import HUB_TIMEOUT, check_hub, quoted
 from core.models.names import folder_fault
 from core.models.probe import probe
 from core.models.tokenizer import has_tokenizer
 from core.models.watch import FetchBar, Stopped, Watch, nobody, watching
 from core.models.weight_files import WANTED, BadWeights, stored_weights
 
-_HUB_TIMEOUT = 5.0  # seconds to find out whether the hub answers; its client would retry for most of a minute
 _loading = threading.Lock()  # transformers loads one model at a time: it changes defaults of torch meanwhile
 
 
@@ -151,18 +151,9 @@ def _fetched(name: str, source: str, watch: Watch) -> str:
     return os.path.dirname(path)
 
 
-def check_hub(name: str) -> None:
-    """Raises UnsupportedModel if the hub, where this model would be looked for, cannot be reached."""
-    if not _hub_answers():
-        raise UnsupportedModel(
-            f"The model {_quoted(name)} is neither built in ({', '.join(BUILTIN_MODELS)}) nor a folder here, "
-            "and the Hugging Face hub cannot be reached."
-        )
-
-
 def hub_files(source: str) -> dict[str, int]:
     """The files of a model on the hub that are wanted, with their sizes, its weights last; raises BadWeights if it has none that are safe to open."""
-    info = HfApi().model_info(source, files_metadata=True, timeout=2 * _HUB_TIMEOUT)
+    info = HfApi().model_info(source, files_metadata=True, timeout=2 * HUB_TIMEOUT)
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or () if "/" not in file.rfilename}
     if "config.json" not in sizes:
         raise BadWeights("it has no config.json")
@@ -177,20 +168,7 @@ def hub_files(source: str) -> dict[str, int]:
 
 def unloadable(name: str, reason: str) -> UnsupportedModel:
     """The refusal of a model that cannot be loaded."""
-    return UnsupportedModel(f"The model {_quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}.")
-
-
-def _quoted(name: str) -> str:
-    return repr(name if len(name) <= 200 else name[:200] + "…")
-
-
-def _hub_answers() -> bool:
-    """Whether the hub can be reached now."""
-    try:
-        get_session().head(constants.ENDPOINT, timeout=_HUB_TIMEOUT)
-    except Exception:  # no network, no name, a proxy that refuses, or the user's own offline switch
-        return False
-    return True
+    return UnsupportedModel(f"The model {quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}.")
 
 
 def load_adapter(
@@ -203,4 +181,5 @@ def load_adapter(
 
 
 def versions() -> dict[str, str]:
+    """Of the libraries that compute, for the header of a trace."""
     return {"torch": str(torch.__version__), "transformers": transformers.__version__}

@@ -14,7 +14,8 @@ def model_named(text: str) -> str:
     name = text.strip().strip(_QUOTES).strip()
     if name in BUILTIN_MODELS or not is_path(name):
         return name
-    return os.path.normpath(os.path.expanduser(name))
+    folder = os.path.normpath(os.path.expanduser(name))
+    return folder if is_path(folder) else os.path.join(".", folder)  # normalised, "./model" would be an id on the hub
 
 
 def is_path(name: str) -> bool:

@@ -10,21 +10,9 @@ from typing import Any, NamedTuple
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, model_source
 from core.errors import InvalidRequest, UnsupportedModel, first_sentence
+from core.models.hub import hub_answers, unreachable
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
-
-
-def local_tokenizer(name: str) -> Any | None:
-    """The tokenizer of a built-in model or a local folder; None where there is none."""
-    source = model_source(name)
-    if not os.path.isdir(source) or not has_tokenizer(source):
-        return None
-    from transformers import AutoTokenizer  # seconds to import
-
-    try:
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=True)
-    except Exception:  # a folder without a model fails in many ways
-        return None
 
 
 def has_tokenizer(folder: str) -> bool:
@@ -37,21 +25,82 @@ def is_tokenizer(files: Iterable[str]) -> bool:
     return any("token" in file or file.startswith("vocab") for file in files)
 
 
-def chat_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> str:
     """A conversation as the tokenizer's own template writes it, up to where the answer begins; raises InvalidRequest if the template refuses it."""
     try:
-        ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True, return_dict=False)
+        return str(tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False))
     except Exception as error:  # templates are third-party programs
-        raise InvalidRequest(f"The model's chat template refuses these messages: {first_sentence(error)}.") from None
-    return tuple(ids)
+        raise InvalidRequest(
+            f"The model's chat template refuses these messages: {first_sentence(error)}.", param="messages"
+        ) from None
+
+
+def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """The token ids of a conversation as `chat_text` gives it: the template has written the special tokens already."""
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def longest_token(tokenizer: Any | None) -> int | None:
+    """The most bytes of a text that one of its tokens can stand for: a text of more bytes than `n` times that has more than `n` tokens.
+
+    None where the tokenizer does not imply such a number: some drop or merge as many characters as there are, mostly spaces. A text with
+    characters that the tokenizer does not know is refused anyway, and left out of account.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if tokenizer is None or backend is None:
+        return None
+    made, names = json.loads(backend.to_str()), tokenizer.get_vocab()
+    model, normalizers, splits = made["model"], _parts(made["normalizer"]), _parts(made["pre_tokenizer"])
+    of_bytes = any(part["type"] == "ByteLevel" for part in (*normalizers, *splits))
+    alphabet = _byte_alphabet() if of_bytes else [f"<0x{byte:02X}>" for byte in range(256)] if model.get("byte_fallback") else []
+    unknown = model.get("unk_token")
+    knows_all = bool(alphabet) and all(name in names for name in alphabet)
+    refuses = unknown is not None and (unknown == tokenizer.unk_token or unknown not in names)
+    if (
+        model["type"] not in ("BPE", "WordLevel")
+        or not (knows_all or refuses)
+        or not all(_keeps_bytes(part) for part in normalizers)
+        or not all(part["type"] in _SPLITTING and part.get("behavior") != "Removed" for part in splits)
+        or any(added["lstrip"] or added["rstrip"] for added in made["added_tokens"])  # these take the spaces beside them along
+    ):
+        return None
+    longest = max(len(name.encode()) for name in names)  # a name has at least a byte for each that it stands for
+    return longest * (_COMPOSED if any(part["type"] == "NFC" for part in normalizers) else 1)
+
+
+_SPLITTING = {"ByteLevel", "Digits", "Metaspace", "Split"}
+_COMPOSED = 4  # no character of Unicode in form NFC is written elsewhere with more than 3.5 times its bytes
+
+
+def _parts(stage: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The steps of a tokenizer's normalizer or pre-tokenizer, in order."""
+    if stage is None:
+        return []
+    inner = stage.get("normalizers") or stage.get("pretokenizers")
+    return [stage] if inner is None else [part for one in inner for part in _parts(one)]
+
+
+def _keeps_bytes(normalizer: dict[str, Any]) -> bool:
+    """Whether it makes no text shorter, or, as NFC does, by `_COMPOSED` at most."""
+    if normalizer["type"] == "Replace":
+        replaced = normalizer["pattern"].get("String")
+        return replaced is not None and len(normalizer["content"].encode()) >= len(replaced.encode())
+    return normalizer["type"] in ("ByteLevel", "NFC", "Prepend")
+
+
+def _byte_alphabet() -> list[str]:
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    return ByteLevel.alphabet()
 
 
 class ModelDescription(NamedTuple):
-    """What a workload or a simulated engine has to know about a model. context: in tokens, None if the model's config states none."""
+    """What a workload or a simulated engine has to know about a model. context: in tokens; that and layers are None if the model's config states none."""
 
     vocab_size: int
     context: int | None
     tokenizer: Any
+    layers: int | None = None
 
     def count(self, text: str) -> int:
         """The number of tokens in a text."""
@@ -65,12 +114,17 @@ def describe_model(name: str) -> ModelDescription:
     from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
 
     source = model_source(name)
+    offline = not os.path.exists(source) and not hub_answers()
     try:
-        config = AutoConfig.from_pretrained(source).get_text_config()
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, local_files_only=offline).get_text_config()
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=offline)
     except (OSError, ValueError, KeyError) as error:
+        if offline:
+            raise unreachable(name) from None
         raise UnsupportedModel(f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    return ModelDescription(config.vocab_size, getattr(config, "max_position_embeddings", None), tokenizer)
+    return ModelDescription(
+        config.vocab_size, getattr(config, "max_position_embeddings", None), tokenizer, getattr(config, "num_hidden_layers", None)
+    )
 
 
 def _describe_builtin(name: str) -> ModelDescription:
@@ -78,4 +132,8 @@ def _describe_builtin(name: str) -> ModelDescription:
     folder = BUILTIN_FOLDER / name
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     tokenizer = PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    return ModelDescription(config["vocab_size"], config.get("max_position_embeddings", config.get("n_positions")), tokenizer)
+    context, layers = (
+        config.get(name, config.get(old))
+        for name, old in (("max_position_embeddings", "n_positions"), ("num_hidden_layers", "n_layer"))
+    )
+    return ModelDescription(config["vocab_size"], context, tokenizer, layers)

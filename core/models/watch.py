@@ -1,4 +1,4 @@
-"""Who watches a model being loaded: is told how far it is, and may stop it by raising."""
+"""Who watches a model being loaded: is told how far it is, and may stop it by raising. transformers draws no bars of its own meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from tqdm import tqdm
 from transformers.utils import logging
 
 Watch = Callable[[str, int, int], None]
@@ -21,7 +22,45 @@ def nobody(phase: str, done: int, total: int) -> None:
     """Watches nothing."""
 
 
-_watch: ContextVar[Watch] = ContextVar("inflight_watch", default=nobody)
+class Bar:
+    """Draws a bar on stderr, in a shell or below a notebook's cell, while something takes longer than `after` seconds, unless transformers' bars
+    are switched off.
+    """
+
+    def __init__(self, name: str, after: float = 1.0) -> None:
+        self._name, self._after, self._phase = name, after, ""
+        self._bar: tqdm[Any] | None = None
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        """See `Watch`."""
+        if phase != self._phase:
+            self.close()
+            self._phase = phase
+            self._bar = tqdm(
+                desc=f"{self._name}: {phase}",
+                total=total or None,
+                unit="B" if phase == "fetch" else "it",
+                unit_scale=True,
+                delay=self._after,
+                leave=False,
+                disable=not logging.is_progress_bar_enabled(),
+            )
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+_watch: ContextVar[Watch | None] = ContextVar("inflight_watch", default=None)
 
 
 @contextmanager
@@ -36,7 +75,7 @@ def watching(watch: Watch) -> Iterator[None]:
 
 def _bar(factory: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     watch = _watch.get()
-    if watch is nobody or not args:
+    if watch is None or not args:
         return factory(*args, **kwargs)
     return _reported(args[0], watch)
 
@@ -72,5 +111,4 @@ class FetchBar:
         return lambda *args, **kwargs: None
 
 
-if hasattr(logging, "set_tqdm_hook"):  # older versions report nothing while they load
-    logging.set_tqdm_hook(_bar)
+logging.set_tqdm_hook(_bar)

@@ -15,7 +15,7 @@ from core.recorders.gaps import Gap, State
 from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
 from core.recorders.recorded_header import recorded_config
-from core.recorders.texts import LEFT_OUT, plain
+from core.trace.detokenize import LEFT_OUT, plain
 from core.trace.events import (
     KV,
     NOT_RECORDED,
@@ -44,7 +44,7 @@ from core.trace.events import (
 )
 from core.trace.file import TokenizedRequest
 from core.trace.header import GroupFacts
-from core.trace.inferred import why_admitted, why_stalled, why_waiting
+from core.trace.inferred import lowest_free, why_admitted, why_stalled, why_waiting
 from core.trace.run_state import RunState
 from core.trace.trace import Texts
 from core.workload.request import Request
@@ -106,6 +106,7 @@ class Conversion:
 
     @property
     def is_over(self) -> bool:
+        """Whether every request that is known has finished."""
         return self._known.keys() <= self._run.finished.keys()
 
     def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
@@ -233,7 +234,7 @@ class Conversion:
 
     def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
         request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
-        lane = next(lane for lane in count() if lane not in self._run.lanes)
+        lane = lowest_free(self._run.lanes)
         budget, longest = self._budget(step), self._facts.get("long_prefill_token_threshold")
         joins = Admitted(request, lane, why_admitted(segment["length"], left, budget, longest))
         self._run.admit(joins, cached)

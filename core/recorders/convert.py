@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.errors import InflightError, InvalidTrace
+from core.errors import InflightError, InvalidTrace, malformed
 from core.recorders.conversion import DAMAGE, Conversion, still_there
 from core.recorders.gaps import Gap
 from core.recorders.groups import infer_windows
-from core.recorders.raw import Recording, gathered, is_raw, read_raw
+from core.recorders.raw import Recording, gathered, is_raw, lines_of, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.texts import model_folder, tokenizer_of
 from core.trace.events import (
@@ -38,7 +38,7 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, InflightError):
             raise
-        raise InvalidTrace(f"{recording.name} is damaged: {type(error).__name__} {error}.") from None
+        raise InvalidTrace(f"{recording.name} is damaged: {malformed(error)}.") from None
 
 
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
@@ -78,6 +78,11 @@ def open_recording(path: Path) -> Trace:
     """The trace of a recording of one rank in one file; raises InvalidTrace."""
     (recording,) = read_raw([path])
     return checked_trace(recording)
+
+
+def open_run(path: Path) -> Trace:
+    """The trace in a file: one of ours, or another engine's raw recording; its first line tells. Raises InvalidTrace."""
+    return open_recording(path) if is_raw(next(lines_of(path), "")) else Trace.load(path)
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def _followed(
             events.append(conversion.event(step, still_there(step, later) if later else frozenset()))
             gap = None
         except DAMAGE as error:
-            faults.append(f"Step {number} is damaged: {type(error).__name__} {error}.")
+            faults.append(f"Step {number} is damaged: {malformed(error)}.")
             gap = gap or Gap(number, recording)
             gap.is_damaged(step)
     gaps = [event.resumed for event in events if event.resumed is not None]

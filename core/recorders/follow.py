@@ -19,7 +19,8 @@ from core.recorders.gaps import Gap
 from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, part_of, recording_named
 from core.recorders.raw import Recording, take
 from core.recorders.recorded_header import check_facts, trace_header
-from core.recorders.texts import LEFT_OUT, model_folder
+from core.recorders.texts import model_folder
+from core.trace.detokenize import LEFT_OUT
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
@@ -58,12 +59,12 @@ class Follower:
 
     rank, engine: which recordings count, see `newest`. By default it switches to another engine only after the current one has ended or stopped writing.
     sentence: the state of the recording where the steps do not show it, or an empty text. is_over: the recording has ended, and no other has begun.
-    has_more: the last poll left lines that are already there.
+    is_refused: its place is a file that is no recording. has_more: the last poll left lines that are already there.
     """
 
     def __init__(self, place: Path, rank: int | None = None, engine: str | None = None) -> None:
         self.place, self.rank, self.engine = place, rank, engine
-        self.is_over, self.has_more = False, False
+        self.is_over, self.has_more, self.is_refused = False, False, False
         self._lines: Lines | None = None
         self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
@@ -71,6 +72,7 @@ class Follower:
 
     @property
     def sentence(self) -> str:
+        """What is to be told of the recording now: that it is not there, or what was said last; empty if nothing."""
         return self._missing or self._said
 
     @property
@@ -80,6 +82,7 @@ class Follower:
 
     @property
     def name(self) -> str:
+        """The file that is read, or the place where one is expected."""
         return (self._lines.path if self._lines else self.place).name
 
     def poll(self) -> list[Update]:
@@ -107,11 +110,11 @@ class Follower:
 
     def _another(self, updates: list[Update]) -> bool:
         """Switch to another recording, if there is one; otherwise note what is missing. Returns whether another one is followed now."""
-        self._missing = ""
+        self._missing, self.is_refused = "", False
         try:
             found = newest(self.place, self.rank, self.engine)
         except InvalidTrace as error:
-            self._missing = str(error)
+            self._missing, self.is_refused = str(error), True
             return False
         known = self._lines.header if self._lines else self._refused
         if found is not None and (known is None or recording_named(found[1]) != recording_named(known)):
@@ -128,7 +131,8 @@ class Follower:
         elif known is None and self.place.is_dir():
             self._missing = f"There is no recording in {self.place.name} yet: it is shown as soon as an engine writes one."
         elif known is None:
-            self._missing = f"{self.name} is not there yet: it is shown as soon as an engine writes it."
+            lacking = "has no recording yet" if self.place.exists() else "is not there yet"
+            self._missing = f"{self.name} {lacking}: it is shown as soon as an engine writes it."
         return False
 
     def _begin(self, path: Path, header: RawHeader, updates: list[Update]) -> bool:

@@ -10,15 +10,11 @@ from typing import Any
 
 from core.errors import InvalidTrace
 from core.trace.events import StepEvent
-from core.trace.header import GroupFacts
+from core.trace.header import FULL, GroupFacts
 from core.trace.run_state import RunState, Table
-
-WINDOWS = "the blocks at the head of a table, as many as make the free blocks of every step those that were recorded"
-"""The rule by which blocks that left a window are inferred if they were not recorded, as the header of a trace names it."""
 
 _MOST_GROUPS = 1024
 _MOST_TRIED = 8  # groups; every combination of them is tried
-_FULL = ("full_attention", "mla_attention")
 
 
 def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
@@ -42,22 +38,7 @@ def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
         )
         for group in groups or ()
     )
-    return () if len(known) == 1 and known[0].kind in _FULL else known
-
-
-def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
-    """The window of each layer, None for a layer that attends to all positions. None for the whole if that is not known of every layer."""
-    by_layer: dict[int, int | None] = {}
-    for group in groups:
-        slides = group.kind == "ring" or group.first_seen(0) is not None
-        if group.layers is None or not (slides or group.kind in _FULL):
-            return None
-        by_layer |= dict.fromkeys(group.layers, group.window if slides else None)
-    return (
-        tuple(by_layer[layer] for layer in sorted(by_layer))
-        if groups and list(sorted(by_layer)) == list(range(len(by_layer)))
-        else None
-    )
+    return () if len(known) == 1 and known[0].kind in FULL else known
 
 
 def infer_windows(facts: dict[str, Any], steps: Sequence[dict[str, Any]], events: Sequence[StepEvent]) -> bool:

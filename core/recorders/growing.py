@@ -22,7 +22,7 @@ RawHeader = dict[str, Any]
 
 
 def header_of(path: Path) -> RawHeader | None:
-    """The header that a file begins with; None if there is no file yet, or its first line is still being written. Raises InvalidTrace
+    """The header that a file begins with; None if there is no file yet, or its first line may still be being written. Raises InvalidTrace
     if it is not a raw recording or cannot be read.
     """
     if not path.exists():
@@ -34,7 +34,8 @@ def header_of(path: Path) -> RawHeader | None:
             first = file.readline(MAX_LINE_BYTES)
     except OSError as error:
         raise InvalidTrace(f"{path.name} cannot be read: {error.strerror}.") from None
-    if not first.endswith(b"\n") and len(first) < MAX_LINE_BYTES:
+    begins = not first or (first.startswith(b"{") and is_written(path))
+    if not first.endswith(b"\n") and len(first) < MAX_LINE_BYTES and begins:
         return None
     text = first.decode("utf-8", "replace")
     if not is_raw(text):
@@ -150,6 +151,7 @@ def _rank(header: RawHeader) -> int:
 
 
 def part_of(header: RawHeader) -> int:
+    """The number of a part, from 1, by its header."""
     return Recording("", header).part
 
 
@@ -183,6 +185,7 @@ class Lines:
         return line.decode("utf-8", "replace")
 
     def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 

@@ -46,10 +46,12 @@ class Recording:
 
     @property
     def engine(self) -> str:
+        """The engine that was recorded."""
         return self.header.get("engine", "vllm")  # the first recordings did not say
 
     @property
     def version(self) -> str | None:
+        """Its version; None where it is not on record."""
         return self.header.get("version", self.header.get("vllm"))
 
     @property
@@ -72,15 +74,18 @@ class Recording:
 
     @property
     def rank(self) -> int:
+        """Which of a deployment's ranks recorded it, from 0."""
         return self.header.get("rank", 0)
 
     @property
     def part(self) -> int:
+        """The number of the file among the parts of one recording, from 1."""
         part = self.header.get("part", 1)
         return part if type(part) is int else 1
 
     @property
     def ranks(self) -> int:
+        """How many ranks the deployment has, as far as this one knows."""
         return self.header.get("ranks") or self.rank + 1  # the ranks of a dense model do not know how many there are
 
 

@@ -14,18 +14,13 @@ from typing import Any
 from core.config import EngineConfig
 from core.errors import InvalidTrace
 from core.policy import POLICIES, Policy, RecordedPolicy
-from core.recorders.groups import WINDOWS, kv_groups, windows_of
+from core.recorders.groups import kv_groups
 from core.recorders.raw import Recording
 from core.recorders.unshown import unshown
-from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts
-from core.trace.inferred import REASONS
+from core.trace.header import ClockFacts, EngineFacts, Header, ModelFacts, windows_of
+from core.trace.inferred import WINDOWS, inferred_by
 
 _ENGINES = {"vllm": "vLLM", "transformers": "transformers"}
-_INFERRED = {
-    "lanes": "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass",
-    "waiting": "who is next and how many wait is recorded; the order of the others is inferred: new requests join the end, preempted ones the head",
-    "reasons": REASONS,
-}
 _NEEDED = ("max_num_seqs", "max_num_batched_tokens", "block_size", "num_blocks")
 _SCHEDULERS = (None, "Scheduler", "AsyncScheduler")  # of vLLM's own
 
@@ -75,7 +70,7 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
     """The header of the trace. model: the folder of its files, if they are on this machine. start: the trace's time 0, in seconds of the recording.
     absent: facts that its steps do not have. Raises InvalidConfig or InvalidTrace.
     """
-    facts = recording.header
+    facts, config = recording.header, recorded_config(recording)
     name = _ENGINES.get(recording.engine, recording.engine)
     workload = facts.get("workload") or {"name": f"{recording.engine}-recording", "arrival_unit": "s"}
     header = Header(
@@ -91,10 +86,10 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
             ranks=recording.ranks,
             clock=_clock(facts, start),
             long_prefill_token_threshold=facts.get("long_prefill_token_threshold"),
+            num_spec_tokens=facts.get("num_spec_tokens"),
+            kv_connector=facts.get("kv_connector"),
         ),
-        inferred=_INFERRED
-        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {})
-        | ({"waiting": "new requests join the end, and so do preempted ones"} if recording.requeues else {}),
+        inferred=inferred_by(config.policy) | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
         absent=(
             "prepare",
             "sample",
@@ -106,7 +101,7 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
         device="not recorded",
         device_name="not recorded",
         dtype=str(facts.get("dtype", "")).removeprefix("torch."),
-        config=recorded_config(recording),
+        config=config,
         num_blocks=facts["num_blocks"],
         kv_groups=kv_groups(facts),
         workload=workload["name"],

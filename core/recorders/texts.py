@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -11,9 +12,9 @@ from typing import Any
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER
 from core.errors import UnsupportedModel
-
-LEFT_OUT = -1  # in place of an id that was not recorded
-
+from core.models.hub import hub_answers
+from core.models.tokenizer import has_tokenizer
+from core.trace.detokenize import plain
 
 _confined: frozenset[str] | None = None  # of this process
 
@@ -48,26 +49,29 @@ def tokenizer_of(name: str) -> Any:
     try:
         if folder is not None and folder.parent == BUILTIN_FOLDER:
             return PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        return folder and import_tokenizers().from_pretrained(str(folder))
-    except (OSError, ValueError):
+        if folder is None or not has_tokenizer(str(folder)):
+            return None
+        return import_tokenizers().from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    except Exception:  # a folder without a model fails in many ways
         return None
 
 
 def named_tokenizer(name: str) -> Any:
     """The tokenizer in a folder or with a hub id. Raises UnsupportedModel if it cannot be loaded."""
+    offline = not os.path.exists(name) and not hub_answers()
     try:
-        return import_tokenizers().from_pretrained(name)
+        return import_tokenizers().from_pretrained(name, local_files_only=offline)
     except (OSError, ValueError) as error:
+        if offline:
+            raise UnsupportedModel(
+                f"The tokenizer {name!r} is no folder here, and the Hugging Face hub cannot be reached."
+            ) from None
         raise UnsupportedModel(f"The tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
-
-
-def plain(token_id: int) -> str:
-    """The text shown for a token if no tokenizer is known."""
-    return "·" if token_id == LEFT_OUT else f"⟨{token_id}⟩"
 
 
 class PlainIds:
     """Stands in for a tokenizer: decodes each id to itself, see `plain`."""
 
     def decode(self, token_ids: Iterable[int], **_: Any) -> str:
+        """The ids themselves, as text."""
         return "".join(map(plain, token_ids))

@@ -13,9 +13,9 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
+from core.runner.cpu_modules import cpu_modules
 from core.runner.pool_size import memory_used
 from core.runner.sampling import sample
-from core.runner.weights import packed_weights
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
@@ -37,7 +37,7 @@ class ModelRunner:
     ) -> None:
         self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
-        self._weights = packed_weights(getattr(adapter, "model", None))
+        self._modules = cpu_modules(getattr(adapter, "model", None))
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -55,7 +55,7 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._weights.in_use():
+        with self._modules.in_use():
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing

@@ -18,6 +18,7 @@ from core.models import load as models
 from core.models import tensor_parallel
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.models.watch import Bar
 from core.runner.choose import AttentionChoice, choose_attention
 from core.runner.eager import ModelRunner
 from core.runner.pool_size import MOST_ON_CPU, MemoryBudget, check_pool, measure_memory
@@ -41,8 +42,13 @@ class Engine(EngineCore):
     """Continuous batching, or an older policy, on a transformers model.
 
     model: a loaded causal language model or a `ModelAdapter`. tokenizer: needed for text prompts and stop strings, else None.
+    config: its limits, by default those of `EngineConfig()`. policy: replaces the config's, by name or as a `Policy`.
     execution: how passes are computed. backend: another attention, see `core.attention.spec`. runner: makes the runner
-    for a pool of a given number of blocks; by default the one that `core.runner.choose` picks for the device. The rest: see `EngineCore`.
+    for a pool of a given number of blocks; by default the one that `core.runner.choose` picks for the device.
+    recorder: keeps what happened, by default all of it. clock: seconds, and sleep: how to wait, for tests and simulations.
+
+    `run` and `stream` take a workload from an empty engine to its end; `begin`, `add_request` and `step` go request by request.
+    `trace` is what has happened; `config`, `model` (its facts) and `tokenizer` can be read.
 
     Raises UnsupportedModel for a model that cannot be run exactly, InvalidConfig for an execution that is not available here.
     """
@@ -76,12 +82,18 @@ class Engine(EngineCore):
         execution: Execution | None = None,
         policy: PolicyOrName | None = None,
     ) -> Engine:
-        """Load a built-in model, a local folder or a hub id; raises UnsupportedModel in one sentence.
+        """Load a built-in model, a local folder or a hub id, with a bar on stderr if that takes more than a second; raises UnsupportedModel in one sentence.
 
+        device: "auto", or as torch names it. dtype: "auto", or a floating-point type or its name: float32 on a CPU, bfloat16 on a GPU that has it.
         Under torchrun the model is split among the processes, which must then all call their engines in the same way.
         """
-        adapter, tokenizer = models.load_adapter(name, device, dtype)
+        with Bar(name) as watch:
+            adapter, tokenizer = models.load_adapter(name, device, dtype, watch)
         return cls(adapter, tokenizer, config, policy=policy, execution=execution)
+
+    def under(self, config: EngineConfig) -> Engine:
+        """Another engine on the same model, with a KV pool of its own; raises InvalidConfig for limits that it cannot keep."""
+        return Engine(self.adapter, self.tokenizer, config, execution=self.execution)
 
 
 class ModelExecutor:
@@ -99,6 +111,7 @@ class ModelExecutor:
 
     @property
     def model(self) -> ModelFacts:
+        """See `Executor`."""
         adapter = self._adapter
         return ModelFacts(
             name=adapter.name,
@@ -115,6 +128,7 @@ class ModelExecutor:
 
     @property
     def header(self) -> dict[str, Any]:
+        """See `Executor`: device, threads, dtype, versions, and whether attention leaks on purpose."""
         device = self._adapter.device
         return {
             "device": str(device),
@@ -147,6 +161,7 @@ class ModelExecutor:
 
     @property
     def memory_sentence(self) -> str:
+        """See `Executor`."""
         return self._memory.sentence if self._memory else ""
 
     def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> Runner:

@@ -42,6 +42,7 @@ class MemoryBudget:
         return max(0, int(self.total * self.utilization) - self.used - 2 * self.peak)
 
     def blocks(self, bytes_per_block: int) -> int:
+        """KV blocks that fit; 0 where not even one does."""
         return self.for_pool // bytes_per_block
 
     @property

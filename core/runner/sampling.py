@@ -16,9 +16,7 @@ def sample(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[Sample]:
     """Choose one token for each row of `logits [n, V]`."""
     if logits.device.type == "mps":
         logits = logits.cpu()  # the noise takes float64, which MPS does not have
-    tokens, logprobs, margins = choose_tokens(logits, rows)
-    facts = torch.stack([logprobs, margins]).tolist()
-    return as_samples(tokens.tolist(), *facts)
+    return as_samples(*(chosen.tolist() for chosen in choose_tokens(logits, rows)))
 
 
 def as_samples(tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]) -> list[Sample]:

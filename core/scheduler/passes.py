@@ -228,9 +228,10 @@ def _by_phase(run: SchedulerState) -> tuple[list[RequestState], list[RequestStat
 def _victim(run: SchedulerState, candidates: Collection[RequestState]) -> RequestState:
     """The candidate that the policy selects to give way."""
     state = run.policy.select_victim((*candidates,))
-    if not any(state is candidate for candidate in candidates):
-        raise PolicyFailed(f"The policy {run.policy.name} lets {shown(state)} give way, which is none of the requests that can.")
-    return state
+    for candidate in candidates:
+        if candidate is state:
+            return candidate
+    raise PolicyFailed(f"The policy {run.policy.name} lets {shown(state)} give way, which is none of the requests that can.")
 
 
 def _make_room(run: SchedulerState, in_flight: bool) -> bool:

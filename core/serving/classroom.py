@@ -95,10 +95,11 @@ class Classroom:
             if requests not in DEMO_WORKLOADS:
                 raise InvalidRequest(f"There is no such burst; there are {', '.join(DEMO_WORKLOADS)}.")
             requests = DEMO_WORKLOADS[requests].requests
-        checked = [(await asyncio.to_thread(serving.check, prompt, sampling), sampling) for prompt, sampling in requests]
-        # Submitted together, so that they arrive in one step: one after another, each would wait for the step that accepts the previous one.
-        asked = [serving.submit(prompt, sampling, client=BURST, even_if_closed=True) for prompt, sampling in checked]
-        given = await asyncio.gather(*asked, return_exceptions=True)
+        with serving.receive(BURST, len(requests), even_if_closed=True) as call:
+            checked = [(await call.check(prompt, sampling), sampling) for prompt, sampling in requests]
+            # Submitted together, so that they arrive in one step: one after another, each would wait for the step that accepts the previous one.
+            asked = [call.submit(prompt, sampling) for prompt, sampling in checked]
+            given = await asyncio.gather(*asked, return_exceptions=True)
         streams = [stream for stream in given if isinstance(stream, TokenStream)]
         refused = next((error for error in given if isinstance(error, BaseException)), None)
         if refused is not None:

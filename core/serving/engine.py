@@ -2,7 +2,7 @@
 
     serving = ServingEngine(engine)
     serving.start()
-    stream = await serving.submit(serving.check("O Romeo, ", sampling), sampling)
+    stream = await serving.submit("O Romeo, ", sampling)
     async for piece in stream: ...
     serving.close()
 
@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import secrets
+import threading
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
@@ -27,9 +28,11 @@ from core.serving.limits import ServingLimits
 from core.serving.messages import ClassState, RunStart, ToEngine
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
+from core.serving.places import Place, Places
 from core.serving.request_validator import CheckedPrompt, RequestValidator
 from core.serving.session import Session
-from core.serving.stream import TokenStream
+from core.serving.stream import TokenStream, closed
+from core.serving.tokenizing import Tokenizing
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 
@@ -47,12 +50,14 @@ class ServingEngine:
         hidden: Hidden = Hidden(),  # noqa: B008 (frozen)
     ) -> None:
         self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.model.name or ""
-        # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, a third to validation.
-        self.tokenizer = copy.deepcopy(engine.tokenizer)
+        # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, others to prompts and to `session`.
+        self.tokenizer, self._of_session = copy.deepcopy(engine.tokenizer), copy.deepcopy(engine.tokenizer)
+        self._tokenizing, self._saving = Tokenizing(copy.deepcopy(engine.tokenizer)), threading.Lock()
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
-        self._validator, self._session = RequestValidator(engine, self.limits, self.name), Session(self.limits.kept_tokens)
+        self._validator, self._places = RequestValidator(engine, self.limits, self.name), Places(self.limits)
+        self._session = Session(self.limits.kept_tokens)
         engine.recorder = self._session
-        engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self._validator, self.event_log)
+        engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
         self.settings = messages.SetClass()
         self._change: messages.ChangeConfig | None = None  # the latest request
@@ -75,9 +80,9 @@ class ServingEngine:
         self.send(messages.Command.STOP)
         self._thread.join()
 
-    def send(self, message: ToEngine) -> None:
-        """Have the engine's thread handle a message between two steps."""
-        self._thread.send(message)
+    def send(self, message: ToEngine) -> bool:
+        """Have the engine's thread handle a message between two steps; False if it has ended."""
+        return self._thread.send(message)
 
     # -- how it is ---------------------------------------------------------------------------------------------------
 
@@ -88,16 +93,17 @@ class ServingEngine:
 
     @property
     def num_requests(self) -> int:
-        """Requests in progress."""
-        return self._validator.num_under_way
+        """Requests in progress, from when they were received."""
+        return self._places.num_taken
 
     @property
     def num_step_failures(self) -> int:
+        """Steps that could not be computed since the server began."""
         return self._thread.num_step_failures
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress or about to be submitted."""
+        """Whether no request is in progress."""
         return not self.num_requests and not self.engine.has_work
 
     @property
@@ -123,8 +129,8 @@ class ServingEngine:
         It has no nicknames. Raises InflightError for a run that is not kept; see `Session`.
         """
         trace = self._session.copy(run)
-        with self._validator.tokenizer() as tokenizer:
-            trace.recorded_texts = trace.decoded(tokenizer)
+        with self._saving:
+            trace.recorded_texts = trace.decoded(self._of_session)
         return trace
 
     @property
@@ -156,47 +162,93 @@ class ServingEngine:
         self.settings = settings
         self.send(settings)
 
-    def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
-        """See `RequestValidator.chat`."""
-        return self._validator.chat(messages)
+    def receive(self, client: str = "", count: int = 1, *, even_if_closed: bool = False) -> Call:
+        """A client has come with this many requests: it gets their places, and the time is noted. To be called before any work is done for it.
 
-    def check(self, prompt: str | Sequence[int], sampling: SamplingParams) -> CheckedPrompt:
-        """See `RequestValidator.check`."""
-        return self._validator.check(prompt, sampling, self.engine.config)
-
-    async def submit(
-        self,
-        prompt: Sequence[int],
-        sampling: SamplingParams,
-        *,
-        client: str = "",
-        id: str | None = None,
-        nickname: str | None = None,
-        num_top_logprobs: int = 0,
-        even_if_closed: bool = False,
-        is_bot: bool = False,
-    ) -> TokenStream:
-        """Queue a request whose prompt `check` returned; returns as soon as the engine has queued it.
-
-        num_top_logprobs: how many top tokens to report for each token. even_if_closed: also while no requests are accepted.
-        is_bot: a program of ours asks, under a nickname that no client may have and that is never hidden.
-        Raises Unavailable while the server accepts no requests, TooManyRequests when it is full, InvalidRequest for a request that the KV pool
-        cannot hold and for a nickname that is not allowed.
+        even_if_closed: also while no requests are accepted. Raises Unavailable while the server accepts no requests, and TooManyRequests when it
+        is full.
         """
-        nickname = nickname if is_bot else self._validator.nickname(nickname)
-        if num_top_logprobs and sampling.looks_back and self.engine.trace.header.is_asynchronous:
-            raise InvalidRequest(
-                "Top log-probabilities cannot be combined with penalties here: a step is launched before the previous one is read."
-            )
         if self.status == "draining":
             raise Unavailable("The server is closing and takes no more requests.", retry_after=10)
         if not self.settings.accepting and not even_if_closed:
             raise Unavailable("No requests are accepted right now.", retry_after=5)
-        self._validator.acquire_slot(client)
-        ids = prompt if isinstance(prompt, CheckedPrompt) else tuple(prompt)
+        return Call(self, self._places.take(client, count), self.engine.time)
+
+    async def submit(
+        self,
+        prompt: str | Sequence[int],
+        sampling: SamplingParams,
+        *,
+        client: str = "",
+        even_if_closed: bool = False,
+        **options: Any,
+    ) -> TokenStream:
+        """The whole way of one request: `receive`, `Call.check`, and `Call.submit` with these options. Raises what they raise."""
+        with self.receive(client, even_if_closed=even_if_closed) as call:
+            return await call.submit(await call.check(prompt, sampling), sampling, **options)
+
+
+class Call:
+    """What one client asks for at once. Used in a `with`, after which the places that no request has taken are free again.
+
+    arrived: when it came, on the engine's clock.
+    """
+
+    def __init__(self, serving: ServingEngine, places: list[Place], arrived: float) -> None:
+        self._serving, self._places, self.arrived = serving, places, arrived
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for place in self._places:
+            place.free()
+
+    async def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
+        """See `RequestValidator.chat`."""
+        validator = self._serving._validator
+        validator.check_chat()
+        size = sum(len(message["content"]) for message in messages)
+        return await self._serving._tokenizing.run(size, lambda tokenizer: validator.chat(messages, tokenizer))
+
+    async def check(self, prompt: str | Sequence[int], sampling: SamplingParams) -> CheckedPrompt:
+        """The prompt's token ids; raises InvalidRequest if this server would not run it."""
+        validator, config = self._serving._validator, self._serving.engine.config
+        if not isinstance(prompt, str):
+            return validator.check(prompt, sampling, config, self._serving.tokenizer)
+        return await self._serving._tokenizing.run(
+            len(prompt), lambda tokenizer: validator.check(prompt, sampling, config, tokenizer)
+        )
+
+    async def submit(
+        self,
+        prompt: CheckedPrompt,
+        sampling: SamplingParams,
+        *,
+        id: str | None = None,
+        nickname: str | None = None,
+        num_top_logprobs: int = 0,
+        is_bot: bool = False,
+    ) -> TokenStream:
+        """Queue a request, which takes one of the places; returns as soon as the engine has queued it.
+
+        num_top_logprobs: how many top tokens to report for each token. is_bot: a program of ours asks, under a nickname that no client may have
+        and that is never hidden. Raises InvalidRequest for a request that the KV pool cannot hold, for an id that is in use and for a nickname
+        that is not allowed, and Unavailable once the server is closed.
+        """
+        serving = self._serving
+        nickname = nickname if is_bot else serving._validator.nickname(nickname)
+        if num_top_logprobs and sampling.looks_back and serving.engine.trace.header.is_asynchronous:
+            raise InvalidRequest(
+                "Top log-probabilities cannot be combined with penalties here: a step is launched before the previous one is read.",
+                param="logprobs",
+            )
         id = id or f"r-{secrets.token_hex(8)}"
-        stream = TokenStream(id, ids, sampling, client, nickname, self.engine.now, self.send, num_top_logprobs, is_bot)
-        self.send(messages.Submit(stream))
+        place = self._places[-1]
+        stream = TokenStream(id, prompt, sampling, place, nickname, self.arrived, serving.send, num_top_logprobs, is_bot)
+        if not serving.send(messages.Submit(stream)):
+            raise closed()
+        self._places.pop()  # the engine's thread gives it back, however the request ends
         try:
             await asyncio.shield(stream.accepted)
         except asyncio.CancelledError:

@@ -16,15 +16,16 @@ from contextlib import suppress
 
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
-from core.errors import InflightError, InvalidRequest, Unavailable
+from core.errors import InflightError, InvalidRequest
 from core.runner.threads import CORE_SHARES
 from core.serving import messages
 from core.serving.messages import ClassState, ToEngine
 from core.serving.output_processor import OutputProcessor
 from core.serving.pace import Pace
-from core.serving.request_validator import CheckedPrompt, as_sentence
+from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
-from core.serving.stream import TokenStream, step_failed
+from core.serving.stream import TokenStream, closed, step_failed
+from core.trace.events import to_microseconds
 from core.workload.request import Request
 
 _log = logging.getLogger("inflight.serving")
@@ -45,6 +46,7 @@ class EngineThread:
         self._announced: ClassState | None = None
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._stopping = self.has_ended = False
+        self._door = threading.RLock()  # so that nothing is sent after the end; a signal may interrupt its holder
         self._thread = threading.Thread(target=self._run, name="inflight-engine", daemon=True)
 
     # -- for everybody -----------------------------------------------------------------------------------------------
@@ -55,9 +57,12 @@ class EngineThread:
         self._outputs.log.add(self._pace_entry)
         self._thread.start()
 
-    def send(self, message: ToEngine) -> None:
-        """Queue a message, to be handled between two steps."""
-        self._inbox.put(message)
+    def send(self, message: ToEngine) -> bool:
+        """Queue a message, to be handled between two steps; False if the thread has ended."""
+        with self._door:
+            if not self.has_ended:
+                self._inbox.put(message)
+            return not self.has_ended
 
     def join(self) -> None:
         """Wait until the thread has ended; see `Stop`."""
@@ -161,11 +166,16 @@ class EngineThread:
 
     def _end(self) -> None:
         """Release everyone who waits, because the thread ends, perhaps due to a bug."""
-        self.has_ended = True
+        with self._door:
+            self.has_ended = True
         self._outputs.log.close()
-        self._handle_all()
-        for stream in self._under_way:
-            self._outputs.fail(stream, Unavailable("The server was closed."))
+        late: list[TokenStream] = []
+        with suppress(queue.Empty):
+            while True:
+                if isinstance(message := self._inbox.get_nowait(), messages.Submit):
+                    late.append(message.stream)
+        for stream in (*self._under_way, *late):
+            self._outputs.fail(stream, closed())
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -175,6 +185,9 @@ class EngineThread:
 
     def _submit(self, stream: TokenStream) -> None:
         """Queue a request, or hold it for the next run."""
+        if stream.id in self._outputs.streams or stream.id in self.held:
+            self._outputs.fail(stream, InvalidRequest("A request with this id is in progress."))
+            return
         if self.next_change is not None and self.next_change.start == "barrier":
             self.held[stream.id] = stream
             stream.call(stream.accept)
@@ -183,17 +196,18 @@ class EngineThread:
         try:
             if not self.works or (not engine.has_work and self._session.is_due):
                 self._begin_run()
-            arrived = min(stream.times.arrived, engine.now)
+            arrived = min(
+                to_microseconds(max(0.0, stream.times.arrived - engine.began)), engine.now
+            )  # 0 for one from before this run
             request = Request(stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived)
             is_checked = isinstance(stream.prompt, CheckedPrompt) and stream.prompt.config == engine.config
             engine.add_request(request, stream.prompt if is_checked else None)
         except InvalidRequest as error:
-            self._outputs.fail(stream, InvalidRequest(as_sentence(error.message)))
+            self._outputs.fail(stream, error.alone())
         except Exception as error:
             _log.error("A request could not be queued.", exc_info=error)
             self._outputs.fail(stream, error if isinstance(error, InflightError) else step_failed())
         else:
-            stream.times.arrived = arrived
             self._outputs.queued(stream, request)
 
     def _cancel(self, stream: TokenStream) -> None:
@@ -209,7 +223,6 @@ class EngineThread:
             if stream.is_leaving:
                 self._outputs.cancelled(stream)
             else:
-                stream.times.arrived = 0.0
                 self._submit(stream)
 
     # -- runs: each begins from an empty engine and is kept whole ------------------------------------------------------
@@ -218,7 +231,7 @@ class EngineThread:
         """Begin a new run, by default under the current limits; raises what the engine's `begin` raises."""
         self._engine.begin("s", config=config)
         self.works = True
-        self._outputs.begin_run(self._session.run, self._engine.trace.header)
+        self._outputs.begin_run(self._session.run, self._engine.trace.header, self._engine.began)
 
     def _restart(self, config: EngineConfig | None = None) -> None:
         """Begin again after a failure, if possible."""

@@ -280,6 +280,7 @@ class EngineLog(EventLog):
 
     @property
     def hidden(self) -> Hidden:
+        """Who may not be shown to viewers."""
         assert isinstance(self.shown, Hidden)
         return self.shown
 

@@ -13,7 +13,7 @@ class ServingLimits:
 
     max_prompt_tokens, max_new_tokens: of a request. max_choices: prompts times `n` in one call. max_stop_strings and
     max_stop_characters: of a request. max_body_bytes: of a call. body_s: seconds a call may take to arrive. send_s: seconds a client
-    may take to read what it is sent. max_viewers: of the live events at once. max_nickname_characters: of a client. max_lanes,
+    may take to read what it is sent. max_viewers: of the live events at once, of one address half. max_nickname_characters: of a client. max_lanes,
     max_budget: the most that a teacher may set. kept_tokens: of the runs that can be saved. drain_s: seconds that requests in progress get to finish when
     the server shuts down.
     """
@@ -28,7 +28,7 @@ class ServingLimits:
     max_body_bytes: int = 2**20
     body_s: float = 10.0
     send_s: float = 30.0
-    max_viewers: int = 256
+    max_viewers: int = 512
     max_nickname_characters: int = 24
     max_lanes: int = 256
     max_budget: int = 16_384

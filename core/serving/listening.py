@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
 
 from core.errors import InflightError
 from core.serving.limits import ServingLimits
-from core.serving.timeouts import headers_within
+from core.serving.timeouts import KEPT_S, bounded_protocol
+
+_DESCRIPTORS = 2**16
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
     """How uvicorn runs `app`: quietly, without trusting headers about the caller, and cutting off calls that arrive too slowly."""
     return uvicorn.Config(
         app,
-        http=headers_within(limits.body_s),
+        http=bounded_protocol(limits.body_s, limits.send_s),
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # limits count by the address that really called
         server_header=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEPT_S,
         timeout_graceful_shutdown=max(1, round(limits.drain_s)),
         backlog=2048,
-        limit_concurrency=4 * limits.max_requests + limits.max_viewers,
         lifespan="off",
         **more,
     )
+
+
+def allow_connections() -> None:
+    """Let this process hold as many connections as its system may grant: many begin with 1,024 descriptors, fewer than the browsers of a class open."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if now != resource.RLIM_INFINITY:
+            wanted = _DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _DESCRIPTORS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, wanted), most))
 
 
 def bound(host: str, port: int) -> socket.socket:

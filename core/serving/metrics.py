@@ -76,12 +76,14 @@ class ServingMetrics:
         self._cache.info({name: str(value) for name, value in info.items()} | {"engine": "0"})
 
     def step(self, event: StepEvent) -> None:
+        """Count a step."""
         self._step_tokens.observe(sum(p.tokens for p in event.passes))
         self._generation_tokens.inc(len(event.sampled))
         self._preemptions.inc(len(event.preempted))
         self._hits.inc(sum(hit.num_cached_tokens for hit in event.kv.prefix_hits))
 
     def admitted(self, stream: TokenStream) -> None:
+        """A request was accepted."""
         if self._prefix_caching:
             self._queries.inc(len(stream.prompt))
 
@@ -95,6 +97,7 @@ class ServingMetrics:
             self._itl.observe(t - times.last_token)
 
     def finished(self, stream: TokenStream, reason: FinishReason) -> None:
+        """A request is over: count its tokens and observe its times, as far as it came."""
         times = stream.times
         self._success.labels(**self._labels, finished_reason=_VLLM_REASONS[reason]).inc()
         self._request_prompt.observe(len(stream.prompt))
@@ -111,6 +114,7 @@ class ServingMetrics:
             self._tpot.observe((times.last_token - times.first_token) / (stream.num_tokens - 1))
 
     def refused(self, status: int) -> None:
+        """A call was refused with this HTTP status."""
         self._refusals.labels(status=str(status)).inc()
 
 

@@ -22,7 +22,6 @@ from core.errors import InflightError, InvalidRequest
 from core.runner.sampling import adjust_logits
 from core.serving.event_log import EngineLog, ServedStep
 from core.serving.metrics import ServingMetrics
-from core.serving.request_validator import RequestValidator
 from core.serving.stream import Piece, TokenStream, TopLogprob, call_in, put_all
 from core.trace.detokenize import AnswerText
 from core.trace.events import RECORDS, StepEvent
@@ -85,6 +84,11 @@ class TopLogprobs:
         self._asked.pop(request, None)
         self._found.pop(request, None)
 
+    def clear(self) -> None:
+        """Forget all requests."""
+        self._asked.clear()
+        self._found.clear()
+
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
         """Those for the token with this index, most probable first; empty if none were requested."""
         found = self._found.get(request, {}).pop(position, None)
@@ -120,16 +124,17 @@ class _Answer:
 
 
 class OutputProcessor:
-    """tokenizer: used by this thread only. validator: gets the slots of ended requests back. log: what viewers read."""
+    """tokenizer: used by this thread only. log: what viewers read."""
 
-    def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, validator: RequestValidator, log: EngineLog) -> None:
-        self.metrics, self.log, self._validator = metrics, log, validator
+    def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, log: EngineLog) -> None:
+        self.metrics, self.log = metrics, log
         self._tokenizer = tokenizer
         self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} if tokenizer is not None else {}
         self.top_logprobs = TopLogprobs()
         self._answers: dict[str, _Answer] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
         self.last_step = -1  # the last step of this run that was processed
+        self._began = 0.0  # when this run did, on the clock of `Times`
 
     # -- while the engine takes a step: see `core.engine.outputs` ------------------------------------------------------
 
@@ -137,9 +142,11 @@ class OutputProcessor:
         return len(self._answers)
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
+        """See `Outputs`."""
         self._answers[request.id] = _Answer(request, prompt, self._tokenizer, self._special)
 
     def add(self, request: str, token_id: int) -> bool:
+        """See `Outputs`: the piece of text is kept until the step is told."""
         answer = self._answers.get(request)
         if answer is None:  # it has ended; the engine was a step ahead
             return False
@@ -150,13 +157,15 @@ class OutputProcessor:
         """Its last event is still to be processed."""
 
     def clear(self) -> None:
+        """See `Outputs`."""
         self._answers.clear()
+        self.top_logprobs.clear()
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
-    def begin_run(self, run: int, header: Header) -> None:
-        """A run begins; requests come one by one."""
-        self.last_step = -1
+    def begin_run(self, run: int, header: Header, began: float) -> None:
+        """A run begins, at this time of the engine's clock; requests come one by one."""
+        self.last_step, self._began = -1, began
         self.metrics.configured(header.config, header.num_blocks)
         self.log.add({"kind": "run", "run": run, "header": header.to_json(), "records": RECORDS})
 
@@ -190,7 +199,7 @@ class OutputProcessor:
             for admitted in event.admitted:
                 stream = self.streams[admitted.request]
                 if stream.times.admitted is None:  # it may be preempted, and admitted again
-                    stream.times.admitted = event.t_start
+                    stream.times.admitted = self._began + event.t_start
                     self.metrics.admitted(stream)
             for index, sampled in enumerate(event.sampled):
                 stream, answer = self.streams[sampled.request], self._answers[sampled.request]
@@ -201,7 +210,7 @@ class OutputProcessor:
                     rest = answer.text.finish()
                     piece, shown = piece + rest, shown + answer.shown.finish(rest)
                 texts.setdefault(stream.id, []).append(piece)
-                t = event.passes[sampled.pass_index].t_end
+                t = self._began + event.passes[sampled.pass_index].t_end
                 top_logprobs = self.top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
                 handed.append((stream, Piece(stream.num_tokens, sampled.token_id, shown, sampled.logprob, reason, top_logprobs)))
                 self.metrics.token(stream, t)
@@ -237,7 +246,7 @@ class OutputProcessor:
 
     def fail(self, stream: TokenStream, error: InflightError) -> None:
         """End a request with an error."""
-        self._release(stream)
+        self._end(stream)
         if not isinstance(error, InvalidRequest):
             self.metrics.finished(stream, "error")
         stream.call(stream.fail, error)
@@ -245,17 +254,19 @@ class OutputProcessor:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _hand_over(self, handed: Sequence[tuple[TokenStream, Piece]]) -> None:
-        """Give pieces to their streams, and free the slots of requests that end."""
+        """Give pieces to their streams, and let go of the requests that end."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[TokenStream, Piece]]] = {}
         for stream, piece in handed:
             by_loop.setdefault(stream.loop, []).append((stream, piece))
             if piece.finish_reason is not None:
-                self._release(stream)
+                self._end(stream)
         for loop, pieces in by_loop.items():
             call_in(loop, put_all, pieces)
 
-    def _release(self, stream: TokenStream) -> None:
-        self.streams.pop(stream.id, None)
-        self._answers.pop(stream.id, None)
-        self.top_logprobs.forget(stream.id)
-        self._validator.release_slot(stream.client)
+    def _end(self, stream: TokenStream) -> None:
+        """A request has ended, or never began: its place is free. Another request of the same id is left alone."""
+        if self.streams.get(stream.id) is stream:
+            del self.streams[stream.id]
+            self._answers.pop(stream.id, None)
+            self.top_logprobs.forget(stream.id)
+        stream.place.free()

@@ -1,10 +1,15 @@
-"""The server alone: one process, one engine, one port. SIGTERM or Ctrl-C drains it: no new requests are accepted, those in progress are finished."""
+"""The server alone: one process, one engine, one port. The first SIGTERM or Ctrl-C drains it, a second one ends it at once.
+
+a signal ─→ new requests are refused, those in progress go on ─→ the rest end with a last word ─→ nothing listens any more
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -12,15 +17,18 @@ import uvicorn
 from fastapi import FastAPI
 
 from core.serving.engine import ServingEngine
-from core.serving.listening import bound, server_config
+from core.serving.listening import allow_connections, bound, server_config
+
+_LAST_WORDS = 2  # seconds for answers that are still being written at the end
+_ORDERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """Drains the engine at the first signal; a second Ctrl-C ends it at once."""
-
     def __init__(self, config: uvicorn.Config, serving: ServingEngine, ready: Callable[[str], None]) -> None:
         super().__init__(config)
+        config.timeout_graceful_shutdown = _LAST_WORDS
         self._serving, self._ready = serving, ready
+        self._until = float("inf")  # when the time of those in progress is up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -29,8 +37,27 @@ class _Server(uvicorn.Server):
             self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        for order in _ORDERS:
+            signal.signal(order, signal.SIG_DFL)  # nothing of ours is between a second one and the end
+        self._until = time.monotonic() + self._serving.limits.drain_s
         self._serving.drain()
-        super().handle_exit(sig, frame)
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop: while requests are in progress, and there is time, calls are answered as before."""
+        ends = await super().on_tick(counter)
+        return ends and (not self._serving.num_requests or time.monotonic() >= self._until)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self._serving.close)  # streams end, and viewers
+        for connection in list(self.server_state.connections):
+            connection.shutdown()  # after its answer, if there is one under way
+        until = time.monotonic() + _LAST_WORDS
+        while self.server_state.tasks and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # who takes nothing is gone, for its handler too
+        await super().shutdown(sockets)
 
 
 def serve(
@@ -40,15 +67,14 @@ def serve(
 
     Raises InflightError if the port cannot be used.
     """
+    allow_connections()
     config = server_config(app, serving.limits)
     listening = bound(host, port)
     serving.start()
-    before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again after shutdown
+    gc.collect()
+    gc.freeze()  # model and libraries stay: without this, reading a body of many small lists looks through all of them again and again
     try:
         asyncio.run(_Server(config, serving, ready).serve([listening]))
-    except KeyboardInterrupt:
-        pass
     finally:
-        signal.signal(signal.SIGTERM, before)
         serving.close()
         listening.close()

@@ -7,9 +7,11 @@ the later steps of that run are not kept, and the trace says so.
 
 from __future__ import annotations
 
+import pickle
 import threading
+import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +24,7 @@ from core.trace.trace import Trace
 from core.workload.request import Request
 
 _REQUEST = 16  # a request takes the room of this many tokens beside its prompt
+_PACKED = 256  # steps
 
 
 class Session(TraceRecorder):
@@ -36,7 +39,7 @@ class Session(TraceRecorder):
     def begin(self, header: Header, tokenizer: Any | None) -> None:
         with self._lock:
             super().begin(header, tokenizer)
-            if self._runs and not self._runs[-1].trace.events:
+            if self._runs and not self._runs[-1].events:
                 self._runs.pop()  # nothing ran
             self.run += 1
             self.latest.clear()
@@ -60,7 +63,7 @@ class Session(TraceRecorder):
             self.latest.append(made)
             run.open.difference_update(finished.request for finished in made.finished)
             if self._has_room(weight):
-                self.trace.events.append(made)
+                run.events.append(made)
             else:
                 run.num_lost += 1
         return made
@@ -78,20 +81,21 @@ class Session(TraceRecorder):
     def copy(self, run: int | None = None) -> Trace:
         """A run as it is now, by default the latest in which something happened; raises InflightError if it is not kept. It has no texts."""
         with self._lock:
-            there = [kept for kept in self._runs if kept.trace.events and run in (None, kept.number)]
+            there = [kept for kept in self._runs if kept.events and run in (None, kept.number)]
             if not there:
                 raise InflightError("Nothing has run yet." if run is None else f"Run {run} is not kept.")
             kept = there[-1]
-            header = kept.trace.header
+            header, asked, events = kept.trace.header, dict(kept.trace.asked), kept.events.copy()
             if kept.is_cut:
                 header = replace(header, notes=(*header.notes, kept.sentence))
-            return Trace(header, dict(kept.trace.asked), list(kept.trace.events), complete=not kept.open and not kept.is_cut)
+            complete = not kept.open and not kept.is_cut
+        return Trace(header, asked, list(events), complete=complete)  # unpacked while the engine goes on
 
     @property
     def kept(self) -> list[tuple[int, int]]:
         """(number, steps) of every run that `copy` has."""
         with self._lock:
-            return [(kept.number, len(kept.trace.events)) for kept in self._runs if kept.trace.events]
+            return [(kept.number, len(kept.events)) for kept in self._runs if kept.events]
 
     @property
     def _now(self) -> _Run:
@@ -108,11 +112,38 @@ class Session(TraceRecorder):
         return not run.is_cut
 
 
+class _Events:
+    """A run's events, in order. All but the last few are packed: an event's objects take some 3 kB and are walked by each garbage collection; packed, 0.2 kB."""
+
+    def __init__(self) -> None:
+        self._packed: list[bytes] = []
+        self._last: list[StepEvent] = []
+
+    def append(self, event: StepEvent) -> None:
+        self._last.append(event)
+        if len(self._last) == _PACKED:
+            self._packed.append(zlib.compress(pickle.dumps(self._last), 1))
+            self._last = []
+
+    def copy(self) -> _Events:
+        made = _Events()
+        made._packed, made._last = self._packed[:], self._last[:]
+        return made
+
+    def __len__(self) -> int:
+        return len(self._packed) * _PACKED + len(self._last)
+
+    def __iter__(self) -> Iterator[StepEvent]:
+        for packed in self._packed:
+            yield from pickle.loads(zlib.decompress(packed))
+        yield from self._last
+
+
 class _Run:
-    """open: requests that have not ended. is_cut: whether something was not kept for lack of room; num_lost: steps."""
+    """trace: without its events. open: requests that have not ended. is_cut: whether something was not kept for lack of room; num_lost: steps."""
 
     def __init__(self, number: int, trace: Trace) -> None:
-        self.number, self.trace = number, trace
+        self.number, self.trace, self.events = number, trace, _Events()
         self.open: set[str] = set()
         self.size = self.num_lost = 0
         self.is_cut = False

@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from core.errors import ExecutionFailed, InflightError
+from core.errors import ExecutionFailed, InflightError, Unavailable
 from core.serving.messages import Cancel, ToEngine
+from core.serving.places import Place
 from core.workload.request import FinishReason, SamplingParams
 
 
@@ -36,7 +37,10 @@ class Piece:
 
 @dataclass
 class Times:
-    """Seconds on the engine's clock, None for what has not happened yet."""
+    """Seconds on the engine's clock (`EngineCore.time`, which runs on from run to run), None for what has not happened yet.
+
+    arrived: when the client's call was received.
+    """
 
     arrived: float
     admitted: float | None = None
@@ -57,14 +61,15 @@ class TokenStream:
         id: str,
         prompt: tuple[int, ...],
         sampling: SamplingParams,
-        client: str,
+        place: Place,
         nickname: str | None,
         arrived: float,
-        send: Callable[[ToEngine], None],
+        send: Callable[[ToEngine], object],
         num_top_logprobs: int = 0,
         is_bot: bool = False,
     ) -> None:
-        self.id, self.prompt, self.sampling, self.client, self.nickname = id, prompt, sampling, client, nickname
+        self.id, self.prompt, self.sampling, self.nickname = id, prompt, sampling, nickname
+        self.place = place  # given back by the engine's thread when the request has ended
         self.num_top_logprobs = num_top_logprobs  # top tokens reported for each one
         self.is_bot = is_bot  # a program asks, under the nickname of one
         self.times = Times(arrived)
@@ -112,6 +117,7 @@ class TokenStream:
             self.accepted.set_result(None)
 
     def put(self, piece: Piece) -> None:
+        """Hand a piece to whoever reads; never waits."""
         self._pieces.put_nowait(piece)
 
     def fail(self, error: InflightError) -> None:
@@ -138,3 +144,8 @@ def put_all(pieces: Sequence[tuple[TokenStream, Piece]]) -> None:
 def step_failed() -> ExecutionFailed:
     """The error sent to clients; the reason goes only to the log, because it may quote a prompt."""
     return ExecutionFailed("The step that computed this request failed; the server goes on.")
+
+
+def closed() -> Unavailable:
+    """The error of requests that the server no longer finishes, or begins."""
+    return Unavailable("The server was closed.", retry_after=10)

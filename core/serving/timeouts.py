@@ -5,14 +5,18 @@ arrive, so that time does not count.
 from __future__ import annotations
 
 import asyncio
+import selectors
+import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+KEPT_S = 30  # that a connection may be idle between two calls: longer than clients' libraries keep one, or each would now and then write to a closed one
 _LOOKS = 20  # however long the loop is blocked, only one interval counts
 
 T = TypeVar("T")
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)  # the others take a descriptor of their own
 
 
 class Wait:
@@ -30,6 +34,7 @@ class Wait:
             self._then()
 
     def cancel(self) -> None:
+        """End it before its time."""
         self._next.cancel()
 
 
@@ -52,13 +57,16 @@ class Deadline:
             task.cancel()
 
     def cancel(self) -> None:
+        """Lift it."""
         self._wait.cancel()
 
 
-def headers_within(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which would wait forever for the headers of a call, with a limit on that wait.
+def bounded_protocol(headers_s: float, send_s: float) -> type[asyncio.Protocol]:
+    """uvicorn's protocol, which would wait forever for the headers of a call, and for a client to take what it is sent, with limits on both.
 
-    It runs from the connection to its first call's headers, and from the first byte of every later call to the end of its headers.
+    headers_s: from the connection to its first call's headers, and from the first byte of every later call to the end of its headers.
+    send_s: without anything taken of what waits; only systems that have such a limit (Linux) keep it.
+    Nor is a kept connection closed over a call that has come but has not been read: its client would be told of a reset.
     """
 
     class Calls(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -66,6 +74,7 @@ def headers_within(seconds: float) -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
+            _bound_sending(transport, send_s)
             self._wait_for_headers()
 
         def data_received(self, data: bytes) -> None:
@@ -79,8 +88,12 @@ def headers_within(seconds: float) -> type[asyncio.Protocol]:
             self._stop_waiting()
             super().connection_lost(exc)
 
+        def timeout_keep_alive_handler(self) -> None:
+            if not self.transport.is_closing() and not _has_come(self.transport):
+                super().timeout_keep_alive_handler()
+
         def _wait_for_headers(self) -> None:
-            self._waiting = Wait(seconds, self._give_up)
+            self._waiting = Wait(headers_s, self._give_up)
 
         def _stop_waiting(self) -> None:
             if self._waiting is not None:
@@ -92,3 +105,16 @@ def headers_within(seconds: float) -> type[asyncio.Protocol]:
                 self.transport.close()
 
     return Calls
+
+
+def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
+    """Let the system end a connection whose client takes nothing: until then its descriptor and all that was written are held."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds))
+
+
+def _has_come(transport: asyncio.Transport) -> bool:
+    """Whether something waits to be read, which the event loop, busy with other calls, has not seen."""
+    with _Selector() as selector:
+        selector.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
+        return bool(selector.select(0))

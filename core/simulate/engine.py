@@ -1,12 +1,13 @@
 """The same scheduler and the same events without the forward pass: a cost model says how long each pass would have taken.
 
-    cost = fit(trace)                                   # see `core.simulate.cost`
+    cost = fit(trace)                                   # see `core.simulate.fitted`
     engine = SimulatedEngine(cost, config)
     trace = engine.run(workload)                        # labelled "source": "simulated"
     totals = run_stream(engine, requests)                     # a million requests, see `core.simulate.totals`
 
 Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals; scheduling itself costs nothing.
-Tokens are made up (always the same one), so an end-of-sequence token never comes: every request runs to its full length.
+Tokens are made up (always the same one) and have no text, so neither an end-of-sequence token nor a stop string ever comes: every request runs
+to its full length.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
 from core.engine.engine import EngineCore
+from core.engine.outputs import StopStrings
 from core.engine.recorder import TraceRecorder, Window
 from core.engine.runner import PassResult, Sample
+from core.errors import InvalidConfig
 from core.scheduler.output import SchedulerOutput
-from core.simulate.cost import Cost, Linear, Load
+from core.simulate.cost import Cost, Load
+from core.simulate.fitted import Linear
 from core.trace.header import SIMULATED, ModelFacts
-from core.workload.request import SamplingParams
+from core.workload.request import Request, SamplingParams
 
 TOKEN = Sample(0, 0.0, 0.0)
+_VOCABULARY = 50257  # where nothing is known of the model
 
 
 class SimulatedClock:
@@ -64,13 +69,14 @@ class SimulatedRunner:
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
         """See `Runner`."""
-        kv = samples = tokens = 0
+        kv = samples = tokens = pairs = 0
         for scheduled in output.scheduled:
             tokens += len(scheduled.tokens)
-            kv += scheduled.kv_len
+            kv += scheduled.kv_len if scheduled.tokens else 0  # a finished row is a pad, and pads attend to nothing
+            pairs += Load.pairs_of(len(scheduled.tokens), scheduled.kv_len)
             samples += scheduled.samples
         positions = tokens if output.layout == "packed" else output.rows * output.width
-        load = Load(positions, kv * self.cost.kv_bytes_per_token)
+        load = Load(positions, kv * self.cost.kv_bytes_per_token, pairs)
         started, seconds = self.clock.now, self.cost.seconds(load)
         self.clock.now = started + seconds
         self._passes += 1
@@ -81,28 +87,51 @@ class SimulatedRunner:
 
 
 class SimulatedExecutor:
-    """The `Executor` of a cost model: unlimited memory, and always the same runner. model: the one it stands for."""
+    """The `Executor` of a cost model: always the same runner, and the memory of what it stands for. model: the one it stands for."""
 
-    memory_sentence = ""
-
-    def __init__(self, model: ModelFacts, runner: SimulatedRunner) -> None:
+    def __init__(self, model: ModelFacts, runner: SimulatedRunner, notes: Sequence[str] = ()) -> None:
         self.model, self._runner = model, runner
-        cost = runner.cost
-        device = getattr(cost, "accelerator", None) or getattr(cost, "about", {}).get("device", "cpu")
+        cost, self._deployment = runner.cost, runner.cost.deployment
         self.header = {
             "source": SIMULATED,
-            "device": f"{SIMULATED} {device}",
-            "device_name": SIMULATED,
-            "dtype": "float16",
+            "device": f"{SIMULATED} {self._deployment.device}",
+            "device_name": self._deployment.hardware or SIMULATED,
+            "dtype": self._deployment.dtype,
+            "notes": tuple(notes),
             "versions": {"python": platform.python_version()},
             "cost": cost.to_json(),
         }
 
-    def check_config(self, config: EngineConfig) -> None:
+    @property
+    def memory_sentence(self) -> str:
         """See `Executor`."""
+        room = self._deployment.kv_bytes
+        return "" if room is None else f"beside its weights {self._deployment.device} has {room / 1e9:,.1f} GB for it"
 
-    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> None:
-        """See `Executor`: nothing is stored anywhere."""
+    def check_config(self, config: EngineConfig) -> None:
+        """See `Executor`: a pool larger than what the weights leave."""
+        most = self._most(config)
+        if config.num_blocks is not None and most is not None and config.num_blocks > most:
+            size = config.num_blocks * self._block_bytes(config)
+            raise InvalidConfig(
+                f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {size / 1e9:,.1f} GB; "
+                f"{self.memory_sentence}, which are {most:,} blocks."
+            )
+
+    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int | None:
+        """See `Executor`."""
+        return self._most(config)
+
+    def _most(self, config: EngineConfig) -> int | None:
+        if self._deployment.kv_bytes is None:
+            return None
+        found = self._deployment.kv_bytes // self._block_bytes(config)
+        if not found:
+            raise InvalidConfig(f"Not even one KV block of {config.block_size:,} tokens fits: {self.memory_sentence}.")
+        return found
+
+    def _block_bytes(self, config: EngineConfig) -> int:
+        return config.block_size * (self.model.kv_bytes_per_token or 1)
 
     def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> SimulatedRunner:
         """See `Executor`."""
@@ -112,10 +141,18 @@ class SimulatedExecutor:
         """See `Executor`: there is no device to fail."""
 
 
-class SimulatedEngine(EngineCore):
-    """An engine whose forward pass is a cost model. name: of the model it stands for. tokenizer: for text prompts.
+class NoStopStrings(StopStrings):
+    """The `Outputs` of tokens that have no text, in which no stop string ever comes."""
 
-    window: keep only the steps of the last `window` tokens. runner: makes up the tokens.
+    def begin(self, request: Request, prompt: Sequence[int]) -> None:
+        """See `Outputs`."""
+
+
+class SimulatedEngine(EngineCore):
+    """An engine whose forward pass is a cost model. The model it stands for, and the memory for its KV pool, are those of the cost model.
+
+    tokenizer: for text prompts. name, vocab_size, max_model_len: of another model. window: keep only the steps of the last `window` tokens.
+    runner: makes up the tokens.
     """
 
     def __init__(
@@ -126,27 +163,36 @@ class SimulatedEngine(EngineCore):
         *,
         policy: PolicyOrName | None = None,
         name: str | None = None,
-        vocab_size: int = 50257,
+        vocab_size: int | None = None,
         max_model_len: int | None = None,
         window: int | None = None,
         runner: Callable[[Cost, SimulatedClock], SimulatedRunner] = SimulatedRunner,
     ) -> None:
-        clock = SimulatedClock()
+        clock, known = SimulatedClock(), cost.deployment
+        if isinstance(cost, Linear) and name is not None:
+            cost.check_model(name, vocab_size=vocab_size)
         self.cost, self._simulated = cost, runner(cost, clock)
         model = ModelFacts(
-            name=name or cost.to_json().get("model") or SIMULATED,
+            name=name or known.model or SIMULATED,
             type=SIMULATED,
-            parameters=round(getattr(cost, "weight_bytes", 0) / 2),
+            parameters=known.parameters or 0,
             layers=0,
-            vocab_size=vocab_size,
-            context=max_model_len,
+            vocab_size=vocab_size or known.vocab_size or _VOCABULARY,
+            context=max_model_len or known.context,
             eos_token_ids=tuple(self._simulated.eos_token_ids),
             windows=(None,),
             plug="none",
             kv_bytes_per_token=cost.kv_bytes_per_token,
         )
+        other = (
+            f"Texts were split into tokens by another tokenizer than that of {known.model}, which makes other lengths of them."
+        )
         super().__init__(
-            SimulatedExecutor(model, self._simulated),
+            SimulatedExecutor(
+                model,
+                self._simulated,
+                [other] if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear) else (),
+            ),
             tokenizer,
             config,
             policy=policy,
@@ -154,17 +200,28 @@ class SimulatedEngine(EngineCore):
             clock=clock,
             sleep=clock.advance,
         )
+        self.outputs = NoStopStrings(tokenizer)
+
+    def under(self, config: EngineConfig) -> SimulatedEngine:
+        """Another engine on the same cost model, with a clock of its own; raises InvalidConfig for limits that it cannot keep."""
+        model = self.model
+        return SimulatedEngine(
+            self.cost, config, self.tokenizer, name=model.name, vocab_size=model.vocab_size, max_model_len=model.context
+        )
+
+    def _num_blocks_for(self, longest: int) -> int:
+        """As configured, or all that memory has room for, as a server takes it; without a limit, room for every lane."""
+        most = None if self.config.num_blocks else self.executor.most_blocks(self.config, longest, self._drop_pool)
+        return most or super()._num_blocks_for(longest)
 
     @property
     def beyond(self) -> str | None:
         """A sentence if some passes lay beyond what was measured."""
         share = self._simulated.share_beyond
-        if not share:
+        if not share or not isinstance(self.cost, Linear):
             return None
-        if isinstance(self.cost, Linear):
-            most = self.cost.most
-            return (
-                f"{100 * share:.0f} % of the simulated passes lie beyond what was measured (at most {most.tokens:,} positions and "
-                f"{most.kv_bytes / 2**20:,.1f} MiB of KV in a pass): there the model is extrapolated."
-            )
-        return "No pass of this accelerator was measured here: its times follow from data sheets."
+        most = self.cost.most
+        return (
+            f"{100 * share:.0f} % of the simulated passes lie beyond what was measured (at most {most.tokens:,} positions and "
+            f"{most.kv_bytes / 2**20:,.1f} MiB of KV in a pass): there the model is extrapolated."
+        )

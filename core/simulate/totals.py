@@ -6,10 +6,12 @@ import gc
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from typing import Any
 
 from core.engine.engine import EngineCore
 from core.trace.events import StepEvent
+from core.trace.request_times import SLOs
 from core.workload.request import Request
 
 
@@ -23,6 +25,7 @@ class LogHistogram:
         self._bins: Counter[int] = Counter()
 
     def add(self, value: float, times: int = 1) -> None:
+        """Count a value, `times` times."""
         self.count += times
         self.total += value * times
         self.highest = max(self.highest, value)
@@ -38,22 +41,28 @@ class LogHistogram:
         return None
 
     def to_json(self) -> dict[str, float | int | None]:
+        """Count, mean, maximum, and percentiles within one percent."""
         numbers = {"mean": self.total / self.count if self.count else None, "max": self.highest if self.count else None}
         numbers |= {f"p{p}": self.percentile(p) for p in (50, 90, 99)}
         return {"count": self.count, **{name: None if v is None else round(v, 6) for name, v in numbers.items()}}
 
 
 class RunTotals:
-    """A run in numbers, fed event by event; keeps state only for running requests."""
+    """A run in numbers, fed event by event; keeps state only for unfinished requests. slos: the limits of the goodput, None for none of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, slos: SLOs | None = None) -> None:
+        self._slos = slos
+        self.arrived = self.met = 0
         self.steps = self.passes = self.finished = self.output_tokens = self.positions = self.padding = self.preemptions = 0
         self.kv_use = self.first = self.last = 0.0
         self.ttft, self.itl, self.e2e = LogHistogram(), LogHistogram(), LogHistogram()
         self._arrival: dict[str, float] = {}
         self._latest: dict[str, float] = {}
+        self._first: dict[str, float] = {}  # the end of the pass that gave its first token
+        self._count: Counter[str] = Counter()  # tokens
 
     def add(self, event: StepEvent) -> None:
+        """Count a step; events must come in order."""
         self.first = event.t_start if not self.steps else self.first
         self.last = event.t_end
         self.steps += 1
@@ -63,6 +72,7 @@ class RunTotals:
         self.preemptions += len(event.preempted)
         self.kv_use += event.kv.used / event.kv.total
         self.output_tokens += len(event.sampled)
+        self.arrived += len(event.arrived)
         for arrived in event.arrived:
             self._arrival[arrived.request] = arrived.t
         ends = [p.t_end for p in event.passes]
@@ -72,22 +82,30 @@ class RunTotals:
             before = latest.get(request)
             if before is None:
                 self.ttft.add(end - self._arrival[request])
+                self._first[request] = end
             else:
                 gaps[end - before] += 1
             latest[request] = end
+            if self._slos is not None:
+                self._count[request] += 1
         for gap, times in gaps.items():
             self.itl.add(gap, times)
         for over in event.finished:
             request, reason = over.request, over.finish_reason
             arrival = self._arrival.pop(request)
             if request in latest:
-                ended = latest.pop(request)
+                first, ended = self._first.pop(request), latest.pop(request)
+                gaps_between = self._count.pop(request, 1) - 1
                 if reason in ("length", "stop"):
                     self.finished += 1
                     self.e2e.add(ended - arrival)
+                    tpot = (ended - first) / gaps_between if gaps_between else None
+                    self.met += self._slos is not None and self._slos.met(first - arrival, tpot, ended - arrival)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data: seconds, rates, and what was computed."""
         wall = self.last - self.first
+        goodput = {} if self._slos is None else {"goodput": self._goodput(wall)}
         return {
             "wall_s": round(wall, 6),
             "steps": self.steps,
@@ -102,6 +120,16 @@ class RunTotals:
             "ttft_s": self.ttft.to_json(),
             "itl_s": self.itl.to_json(),
             "e2e_s": self.e2e.to_json(),
+            **goodput,
+        }
+
+    def _goodput(self, wall: float) -> dict[str, Any]:
+        """As in `core.measure.metrics`."""
+        return {
+            "slos": asdict(self._slos) if self._slos else {},
+            "met": self.met,
+            "share": self.met / self.arrived if self.arrived else None,
+            "requests_per_s": self.met / wall if wall else None,
         }
 
 
@@ -117,7 +145,10 @@ def run_stream(
     collecting = gc.isenabled()
     gc.disable()  # records are trees: the collector would walk all of them again and again and find nothing
     try:
-        engine.begin("s", "stream")
+        limits = engine.config
+        if limits.num_blocks is None:  # as it is then, so that the trace says what it cannot follow from the requests
+            limits = replace(limits, num_blocks=engine.kv_blocks[1])
+        engine.begin("s", "stream", limits)
         head = next(coming, None)
         while head is not None or engine.has_work:
             while head is not None and (head.arrival <= engine.now or not engine.has_work):
@@ -127,6 +158,7 @@ def run_stream(
             if event is not None:
                 totals.add(event)
                 on_step(totals)
+        engine.trace.complete = True
     finally:
         if collecting:
             gc.enable()

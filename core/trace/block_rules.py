@@ -11,8 +11,8 @@ from core.trace.followable import quoted
 from core.trace.header import Header
 from core.trace.run_state import RunState
 
-_BY_POSITION = ("full_attention", "mla_attention", "sliding_window", "sliding_window_mla", "chunked_local_attention", None)
-"""Kinds of groups whose tables cover every position."""
+BY_POSITION = ("full_attention", "mla_attention", "sliding_window", "sliding_window_mla", "chunked_local_attention", "ring", None)
+"""Kinds of groups whose tables cover every position, or in a ring as many as its window has."""
 
 
 class PoolRules:
@@ -33,6 +33,8 @@ class PoolRules:
         """What a step's block changes contradict, or None. state: before them, but after all arrivals and departures that come before the passes."""
         used, total, hits = event.kv.used, event.kv.total, event.kv.cached_tokens
         most = len(self._owners)
+        leaving = {left.request for left in event.released if left.when == "after"}
+        last: set[int] = set()  # blocks that were in use while the passes ran, and are given back after them
         taken: dict[str, list[int]] = {}  # so far in this step
         begun: set[tuple[str, int]] = set()  # tables that blocks have joined
         returned: set[str] = set()  # requests whose tables from before the step have been given back
@@ -54,24 +56,36 @@ class PoolRules:
             if change.released:
                 left = {b for c in event.kv.changes if c.request == request for b in c.left}
                 before = [] if request in returned else [b for b in state.blocks_of(request) if b not in left]
-                self._give_back([*before, *taken.pop(request)])
+                self._give_back([*before, *taken[request]])
+                last.update([*before, *taken.pop(request)] if request in leaving else ())
                 returned.add(request)
         found = {request for request, cached in hits.items() if cached}
-        if not found <= {request for request, _ in begun} or not len(self._owners) <= used <= min(most, total):
+        in_use = len(self._owners) + len(last - self._owners.keys())
+        as_told = len(self._owners) <= used <= min(most, total) if self._own else used == in_use <= total
+        if not found <= {request for request, _ in begun} or not as_told:
             return f"{used} of {total} blocks cannot be in use"
         released_by = [c.request for c in event.kv.changes if c.released]
         if sorted(released_by) != sorted([left.request for left in event.released] + [p.request for p in event.preempted]):
             return "blocks are given back when a lane becomes free, and only then"
         return None
 
-    def lacking(self, s: Segment, state: RunState) -> str | None:
-        """Which blocks a segment lacks for its positions, in any group, or None. state: while its pass runs."""
+    def misfit(self, s: Segment, state: RunState, ahead: int) -> str | None:
+        """Which blocks a segment lacks for its positions, in any group, or has too many; or None. state: while its pass runs. ahead: positions after
+        these for which it may have blocks, too.
+        """
         tables = state.tables.get(s.request, {})
         for index, (group, size, units) in enumerate(zip(self._groups, self._sizes, self._units, strict=True)):
             table = tables.get(index, [])
             needed = min(s.kv_len, group.window or s.kv_len) if group.kind == "ring" else s.kv_len
-            if group.kind in (*_BY_POSITION, "ring") and len(table) // units * size < needed:
+            if group.kind in BY_POSITION and len(table) // units * size < needed:
                 return f"request {quoted(s.request)} has too few blocks for {s.kv_len} positions"
+            if group.kind in BY_POSITION and not self._own and len(table) // units > -(-(needed + ahead) // size):
+                return f"request {quoted(s.request)} has more blocks than {s.kv_len} positions need"
+            passed = (
+                group.first_seen(max(0, s.start - 1 - ahead)) or 0
+            )  # one behind: a step may be scheduled before the last is read
+            if any(block is not None for block in table[: passed // size * units]):
+                return f"request {quoted(s.request)} keeps a block that its window has passed"
             first = group.first_seen(s.start)
             if first is not None and None in table[first // size * units : -(-s.kv_len // size) * units]:
                 return f"request {quoted(s.request)} lacks a block that its window spans"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from core.trace.events import NOTHING_BINDS, UNRECORDED, Arrived, Pass, Sampled, StepEvent, Why
 from core.trace.header import ExecutionFacts
 
-_ROUNDING = 1e-5  # seconds: times are recorded in microseconds
+ROUNDING = 1e-5  # seconds: times are recorded in microseconds
 _APART = 1e-3  # seconds by which the clocks of a host and its device may differ
 _AHEAD = 1.0  # seconds for which a host may still be busy with a step after its device has finished the passes
 _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
@@ -33,14 +33,14 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
     if not one_clock:
         return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
     passes = sum([p.t_end - p.t_start for p in event.passes])
-    rounding = _ROUNDING + 1e-6 * len(event.passes)
+    rounding = ROUNDING + 1e-6 * len(event.passes)
     return abs(prepare + forward + sample - passes) <= rounding and schedule + passes <= whole + rounding
 
 
 def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
     """Whether a request can have arrived at that time: before the first pass and, where arrivals count steps, within the step."""
     latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
-    earliest = event.t_start - _ROUNDING if by_step and one_clock else 0.0
+    earliest = event.t_start - ROUNDING if by_step and one_clock else 0.0
     return earliest <= arrived.t <= latest
 
 
@@ -51,6 +51,13 @@ def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
     runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
     least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
     return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
+
+
+def plausible_margin(s: Sampled) -> bool:
+    """Whether a token, the most probable one or not, can have its probability, given how far apart the two best are."""
+    if s.logprob is None or s.margin is None:
+        return True
+    return s.logprob <= -math.log1p(math.exp(-s.margin)) + _LOGITS
 
 
 def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
@@ -65,9 +72,9 @@ def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
 
 
 def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
-    """Whether a reason names an existing limit with possible numbers. totals: the total of each limit."""
+    """Whether a reason names an existing limit of which less was left than was needed. totals: the total of each limit."""
     return (
         why is None
         or why in (NOTHING_BINDS, UNRECORDED)
-        or (why.total == totals.get(why.limit) and 0 <= why.have <= why.total and why.need > 0)
+        or (why.total == totals.get(why.limit) and 0 <= why.have < why.need and why.have <= why.total)
     )

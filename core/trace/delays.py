@@ -135,7 +135,9 @@ class Gap(NamedTuple):
 
 
 class Delays(NamedTuple):
-    """requests: in order of arrival. gaps: the longest between tokens. waits: the requests that were queued for longest, without any that only waited
+    """Where the time of requests went.
+
+    requests: in order of arrival. gaps: the longest between tokens. waits: the requests that were queued for longest, without any that only waited
     for the next step. Both have the longest first, and at most `WORST`.
     """
 

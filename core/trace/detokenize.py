@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+LEFT_OUT = -1  # in place of an id that was not recorded
 _REPLACEMENT = "\ufffd"
 _WINDOW = 10  # tokens decoded at a time: the new one, and the ones before it that affect how it decodes (spaces, accents, bytes)
 _OWN = [
@@ -13,6 +14,11 @@ _OWN = [
     "transformers.tokenization_utils_tokenizers",
 ]  # modules of the methods not overridden
 _PATIENCE = 3  # tokens that a character's bytes may stay incomplete: it has at most four
+
+
+def plain(token_id: int) -> str:
+    """The text shown for a token if its text is not known."""
+    return "·" if token_id == LEFT_OUT else f"⟨{token_id}⟩"
 
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:

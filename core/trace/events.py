@@ -27,6 +27,8 @@ def to_microseconds(seconds: float) -> float:
 
 
 class Arrived(NamedTuple):
+    """A request that came, and when; the scheduler saw it in this step."""
+
     request: str
     t: float
 
@@ -118,6 +120,7 @@ class Finished(NamedTuple):
 
     @property
     def when(self) -> BeforeOrAfter:
+        """Whether it ended before the passes of the step or after them."""
         return "before" if self.finish_reason == "cancelled" else "after"
 
 
@@ -249,7 +252,15 @@ class Resumed(NamedTuple):
 class StepEvent(NamedTuple):
     """One step. Steps count from 0; one in which nothing could run has no event.
 
+    t_start, t_end: seconds since the run began. timings: where these seconds went.
+    arrived, admitted, waiting, preempted, stalled: who came, who joined a lane, how many wait and why the first of them does, who gave way,
+        who holds a lane and computed nothing.
+    passes: the forward passes of the step, one unless the policy splits it. segments: who computed which positions in which pass.
+    sampled: the new tokens. finished: who is over, and why.
+    kv: the pool while the passes ran, and how block tables changed. budget: how the token budget was split, and the limit that bound.
+    overrun, released, drafts: positions computed for nothing, lanes given back, what speculation proposed.
     warnings: of another engine's step, what our rules find odd in it, a sentence each. Whoever reads a file finds them anew.
+    resumed: of another engine's step, the state after steps before it that are not shown.
     """
 
     step: int
@@ -272,6 +283,11 @@ class StepEvent(NamedTuple):
     drafts: tuple[Draft, ...] = ()
     warnings: tuple[str, ...] = ()
     resumed: Resumed | None = None
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Requests that computed something in this step, each once, in the order of its passes and their lanes."""
+        return tuple(dict.fromkeys(segment.request for segment in self.segments))
 
     @property
     def newcomers(self) -> tuple[Arrived, ...]:

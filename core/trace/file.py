@@ -7,18 +7,23 @@
     end                             how many steps, and whether the run is complete
 
 Every line ends with a checksum chained to the line before, so that a missing, moved or altered line is found and named. Reading checks
-each line against the rules as it comes and keeps none; of finished requests it keeps only the ids.
+each line against the rules as it comes and keeps none; of finished requests it keeps only the ids. A file that has lost its end, as one whose
+writer was killed, is read up to its last whole line, and `End` says so.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import InflightError, InvalidTrace, shown
+from core.errors import InflightError, InvalidTrace, malformed, shown
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.rules import Checker
@@ -26,8 +31,15 @@ from core.workload.request import Request
 
 SCHEMA = 4
 MAX_LINE_BYTES = 128 * 2**20
+_FIELDS = {  # of every line but the header and the steps
+    "request": frozenset({"kind", "asked", "tokens"}),
+    "texts": frozenset({"kind", "request", "prompt", "output"}),
+    "end": frozenset({"kind", "events", "complete"}),
+}
 _CRC = ',"crc":"%08x"}'
 _CRC_LENGTH = len(_CRC % 0)
+_SEALED = re.compile(rb',"crc":"[0-9a-f]{8}"}$')
+BREAKS_OFF = "This file breaks off after its last step: the run was killed while it was written, or the file was cut."
 
 
 class TokenizedRequest(NamedTuple):
@@ -46,69 +58,130 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: False for a run that was cut short."""
+    """The last line. complete: False for a run that was cut short. is_written: False where the file breaks off before it."""
 
     complete: bool
+    is_written: bool = True
+
+
+class Seal:
+    """Turns records into lines without their ends, each with a checksum of everything so far."""
+
+    def __init__(self) -> None:
+        self._crc = 0
+
+    def line(self, data: dict[str, Any]) -> str:
+        """A record as a line, without line end, with the checksum of all lines up to it."""
+        return self.again(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)[:-1])
+
+    def again(self, body: str) -> str:
+        """The line with this body: its text up to the checksum."""
+        self._crc = zlib.crc32(body.encode(), self._crc)
+        return body + _CRC % self._crc
 
 
 def sealed(records: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Lines without their ends, each with its checksum."""
-    crc = 0
-    for data in records:
-        body = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)[:-1]
-        crc = zlib.crc32(body.encode(), crc)
-        yield body + _CRC % crc
+    return map(Seal().line, records)
 
 
-def records(
-    header: Header,
-    asked: Mapping[str, TokenizedRequest],
-    events: Iterable[StepEvent],
-    texts: Callable[[str], TokenTexts],
-    complete: bool,
-) -> Iterator[dict[str, Any]]:
-    """A trace as plain data, line by line, to be `sealed`. texts: returns a request's texts, called once for each."""
-    yield {"kind": "header", "schema": SCHEMA, **header.to_json()}
-    to_come, met, over = iter(asked.values()), set[str](), set[str]()
+def with_header(lines: Iterable[str], header: Header) -> Iterator[str]:
+    """The lines of a trace under another header, with new checksums."""
+    rest, seal = iter(lines), Seal()
+    next(rest)
+    yield seal.line(header_record(header))
+    for line in rest:
+        yield seal.again(line[:-_CRC_LENGTH])
 
-    def until(name: str) -> Iterator[dict[str, Any]]:
-        """All up to this one, in their order."""
-        while name not in met and (one := next(to_come, None)) is not None:
-            met.add(one.request.id)
-            tokens = {"tokens": one.prompt} if one.request.prompt_token_ids is None else {}
-            yield {"kind": "request", "asked": one.request.to_json(), **tokens}
 
-    count = 0
-    for event in events:
-        count += 1
+def header_record(header: Header) -> dict[str, Any]:
+    """The first line, to be sealed."""
+    return {"kind": "header", "schema": SCHEMA, **header.to_json()}
+
+
+class Records:
+    """The lines of a run after its header as plain data, to be sealed, as the run goes on. Only unfinished requests are remembered.
+
+    texts: returns a request's texts, called once for each. Requests are told in the order of their submission, each before the step in which it arrives.
+    """
+
+    def __init__(self, texts: Callable[[str], TokenTexts]) -> None:
+        self._texts = texts
+        self._to_come: deque[TokenizedRequest] = deque()
+        self._unfinished: dict[str, None] = {}  # of those that have their line, in the order of submission
+        self._num_events = 0
+
+    def request(self, one: TokenizedRequest) -> None:
+        """A request was submitted; its line comes when it arrives."""
+        self._to_come.append(one)
+
+    def step(self, event: StepEvent) -> Iterator[dict[str, Any]]:
+        """The lines of the requests that arrive, up to the last of them in their order; of the step; of the texts of those that have ended."""
+        self._num_events += 1
         for arrived in event.newcomers:
-            yield from until(arrived.request)
+            while arrived.request not in self._unfinished and self._to_come:
+                yield self._next()
         yield event.to_json()
         for finished in event.ends:
-            over.add(finished.request)
-            yield {"kind": "texts", **texts(finished.request)._asdict()}
-    for request in asked:
-        if request not in over:
-            yield from until(request)
-            yield {"kind": "texts", **texts(request)._asdict()}
-    yield {"kind": "end", "events": count, "complete": complete}
+            self._unfinished.pop(finished.request, None)
+            yield self._of(finished.request)
+
+    def end(self, complete: bool) -> Iterator[dict[str, Any]]:
+        """The lines of what is left, and the last line."""
+        for request in self._unfinished:
+            yield self._of(request)
+        while self._to_come:
+            request = self._to_come[0].request.id
+            yield self._next()
+            yield self._of(request)
+        yield {"kind": "end", "events": self._num_events, "complete": complete}
+
+    def _next(self) -> dict[str, Any]:
+        request, prompt = self._to_come.popleft()
+        self._unfinished[request.id] = None
+        tokens = {"tokens": prompt} if request.prompt_token_ids is None else {}
+        return {"kind": "request", "asked": request.to_json(), **tokens}
+
+    def _of(self, request: str) -> dict[str, Any]:
+        return {"kind": "texts", **self._texts(request)._asdict()}
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, without their ends; raises InvalidTrace for what is no text and for a line too long to be one."""
+    """The lines of a file, compressed by gzip or not, without their ends. A last line that was not written to its end is left out.
+
+    Raises InvalidTrace for what is no text and for a line too long to be one.
+    """
     try:
-        with path.open("rb") as file:
+        with gzip.open(path) if is_compressed(path) else path.open("rb") as file:
             number = 0
-            while line := file.readline(MAX_LINE_BYTES + 1):
+            while line := _whole_line(file):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
                     raise InvalidTrace(f"this line is longer than the {MAX_LINE_BYTES >> 20} MiB that a line may have.", number)
+                if not line.endswith(b"\n") and number > 1 and not _SEALED.search(line):
+                    return
                 try:
                     yield line.removesuffix(b"\n").decode()
                 except UnicodeDecodeError:
                     raise InvalidTrace("this is not text: the trace is damaged.", number) from None
+    except zlib.error:
+        raise InvalidTrace(f"{path.name} cannot be read: what is compressed in it is damaged.") from None
     except OSError as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror}.") from None
+        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file is compressed by gzip, whatever its name; raises OSError if it cannot be read."""
+    with path.open("rb") as start:
+        return start.read(2) == b"\x1f\x8b"
+
+
+def _whole_line(file: gzip.GzipFile | BufferedReader) -> bytes:
+    """The next line; nothing where a compressed file breaks off."""
+    try:
+        return file.readline(MAX_LINE_BYTES + 1)
+    except EOFError:
+        return b""
 
 
 class Reader:
@@ -139,6 +212,8 @@ class Reader:
         """In the order of the file."""
         while (data := self._next()) is not None:
             kind = data.get("kind")
+            if unknown := data.keys() - _FIELDS.get(str(kind), data.keys()):
+                raise InvalidTrace(f"a line of kind {kind} has no field {shown(min(unknown))}.", self._number)
             if kind == "end":
                 yield self._end(data)
                 if self._next() is not None:
@@ -150,7 +225,7 @@ class Reader:
                 yield self._asked(data)
             else:
                 yield self._event(data)
-        raise InvalidTrace("the trace is truncated: its last line is missing.", self._number + 1)
+        yield End(complete=False, is_written=False)
 
     def _asked(self, data: dict[str, Any]) -> TokenizedRequest:
         try:
@@ -167,7 +242,7 @@ class Reader:
             event = StepEvent.from_json(data)
             fault = self._checker.fault(event) if self._checker else None
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-            raise InvalidTrace(f"this is not a step: {error}.", self._number) from None
+            raise InvalidTrace(f"this is not a step: {malformed(error)}.", self._number) from None
         self._refuse(fault)
         self._num_events += 1
         return event._replace(warnings=self._checker.warnings) if self._checker and self.header.engine else event

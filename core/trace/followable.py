@@ -34,6 +34,7 @@ def shape(event: StepEvent, step: int, t: float) -> str | None:
 
 
 def arrivals(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about who arrives: unknown, or there already."""
     come = set(state.arrived)
     for arrived in event.arrived:
         if arrived.request not in state.num_tokens or arrived.request in come:
@@ -43,6 +44,7 @@ def arrivals(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def cancellations(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about who is cancelled, or who ends by a reason that is none."""
     for finished in event.finished:
         request, reason = finished.request, finished.finish_reason
         if reason not in FINISH_REASONS:
@@ -55,6 +57,7 @@ def cancellations(event: StepEvent, state: RunState, header: Header) -> str | No
 
 
 def preemptions(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about who gives way: not in that lane, over, or twice."""
     for preempted in event.preempted:
         request, lost, lane = preempted.request, preempted.tokens_lost, preempted.lane
         if state.lanes.get(lane) != request or request in state.finished or lost < 0:
@@ -63,6 +66,7 @@ def preemptions(event: StepEvent, state: RunState, header: Header) -> str | None
 
 
 def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about who joins: not in the queue, or in a lane that is taken or not there."""
     taken, joined = set(state.lanes), set[str]()
     for admitted in event.admitted:
         request, lane = admitted.request, admitted.lane
@@ -86,6 +90,7 @@ def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def queue(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about the queue: its head, its length, its reason."""
     count, head, why = event.waiting
     is_known = head is None or (head in state.arrived and head not in state.finished)
     if count < 0 or not is_known or (why is None) != (head is None):
@@ -94,6 +99,7 @@ def queue(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def blocks(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about the KV blocks: their number, their holders."""
     used, total = event.kv.used, event.kv.total
     if total != header.num_blocks:
         return f"the pool does not have {total} blocks"
@@ -113,6 +119,7 @@ def blocks(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about what is computed: passes, segments, tokens, drafts."""
     if {s.pass_index for s in event.segments} != set(range(len(event.passes))):
         return "segments and passes do not match"
     for index, forward in enumerate(event.passes):
@@ -159,6 +166,7 @@ def _pass(index: int, forward: Pass, segments: list[Segment], state: RunState) -
 
 
 def ends(event: StepEvent, state: RunState, header: Header) -> str | None:
+    """What is impossible about who ends and who leaves after the passes."""
     holders = set(state.lanes.values())
     for finished in event.finished:
         request = finished.request

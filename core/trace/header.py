@@ -5,17 +5,19 @@ Unknown fields, written by a newer version or another program, are kept as plain
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from core.config import EngineConfig
-from core.errors import InflightError, InvalidTrace
+from core.errors import InflightError, InvalidTrace, shown
 from core.policy import POLICIES, Policy, RecordedPolicy
 from core.trace.schema import fits
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
 
 SIMULATED = "simulated"
+FULL = ("full_attention", "mla_attention")
+"""Kinds of KV cache groups whose layers attend to all positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,7 @@ class EngineFacts(Facts):
 
     async_: a step is scheduled before the one before it has been read. rank: of `ranks` that share the work, each with a scheduler of its own.
     long_prefill_token_threshold: the most tokens of a prompt that a step computes while there are other requests; 0 is no limit.
+    num_spec_tokens: the most that are proposed for a request in a step. kv_connector: what brings KV blocks from elsewhere and holds some for others.
     """
 
     name: str
@@ -87,9 +90,11 @@ class EngineFacts(Facts):
     ranks: int | None = None
     clock: ClockFacts | None = None
     long_prefill_token_threshold: int | None = None
+    num_spec_tokens: int | None = None
+    kv_connector: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version}"
+        return f"{self.name} {self.version}" if self.version else self.name
 
     def _known(self) -> dict[str, Any]:
         return {**super()._known(), "clock": self.clock and self.clock.to_json()}
@@ -141,6 +146,21 @@ class GroupFacts(Facts):
         return max(0, position - self.window + 1) if slides and self.window else None
 
 
+def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
+    """The window of each layer, None for a layer that attends to all positions. None for the whole if that is not known of every layer."""
+    by_layer: dict[int, int | None] = {}
+    for group in groups:
+        slides = group.kind == "ring" or group.first_seen(0) is not None
+        if group.layers is None or not (slides or group.kind in FULL):
+            return None
+        by_layer |= dict.fromkeys(group.layers, group.window if slides else None)
+    return (
+        tuple(by_layer[layer] for layer in sorted(by_layer))
+        if groups and list(sorted(by_layer)) == list(range(len(by_layer)))
+        else None
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header(Facts):
     """What ran, and under which limits. The requests are in the trace, not here.
@@ -178,6 +198,7 @@ class Header(Facts):
 
     @property
     def policy(self) -> Policy:
+        """Under which it ran; a `RecordedPolicy` where that is not installed here."""
         return self.config.policy
 
     @property
@@ -187,6 +208,7 @@ class Header(Facts):
 
     @property
     def is_simulated(self) -> bool:
+        """Whether its times are a cost model's."""
         return self.source == SIMULATED
 
     @property
@@ -267,12 +289,27 @@ class Header(Facts):
             raise InvalidTrace(fault, 1)
         return header
 
+    def _ours(self) -> Iterator[str]:
+        """What it has of the facts that no other engine's recording has."""
+        yield from [name for name in ("threads", "leak", "cost", "execution", "memory") if getattr(self, name)]
+        yield from [
+            f"the model's {name}" for name in ("parameters", "eos_token_ids", "plug") if getattr(self.model, name) is not None
+        ]
+
     def _fault(self) -> str | None:
         """How the header contradicts itself, if it does."""
         if self.engine is None and (self.inferred or self.absent):
             return "a run of this engine leaves nothing absent or to be inferred."
+        if self.engine and (missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]):
+            return f"the header does not say how the {missing[0]} of another engine's run were inferred."
+        if self.engine and (ours := [*self._ours()]):
+            return f"the header says that {self.engine.name} ran, and has a fact that only this engine records: {ours[0]}."
         if self.engine is None and (missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]):
             return f"the header does not say the model's {missing[0]}."
+        if self.engine is None and (installed := POLICIES.get(self.policy.name)) is not None:
+            for name, words in _WORDS_OF_A_RULE.items():
+                if (word := getattr(self.policy, name)) not in (*words, getattr(installed, name)):
+                    return f"the policy's {name} is {shown(word)}, which is not what {self.policy.name} does."
         if self.is_simulated != (self.cost is not None):
             return "a simulated run has a cost model, and no other has one."
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
@@ -288,8 +325,13 @@ class Header(Facts):
 
 
 _MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "kv_bytes_per_token": 0}  # with their minimum
-_ALWAYS_KNOWN = ("vocab_size", "windows")  # for a model run by our own engine
+_ALWAYS_KNOWN = tuple(f.name for f in fields(ModelFacts) if f.name not in ("context", "more"))  # of a model run by our own engine
+_ALWAYS_INFERRED = ("lanes", "waiting", "reasons")  # of another engine's run
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
+_WORDS_OF_A_RULE = {
+    "order_by": ("arrival", "shortest"),
+    "victim": ("newest", "blocked"),
+}  # any other is a description of a policy's own
 _SHARES = ("watermark", "margin", "kv_reads")  # of the pool
 _MOST_CHARACTERS = 80  # in the name and descriptions of a policy
 _AnyFacts = TypeVar("_AnyFacts", bound=Facts)

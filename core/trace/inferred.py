@@ -1,19 +1,37 @@
-"""Infers the reasons that another engine does not record, by one rule that both the conversion and the checks use."""
+"""What another engine does not record and is inferred, each by one rule that both the conversion and the checks use: its lanes, its queue, its
+reasons.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import count
 
 from core.config import EngineConfig
+from core.policy import Policy
 from core.trace.events import NOTHING_BINDS, UNRECORDED, StepEvent, Why
 from core.trace.header import GroupFacts, Header
 from core.trace.run_state import RunState
 
-REASONS = (
+_LANES = "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass"
+_WAITING = "who is next and how many wait is recorded; the order of the others is inferred: new requests join the end, preempted ones the head"
+_REQUEUED = "new requests join the end, and so do preempted ones"
+_REASONS = (
     "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free than the request needs; "
     "else why it waits, stalls or is cut is not recorded"
 )
-"""The rule in words, as the header of a trace states it."""
+WINDOWS = "the blocks at the head of a table, as many as make the free blocks of every step those that were recorded"
+"""The rule by which blocks that left a window are inferred if they were not recorded."""
+
+
+def inferred_by(policy: Policy) -> dict[str, str]:
+    """The rules in words, as the header of a trace states them, by what they infer. Only `WINDOWS` is not always among them."""
+    return {"lanes": _LANES, "waiting": _REQUEUED if policy.requeue else _WAITING, "reasons": _REASONS}
+
+
+def lowest_free(lanes: Collection[int]) -> int:
+    """The lane that the next request takes. lanes: those that are taken."""
+    return next(lane for lane in count() if lane not in lanes)
 
 
 def why_admitted(length: int, missing: int, budget: tuple[int, int], longest: int | None) -> Why:

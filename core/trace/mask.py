@@ -26,7 +26,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Mask:
-    """allowed: a row of booleans, one for each key, for each query; queries in packed order, a padded pass row by row, pads included."""
+    """Who may attend to whom in a pass.
+
+    allowed: a row of booleans, one for each key, for each query. queries: in packed order, a padded pass row by row, pads included.
+    """
 
     queries: tuple[Position, ...]
     keys: tuple[Position, ...]
@@ -34,10 +37,12 @@ class Mask:
 
     @property
     def num_cells(self) -> int:
+        """Queries × keys."""
         return len(self.queries) * len(self.keys)
 
     @property
     def num_allowed(self) -> int:
+        """Pairs that may attend."""
         return sum(sum(row) for row in self.allowed)
 
 

@@ -84,15 +84,18 @@ class RankPlace:
 
     @property
     def engine(self) -> EngineFacts:
+        """The engine that was recorded."""
         assert self.header.engine is not None
         return self.header.engine
 
     @property
     def rank(self) -> int:
+        """Its number, from 0."""
         return self.engine.rank or 0
 
     @property
     def clock(self) -> ClockFacts:
+        """What is on record of its clock."""
         return self.engine.clock or ClockFacts()
 
 
@@ -100,7 +103,7 @@ class RankPlace:
 class Placement:
     """Where recordings of one engine's ranks lie on one clock, which begins with the earliest of them.
 
-    places: by rank. offsets: seconds on that clock at which each one's time 0 lies. count: of all ranks, as far as one says so.
+    places: by rank. offsets: seconds on that clock at which each one's time 0 lies.
     """
 
     places: tuple[RankPlace, ...]
@@ -128,6 +131,7 @@ class Placement:
 
     @property
     def count(self) -> int:
+        """Ranks of the deployment, as far as one says so; also those that are not opened."""
         return max(
             max(p.engine.ranks or 1, p.rank + 1) for p in self.places
         )  # ranks of a dense model do not know how many there are

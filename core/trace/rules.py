@@ -14,6 +14,7 @@ from core.trace import followable
 from core.trace.events import StepEvent
 from core.trace.followable import quoted
 from core.trace.header import Header
+from core.trace.recorded_rules import oddity
 from core.trace.run_state import RunState
 from core.trace.step_rules import StepRules
 from core.workload.request import Request, is_text
@@ -39,7 +40,8 @@ class Checker:
         self._plain = RunState.of(
             {}, header.policy.requeue
         )  # another engine's state by its events alone, even where they break rules
-        self._early: list[str] = []  # warnings about requests that arrive in the next step
+        odd = None if self._own else oddity(header)
+        self._early = [odd] if odd else []  # warnings about the header, and about requests that arrive in the next step
         self._texts_read: set[str] = set()  # requests whose texts have been read, and that still hold their lanes
         self._cut_off: str | None = None  # the first unfinished request whose texts were read
         self._step, self._t = -1, 0.0
@@ -61,6 +63,8 @@ class Checker:
             if self._own:
                 return f"{beyond}."
             self._early.append(beyond)
+        if "prompts" in self._header.absent and any(prompt):
+            self._early.append(f"the prompt of request {quoted(request.id)} is on record, although the header says that none is")
         tokens = len(prompt) + request.sampling.max_new_tokens
         if self._own and tokens > min(self._header.model.context or math.inf, self._num_blocks * self._config.block_size):
             return f"request {quoted(request.id)} may come to {tokens} tokens, more than the model or the pool can hold."
@@ -150,7 +154,7 @@ class Checker:
 
     def fault_at_end(self, complete: object) -> str | None:
         """What is wrong with the last line, or None: in a complete run all requests must have finished, every request must have its texts, and the pool
-        must not be larger than all lanes can use.
+        must not be larger than there is use or room for.
         """
         if type(complete) is not bool:
             return "the last line does not say whether the run is complete."
@@ -159,8 +163,15 @@ class Checker:
             return f"the run is said to be complete, but request {quoted(left)} has not finished."
         if missing := self._num_prompt.keys() - self._texts_read:
             return f"the texts of request {min(missing)!r} are missing."
-        most = max(1, -(-self._longest // self._config.block_size) * self._config.num_lanes)
-        is_sized = self._own and self._config.num_blocks is None and not self._header.is_interactive
-        if is_sized and self._num_blocks > most:
-            return f"a pool of {self._num_blocks} blocks is more than {self._config.num_lanes} lanes can use."
-        return None
+        return self._fault_of_pool() if self._own else None
+
+    def _fault_of_pool(self) -> str | None:
+        """A pool that is not configured has room for all lanes and no more; one on a cost model that knows its memory takes all of that."""
+        config, room, per_token = self._config, (self._header.cost or {}).get("kv_bytes"), self._header.model.kv_bytes_per_token
+        if isinstance(room, int) and per_token:
+            most, of = room // (config.block_size * per_token), "its memory has room for"
+        elif config.num_blocks is None and not self._header.is_interactive:
+            most, of = max(1, -(-self._longest // config.block_size) * config.num_lanes), f"{config.num_lanes} lanes can use"
+        else:
+            return None
+        return f"a pool of {self._num_blocks} blocks is more than {of}." if self._num_blocks > most else None

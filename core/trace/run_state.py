@@ -111,6 +111,7 @@ class RunState:
         return [request for request in self.lanes.values() if request not in self.finished]
 
     def lane_of(self, request: str) -> int | None:
+        """The lane that a request holds, if any."""
         return next((lane for lane, holder in self.lanes.items() if holder == request), None)
 
     def blocks_of(self, request: str) -> list[int]:
@@ -147,26 +148,32 @@ class RunState:
     # -- part by part ------------------------------------------------------------------------------------------------
 
     def take_resumption(self, event: StepEvent) -> None:
+        """Set the state from which a recording goes on."""
         if event.resumed is not None:
             self.resume(event.step, event.resumed)
 
     def take_arrivals(self, event: StepEvent) -> None:
+        """Requests that arrive join the queue."""
         for arrived in event.arrived:
             self.arrive(event.step, arrived)
 
     def take_cancellations(self, event: StepEvent) -> None:
+        """Requests that end before the passes, and lanes that become free there."""
         self._end_some(event, "before")
 
     def take_preemptions(self, event: StepEvent) -> None:
+        """Requests that give way."""
         for preempted in event.preempted:
             self.preempt(event.step, preempted)
 
     def take_admissions(self, event: StepEvent) -> None:
+        """Requests that join a lane, with what was found in the prefix cache."""
         cached = event.kv.cached_tokens
         for admitted in event.admitted:
             self.admit(admitted, cached.get(admitted.request, 0))
 
     def take_passes(self, event: StepEvent) -> None:
+        """What is computed, sampled and rejected."""
         for segment in event.segments:
             self.compute(segment)
         for sampled in event.sampled:
@@ -175,6 +182,7 @@ class RunState:
             self.reject(draft)
 
     def take_ends(self, event: StepEvent) -> None:
+        """Requests that end after the passes, and lanes that become free there."""
         self._end_some(event, "after")
 
     def _end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
@@ -208,10 +216,12 @@ class RunState:
         self.tables = {carried.request: dict(enumerate(map(list, carried.tables))) for carried in resumed.running}
 
     def arrive(self, step: int, arrived: Arrived) -> None:
+        """A request joins the end of the queue."""
         self.waiting.append(arrived.request)
         self.since[arrived.request] = self.arrived[arrived.request] = step
 
     def preempt(self, step: int, preempted: Preempted) -> None:
+        """A request goes back to the queue, to its front or its end as the policy has it, and its blocks are free."""
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost
@@ -245,11 +255,13 @@ class RunState:
                 self.tables.pop(change.request, None)
 
     def compute(self, segment: Segment) -> None:
+        """A request's cache grows to the end of the segment."""
         self.computed[segment.request] = segment.kv_len
         if segment.phase == "prefill":
             self.chunks[segment.request] += 1
 
     def sample(self, sampled: Sampled) -> None:
+        """A request has one token more."""
         self.num_tokens[sampled.request] += 1
 
     def reject(self, draft: Draft) -> None:
@@ -263,6 +275,7 @@ class RunState:
             self.waiting.remove(finished.request)
 
     def leave(self, step: int, left: LaneReleased) -> None:
+        """A request that is over gives up its lane and its blocks."""
         self._free(left.lane, left.request, step, preempted=False)
         if left.when == "after":
             self.tables.pop(left.request, None)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from core.trace import followable, resumption
 from core.trace.block_rules import PoolRules
-from core.trace.bounds import parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_reason
-from core.trace.events import UNRECORDED, BeforeOrAfter, Segment, StepEvent
+from core.trace.bounds import parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_margin
+from core.trace.events import BeforeOrAfter, Segment, StepEvent
 from core.trace.followable import quoted
 from core.trace.header import Header
-from core.trace.inferred import REASONS, inferred_reasons
+from core.trace.recorded_rules import RecordedRules
 from core.trace.run_state import RunState
 from core.workload.request import Request
 
@@ -40,8 +40,8 @@ class StepRules:
     def __init__(self, header: Header, requests: Mapping[str, Request], num_prompt: Mapping[str, int]) -> None:
         self._header, self._requests, self._num_prompt = header, requests, num_prompt
         self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
-        self._config, self._policy, self._num_blocks = header.config, header.policy, header.num_blocks
-        self._own = header.engine is None
+        self._config, self._policy = header.config, header.policy
+        self._own, self._recorded = header.engine is None, RecordedRules(header)
         self._numbers_absent = [name for name in ("logprob", "margin") if name in header.absent]
         self._ahead = (
             header.is_asynchronous or not self._own
@@ -52,22 +52,33 @@ class StepRules:
         self._due: set[str] = set()  # finished in the previous step and still in their lanes, which they leave after this one
         self._late: set[str] = set()  # finished in the previous step, so that a row in this one is an overrun
         self._in_vain: set[str] = set()  # requests with an overrun in the previous step that had not finished by then
+        recorded = self._recorded
         self.parts = (
+            *self._of_recorded(recorded.numbering),
             Part(None, self._clock, None),
+            *self._of_recorded(recorded.times),
             Part(resumption.followable, self._resumption, RunState.take_resumption),
             Part(followable.arrivals, self._arrivals, RunState.take_arrivals),
             Part(followable.cancellations, self._cancels, RunState.take_cancellations),
+            *self._of_recorded(recorded.preemptions),
             Part(followable.preemptions, self._preemptions, RunState.take_preemptions),
+            *self._of_recorded(recorded.admissions),
             Part(followable.admissions, self._admissions, RunState.take_admissions),
             Part(followable.queue, self._waiting, None),
-            Part(None, self._reasons, None),
+            *self._of_recorded(recorded.queue),
+            *self._of_recorded(recorded.reasons),
             Part(followable.blocks, self._blocks, lambda state, event: state.take_blocks(event.kv)),
+            *self._of_recorded(recorded.chunks),
             Part(followable.passes, self._passes, RunState.take_passes),
             Part(None, self._overruns, None),
             Part(None, self._work, None),
             Part(None, self._budget, None),
             Part(followable.ends, self._ends, RunState.take_ends),
         )
+
+    def _of_recorded(self, rule: Callable[[StepEvent, RunState], str | None]) -> tuple[Part, ...]:
+        """A rule of another engine's steps as a part that changes nothing; none in a run of ours, whose scheduler decides again."""
+        return () if self._own else (Part(None, lambda event: rule(event, self.state), None),)
 
     def go_on_from(self, state: RunState, event: StepEvent) -> None:
         """Go on from `state` after this event, which broke a rule: forget everything that was worked out before."""
@@ -88,11 +99,12 @@ class StepRules:
         """After steps that are not shown, a state from the recording replaces what was known before."""
         if event.resumed is None:
             return None
+        elsewhere = self._recorded.lanes_after(event.resumed, self.state)
         self.state.take_resumption(event)
         self._pool.go_on_from(self.state)
         self._late = self._due = self.state.finished.keys() & set(self.state.lanes.values())
         self._in_vain = set()
-        return resumption.oddity(event.resumed, self.state, self._header)
+        return elsewhere or resumption.oddity(event.resumed, self.state, self._header)
 
     def _arrivals(self, event: StepEvent) -> str | None:
         for arrived in event.arrived:
@@ -173,24 +185,6 @@ class StepRules:
             return "the head of the queue is said to wait for a lane, but one is free"
         return None
 
-    def _reasons(self, event: StepEvent) -> str | None:
-        """Reasons in another engine's step. Ours are not checked here, since the scheduler decides them again."""
-        if self._own:
-            return None
-        why = event.waiting.why
-        longest = self._header.engine.long_prefill_token_threshold if self._header.engine else None
-        totals = {"lanes": self._config.num_lanes, "budget": event.budget.limit, "blocks": self._num_blocks, "chunk": longest}
-        reasons = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
-        if not all([plausible_reason(reason, totals) for reason in reasons]):
-            return "a reason has numbers that do not fit its limit"
-        if event.budget.binding != (why.limit if why else "none"):
-            return f"it was not held back by “{event.budget.binding}”"
-        if self._header.inferred.get("reasons") == REASONS:
-            follows = inferred_reasons(event, self.state, self._header)
-            if any(stated not in (UNRECORDED, inferred) for stated, inferred in zip(reasons, follows, strict=True)):
-                return "a reason does not follow from the lanes, budget and blocks that are free"
-        return None
-
     def _next(self) -> Collection[str]:
         """The requests that may be next: the first in the queue, or any if they are not taken in order of arrival."""
         waiting = self.state.waiting
@@ -233,7 +227,7 @@ class StepRules:
         decoding = s.length - drafted == 1 and (late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request])
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {quoted(s.request)} is not in the phase “{s.phase}”"
-        if fault := self._pool.lacking(s, state):
+        if fault := self._pool.misfit(s, state, self._recorded.ahead):
             return fault
         state.compute(s)
         return None
@@ -261,6 +255,8 @@ class StepRules:
                 return f"token {s.token_id} of request {quoted(s.request)} has numbers although none were recorded"
             if s.token_id >= vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {quoted(s.request)} is not one that can be sampled"
+            if not self._own and not plausible_margin(s):
+                return f"token {s.token_id} of request {quoted(s.request)} cannot have that probability at that margin"
             if is_measured and not self._requests[s.request].sampling.temperature and not plausible_greedy(s, self._vocab_size):
                 return f"token {s.token_id} of request {quoted(s.request)} cannot have that probability at that margin"
             self.state.sample(s)

@@ -4,34 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.config import EngineConfig
-from core.errors import InflightError
+from core.errors import InflightError, InvalidTrace
+from core.files import written
+from core.page import OnPage, Page
 from core.trace import file
-from core.trace.detokenize import pieces
+from core.trace.detokenize import pieces, plain
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.mask import Mask, Order, mask_of
+from core.trace.messages import english
 from core.trace.run_state import Frame, RunState
 from core.workload.workload import Workload
 
+if TYPE_CHECKING:
+    from core.trace.tables import Tables
+
 NOT_TAKEN = "✗"  # in place of a token that was guessed and turned out wrong
+NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 
 
 @dataclass(frozen=True)
 class Texts:
-    """One piece of text for each token of each request; joined they are its prompt or its output."""
+    """One piece of text for each token of each request; joined they are its prompt or its output.
+
+    The pieces of a simulated run's output are empty: no model ran, and its tokens stand for nothing.
+    """
 
     prompt: dict[str, list[str]]
     output: dict[str, list[str]]
 
 
-@dataclass
-class Trace:
+@dataclass(repr=False)
+class Trace(OnPage):
     """What ran.
 
     asked: what was asked, by request id, in order of submission. events: one `StepEvent` for every step in which something happened.
@@ -42,8 +52,14 @@ class Trace:
     asked: dict[str, file.TokenizedRequest]
     events: list[StepEvent]
     complete: bool = True
-    tokenizer: Any = field(default=None, repr=False)
-    recorded_texts: Texts | None = field(default=None, repr=False)
+    tokenizer: Any = None
+    recorded_texts: Texts | None = None
+
+    def __repr__(self) -> str:
+        new = sum(len(event.sampled) for event in self.events)
+        counts = english(f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,} new [token|tokens]")
+        how, cut = "simulated, " if self.header.is_simulated else "", "" if self.complete else ", cut short"
+        return f"<Trace of {self.header.workload} under {self.header.policy.name}: {how}{counts}{cut}>"
 
     @property
     def config(self) -> EngineConfig:
@@ -81,7 +97,11 @@ class Trace:
     @cached_property
     def texts(self) -> Texts:
         """The pieces of all tokens: as recorded, or decoded now."""
-        return self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
+        found = self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
+        return self._without_made_up(found) if self.header.is_simulated else found
+
+    def _without_made_up(self, texts: Texts) -> Texts:
+        return Texts(texts.prompt, {request: [""] * len(pieces) for request, pieces in texts.output.items()})
 
     def decoded(self, tokenizer: Any) -> Texts:
         """The pieces of all tokens, by this tokenizer."""
@@ -92,15 +112,17 @@ class Trace:
         )
 
     def text(self, request: str) -> str:
-        """The generated text of a request; raises InflightError if there is no such request."""
+        """The generated text of a request, empty in a simulated run; raises InflightError if there is no such request."""
         if request not in self.asked:
             raise InflightError(f"This trace has no request {request!r}.")
         return "".join(self.texts.output[request])
 
     def token_text(self, request: str, position: int) -> str:
-        """The text of one token by its position in prompt + output."""
+        """The text of one token by its position in prompt + output; `NO_TEXT` for an output of a simulated run."""
         prompt = self.texts.prompt[request]
-        return prompt[position] if position < len(prompt) else self.texts.output[request][position - len(prompt)]
+        if position < len(prompt):
+            return prompt[position]
+        return NO_TEXT if self.header.is_simulated else self.texts.output[request][position - len(prompt)]
 
     def event(self, step: int) -> StepEvent:
         """The event of a step; raises InflightError if nothing ran in it."""
@@ -142,6 +164,16 @@ class Trace:
 
         return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)
 
+    def show(self, step: int | None = None) -> Page:
+        """The player on this run, at a step, in a notebook's cell, or as a file once that is saved. Raises InflightError if nothing ran in that step."""
+        return Page(self, {} if step is None else {"step": self.event(step).step})
+
+    def to_pandas(self) -> Tables:
+        """Tables of steps, requests and segments; raises InflightError where pandas is not installed."""
+        from core.trace.tables import tables
+
+        return tables(self)
+
     @property
     def _steps(self) -> str:
         return f"{self.events[0].step} to {self.events[-1].step}" if self.events else "nowhere: it is empty"
@@ -151,24 +183,32 @@ class Trace:
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        records = file.records(
-            self.header, self.asked, self.events, lambda r: file.TokenTexts(r, prompt[r], output[r]), self.complete
-        )
-        return file.sealed(records)
+        seal, records = file.Seal(), file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r]))
+        yield seal.line(file.header_record(self.header))
+        for one in self.asked.values():
+            records.request(one)
+        for event in self.events:
+            yield from map(seal.line, records.step(event))
+        yield from map(seal.line, records.end(self.complete))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace; an existing file is replaced only once the new one is whole."""
-        path = Path(path)
-        partial = path.with_name(path.name + ".partial")
-        with partial.open("w", encoding="utf-8", newline="\n") as out:
+        """Write the trace; an existing file is replaced only once the new one is whole. Raises InflightError if it cannot be written."""
+        with written(path) as out:
             for line in self.lines():
                 out.write(line + "\n")
-        partial.replace(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: bool = False) -> Trace:
-        """Read and check a trace; raises InvalidTrace naming the line at fault. trusted: see `from_lines`."""
-        return cls.from_lines(file.lines_of(Path(path)), trusted)
+        """Read and check a trace, compressed by gzip or not; raises InvalidTrace naming the file and the line at fault. trusted: see `from_lines`.
+
+        Of a file that breaks off, as that of a run that was killed, all steps that are whole: `complete` is False then, and the header has a note.
+        """
+        try:
+            return cls.from_lines(file.lines_of(Path(path)), trusted)
+        except InvalidTrace as error:
+            if error.line is None:  # the file is named
+                raise
+            raise error.in_file(Path(path).name) from None
 
     @classmethod
     def from_lines(cls, lines: Iterable[str], trusted: bool = False) -> Trace:
@@ -187,5 +227,15 @@ class Trace:
                 texts.prompt[record.request], texts.output[record.request] = record.prompt, record.output
             else:
                 trace.complete = record.complete
+                if not record.is_written:
+                    trace._break_off(texts)
         trace.recorded_texts = Texts(*({r: side[r] for r in trace.asked} for side in (texts.prompt, texts.output)))
         return trace
+
+    def _break_off(self, texts: Texts) -> None:
+        """The file has no end: say so, and put ids in place of the texts of unfinished requests, which would have stood there."""
+        self.header = replace(self.header, notes=(*self.header.notes, file.BREAKS_OFF))
+        outputs = self.outputs
+        for request, ids in self.prompts.items():
+            if request not in texts.prompt:
+                texts.prompt[request], texts.output[request] = [*map(plain, ids)], [*map(plain, outputs[request])]

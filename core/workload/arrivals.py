@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from core.errors import InflightError, InvalidWorkload
 from core.workload.request import Request, SamplingParams
 
+MOST_TOKENS = 2**20  # of a prompt or an answer that is made up
 MAX_DATASET_BYTES = 256 * 2**20
 
 
@@ -55,7 +56,7 @@ def _gamma_process(rate: float, draw: random.Random, burstiness: float) -> Itera
 class Lengths:
     """How long prompts and answers are: each `N`, `LOW-HIGH` (evenly drawn) or `~MEAN` (geometric-like, from an exponential).
 
-    Raises InflightError for anything else.
+    Raises InflightError for anything else, and for more than `MOST_TOKENS`.
     """
 
     prompt: str = "16-96"
@@ -77,16 +78,16 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
     try:
         if text.startswith("~"):
             mean = float(text[1:])
-            if not 1 <= mean < 2**31:
+            if not 1 <= mean <= MOST_TOKENS:
                 raise ValueError
-            return lambda draw: 1 + int(draw.expovariate(1 / (mean - 0.5))) if mean > 1 else 1
+            return lambda draw: min(MOST_TOKENS, 1 + int(draw.expovariate(1 / (mean - 0.5)))) if mean > 1 else 1
         low, dash, high = text.partition("-")
         first, last = int(low), int(high) if dash else int(low)
-        if not 1 <= first <= last < 2**31:
+        if not 1 <= first <= last <= MOST_TOKENS:
             raise ValueError
         return lambda draw: draw.randint(first, last)
     except ValueError:
-        raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens.") from None
+        raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to {MOST_TOKENS:,}.") from None
 
 
 def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
@@ -131,11 +132,15 @@ def checked_size(prompt: Any, output: Any, arrival: Any) -> RequestSize:
 
 
 def request(index: int, size: RequestSize, arrival: float, vocab_size: int, context: int | None, seed: int = 0) -> Request:
-    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one token)."""
+    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one token). Raises
+    InvalidWorkload for a prompt of more than MOST_TOKENS.
+    """
     prompt, output = size.prompt_tokens, size.output_tokens
     if context is not None:
         prompt = max(1, min(prompt, context - 1))
         output = max(1, min(output, context - prompt))
+    if prompt > MOST_TOKENS:
+        raise InvalidWorkload(f"Request r{index} has a prompt of {prompt:,} tokens; at most {MOST_TOKENS:,} are made up.")
     draw = random.Random(f"{seed} {index}")
     ids = tuple(draw.randrange(vocab_size) for _ in range(prompt))
     return Request(f"r{index}", prompt_token_ids=ids, sampling=SamplingParams(output, ignore_eos=True), arrival=arrival)

@@ -61,6 +61,7 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
         if isinstance(self.stop, (list, tuple)):
             object.__setattr__(self, "stop", tuple(self.stop))
         object.__setattr__(self, "logit_bias", _pairs(self.logit_bias))
@@ -89,7 +90,7 @@ class SamplingParams:
         )
         for (ok, sentence), f in zip(checks, fields(self), strict=True):
             if not ok:
-                raise InvalidRequest(f"{sentence}, not {shown(getattr(self, f.name))}.")
+                raise InvalidRequest(f"{sentence}, not {shown(given[f.name])}.", param=f.name)
 
     @property
     def looks_back(self) -> bool:
@@ -147,12 +148,12 @@ class Request:
         if self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
             if not isinstance(ids, (list, tuple)) or not all(_is_int(i) and abs(i) < 2**63 for i in ids):
-                raise InvalidRequest("prompt_token_ids must be a list of whole numbers.", self.id)
+                raise InvalidRequest("prompt_token_ids must be a list of whole numbers.", self.id, param="prompt")
             object.__setattr__(self, "prompt_token_ids", tuple(ids))
         elif not is_text(self.prompt):
-            raise InvalidRequest(f"the prompt must be text, not {shown(self.prompt)}.", self.id)
+            raise InvalidRequest(f"the prompt must be text, not {shown(self.prompt)}.", self.id, param="prompt")
         if not self.prompt and not self.prompt_token_ids:
-            raise InvalidRequest("the prompt is empty.", self.id)
+            raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
         if not _is_number(self.arrival) or self.arrival < 0:
             raise InvalidRequest(f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.", self.id)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload, shown
+from core.files import save_json
 from core.workload.request import Request, is_text
 
 ArrivalUnit = Literal["step", "s"]
@@ -63,6 +64,7 @@ class Workload:
         return {"schema": SCHEMA, "name": self.name, "arrival_unit": self.arrival_unit}
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data: the heading, and each request."""
         return {**self.heading(), "requests": [r.to_json() for r in self.requests]}
 
     @classmethod
@@ -81,7 +83,8 @@ class Workload:
         return cls(requests, data.get("name", "custom"), data.get("arrival_unit", "step"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        Path(path).write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        """Write a workload file, which `load` reads; raises InflightError if it cannot be written."""
+        save_json(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Workload:

@@ -278,7 +278,7 @@ def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched
     ]  # fmt: skip
 
     async def all_of(made: ServingEngine) -> list[list]:
-        streams = [await made.submit(made.check(prompt, s), s, num_top_logprobs=count) for prompt, s, count in asked]
+        streams = [await made.submit(prompt, s, num_top_logprobs=count) for prompt, s, count in asked]
         found = await asyncio.gather(*map(whole, streams))
         await idle(made)
         assert not made.engine.outputs.top_logprobs._asked and not made.engine.outputs.top_logprobs._found

@@ -26,23 +26,30 @@ CPU = torch.device("cpu")
     sinks=st.booleans(),
     groups=st.sampled_from([1, 2, 4]),
     sizes=st.sampled_from([(8, 8), (6, 4), (4, 6)]),
+    dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
+    copied=st.booleans(),
 )
-def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, groups, sizes):
+def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, groups, sizes, dtype, copied):
+    """Whatever is copied first; in a shorter format the same numbers are attended to in float32, and only the result is rounded."""
     output, num_blocks = scheduled
     generator = torch.Generator().manual_seed(0)
     heads, (key_size, value_size) = 4, sizes
-    pool = KVPool({0: KVShape(heads // groups, key_size, value_size)}, num_blocks, BLOCK, torch.float32, CPU)
+    pool = KVPool({0: KVShape(heads // groups, key_size, value_size)}, num_blocks, BLOCK, dtype, CPU)
     for tensor in pool.layers[0]:
         tensor.copy_(torch.randn(tensor.shape, generator=generator))
     batch = pack(output, BLOCK, pool.trash_slot, CPU)
-    query = torch.randn(output.rows, heads, output.width, key_size, generator=generator)
+    query = torch.randn(output.rows, heads, output.width, key_size, generator=generator).to(dtype)
     spec = AttentionSpec(0.7, window, softcap, torch.randn(heads, generator=generator) if sinks else None)
-    mine, oracle = (attend(query, *pool.layers[0], batch, spec) for attend in (cpu.attend, dense.attend))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cpu, "_WORTH_COPYING", 0 if copied else 2**30)
+        mine = cpu.attend(query, *pool.layers[0], batch, spec)
+    oracle = dense.attend(query.double(), *(tensor.double() for tensor in pool.layers[0]), batch, spec)
     assert mine.shape == oracle.shape == (output.rows, output.width, heads, value_size)
-    assert mine.is_contiguous()
+    assert mine.is_contiguous() and mine.dtype == dtype
+    error = max(1e-5, torch.finfo(dtype).eps)
     for segment in batch.segments:  # what a pad holds is nobody's business
         real = (segment.row, slice(segment.first, segment.end))
-        torch.testing.assert_close(mine[real], oracle[real], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(mine[real].double(), oracle[real], atol=error, rtol=error)
 
 
 @examples(60)
@@ -167,6 +174,15 @@ def test_window_is_found_without_a_context():
 def test_other_masks_are_private(rule):
     with pytest.raises(PrivateMask):
         window_of(call(rule), 100)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_window_that_slips_in_one_row_is_private(times):
+    """Beside a multiple of itself, where a cache that wraps around, or a mask made in chunks, goes wrong."""
+    for beside in (-2, -1, 0, 1):
+        row = 13 * times + beside
+        with pytest.raises(PrivateMask):
+            window_of(call(lambda q, k, row=row: sliding(13)(q, k) & ((q != row) | (k != q))), 100)
 
 
 def test_altered_masks_second_calls_and_unconfirmed_windows_are_private():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
+from core.bench.piped import PipedProcess
 from core.bench.report import Limit, Options, Ratio, Report, SpeedBar, race
-from core.bench.speed import BENCHMARKS
+from core.bench.speed import BENCHMARKS, WITH_VLLM
 from core.cli import app
+from core.errors import InflightError
 from core.measure.rounds import Contender, RunResult
 from worlds.clock import Clock
 
@@ -64,12 +67,55 @@ def test_a_report_names_bars_met_and_missed():
     )
 
 
-@pytest.mark.parametrize("name", list(BENCHMARKS))
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in WITH_VLLM])
 def test_every_benchmark_runs(name):
     report = BENCHMARKS[name](Options(repeats=1, quick=True))
     assert report.name == name and (report.ratios or report.limits)
     assert report.outputs_identical is not False
     json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_outputs_that_differ_are_counted():
+    clock, log = Clock(), []
+    wrote = {"a": {"r0": (1, 2), "r1": (3,), "r2": (4,)}, "b": {"r0": (1, 9), "r1": (3,), "r2": (4,)}}
+    contenders = [_contender(name, clock, (1, 1, 1), log, outputs) for name, outputs in wrote.items()]
+    report = race("x", "X", contenders, [], Options(repeats=2, clock=clock))
+    assert report.outputs_same == {"b": (2, 3)} and report.outputs_identical is False
+
+
+ANSWERS = """
+import sys, time
+for line in sys.stdin:
+    if "leave" in line: sys.exit("I have had enough.")
+    if "wait" in line: time.sleep(600)
+    sys.stderr.write("loud\\n")
+    print('{"heard": %s}' % line.strip(), flush=True)
+"""
+
+
+def test_a_process_is_kept_and_asked_over_a_pipe():
+    with PipedProcess("It", (sys.executable, "-c", ANSWERS), {}) as process:
+        folder = process.folder
+        assert [process.ask([number], 60) for number in (1, 2)] == [{"heard": [1]}, {"heard": [2]}]
+        assert folder.is_dir()
+        with pytest.raises(InflightError, match=r"It ended: I have had enough\."):
+            process.ask("leave", 60)
+    assert not folder.exists()
+    with PipedProcess("It", (sys.executable, "-c", ANSWERS), {}) as process, pytest.raises(InflightError, match="did not answer"):
+        process.ask("wait", 0.2)
+    with pytest.raises(InflightError, match="cannot be run"):
+        PipedProcess("It", ("/nowhere/python",), {})
+
+
+def test_without_vllm_its_pairs_are_left_out_in_one_line(monkeypatch):
+    monkeypatch.delenv("INFLIGHT_VLLM_PYTHON", raising=False)
+    some = {name: BENCHMARKS[name] for name in ("static-step", "vllm-mixed")}
+    monkeypatch.setattr("core.cli.bench.BENCHMARKS", some)
+    result = CliRunner().invoke(app, ["bench", "speed", "--quick", "--repeats", "1", "--json"])
+    assert result.exit_code == 0 and [b["name"] for b in json.loads(result.stdout)["benchmarks"]] == ["static-step"]
+    assert "Left out: vllm-mixed, " in " ".join(result.stderr.split())
+    refused = CliRunner().invoke(app, ["bench", "speed", "vllm-mixed", "--quick"])
+    assert isinstance(refused.exception, InflightError) and "INFLIGHT_VLLM_PYTHON" in str(refused.exception)
 
 
 def test_the_command(tmp_path):
@@ -98,7 +144,8 @@ def test_the_command_simulates_load_and_streams():
         "--json",
     ]
     data = json.loads(CliRunner().invoke(app, load).stdout)
-    assert data["source"] == "simulated" and len(data["points"]) == 4 and "data sheets" in data["beyond"]["static"]
+    assert data["source"] == "simulated" and len(data["points"]) == 4 and data["beyond"] == {"static": None, "continuous": None}
+    assert data["cost"]["name"] == "l4:1b" and "Nothing was measured" in data["cost"]["assumptions"][0]
     stream = [
         "bench",
         "load",
@@ -127,8 +174,6 @@ def test_the_command_simulates_load_and_streams():
     ],
 )
 def test_the_command_refuses(args):
-    from core.errors import InflightError
-
     result = CliRunner().invoke(app, ["bench", *args])
     assert isinstance(result.exception, InflightError)
 
@@ -136,8 +181,10 @@ def test_the_command_refuses(args):
 def test_a_simulated_run_says_how_good_its_fit_is_and_what_lies_beyond(tmp_path):
     trace = tmp_path / "measured.jsonl"
     assert CliRunner().invoke(app, ["run", "--preset", "nanogpt-arrivals", "--out", str(trace)]).exit_code == 0
-    result = CliRunner().invoke(app, ["run", "--preset", "budget-512", "--simulate", str(trace)])
+    result = CliRunner().invoke(
+        app, ["run", "--preset", "chunk-7-7-6", "--max-num-batched-tokens", "64", "--simulate", str(trace)]
+    )
     assert result.exit_code == 0
     words = " ".join(result.output.split())
-    assert "The fit is off by " in words and " held-out passes." in words
+    assert "The fit is off by " in words and " that it had not seen" in words
     assert " of the simulated passes lie beyond what was measured " in words

@@ -35,8 +35,8 @@ from core.measure.baselines import baseline_requests
 from core.measure.baselines.transformers_continuous import Variant
 from core.models.probe import probe
 from core.runner.engine import Engine
-from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
+from core.simulate.named import cost_named
 from worlds.clock import Clock
 from worlds.documented import check, schemas
 

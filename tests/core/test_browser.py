@@ -114,7 +114,7 @@ def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> No
     header = trace.header
     assert (header.device, header.dtype, header.device_name, header.leak) == ("cpu", "float32", "Node, WebAssembly", False)
     torchs = Engine(*load_adapter(header.model.name, "cpu", "float32"))
-    assert verify(trace.lines(), tokenizer, lambda header: torchs).rerun == 16
+    assert verify(trace.lines(), tokenizer, lambda header: torchs).rerun.tokens == 16
 
 
 CHOICES = {

@@ -205,11 +205,14 @@ def test_a_burst_that_does_not_fit_leaves_nothing_behind():
         made.set_pace(0)
         with pytest.raises(InflightError, match="requests are in progress"):
             await room.burst([((4, 5), greedy(3))] * 6)
+        with pytest.raises(InflightError, match="exceed the whole KV pool"):
+            await room.burst([((4, 5), greedy(3)), ((4, 5), greedy(3)), ((4, 5), greedy(500))])
         made.set_pace(None)
         await idle(made)
 
-    with serving(memory_engine(), ServingLimits(max_requests=5)) as made:
+    with serving(memory_engine(num_blocks=20), ServingLimits(max_requests=5)) as made:
         asyncio.run(send(made))
+        assert [f.finish_reason for event in made.session().events for f in event.finished] == ["cancelled"] * 2
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def three() -> Trace:
 @pytest.mark.parametrize("command", [*COMMANDS, "bench"])
 def test_every_command_has_help(command, capsys):
     assert call(command, "--help") == 0
-    assert "Usage: python -m core" in capsys.readouterr().out
+    assert "Usage: python -m inflight" in capsys.readouterr().out
 
 
 def test_help_waits_for_no_torch():
@@ -72,11 +72,11 @@ def test_presets_and_models_as_text_and_as_json(capsys):
     text = capsys.readouterr().out
     assert all(name in text and preset.shows in text for name, preset in PRESETS.items())
     call("presets", "--json")
-    assert [p["name"] for p in json.loads(capsys.readouterr().out)] == list(PRESETS)
+    assert [p["name"] for p in json.loads(capsys.readouterr().out)["presets"]] == list(PRESETS)
     call("models")
     assert "shakespeare-char" in capsys.readouterr().out
     call("models", "--json")
-    char = next(m for m in json.loads(capsys.readouterr().out) if m["name"] == "shakespeare-char")
+    char = next(m for m in json.loads(capsys.readouterr().out)["models"] if m["name"] == "shakespeare-char")
     assert (char["type"], char["layers"]) == ("gpt2", 4) and char["parameters"] > 200_000
 
 
@@ -110,7 +110,7 @@ def test_what_is_given_overrides_what_the_preset_recommends(capsys):
 def test_a_simulated_run_shows_no_text(capsys):
     assert call("run", "-p", "chunk-7-by-4", "--simulate", "h100:8b") == 0
     out = capsys.readouterr().out
-    assert "(simulated)" in out and "endoftext" not in out and "8.0 B parameters" in out
+    assert "simulated: no text" in out and "endoftext" not in out and "8.0 B parameters" in out
 
 
 def test_run_takes_a_workload_file(tmp_path, capsys):

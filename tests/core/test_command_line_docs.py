@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -21,7 +22,9 @@ SECTIONS: dict[str, str] = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT,
 
 
 def outputs(*arguments: str) -> Any:
-    return json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    data = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert next(iter(data)) == "schema" and f"| `schema` | string | `{data['schema']}` |" in TEXT
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,9 @@ def test_show_and_check(trace, tmp_path):
     check(outputs("show", trace, "--step", "0"), schemas(SECTIONS["show"])[0])
     valid, invalid = schemas(SECTIONS["check"])
     check(outputs("check", trace), valid)
-    (broken := tmp_path / "broken.jsonl").write_text(Path(trace).read_text(encoding="utf-8")[:-200], encoding="utf-8")
+    (broken := tmp_path / "broken.jsonl").write_text(
+        Path(trace).read_text(encoding="utf-8").replace("decode", "prefill"), encoding="utf-8"
+    )
     check(outputs("check", str(broken)), invalid)
 
 
@@ -58,12 +63,27 @@ def test_agree_and_import(tmp_path):
     check(outputs("import", raw, "--out", str(tmp_path / "v.jsonl")), schemas(SECTIONS["import"])[0])
 
 
+def test_watch(tmp_path):
+    (raw := tmp_path / "run.raw.jsonl").write_bytes(
+        gzip.decompress((DATA / "vllm-0.32.raw.jsonl.gz").read_bytes()) + b'{"kind": "end", "dropped": 0}\n'
+    )
+    told = [json.loads(line) for line in CliRunner().invoke(app, ["watch", str(raw), "--json"]).stdout.splitlines()]
+    for line in told:
+        check(line, schemas(SECTIONS["watch"])[0])
+        assert line["schema"] == "watch/1" and line["kind"] in line
+    assert [line["kind"] for line in told].count("step") == 183 and {line["kind"] for line in told} == {"begun", "step", "says"}
+
+
 def test_workload(tmp_path):
     file = tmp_path / "trace.jsonl"
     file.write_text(
         "".join(f'{{"timestamp": {i * 100}, "input_length": 40, "output_length": 9, "hash_ids": [{i}]}}\n' for i in range(4))
     )
     check(outputs("workload", str(file), "--out", str(tmp_path / "w.json")), schemas(SECTIONS["workload"])[0])
+
+
+def test_fit():
+    check(outputs("fit", str(ROOT / "assets/traces/gpt2-six.jsonl")), schemas(SECTIONS["fit"])[0])
 
 
 def test_compare():

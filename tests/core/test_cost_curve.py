@@ -11,8 +11,8 @@ import torch
 from core.config import EngineConfig, Execution
 from core.measure.cost_curve import CostCurve, cost_curve, decode_step
 from core.runner.engine import ModelExecutor
-from core.simulate.cost import Roofline
 from core.simulate.engine import SimulatedEngine
+from core.simulate.roofline import Roofline
 from worlds.families import world
 from worlds.small import VOCAB_SIZE, MemoryModel
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from core import Request, SamplingParams, Trace, Workload
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.policy import Why
-from core.simulate.cost import Linear, Load
+from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
 from core.trace.delays import NAMES, PARTS, delays
 from core.trace.events import Carried, Resumed
 from core.trace.phrases import PART_NAMES, queued_by

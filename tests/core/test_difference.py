@@ -10,8 +10,9 @@ from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.divergence import FINISHED, IDLE, KV, MIXED, PADDING, PASSES, REST, TOKENS, WORK, difference
 from core.measure.metrics import metrics, wall_s
-from core.simulate.cost import Linear, Load
+from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 from worlds.small import requests

@@ -11,6 +11,7 @@ from core.runner.eager import ModelRunner
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
 from worlds import small
+from worlds.clock import Clock
 
 PROMPTS = {
     "shakespeare-char": ["O Romeo, ", "KING HENRY:\nWhat", "a", "Now is the winter of our discontent made", "Why? "],
@@ -164,3 +165,38 @@ def test_a_pass_lasts_until_its_tokens_are_sampled():
     (output,) = scheduler.schedule()
     result = ModelRunner(small.MemoryModel(), 8, 16, clock=lambda: next(ticks)).launch(output, {"r0": state.request.sampling})
     assert (result.t_start, result.t_end) == (0, 3) and (result.prepare, result.forward, result.sample) == (1, 1, 1)
+
+
+def test_who_leaves_before_the_planned_arrival_arrived_when_leaving():
+    clock = Clock()
+    e = small.Engine(small.MemoryModel(), None, EngineConfig(num_blocks=8), clock=clock, sleep=clock.advance)
+    e.begin("s")
+    for name, at in (("now", 0.0), ("late", 9.0)):
+        e.add_request(small.request(name, 3, 2, at))
+    clock.now = 2.0
+    e.cancel("late")
+    event = e.step()
+    assert [tuple(a) for a in event.arrived] == [("late", 2.0), ("now", 0.0)]
+    assert [f.request for f in event.finished] == ["late"]
+
+
+def test_a_clock_of_the_devices_own_never_goes_back():
+    """Its passes seem to end before the step before them did: both their times are moved, so that no pass ends before it begins."""
+
+    class Behind(ModelRunner):
+        own_clock = True
+
+        def launch(self, output, params):
+            clock.advance(1.0)
+            result = super().launch(output, params)
+            result.t_start, result.t_end = clock.now - 5.5, clock.now - 5.0
+            return result
+
+    clock = Clock()
+    clock.now = 10.0
+    model = small.MemoryModel()
+    e = small.Engine(model, None, runner=lambda blocks: Behind(model, blocks, 16, clock=clock), clock=clock)
+    trace = e.run(Workload(small.requests((3, 3))))
+    times = [(e.t_start, e.passes[0].t_start, e.passes[0].t_end, e.t_end) for e in trace.events]
+    assert times == [(0.0, 0.0, 0.0, 1.0), (1.0, 1.0, 1.0, 2.0), (2.0, 2.0, 2.0, 3.0)]
+    assert not any(map(small.checker_of(trace).fault, trace.events))

@@ -18,7 +18,7 @@ from core.recorders.convert import to_trace
 from core.recorders.follow import Follower, RecordingBegun, RequestSeen
 from core.recorders.growing import engines_in
 from core.recorders.raw import read_raw
-from core.recorders.texts import LEFT_OUT
+from core.trace.detokenize import LEFT_OUT
 from core.trace.events import StepEvent, Timings
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -117,6 +117,9 @@ def test_a_folder_is_followed_from_one_start_of_the_engine_to_the_next(tmp_path,
     (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1) + "".join(steps))
     begun, *updates = poll(follower)
     assert isinstance(begun, RecordingBegun) and follower.name == "a.raw.jsonl" and len(events(updates)) == len(trace.events)
+    for part, some in ((2, steps[30:]), (1, steps[:30])):
+        (tmp_path / f"c.raw.{part}.jsonl").write_text(named(header, created="3", part=part) + "".join(some))
+    assert len(events(poll(Follower(tmp_path)))) == len(trace.events)  # whoever comes late begins with its first part
 
 
 def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, trace):
@@ -324,20 +327,20 @@ def weight(thing: object) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_hours_of_steps_take_no_memory(tmp_path, lines):
-    """A recording written again and again to 200,000 steps, followed as it grows: what is kept after each turn is what was kept after the first."""
+    """A recording written again and again to 50,000 steps, followed as it grows: what is kept after each turn is what was kept after the first."""
     path = tmp_path / "run.raw.jsonl"
     header, *steps = lines
     numbered = [(step["step"], json.dumps(step)) for step in map(json.loads, steps)]
     follower, count, weights = Follower(path), 0, []
     with path.open("w") as file:
         file.write(header)
-        for turn in range(200_000 // len(steps) + 1):
+        for turn in range(50_000 // len(steps) + 1):
             for number, text in numbered:
                 again = re.sub(r'"(\d+-[0-9a-f]{8})"', rf'"\1-{turn}"', text)
                 file.write(again.replace(f'"step": {number},', f'"step": {number + turn * len(steps)},', 1) + "\n")
             file.flush()
             count += len(events(poll(follower)))
-            if turn % 50 == 0:
+            if turn % 12 == 0:
                 weights.append(weight(follower))
-    assert count >= 200_000 and not follower.sentence
+    assert count >= 50_000 and not follower.sentence
     assert max(weights) < weights[1] + 2**16, weights

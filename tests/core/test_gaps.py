@@ -12,12 +12,13 @@ import pytest
 
 from core import Trace
 from core.errors import InvalidTrace
-from core.measure.metrics import metrics, request_times
+from core.measure.metrics import metrics
 from core.recorders.convert import checked_trace, to_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
 from core.trace.events import NOT_RECORDED, StepEvent
 from core.trace.perfetto import chrome_trace
+from core.trace.request_times import request_times
 from visualizer.documents.replay import Deltas
 from visualizer.words.captions import captions, plain
 from visualizer.words.language import speaking

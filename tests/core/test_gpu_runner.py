@@ -22,7 +22,9 @@ def run(name: str, limits: dict, **kwargs) -> Trace:
     return engine.run(Workload(list(w.requests), name="families"))
 
 
-KERNEL_RUNS = dict.fromkeys([(name, "chunked") for name in ATTENDING] + [(name, how) for name in QUICK for how in RUNS])
+KERNEL_RUNS = dict.fromkeys(
+    [(name, "chunked") for name in ATTENDING] + [(name, "preempting") for name in QUICK] + [("llama", how) for how in RUNS]
+)
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,27 @@ from core.errors import InvalidTrace
 from core.trace.header import EngineFacts, ExecutionFacts, Header, ModelFacts
 from worlds.small import memory_trace
 
+INFERRED = {"lanes": "the lowest that is free", "waiting": "in order", "reasons": "by a rule"}
+
 
 def header(**facts: Any) -> Header:
-    """One with something on record in every field, but for what is given."""
+    """Of a simulated run of ours, with something on record in every field that such a one may have, but for what is given."""
     config = EngineConfig("continuous", num_blocks=9)
     full: dict[str, Any] = {
         "created": "2026-01-02T03:04:05+00:00",
         "source": "simulated",
-        "engine": EngineFacts(name="vLLM", version="0.32.0", async_=False, rank=1, ranks=2),
-        "inferred": {"lanes": "the lowest that is free"},
-        "absent": ("prepare",),
-        "model": ModelFacts(name="m", layers=2, vocab_size=50, eos_token_ids=(), windows=(None, 4)),
+        "model": ModelFacts(
+            name="m",
+            type="tiny",
+            parameters=7,
+            layers=2,
+            vocab_size=50,
+            context=9,
+            eos_token_ids=(),
+            windows=(None, 4),
+            plug="attention",
+            kv_bytes_per_token=8,
+        ),
         "device": "cuda:0",
         "threads": 2,
         "dtype": "float32",
@@ -47,17 +57,29 @@ def header(**facts: Any) -> Header:
     return Header(**full | facts)
 
 
+def of_another(**facts: Any) -> Header:
+    """Of another engine's run, with something in every field that only such a one has, but for what is given."""
+    full: dict[str, Any] = {
+        "source": "recorded",
+        "engine": EngineFacts(name="vLLM", version="0.32.0", async_=False, rank=1, ranks=2),
+        "inferred": INFERRED,
+        "absent": ("prepare",),
+        "model": ModelFacts(name="m", layers=2, vocab_size=50),
+    }
+    return header(**dict.fromkeys(("threads", "cost", "execution", "memory")), leak=False, **full | facts)
+
+
 def in_a_file(header: Header) -> dict[str, Any]:
     return json.loads(json.dumps(header.to_json()))
 
 
 def test_what_is_written_is_read() -> None:
-    full = header()
-    ours = header(source="recorded", engine=None, inferred={}, absent=(), execution=None, threads=None, cost=None, notes=())
-    for one in (full, memory_trace((3, 2)).header, ours):
+    full, other = header(), of_another()
+    ours = header(source="recorded", execution=None, threads=None, cost=None, notes=())
+    for one in (full, other, memory_trace((3, 2)).header, ours):
         assert Header.from_json(in_a_file(one)) == Header.from_json(one.to_json()) == one == pickle.loads(pickle.dumps(one))
     assert full.is_asynchronous and not full.has_one_clock and not full.counts_steps
-    assert in_a_file(full)["engine"]["async"] is False and in_a_file(full)["model"]["eos_token_ids"] == []
+    assert in_a_file(other)["engine"]["async"] is False and in_a_file(full)["model"]["eos_token_ids"] == []
 
 
 def test_what_is_not_on_record_is_not_written() -> None:
@@ -83,20 +105,21 @@ UNKNOWN = st.dictionaries(
 @given(st.lists(UNKNOWN, min_size=4, max_size=4), st.randoms())
 def test_what_nobody_knows_survives_in_its_object(unknown: list[dict[str, Any]], draw: Any) -> None:
     """In the header and in each object of it, whatever the order of the names in a file; what is saved has one order, the unknown last."""
-    data = in_a_file(header())
+    of = draw.choice((header, of_another))
+    data = in_a_file(of())
 
     def shuffled(facts: dict[str, Any]) -> dict[str, Any]:
         items = list(facts.items())
         draw.shuffle(items)
         return dict(items)
 
-    for name, more in zip(("model", "engine", "execution"), unknown, strict=False):
+    for name, more in zip(("model", "engine" if "engine" in data else "execution"), unknown, strict=False):
         data[name] = shuffled({**data[name], **more})
     data = shuffled({**data, **unknown[3]})
     read = Header.from_json(copy.deepcopy(data))
     again = read.to_json()
     assert again == data and json.dumps(Header.from_json(again).to_json()) == json.dumps(again)
-    assert list(again) == [*in_a_file(header()), *(name for name in data if name.startswith("x-"))]
+    assert list(again) == [*in_a_file(of()), *(name for name in data if name.startswith("x-"))]
     assert read.more == unknown[3] and read.model.more == unknown[0]
     assert replace(read, source="live").to_json() == {**data, "source": "live"}
 
@@ -124,7 +147,8 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("model", {"layers": 2, "windows": [None]}, "the model has 2 layers but 1 windows."),
         ("model", {"eos_token_ids": [-1]}, "the model's eos_token_ids are not token ids."),
         ("model", None, "the header has no model."),
-        ("engine", None, "a run of this engine leaves nothing absent or to be inferred."),
+        ("inferred", INFERRED, "a run of this engine leaves nothing absent or to be inferred."),
+        ("engine", {"name": "vLLM"}, "the header does not say how the lanes of another engine's run were inferred."),
         ("source", "recorded", "a simulated run has a cost model, and no other has one."),
         ("cost", None, "a simulated run has a cost model, and no other has one."),
         ("threads", 0, "the header's threads is not a count."),
@@ -145,3 +169,25 @@ def test_what_cannot_be_is_refused(name: str, value: Any, sentence: str) -> None
     with pytest.raises(InvalidTrace) as caught:
         Header.from_json({**in_a_file(header()), name: value})
     assert str(caught.value) == f"line 1: {sentence}"
+
+
+def test_a_run_of_ours_cannot_be_told_as_another_engines_by_its_name_alone() -> None:
+    """Every fact that no other engine's recording has gives it away, and so does each that its own always have."""
+    ours, other = in_a_file(header()), in_a_file(of_another())
+    for name in ("threads", "leak", "cost", "execution", "memory"):
+        with pytest.raises(InvalidTrace, match=f"has a fact that only this engine records: {name}"):
+            Header.from_json({**other, "source": ours["source"] if name == "cost" else "recorded", name: ours[name]})
+    for name in ("parameters", "eos_token_ids", "plug"):
+        with pytest.raises(InvalidTrace, match=f"has a fact that only this engine records: the model's {name}"):
+            Header.from_json({**other, "model": {**other["model"], name: ours["model"][name]}})
+    for name in INFERRED:
+        with pytest.raises(InvalidTrace, match=f"does not say how the {name} of another engine's run were inferred"):
+            Header.from_json({**other, "inferred": {k: v for k, v in INFERRED.items() if k != name}})
+
+
+def test_a_run_of_ours_has_every_fact_of_its_model() -> None:
+    """Of what was deleted nothing could be compared when the model runs again."""
+    ours = in_a_file(header(source="recorded", cost=None))
+    for name in ours["model"].keys() - {"context"}:  # some models have none
+        with pytest.raises(InvalidTrace, match=f"the header does not say the model's {name}"):
+            Header.from_json({**ours, "model": {k: v for k, v in ours["model"].items() if k != name}})

@@ -146,9 +146,9 @@ def test_a_request_needs_the_blocks_of_its_window_and_no_others(template):
     state = state_of(4, 13)
     state.take_blocks(KV(7, 40, (BlockChange("r", (), False, 0, (0, 1)),)))
     rules = pool(template, state)
-    assert rules.lacking(Segment(0, "r", 0, "decode", 13, 1, 14), state) is None
-    assert "window spans" in (rules.lacking(Segment(0, "r", 0, "decode", 12, 1, 13), state) or "")
-    assert "too few blocks" in (rules.lacking(Segment(0, "r", 0, "decode", 16, 1, 17), state) or "")
+    assert rules.misfit(Segment(0, "r", 0, "decode", 13, 1, 14), state, 0) is None
+    assert "window spans" in (rules.misfit(Segment(0, "r", 0, "decode", 12, 1, 13), state, 0) or "")
+    assert "too few blocks" in (rules.misfit(Segment(0, "r", 0, "decode", 16, 1, 17), state, 0) or "")
 
 
 # -- what the recorder notices ---------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ import pytest
 
 from core import EngineConfig, InflightError
 from core.measure.load import Sweep, capacity, sweep_load, workload
-from core.measure.metrics import SLOs
-from core.simulate.cost import Linear, Load
+from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
+from core.trace.request_times import SLOs
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request, sizes_in
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
@@ -37,7 +38,7 @@ def test_an_infinite_rate_and_refusals():
     for rate, burstiness in ((0, 1), (-1, 1), (math.nan, 1), (1, 0), (1, math.inf)):
         with pytest.raises(InflightError):
             arrivals(rate, burstiness=burstiness)
-    for bad in ({"rates": (0.0,)}, {"seconds": 21.0}, {"seconds": 0.0}, {"fractions": (math.nan,)}):
+    for bad in ({"rates": (0.0,)}, {"seconds": math.inf}, {"seconds": 0.0}, {"fractions": (math.nan,)}):
         with pytest.raises(InflightError):
             Sweep(**bad)
 

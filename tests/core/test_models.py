@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 
+import huggingface_hub
 import pytest
 import torch
 from transformers import (
@@ -15,13 +16,16 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+from transformers.utils import logging
 
 from core import Engine, EngineConfig, Workload
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel
+from core.models import hub
 from core.models import load as models
 from core.models.load import load, resolve_device, resolve_dtype
 from core.models.probe import probe
+from core.models.watch import Bar
 from worlds.families import BY_NAME, Family, generate, requests
 
 CPU = torch.device("cpu")
@@ -68,7 +72,7 @@ def test_a_local_folder_runs_without_a_tokenizer(saved):
 
 @pytest.mark.parametrize("name", ["nobody/has-this-model", "gpt-no-such-model"])
 def test_unknown_name_without_a_network(monkeypatch, name):
-    monkeypatch.setattr(models, "_hub_answers", lambda: False)
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
     assert "neither built in" in refusal(name) and "hub cannot be reached" in refusal(name)
 
 
@@ -81,14 +85,14 @@ def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):
             asked.append(timeout)
             raise OSError("timed out")
 
-    monkeypatch.setattr(models, "get_session", Session)
+    monkeypatch.setattr(huggingface_hub, "get_session", Session)
     refusal("nobody/has-this-model")
-    assert asked == [models._HUB_TIMEOUT] and models._HUB_TIMEOUT <= 5
+    assert asked == [hub.HUB_TIMEOUT] and hub.HUB_TIMEOUT <= 5
 
 
 @pytest.mark.parametrize("name", ["", "not a name!", "a/b/c", "x" * 5000, "nul\0byte", "../..", "."])
 def test_names_that_are_none(monkeypatch, name):
-    monkeypatch.setattr(models, "_hub_answers", lambda: False)
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
     refusal(name)
 
 
@@ -258,3 +262,34 @@ def test_a_config_that_insists_on_a_pad_token_is_run():
     model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["modernbert-decoder"](**sizes, **tokens))
     adapter = probe(model)
     assert adapter.plug == "attention" and adapter.windows[1] == 64 and model.config.pad_token_id == 0
+
+
+# -- who watches -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bars():
+    """transformers' bars are switched on, as they are for whoever imports it; the rest of the tests has them off."""
+    were_on = logging.is_progress_bar_enabled()
+    logging.enable_progress_bar()
+    yield
+    (logging.enable_progress_bar if were_on else logging.disable_progress_bar)()
+
+
+def test_a_bar_is_drawn_only_for_what_takes_long_and_only_while_it_does(bars, capsys):
+    Engine.from_pretrained("shakespeare-char", device="cpu")
+    assert capsys.readouterr() == ("", "")  # transformers draws one of its own for any model, into every notebook
+
+    def followed(after: float) -> str:
+        with Bar("somebody/model", after) as watch:
+            for phase, total in (("fetch", 3_000_000), ("load", 4)):
+                for done in range(0, total, total // 4):
+                    watch(phase, done, total)
+        return capsys.readouterr().err
+
+    drawn = followed(0)
+    assert "somebody/model: fetch:   0%|" in drawn and "0.00/3.00M" in drawn and "somebody/model: load:" in drawn
+    assert not drawn.rstrip("\r").rpartition("\r")[2].strip()  # and taken away
+    assert followed(3600) == ""
+    logging.disable_progress_bar()
+    assert followed(0) == ""

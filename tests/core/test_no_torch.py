@@ -30,7 +30,8 @@ from core import EngineConfig, Trace, Workload, metrics
 from core.engine.requests import validate_request
 from core.errors import InvalidRequest
 from core.measure.verify import verify
-from core.simulate.cost import Roofline, fit_loads, measured
+from core.simulate.fitted import fit_passes, measured
+from core.simulate.roofline import Roofline
 from core.simulate.engine import SimulatedEngine
 from core.workload.presets import PRESETS
 
@@ -54,8 +55,7 @@ def run(policy):
     numbers = metrics(opened)
     assert opened.outputs == trace.outputs and numbers["finished"] == len(preset.workload.requests)
     assert opened.mask(0).num_allowed and opened.frames
-    loads, seconds = measured(trace.events, 1)
-    assert fit_loads(loads, seconds, 1).base_s > 0
+    assert fit_passes(measured(trace.events, 1), 1).base_s > 0
     try:
         validate_request(preset.workload.requests[0], trace.header.model, None, trace.header.config)
     except InvalidRequest as error:

@@ -15,8 +15,9 @@ from core.config import POLICIES
 from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.measure.verify import CheckResult, verify
 from core.policy import Policy, RecordedPolicy, RequestView, Room, Why, register_policy
-from core.simulate.cost import Linear, Load
+from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
 from core.trace import file
 from core.trace.file import lines_of
 from core.workload.presets import PRESETS
@@ -180,8 +181,11 @@ def test_it_cannot_wave_through_what_has_no_room():
             return None
 
     for layout in ("packed", "padded", "split"):
-        world = SchedulerWorld(EngineConfig(Open(layout=layout), **SHORT | {"max_num_seqs": 2}), requests(*ROWS), 20).run()
-        assert max(len(p) for step in world.steps for p in step.passes) <= 2 and len(world.finish_steps) == 4
+        limits = SHORT | {"max_num_seqs": 2, "max_num_batched_tokens": 16}
+        world = SchedulerWorld(EngineConfig(Open(layout=layout), **limits), requests(*ROWS), 20).run()
+        passes = [p for step in world.steps for p in step.passes]
+        assert max(map(len, passes)) <= 2 and len(world.finish_steps) == 4
+        assert all(num_tokens for p in passes for _, num_tokens in p)  # nobody joins once the budget is spent
 
 
 @dataclass(frozen=True, kw_only=True)

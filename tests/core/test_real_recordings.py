@@ -143,7 +143,7 @@ def test_the_command_says_what_differs_and_ends_with_one(tmp_path: Path, capsys:
     code, out, _ = run(capsys, raw_of("long-prefill"), "--verify", "--metrics", wrong)
     assert code == 1 and "generated tokens: differ in 1 of 1; in all: 3 on record" in out
     code, out, _ = run(capsys, raw_of("long-prefill"), "--verify", "--json", "--out", tmp_path / "run.jsonl")
-    (row,) = json.loads(out)
+    (row,) = json.loads(out)["traces"]
     assert code == 0 and {c["differ"] for c in row["compared"]} == {0} and Trace.load(tmp_path / "run.jsonl").complete
 
 

@@ -25,6 +25,7 @@ from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder
 from core.recorders.vllm.inflight_vllm.schedulers import Recording
+from core.recorders.vllm.inflight_vllm.snapshot import Snapshot
 from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 
 HEADER = {"kind": "header", "raw": 1, "engine": "vllm", "version": "0.32.0", "model": "m", "pid": 1, "created": "now"}
@@ -187,6 +188,56 @@ def test_a_scheduler_of_ones_own_is_named(path):
     engine = Mine()
     engine.recording_ends()
     assert read_raw([path])[0].header["scheduler"] == "Mine"
+
+
+def test_what_a_preemption_took_and_who_is_held_is_told_as_it_was(path):
+    """A preemption sets its request's counters to zero; requests whose KV is on its way stand in a queue of their own, before the other."""
+    scheduler = Recorded()
+    scheduler.kv_holding_waiting = Queue([asked("held", 7), asked("too", 7)])
+    for name in ("a", "b"):
+        scheduler.add_request(asked(name, 1, 2, 3))
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, SimpleNamespace(req_ids=["a", "b"], sampled_token_ids=[[40], [41]], logprobs=None))
+    scheduler._preempt_request(scheduler.requests["b"], 0.0)
+    run(scheduler)
+    scheduler.shutdown()
+    (recording,) = read_raw([path])
+    first, second, *_ = recording.steps
+    assert first["preempted"] == [] and second["preempted"] == [["b", 3]]
+    assert [(step["waiting"], step["head"]) for step in (first, second)] == [(2, "held")] * 2
+
+
+def test_a_snapshot_has_every_queue_and_counts_no_rejected_draft():
+    """While a step is in flight that computes four drafts for `runs`, of which one is kept; `held` has its blocks before its lane."""
+
+    def there(name: str, computed: int, output: tuple[int, ...] = (), preemptions: int = 0) -> SimpleNamespace:
+        return SimpleNamespace(
+            request_id=name, num_computed_tokens=computed, output_token_ids=list(output), num_prompt_tokens=5,
+            num_preemptions=preemptions, is_finished=lambda: False,
+        )  # fmt: skip
+
+    scheduler = OneByOne()
+    scheduler.running = [there("runs", 14, (1, 2))]
+    scheduler.kv_holding_waiting, scheduler.waiting = (
+        Queue([there("held", 5)]),
+        Queue([there("back", 0, (3,), 1), there("new", 0)]),
+    )
+    blocks = {"runs": [4, 5], "held": [6]}
+    scheduler.kv_cache_manager.get_blocks = lambda request: SimpleNamespace(
+        blocks=[[SimpleNamespace(block_id=i) for i in blocks[request]]]
+    )
+    output = SimpleNamespace(scheduled_spec_decode_tokens={"runs": [7, 7, 7, 7]})
+    snapshot = Snapshot(scheduler, 9, 1.5, {"new"}, [id(output)])
+    snapshot.back(output, SimpleNamespace(req_ids=["runs"], sampled_token_ids=[[7, 8]]))
+    assert not snapshot.waits_for
+    snapshot.finish()
+    record = snapshot.record(lambda request: {"request": request.request_id})
+    assert (record["running"], record["waiting"], record["blocks_free"]) == (["runs"], ["held", "back"], 7)
+    assert list(record["requests"]) == [
+        {"request": "runs", "computed": 14 - 3, "output": [1, 2], "blocks": [[4, 5]]},
+        {"request": "held", "computed": 5, "output": [], "blocks": [[6]]},
+        {"request": "back", "computed": 0, "output": [3], "preemptions": 1},
+    ]
 
 
 def test_an_engine_that_falls_idle_leaves_no_gap(path):

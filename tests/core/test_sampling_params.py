@@ -228,5 +228,5 @@ def test_a_bias_survives_json_and_must_name_tokens_of_the_model():
     assert request.sampling.logit_bias == ((5, 1), (7, -2.5))
     assert Request.from_json(request.to_json()) == request
     beyond = Request("r", prompt_token_ids=(1,), sampling=SamplingParams(logit_bias={50: 1.0}))
-    with pytest.raises(InvalidRequest, match="logit_bias names token id 50"):
+    with pytest.raises(InvalidRequest, match="token id 50 in logit_bias"):
         memory_engine().run(Workload([beyond]))

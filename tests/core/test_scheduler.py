@@ -94,6 +94,23 @@ def test_a_spent_budget_binds_whatever_else_the_first_waiting_request_lacks() ->
     assert [b.binding for b in bound] == ["budget", "budget", "budget", "lanes", "lanes"]
 
 
+@pytest.mark.parametrize(
+    ("max_num_seqs", "max_num_batched_tokens", "why"),
+    [(1, 4, Why("lanes", 0, 1, 1)), (2, 4, Why("budget", 0, 9, 4)), (2, 9, Why("blocks", 1, 3, 3))],
+)
+def test_of_the_limits_that_bind_lanes_are_named_first_then_the_budget(max_num_seqs, max_num_batched_tokens, why) -> None:
+    limits = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "block_size": 4}
+    assert world_of("continuous", ((8, 3), (9, 3)), num_blocks=3, **limits).step().facts.waiting.why == why
+
+
+def test_where_requests_are_passed_over_lanes_are_named_before_a_scarce_pool() -> None:
+    """r0 has 7 of the 8 blocks: of those left fewer are free than the 15% that are kept for decodes."""
+    for lanes, why in ((1, Why("lanes", 0, 1, 1)), (2, Why("margin", 1, 1, 8))):
+        world = world_of("transformers", ((25, 4), (4, 3, 1)), num_blocks=8, max_num_seqs=lanes, block_size=4)
+        world.step()
+        assert world.step().facts.waiting.why == why
+
+
 # -- padding ---------------------------------------------------------------------------------------------------------
 
 

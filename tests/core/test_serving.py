@@ -19,7 +19,7 @@ def test_each_stream_is_what_the_request_would_say_alone():
     prompts = [list(range(4, 4 + n)) for n in (3, 9, 1, 14, 6, 6, 2, 11)] * 3
 
     async def everybody(made: ServingEngine) -> list[list[Piece]]:
-        streams = [await made.submit(made.check(p, greedy(5 + i)), greedy(5 + i)) for i, p in enumerate(prompts)]
+        streams = [await made.submit(p, greedy(5 + i)) for i, p in enumerate(prompts)]
         pieces = await asyncio.gather(*map(whole, streams))
         await idle(made)
         return pieces
@@ -40,8 +40,7 @@ def test_texts_are_those_of_a_run_and_stop_strings_are_not_shown():
 
     async def two(made: ServingEngine) -> tuple[list[Piece], list[Piece]]:
         stopping = SamplingParams(60, temperature=0.7, seed=5, stop=(stop, "never there"))
-        ids = made.check(prompt, sampling)
-        streams = [await made.submit(ids, sampling), await made.submit(ids, stopping)]
+        streams = [await made.submit(prompt, sampling), await made.submit(prompt, stopping)]
         return tuple(await asyncio.gather(*map(whole, streams)))
 
     with serving(engine) as made:
@@ -100,7 +99,7 @@ def test_limits_are_refused_in_a_sentence_before_anything_changes():
             ((), greedy(2), "The prompt is empty"),
         ]:
             with pytest.raises(InvalidRequest, match=f"^{match}"):
-                made.check(prompt, sampling)
+                await made.submit(prompt, sampling)
         with pytest.raises(InvalidRequest, match="exceed the whole KV pool"):
             await made.submit((4,), greedy(500))
         streams = [await made.submit((4,), greedy(200), client="one") for _ in range(2)]
@@ -151,7 +150,7 @@ def test_hundreds_of_requests_leave_nothing_behind():
 
     with serving(memory_engine(max_num_seqs=32), ServingLimits(kept_tokens=3000)) as made:
         asyncio.run(many(made))
-        trace = made.engine.trace
+        trace = made.session()
         assert 0 < sum(len(e.sampled) for e in trace.events) <= 3000
         assert len(trace.asked) <= 3000 / 20
         assert not made.num_requests

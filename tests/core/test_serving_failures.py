@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from core.errors import ExecutionFailed
+from core.config import EngineConfig
+from core.errors import ExecutionFailed, InvalidRequest, Unavailable
 from core.serving.engine import ServingEngine
 from worlds.serving import Fragile, breaks, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
@@ -36,6 +37,53 @@ def test_a_step_that_fails_ends_those_in_it_and_nobody_else(error):
         pieces, later = asyncio.run(around(made))
         assert made.num_step_failures == 1 and made.status == "ok"
     assert tokens(pieces) == generate(request("r", (8, 9), 6)) and tokens(later) == generate(request("r", (4, 5), 3))
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_second_request_of_the_same_id_ends_alone(is_held):
+    async def twice(made: ServingEngine):
+        other = await made.submit((8, 9), greedy(900))
+        begun = aiter(other)
+        pieces = [await anext(begun)]
+        if is_held:
+            made.change(EngineConfig(max_num_seqs=3), "barrier")
+        first = await made.submit((4, 5, 6), greedy(9), id="same")
+        with pytest.raises(InvalidRequest, match="id is in progress|already a request"):
+            await made.submit((4, 5, 6), greedy(9), id="same")
+        pieces += [piece async for piece in begun]
+        pieces_of_first = await whole(first)
+        await idle(made)
+        return pieces_of_first, pieces
+
+    with serving(memory_engine(max_num_seqs=2)) as made:
+        first, other = asyncio.run(twice(made))
+        assert made.num_step_failures == 0
+    assert tokens(first) == generate(request("r", (4, 5, 6), 9)) and tokens(other) == generate(request("r", (8, 9), 900))
+
+
+def test_a_place_is_free_again_whatever_happens_on_the_way_to_the_engine():
+    async def on_the_way(made: ServingEngine):
+        for wrong in ({"nickname": "a\nb"}, {"prompt": (4, 99)}, {"sampling": greedy(10**6)}, {"prompt": ""}):
+            with pytest.raises(InvalidRequest):
+                await made.submit(**{"prompt": (4, 5), "sampling": greedy(2), **wrong})
+        with pytest.raises(KeyError), made.receive("me", 5):
+            raise KeyError("a bug of ours")
+        assert made.num_requests == 0
+        with made.receive("me", 3) as call:
+            kept = await call.submit(await call.check((4, 5), greedy(3000)), greedy(3000))
+            assert made.num_requests == 3
+        assert made.num_requests == 1
+        kept.cancel()
+        await whole(kept)
+        await idle(made)
+        with made.receive("me") as late:
+            await asyncio.to_thread(made.close)
+            with pytest.raises(Unavailable, match="closed"):
+                await late.submit(await late.check((4, 5), greedy(3)), greedy(3))
+        assert made.num_requests == 0
+
+    with serving(memory_engine()) as made:
+        asyncio.run(on_the_way(made))
 
 
 def test_an_engine_that_cannot_be_made_ready_says_so_and_tries_again(monkeypatch):

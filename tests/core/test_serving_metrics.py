@@ -7,33 +7,43 @@ import asyncio
 import pytest
 
 from core.config import EngineConfig
+from core.errors import InvalidRequest
 from core.serving.event_log import EngineLog
 from core.serving.limits import ServingLimits
 from core.serving.metrics import PREFIX, ServingMetrics
 from core.serving.output_processor import OutputProcessor
-from core.serving.request_validator import RequestValidator
-from core.serving.stream import TokenStream
+from core.serving.places import Places
+from core.serving.stream import TokenStream, step_failed
 from core.trace.trace import Trace
 from worlds.small import memory_engine
 from worlds.visual import record, request
 
 
 def told_of(trace: Trace) -> ServingMetrics:
-    """The metrics of a server whose engine took these steps, and that one more client left before it was in the engine."""
+    """The metrics of a server whose engine took these steps. One more client left before it was in the engine, one asked for what cannot be, and one was in
+    a step that failed.
+    """
     metrics = ServingMetrics("m", memory_engine())
 
     async def serve() -> None:
-        outputs = OutputProcessor(None, metrics, RequestValidator(memory_engine(), ServingLimits(), "m"), EngineLog())
-        outputs.begin_run(0, trace.header)
+        outputs = OutputProcessor(None, metrics, EngineLog())
+        places = Places(ServingLimits())
+        outputs.begin_run(0, trace.header, 0.0)
         for asked, prompt in trace.asked.values():
-            stream = TokenStream(asked.id, prompt, asked.sampling, "c", None, 0.0, lambda stream: None)
+            stream = TokenStream(asked.id, prompt, asked.sampling, places.take("c")[0], None, 0.0, lambda stream: None)
             outputs.begin(asked, prompt)
             outputs.queued(stream, asked)
         for event in trace.events:
             for sampled in event.sampled:
                 outputs.add(sampled.request, sampled.token_id)
             outputs.process(event)
-        outputs.cancelled(TokenStream("gone", (1, 2), asked.sampling, "c", None, 0.0, lambda stream: None))
+        gone, invalid, failed = (
+            TokenStream(name, (1, 2), asked.sampling, places.take("c")[0], None, 0.0, lambda stream: None)
+            for name in ("gone", "invalid", "failed")
+        )
+        outputs.cancelled(gone)
+        outputs.fail(invalid, InvalidRequest("It could never run."))
+        outputs.fail(failed, step_failed())
 
     asyncio.run(serve())
     return metrics
@@ -68,12 +78,25 @@ def test_every_number_by_hand() -> None:
     for name, (times, total) in milliseconds.items():
         assert value(metrics, f"{name}_count") == times and value(metrics, f"{name}_sum") == pytest.approx(total / 1000), name
     assert value(metrics, "iteration_tokens_total_sum") == 9 + 3 + 1 + 1
-    assert value(metrics, "request_prompt_tokens_sum") == 9 + 9 + 2 and value(metrics, "request_generation_tokens_sum") == 4 + 2
+    assert (
+        value(metrics, "request_prompt_tokens_sum") == 9 + 9 + 2 + 2 and value(metrics, "request_generation_tokens_sum") == 4 + 2
+    )
     assert value(metrics, "request_success_total", finished_reason="length") == 2
     assert value(metrics, "request_success_total", finished_reason="abort") == 1
+    assert value(metrics, "request_success_total", finished_reason="error") == 1  # what could never run is no failure
 
 
 def test_pads_are_no_tokens_and_nothing_is_looked_for_where_nothing_is_cached() -> None:
     metrics = told_of(record(EngineConfig(policy="static", max_num_seqs=2), request("a", 3, 4), request("b", 5, 2)))
     assert value(metrics, "iteration_tokens_total_sum") == 8 + 2 + 1 + 1
     assert value(metrics, "prefix_cache_queries_total") == value(metrics, "prefix_cache_hits_total") == 0
+
+
+def test_who_is_preempted_has_waited_once_and_is_looked_up_once() -> None:
+    """`b` loses its lane to `a` and comes back: both had one from the start."""
+    limits = EngineConfig(max_num_seqs=2, block_size=4, prefix_caching=True)
+    trace = record(limits, request("a", 6, 8), request("b", 6, 8, first=9), num_blocks=5)
+    assert [len(event.admitted) for event in trace.events if event.admitted] == [2, 1]
+    metrics = told_of(trace)
+    assert value(metrics, "num_preemptions_total") == 1 and value(metrics, "prefix_cache_queries_total") == 6 + 6
+    assert value(metrics, "request_queue_time_seconds_sum") == 0

@@ -42,23 +42,32 @@ ASKED = [SamplingParams(3 + 5 * (i % 6), ignore_eos=bool(i % 3)) for i in range(
 def test_it_keeps_the_pace_and_the_single_steps_of_the_engine_that_serves():
     """Under the same policy every step is taken when the real one was: as many steps in all, and none merged with another."""
 
-    async def beside(made: ServingEngine) -> dict:
-        room = Classroom(made)
-        made.set_pace(0)
-        room.shadow("continuous")
-        streams = [await made.submit((4, 5, i), greedy(6)) for i in range(5)]
-        for count in (1, 3):
-            made.step(count)
+    async def stepped(made: ServingEngine, count: int) -> dict:
+        """So many requests, whose first four steps are taken singly; what is said in the end."""
+        streams = [await made.submit((4, 5, i), greedy(6)) for i in range(count)]
+        for steps in (1, 3):
+            made.step(steps)
         while made.engine.num_steps < 4:
             await asyncio.sleep(0.001)
         made.set_pace(200)
         await asyncio.gather(*map(whole, streams))
-        return (await shadows(made, measured))[-1]
+        return (await shadows(made, lambda m: measured(m) and m["finished"] == count))[-1]
+
+    async def beside(made: ServingEngine) -> list[dict]:
+        room = Classroom(made)
+        made.set_pace(0)
+        room.shadow("continuous")
+        first = await stepped(made, 5)
+        made.set_pace(0)
+        room.configure(max_num_batched_tokens=64)  # another run, whose pace was set in this one
+        return [first, await stepped(made, 6)]
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         said = asyncio.run(beside(made))
-        assert said["real"]["steps"] == said["shadow"]["steps"] == len(made.session().events)
-    assert said["finished"] == 5 and said["mean_e2e_s"][0] > 0 < said["mean_e2e_s"][1]
+        steps = [len(made.session(run).events) for run, _ in made.sessions]
+    assert [(one["real"]["steps"], one["shadow"]["steps"]) for one in said] == [(n, n) for n in steps]
+    assert [one["finished"] for one in said] == [5, 6]
+    assert all(one["mean_e2e_s"][0] > 0 < one["mean_e2e_s"][1] for one in said)
 
 
 def test_cancellations_and_new_limits_reach_it_and_none_is_none():

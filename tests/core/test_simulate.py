@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import pytest
 
-from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
+from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
+from core.cli import main
 from core.measure.metrics import metrics
-from core.simulate.cost import Linear, Load, Roofline, cost_named, fit, fit_loads, measured
-from core.simulate.engine import SimulatedEngine
-from core.simulate.totals import LogHistogram, run_stream
-from worlds.small import MemoryModel
+from core.models.tokenizer import describe_model
+from core.simulate.cost import Load
+from core.simulate.engine import TOKEN, SimulatedEngine
+from core.simulate.fitted import Linear
+from core.simulate.totals import LogHistogram, RunTotals, run_stream
+from worlds.small import MemoryModel, memory_engine, request
 
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 
@@ -71,59 +73,31 @@ def test_the_same_decisions_as_the_real_engine_and_a_trace_that_holds(policy, tm
     assert Trace.load(tmp_path / "t.jsonl").header.is_simulated
 
 
-def test_a_fit_finds_the_cost_it_was_made_from():
-    loads = [Load(tokens, kv) for tokens, kv in itertools.product((1, 2, 8, 32, 100), (1000, 5000, 40_000, 90_000))]
-    found = fit_loads(loads, [COST.seconds(load) for load in loads], 100)
-    assert (found.base_s, found.per_token_s, found.per_kv_byte_s) == pytest.approx((0.010, 0.001, 1e-6))
-    assert found.error["held_out_passes"] == 5 and found.error["p90"] == pytest.approx(0, abs=1e-6)
-    assert found.most == Load(100, 90_000) and not found.beyond(Load(100, 1)) and found.beyond(Load(101, 1))
-
-
-def test_no_cost_is_negative_and_the_error_is_that_of_held_out_passes():
-    loads = [Load(n, 10 * n) for n in range(1, 41)]
-    times = [0.01 + 0.001 * n for n in range(1, 41)]
-    times[3::4] = [2 * t for t in times[3::4]]  # the passes that are held out
-    found = fit_loads(loads, times, 1)
-    assert min(found.base_s, found.per_token_s, found.per_kv_byte_s) >= 0
-    assert found.error["median"] == pytest.approx(0.5, abs=0.01) and found.error["total"] == pytest.approx(-0.5, abs=0.01)
-
-
-def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
-    config = EngineConfig(max_num_seqs=2)
-    trace = SimulatedEngine(COST, config).run(Workload(list(_requests(6, new=8))))
-    with pytest.raises(InflightError, match="measured nothing"):
-        fit(trace)
-    trace.header = replace(trace.header, source="live")
-    found = fit(trace)
-    assert found.kv_bytes_per_token == 100
-    assert found.seconds(Load(2, 2000)) == pytest.approx(COST.seconds(Load(2, 2000)), rel=0.01)
-    with pytest.raises(InflightError, match="too few"):
-        fit_loads([Load(1, 1)] * 7, [1.0] * 7, 1)
-    with pytest.raises(InflightError, match="too coarse"):  # whole milliseconds, in some browsers
-        fit_loads([Load(n, n) for n in range(8)], [0.001] * 7 + [0.0], 1)
-
-
-def test_the_rest_of_a_step_is_shared_by_its_passes():
-    trace = SimulatedEngine(COST, EngineConfig(policy="split", max_num_seqs=2)).run(Workload(list(_requests(1))))
-    event = trace.events[0]
-    loads, seconds = measured([event], 100)
-    assert loads == [Load(4, 400), Load(1, 500)]
-    assert sum(seconds) == pytest.approx(event.t_end - event.t_start)
-
-
-def test_by_hand():
-    cost = Roofline.named("h100", "8b")
-    decode, prefill = cost.seconds(Load(1, 0)), cost.seconds(Load(8192, 0))
-    assert decode == pytest.approx(200e-6 + 16e9 / (3.35e12 * 0.6))  # reading the weights
-    assert prefill == pytest.approx(200e-6 + 8192 * 16e9 / (989e12 * 0.6))  # computing the tokens
-    assert cost.kv_bytes_per_token == 131_072
-    engine = SimulatedEngine(cost, EngineConfig(max_num_seqs=2))
-    assert engine.beyond is None
-    engine.run(Workload(list(_requests(2))))
-    assert "data sheets" in engine.beyond
-    for spec in ("h900:8b", "h100:9b", "nothing"):
-        with pytest.raises(InflightError):
-            cost_named(spec)
+def test_made_up_tokens_have_no_text(tmp_path, capsys):
+    """Prompts are real. A file that was written before this rule shows none either."""
+    tokenizer = describe_model("shakespeare-bpe").tokenizer
+    engine = SimulatedEngine(replace(COST, about={"model": {"name": "shakespeare-bpe", "vocab_size": 2048}}), None, tokenizer)
+    sampling = SamplingParams(3, stop=(tokenizer.decode([TOKEN.token_id]),))
+    trace = engine.run(Workload([Request("r", prompt="What is thy name?", sampling=sampling)]))
+    assert trace.decoded(tokenizer).output["r"] == ["<|endoftext|>"] * 3  # as the tokenizer would have it
+    trace.recorded_texts = trace.decoded(tokenizer)
+    trace.save(path := tmp_path / "t.jsonl")
+    for one in (trace, Trace.load(path)):
+        assert (
+            one.text("r") == ""
+            and one.texts.output == {"r": ["", "", ""]}
+            and "".join(one.texts.prompt["r"]) == "What is thy name?"
+        )
+        assert [one.token_text("r", at) for at in (0, 7)] == ["What", "—"] and one.mask(1).keys[-1].text == "—"
+    for command, said in (
+        ("show", "simulated: no text"),
+        ("check", "made-up tokens have none"),
+        ("show --step 1", "decode(1)    —"),
+    ):
+        name, *options = command.split()
+        with pytest.raises(SystemExit):
+            main([name, str(path), *options])
+        assert said in (out := capsys.readouterr().out) and "endoftext" not in out
 
 
 def test_beyond_what_was_measured_is_said():
@@ -158,6 +132,21 @@ def test_a_flow_equals_the_run_and_forgets():
         and not totals._latest
         and not totals._arrival
     )
+
+
+def test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away():
+    engine, totals = memory_engine(max_num_seqs=3), RunTotals()
+    for i in range(12):
+        engine.add_request(request(f"r{i}", (4 + i, 5), 20, ignore_eos=False))
+    engine.cancel("r11")
+    while engine.has_work:
+        totals.add(engine.step())
+    engine.trace.complete = True
+    reasons = [f.finish_reason for event in engine.trace.events for f in event.finished]
+    assert min(map(reasons.count, ("length", "stop"))) > 1 and reasons.count("cancelled") == 1
+    told, numbers = totals.to_json(), metrics(engine.trace)
+    assert told["finished"] == told["e2e_s"]["count"] == numbers["finished"] == numbers["e2e_s"]["count"] == 11
+    assert told["e2e_s"]["mean"] == pytest.approx(numbers["e2e_s"]["mean"], abs=2e-6)
 
 
 def test_percentiles_of_a_histogram():

@@ -16,7 +16,7 @@ from core import Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
 from core.measure.verify import PROOFS, verify
-from core.models.tokenizer import local_tokenizer
+from core.recorders.texts import tokenizer_of
 from core.trace import file
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -89,6 +89,42 @@ def test_a_request_cancelled_long_before_its_arrival_hides_no_other(policy: str)
     assert found.complete and found.num_requests == 4
 
 
+def test_an_idle_engine_goes_on_at_the_step_of_the_next_arrival_and_no_other() -> None:
+    """An arrival within a step falls due in the next one; the steps between have no event, and none may be told."""
+    trace = memory_trace((3, 2), (3, 2, 7.5), (2, 2, 20), max_num_seqs=2, block_size=4)
+    begins = [event.step for event in trace.events if event.arrived]
+    assert begins == [0, 8, 20] and checked(rows_of(trace)).complete
+    for begin in begins[1:]:
+        for by in (-1, 1):
+            rows = rows_of(trace)
+            for r in steps(rows):
+                r["step"] += by if begin <= r["step"] < begin + 2 else 0
+            refusal(rows)
+
+
+@pytest.mark.parametrize(("is_idle", "leaves"), [(False, 2), (True, 20)])
+def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(is_idle: bool, leaves: int) -> None:
+    """Cancelled after step 1, `far` leaves in step 2; cancelled while the engine waits for it, in the step in which it would arrive."""
+    engine = memory_engine(max_num_seqs=2, block_size=4)
+    for event in engine.turns(Workload([request("a", 3, 2), request("far", 3, 2, 20), request("b", 3, 2, 30)])):
+        if event is None if is_idle else event is not None and event.step == 1:
+            engine.cancel("far")
+    rows = rows_of(engine.trace)
+    assert [event["step"] for event in steps(rows)] == [0, 1, leaves, 30, 31] and checked(rows).complete
+    left = next(event for event in steps(rows) if event["step"] == leaves)
+    for step, holds in ((2, True), (20, True), (21, False)):
+        left["step"] = step
+        if holds:
+            assert checked(rows).complete
+        else:
+            assert "it cannot follow step 1" in refusal(rows)
+    left["step"] = 2
+    nothing = left | {"step": 5, "t_start": left["t_end"], "timings": [0.0] * 4, "arrived": [], "finished": []}
+    rows.insert(next(at for at, r in enumerate(rows) if r.get("step") == 30), nothing)
+    rows[-1]["events"] += 1
+    assert "it cannot follow step 2" in refusal(rows)
+
+
 def test_requests_that_come_one_by_one() -> None:
     engine = memory_engine(max_num_seqs=2)
     for i in range(4):
@@ -96,12 +132,15 @@ def test_requests_that_come_one_by_one() -> None:
         engine.step()
     while engine.has_work:
         engine.step()
-    assert checked(rows_of(engine.trace)).num_steps == len(engine.trace.events)
+    rows = rows_of(engine.trace)
+    assert checked(rows).num_steps == len(engine.trace.events)
+    rows[0]["workload"]["arrival_unit"] = "s"
+    assert "does not arrive at 0 s as the workload says" in refusal(rows)
 
 
 @pytest.mark.parametrize("name", ["gpt2-six", "kv-pressure", "shared-prefix", "padding-693", "nanogpt-chunked-4-arrivals"])
 def test_recorded_runs_are_decided_and_decoded_again(name: str) -> None:
-    found = verify(file.lines_of(TRACES / f"{name}.jsonl"), local_tokenizer)
+    found = verify(file.lines_of(TRACES / f"{name}.jsonl"), tokenizer_of)
     assert found.not_replayed is None and found.not_decoded is None
     assert {found.proof_of(fact) for fact in PROOFS} == {"replayed", "bounded", "decoded", "sealed"}  # without a rerun
 
@@ -198,6 +237,10 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "a request asked too late": ("continuous", lambda r: ask_late(r, "r2", 2)),
     "a request that never came": ("continuous", never_come),
     "texts before their tokens": ("continuous", lambda r: r.insert(line_of(r, "request", "r0") + 1, r.pop(line_of(r, "texts", "r0")))),
+    "a word more about a request": ("continuous", lambda r: r[line_of(r, "request", "r0")].update(priority=1)),
+    "a word more about a text": ("continuous", lambda r: r[line_of(r, "texts", "r0")].update(language="en")),
+    "a word more at the end": ("continuous", lambda r: r[-1].update(signed="me")),
+    "a word more about a step": ("continuous", lambda r: steps(r)[2].update(note="true")),
     "texts told twice": ("continuous", lambda r: r.insert(-1, r[line_of(r, "texts", "r0")])),
     "a name given again": ("continuous", lambda r: r.insert(-1, r[line_of(r, "request", "r0")])),
     "more tokens asked for": ("continuous", lambda r: asked(r, "r0")["sampling"].update(max_new_tokens=6)),
@@ -208,6 +251,8 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
     "continuous told as split-chunked": ("continuous", relabel("split-chunked")),
     "static told as dynamic": ("static", relabel("dynamic")),
     "sequential told as static": ("sequential", relabel("static")),
+    "a rule in words that the policy does not have": ("continuous", lambda r: r[0]["batching"].update(victim="whoever paid least")),
+    "an order in words that the policy does not have": ("continuous", lambda r: r[0]["batching"].update(order_by="r0")),
     "fields of another policy": ("dynamic", lambda r: r[0].update(batching=POLICIES["static"].to_json())),
     "a larger pool than what ran short": ("preempted", lambda r: [r[0].update(num_blocks=900), r[0]["config"].update(num_blocks=900), *(e["kv"].__setitem__(1, 900) for e in steps(r))]),
     "a share of the pool below nothing": ("continuous", lambda r: r[0]["batching"].update(watermark=-0.5)),
@@ -233,7 +278,7 @@ def test_texts_are_decoded_again() -> None:
     rows = rows_of(Trace.load(TRACES / "chunk-7-by-4.jsonl"))
     rows[-2]["output"][1] = " IF"
     assert checked(rows).not_decoded
-    assert "texts of request 'r0' are not those of its tokens" in refusal(rows, tokenizer=local_tokenizer)
+    assert "texts of request 'r0' are not those of its tokens" in refusal(rows, tokenizer=tokenizer_of)
 
 
 def test_tokens_and_margins_are_computed_again() -> None:
@@ -242,7 +287,7 @@ def test_tokens_and_margins_are_computed_again() -> None:
 
     rows = rows_of(memory_trace((5, 3), (9, 4), max_num_seqs=2, max_num_batched_tokens=6, block_size=4))
     found = checked(rows, engine=engine)
-    assert found.rerun == 7 and found.proof_of("event.sampled.token_id") == "rerun"
+    assert found.rerun.tokens == 7 and found.rerun.has_probabilities and found.proof_of("event.sampled.token_id") == "rerun"
     swapped = copy.deepcopy(rows)
     swap_outputs(swapped)
     assert swapped != rows and checked(swapped).rerun is None
@@ -285,6 +330,16 @@ def test_the_model_and_the_leak_are_what_a_rerun_finds(copied: Callable[[str], R
         rows[0]["model"][name] = lie
         assert checked(rows).proof_of("header.leak") == "sealed"
         assert f"the model's {name} is" in refusal(rows, engine=engine)
+
+
+def test_a_preemption_shows_how_large_the_pool_is() -> None:
+    """Both grow into a second block at step 3, and there are three: r1 gives way. From then on it waits for a budget of 5, its 5 tokens being one chunk."""
+    trace = memory_trace(
+        (3, 8), (2, 8), max_num_seqs=2, max_num_batched_tokens=5, block_size=4, num_blocks=3, chunked_prefill=False
+    )
+    assert [event.step for event in trace.events if event.preempted] == [3]
+    assert {event.budget.binding for event in trace.events} == {"budget", "none"}
+    assert checked(rows_of(trace)).never_bound == ("lanes",)
 
 
 def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) -> None:

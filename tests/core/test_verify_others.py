@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.cli import main
+from core.cli.check import findings
 from core.errors import InvalidTrace
+from core.measure.others import OTHERS
 from core.measure.verify import verify
-from core.models.tokenizer import local_tokenizer
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
+from core.recorders.texts import tokenizer_of
 from core.trace import file
+from core.trace.events import StepEvent
+from core.trace.header import Header
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 
@@ -53,6 +60,69 @@ def find_twice(rows: Rows) -> None:
     step["kv"][3] = [[step["admitted"][0][0], 0]] * 2
 
 
+def larger_pool(rows: Rows) -> None:
+    """A hundred times as many blocks, and no reason that would give it away."""
+    rows[0]["num_blocks"] = rows[0]["config"]["num_blocks"] = 500
+    for step in [r for r in rows if "step" in r]:
+        step["kv"][1] = 500
+        if step["waiting"][2] and step["waiting"][2][0] == "blocks":
+            step["waiting"][2], step["budget"][4] = ["unrecorded", 0, 0, 0], "unrecorded"
+
+
+def swap_lanes(rows: Rows) -> None:
+    """Lanes 0 and 1 in every record of every step."""
+    other = {0: 1, 1: 0}
+    for step in [r for r in rows if "step" in r]:
+        for name, at in (("admitted", 1), ("preempted", 2), ("segments", 2), ("released", 1)):
+            for record in step[name]:
+                record[at] = other.get(record[at], record[at])
+
+
+def last_as_head(rows: Rows) -> None:
+    trace = Trace.from_lines(file.sealed(rows))
+    frame = next(frame for frame in trace.frames() if len(frame.waiting) > 1)
+    first(rows, lambda e: e["step"] == frame.step)["waiting"][1] = frame.waiting[-1].request
+
+
+def newest_admitted_first(rows: Rows) -> None:
+    """Of those who join in one step, and their lanes with them: whoever gives way is no longer the last who came."""
+    for step in [r for r in rows if "step" in r]:
+        step["admitted"].reverse()
+
+
+def last_arrives_earlier(rows: Rows) -> None:
+    """With the one before, who joins at once, and ahead of it."""
+    before, own = [r for r in rows if r.get("arrived")][-2:]
+    asked = next(r for r in rows if r.get("kind") == "request" and r["asked"]["id"] == own["arrived"][0][0])
+    rows.remove(asked)
+    rows.insert(rows.index(before), asked)
+    before["arrived"].insert(0, [own["arrived"].pop()[0], before["arrived"][0][1]])
+
+
+def larger(limit: str, name: str) -> Callable[[Rows], None]:
+    """A limit seven larger, in the header and in every number of every reason."""
+
+    def forge(rows: Rows) -> None:
+        rows[0]["config"][name] += 7
+        for step in [r for r in rows if "step" in r]:
+            if limit == "budget":
+                step["budget"][0] += 7
+                step["budget"][3] += 7
+            for why in [step["waiting"][2], *(a[2] for a in step["admitted"])]:
+                if why and why[0] == limit:
+                    why[3] += 7
+
+    return forge
+
+
+def numbers_for(logprob: float, margin: float) -> Callable[[Rows], None]:
+    def forge(rows: Rows) -> None:
+        rows[0]["absent"] = ["prepare", "sample"]
+        first(rows, lambda e: e["sampled"])["sampled"][0][3:] = [logprob, margin]
+
+    return forge
+
+
 FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "a reason with more free than there is": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77), "reason has numbers"),
     "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "reason has numbers"),
@@ -64,7 +134,32 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
     "more drafts taken than tokens": ("drafts", lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1), "tokens in one pass"),
     "fewer drafts than positions for them": ("drafts", lambda r: draft_of(r, 3).__setitem__(1, 2), "does not have"),
     "drafts in the middle of a prompt": ("drafts", lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))["drafts"].append([e["segments"][0][1], 1, 1]), "does not have"),
-    "more blocks free than there are left": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][2]).__setitem__(1, w[1] + 1), "blocks that are free"),
+    "fewer blocks free than there are left": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks" and e["waiting"][2][1])["waiting"][2]).__setitem__(1, w[1] - 1), "blocks that are free"),
+    "as many blocks free as are needed": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][2]).__setitem__(1, w[2]), "reason has numbers"),
+    "a pool a hundred times larger": ("pressure", larger_pool, "was preempted although"),
+    "lanes that change places": ("pressure", swap_lanes, "lane that the header's rule gives it"),
+    "the last who waits told as the first": ("pressure", last_as_head, "said to be the head"),
+    "blocks twice as large": ("pressure", lambda r: r[0]["config"].update(block_size=64), "more blocks than"),
+    "a larger budget where it bound": ("drafts", larger("budget", "max_num_batched_tokens"), "blocks that are free"),
+    "more lanes where they bound": ("drafts", larger("lanes", "max_num_seqs"), "wait for a lane, but one is free"),
+    "reasons by another rule": ("pressure", lambda r: r[0]["inferred"].update(reasons="as it was"), "rules by which lanes"),
+    "lanes by another rule": ("pressure", lambda r: r[0]["inferred"].update(lanes="as it was"), "rules by which lanes"),
+    "a certain token with a small margin": ("pressure", numbers_for(0.0, 0.5), "at that margin"),
+    "a rule for what is not inferred": ("pressure", lambda r: r[0]["inferred"].update(colour="as it was"), "rules by which lanes"),
+    "an absent fact that no step has": ("pressure", lambda r: r[0]["absent"].append("colour"), "is absent, which no step has"),
+    "scheduling that took no time": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(0, 0.0), "do not take as long"),
+    "more drafts than are proposed": ("drafts", lambda r: r[0]["engine"].update(num_spec_tokens=2), "ore than 2 tokens were proposed"),
+    "another than the newest gave way": ("pressure", newest_admitted_first, "but is not the newest"),
+    "one who came later joined before": ("pressure", last_arrives_earlier, "before another that came first"),
+    "a step left out": ("pressure", lambda r: [e.__setitem__("step", e["step"] + 1) for e in r if e.get("step", 0) > 40], "teps are missing"),
+    "a pass that took no time": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(2, 0.0), "do not take as long"),
+    "a row told as a padded batch": ("pressure", lambda r: first(r, lambda e: len(e["segments"]) == 1)["passes"][0].__setitem__(0, "padded"), "laid out"),
+    "windows that no group has": ("pressure", lambda r: r[0]["model"].update(windows=[4, 4, 4, 4]), "windows are not those"),
+    "a model for shorter texts": ("pressure", lambda r: r[0]["model"].update(context=50), "context of 50"),
+    "whole prompts that were chunks": ("drafts", lambda r: r[0]["config"].update(chunked_prefill=False), "in chunks although"),
+    "longer chunks than the header allows": ("pressure", lambda r: r[0]["engine"].update(long_prefill_token_threshold=3), "of its prompt in one step"),
+    "prompts that are said to be absent": ("pressure", lambda r: r[0]["absent"].append("prompts"), "although the header says"),
+    "more blocks in use than there are": ("pressure", lambda r: (k := first(r, lambda e: e["kv"][0] > 1)["kv"]).__setitem__(0, k[0] - 1), "cannot be in use"),
     "a chunk told as a whole prompt": ("priority", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "blocks that are free"),
     "a prefix found twice": ("pressure", find_twice, "found twice"),
     "a block taken twice": ("pressure", lambda r: (c := first(r, lambda e: e["kv"][2])["kv"][2][0])[1].append(c[1][-1]), "one block twice"),
@@ -88,7 +183,9 @@ def test_a_forged_recording_is_noticed(made: dict[str, Rows], forgery: str) -> N
             verify(file.sealed(rows))
     else:
         found = verify(file.sealed(rows))
-        assert said in found.warnings[0][1] and found.num_steps == verify(file.sealed(made[of])).num_steps
+        assert (
+            any(said in warning for _, warning in found.warnings) and found.num_steps == verify(file.sealed(made[of])).num_steps
+        )
 
 
 def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[str, Rows]) -> None:
@@ -113,16 +210,43 @@ def test_a_run_of_ours_has_no_warnings() -> None:
 
 def test_texts_are_decoded_again_where_the_tokenizer_is_here(made: dict[str, Rows]) -> None:
     rows = copy.deepcopy(made["pressure"])
-    assert verify(file.sealed(rows), local_tokenizer).not_decoded is None
+    assert verify(file.sealed(rows), tokenizer_of).not_decoded is None
     texts = next(r for r in rows if r.get("kind") == "texts")
     texts["output"][0] += "x"
     assert verify(file.sealed(rows)).not_decoded
     with pytest.raises(InvalidTrace, match="not those of its tokens"):
-        verify(file.sealed(rows), local_tokenizer)
+        verify(file.sealed(rows), tokenizer_of)
     asked = {r["asked"]["id"]: r for r in rows if r.get("kind") == "request"}
     tokens = [
         asked[texts["request"]]["tokens"],
         [s[2] for r in rows if "step" in r for s in r["sampled"] if s[1] == texts["request"]],
     ]
     texts["prompt"], texts["output"] = [[f"⟨{i}⟩" for i in ids] for ids in tokens]  # converted where it was not
-    assert verify(file.sealed(rows), local_tokenizer).not_decoded is None
+    assert verify(file.sealed(rows), tokenizer_of).not_decoded is None
+
+
+def test_what_is_believed_is_one_list_on_the_console_and_in_the_docs(made: dict[str, Rows]) -> None:
+    rows = [f"| {fact} | {enforced} | {believed or 'nothing'} |" for fact, (enforced, believed) in OTHERS.items()]
+    assert "\n".join(rows) in (Path(__file__).parents[2] / "docs" / "checks.md").read_text(encoding="utf-8")
+    told = findings(verify(file.sealed(made["pressure"])))
+    assert [f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed] == told[
+        -len([b for _, b in OTHERS.values() if b]) :
+    ]
+    facts = {word for fact in OTHERS for word in re.findall(r"\w+", fact)}
+    assert {*StepEvent._fields, *(f.name for f in fields(Header))} - {"more"} <= facts
+
+
+def test_a_run_that_breaks_a_rule_is_not_called_valid(
+    made: dict[str, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A larger pool, the reasons unrecorded: the exit code says it, and so does the first line; what is left to believe is counted."""
+    rows, path = copy.deepcopy(made["pressure"]), tmp_path / "run.jsonl"
+    for forge, code in ((lambda rows: None, 0), (larger_pool, 1)):
+        forge(rows)
+        path.write_text("\n".join(file.sealed(rows)) + "\n", encoding="utf-8")
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(path)])
+        assert ended.value.code == code
+    true, forged = capsys.readouterr().out.split("run.jsonl can be followed")[1:]
+    assert "not all of it can be true" not in true and "why a request waits" not in true
+    assert forged.startswith(", but not all of it can be true") and "In 45 of 78 steps why a request waits" in forged

@@ -15,6 +15,9 @@ import httpx
 import pytest
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
+from core.bench.report import Options
+from core.bench.speed import BENCHMARKS, WITH_VLLM
+from core.bench.vllm import PYTHON, vllm_python
 from core.cli import main
 from core.config import ASSETS
 from core.measure.divergence import divergence
@@ -23,7 +26,7 @@ from core.recorders.raw import read_raw
 from core.trace.ranks import Ranks
 from core.workload.presets import preset
 from engines.task import EngineTask
-from engines.vllm import PYTHON, VllmProcess, vllm_python
+from engines.vllm import VllmProcess
 from measure.vllm_ranks import Served, served
 from measure.vllm_traffic import KINDS, send, traffic
 
@@ -135,6 +138,16 @@ def test_it_decides_as_ours_on_a_preset(python, name):
     ours = Engine(engine.adapter, engine.tokenizer, asked.config).run(asked.workload)
     for trace in theirs:
         assert divergence(ours, trace) is None and trace.outputs == ours.outputs
+
+
+@pytest.mark.parametrize("name", WITH_VLLM)
+def test_the_benchmark_beside_it(python, name, monkeypatch):
+    """It answers in every round; in float32 with our tokens."""
+    monkeypatch.setenv(PYTHON, python)
+    report = BENCHMARKS[name](Options(repeats=1, quick=True))
+    assert len(report.times["vllm"]) == len(report.times["inflight"]) == 1 and min(report.times["vllm"]) > 0
+    assert report.outputs_identical or name.endswith("bf16")
+    assert report.about["vllm"]["dtype"] == ("bfloat16" if name.endswith("bf16") else "float32")
 
 
 ERRANDS = (  # of a client each, one request after the other: (rank, tokens)

@@ -19,16 +19,6 @@ from core.config import ASSETS
 from core.workload.request import Request
 from engines.task import ARRIVALS, EngineTask, drive
 
-ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the scheduler in this process, so that its steps can be taken one by one
-    "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "HF_HUB_OFFLINE": "1",
-}
-
 
 def engine_of(asked: EngineTask) -> Any:
     """An LLMEngine with the model, the limits and a scheduler that records."""
@@ -92,8 +82,6 @@ def main(lines: IO[str], answers: IO[str]) -> None:
 
 
 if __name__ == "__main__":
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     os.environ["INFLIGHT_TRACE"] = os.devnull  # until a file is named
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # everything that vLLM prints

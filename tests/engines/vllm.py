@@ -9,23 +9,18 @@ recording and the trace of each preset are kept. `VllmProcess` is the engine as 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import select
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import IO, Any
 
+from core.bench.piped import PipedProcess
+from core.bench.vllm import PYTHON, RUN_S, START_S, environment, vllm_python
 from core.errors import InflightError
 from core.recorders.convert import open_recording
 from core.recorders.texts import tokenizer_of
 from core.workload.presets import preset
 from engines.task import EngineTask
 
-PYTHON = "INFLIGHT_VLLM_PYTHON"
-_START_S, _RUN_S = 300.0, 300.0  # after which it counts as stuck
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,21 +31,11 @@ class VllmProcess:
     """
 
     def __init__(self, asked: EngineTask, python: str, threads: int | None = None) -> None:
-        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        self._folder = tempfile.TemporaryDirectory()
         self._runs = 0
-        found = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'tests'}"} | (
-            {"OMP_NUM_THREADS": str(threads)} if threads else {}
-        )
+        ours = {"PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'tests'}"}
+        self._process = PipedProcess("vLLM", (python, "-m", "engines.drive"), {**environment(threads), **ours})
         try:
-            self._process = subprocess.Popen(
-                [python, "-m", "engines.drive"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, env=found, cwd=self._folder.name,
-            )  # fmt: skip
-        except OSError as error:
-            raise InflightError(f"{python} cannot be run: {error.strerror}.") from None
-        try:
-            self.version: str = self._ask(asked.to_json(), _START_S)["ready"]
+            self.version: str = self._process.ask(asked.to_json(), START_S)["ready"]
         except BaseException:
             self.close()
             raise
@@ -64,41 +49,12 @@ class VllmProcess:
     def run(self) -> tuple[float, Path]:
         """Seconds from the first request handed over to the end of the last step, and where that run is recorded until this is closed."""
         self._runs += 1
-        path = Path(self._folder.name) / f"run-{self._runs}.raw.jsonl"
-        return self._ask(str(path), _RUN_S)["seconds"], path
+        path = self._process.folder / f"run-{self._runs}.raw.jsonl"
+        return self._process.ask(str(path), RUN_S)["seconds"], path
 
     def close(self) -> None:
         """End the process and remove its recordings."""
-        self._process.kill()
-        self._process.communicate()
-        self._complaints.close()
-        self._folder.cleanup()
-
-    def _ask(self, question: Any, seconds: float) -> dict[str, Any]:
-        to, back = self._process.stdin, self._process.stdout
-        assert to is not None and back is not None
-        try:
-            to.write(json.dumps(question).encode() + b"\n")
-            to.flush()
-        except BrokenPipeError:
-            raise InflightError(f"vLLM ended: {self._last_words()}") from None
-        ready, _, _ = select.select([back], [], [], seconds)
-        if not ready:
-            raise InflightError(f"vLLM did not answer within {seconds:.0f} s.")
-        line = back.readline()
-        if not line:
-            raise InflightError(f"vLLM ended: {self._last_words()}")
-        return json.loads(line)
-
-    def _last_words(self) -> str:
-        self._complaints.seek(0)
-        lines = self._complaints.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else "it said nothing."
-
-
-def vllm_python() -> str | None:
-    """The Python of a vLLM environment, if one is named."""
-    return os.environ.get(PYTHON) or None
+        self._process.close()
 
 
 def require_python(python: str | None) -> str:

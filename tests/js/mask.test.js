@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { allowedKeys, passesOf } from "../../assets/player/run/passes.js";
+import { allowedKeys, passesOf, queryOf } from "../../assets/player/run/passes.js";
+import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/cells.js";
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
-import { two } from "./worlds.js";
+import { inkLabels } from "../../assets/player/views/mask/labels.js";
+import { admissions, arrivals, event, prefill, Recorder, runOf, two, pass as passOf } from "./worlds.js";
 
 const run = two();
 const [pass] = passesOf(run, run.events[1]); // A: 1 query of 4 keys; B: 2 queries of 2 keys
@@ -46,5 +48,52 @@ test("tiles hold exactly the share of allowed cells, windowed or not, zoomed or 
       }
     }
     expected.forEach((sum, i) => assert.ok(Math.abs(shares[i] - sum / rows[Math.floor(i / width)]) < 1e-5, `${view} ${width}×${height} tile ${i}`));
+  }
+});
+
+// A padded pass in which a request goes on with a chunk: A computes positions 2 to 4, B its only one after two pads. Keys: 5 of A, 1 of B.
+const chunked = runOf([
+  event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 2)] }),
+  event(1, {
+    arrived: arrivals("b"), admitted: admissions(["b", 1]), passes: [passOf(1, 2, { layout: "padded", rows: 2, width: 3, tokens: 4, padding: 2 })],
+    segments: [{ ...prefill("a", 0, 3), start: 2, kvLen: 5 }, prefill("b", 1, 1)],
+  }),
+]);
+Object.assign(chunked.texts.prompt, { a: ["a0", "a1", "a2", "a3", "a4"], b: ["b0"] });
+const [padded] = passesOf(chunked, chunked.events[1]);
+const AT = { view: [0, padded.nq, 0, padded.nk], x: (k) => k, y: (q) => 10 * q, cw: 1, ch: 10, gutter: 60, top: 0, big: 1, compact: false, words: null };
+
+test("a cell's weight is that of its own query and key, relative to the strongest of its row", () => {
+  const weights = { a: [[0.2, 0.3, 0.5], [0.1, 0.2, 0.3, 0.4], [0.5, 0.2, 0.1, 0.1, 0.1]], b: [[1]] };
+  const g = new Recorder();
+  inkWeights(g, g.palette, AT, padded.items, null, null, new Map(Object.entries(weights).map(([id, rows]) => [id, { weights: rows }])));
+  const drawn = g.boxes.filter(({ style }) => style.endsWith("solid")).map(({ x, y, alpha, style }) => [style[0], y / 10, x, Number((alpha ** 2).toFixed(6))]);
+  const expected = [["A", 0, 0], ["B", 5, 5]].flatMap(([letter, first, k0]) => weights[letter.toLowerCase()].flatMap((row, n) => row.map((w, k) => [letter, first + n, k0 + k, Number((w / Math.max(...row)).toFixed(6))])));
+  assert.deepEqual(drawn, expected);
+});
+
+test("cells are pale where the key was cached and full where it is new; a leak is the next request's keys, pads see nothing", () => {
+  const g = new Recorder();
+  inkCells(g, g.palette, AT, padded.items, null, null);
+  assert.deepEqual(g.boxes.map(({ style, x, y, w }) => [style, y / 10, x, w]), [
+    ["A cached", 0, 0, 2], ["A cached", 1, 0, 2], ["A cached", 2, 0, 2], ["A solid", 0, 2, 1], ["A solid", 1, 2, 2], ["A solid", 2, 2, 3], ["B solid", 5, 5, 1],
+  ]);
+  const [a, b] = padded.items;
+  const leak = new Recorder();
+  inkLeaks(leak, leak.palette, AT, [{ ...a, leak: b }, { ...b, leak: a }], null);
+  assert.deepEqual(leak.boxes.map(({ x, y, w, h }) => [x, y, w, h]), [[5, 0, 1, 30], [0, 50, 5, 10]]);
+});
+
+test("beside each query stands its own token, above the keys their letters", () => {
+  const g = new Recorder();
+  inkLabels(g, chunked, g.palette, { ...AT, x: (k) => 20 * k, cw: 20 }, padded, padded.items, null);
+  const beside = g.texts.filter(({ x }) => x === AT.gutter - 7).map(({ text, y }) => [text, y]);
+  assert.deepEqual(beside, [["a2", 5], ["a3", 15], ["a4", 25], ["b0", 55], ["2 pads", 40]]);
+  assert.deepEqual(g.texts.filter(({ y }) => y === 9).map(({ text, x }) => [text, x]), [["A", 5], ["B", 105]]);
+});
+
+test("a token's query is the row that ends with its own key", () => {
+  for (const item of padded.items) for (let position = item.start; position < item.kvLen; position += 1) {
+    assert.equal(allowedKeys(item, queryOf(item, position), null)[1], item.k0 + position + 1);
   }
 });

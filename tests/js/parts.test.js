@@ -34,6 +34,7 @@ test("numbers as words", () => {
   assert.deepEqual([count(999), count(1234567)], ["999", "1,234,567"]);
   assert.deepEqual([milliseconds(0.001125), milliseconds(0.01025), milliseconds(0.1005)], ["1.13 ms", "10.3 ms", "101 ms"]); // as Python does
   assert.deepEqual([milliseconds(0.00123), milliseconds(0.0123), milliseconds(0.123), milliseconds(12.3)], ["1.23 ms", "12.3 ms", "123 ms", "12.3 s"]);
+  assert.deepEqual([milliseconds(0.9996), milliseconds(1.5), milliseconds(9.9994), milliseconds(10)], ["1000 ms", "1500 ms", "9999 ms", "10.0 s"]);
   assert.deepEqual([duration(9.5432), duration(0.333)], ["9.54 s", "333 ms"]);
 });
 

@@ -4,7 +4,7 @@ import test from "node:test";
 import { clockLabel, countLaneSteps, indexAt, lanePieces, laneScale, queueColumns, roundUnit, windowScale } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
-import { timesOf } from "../../assets/player/views/request_card.js";
+import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
 import { admissions, arrivals, decode, event, pass, prefill, runOf, samples, two } from "./worlds.js";
 
 test("countUpTo is the number of entries that are at most x", () => {
@@ -42,6 +42,35 @@ test("two tokens of one step came at the ends of their own passes", () => {
   const at = (i) => timesOf(run, run.request("a"), i);
   assert.deepEqual([at(0).ttft, at(0).gaps, at(0).tpot], [1, [2], 2]);
   assert.deepEqual([at(1).gaps, at(1).tpot], [[2, 1], 1.5]);
+});
+
+test("what was guessed wrongly leaves the cache: the next step begins where the right guesses end, computed or stalled", () => {
+  const guess = { passIndex: 0, request: "a", lane: 0, phase: "decode", start: 3, length: 4, kvLen: 7 };
+  const run = runOf([
+    event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 3)], sampled: samples("a") }),
+    event(1, { segments: [guess], sampled: samples("a", "a"), drafts: [{ request: "a", drafted: 3, accepted: 1 }] }),
+    event(2, { stalled: [{ request: "a", why: null }] }),
+    event(3, { segments: [decode("a", 0, 5)], sampled: samples("a") }),
+  ]);
+  assert.deepEqual(run.events.map((_, i) => [run.frame(i).lanes[0].before, run.frame(i).lanes[0].kvLen]), [[0, 3], [3, 7], [5, 5], [5, 6]]);
+});
+
+test("a device that was launched ahead was idle for the host if somebody was there to serve, from the end of one step to the next", () => {
+  const at = (step, tStart, tEnd, given) => event(step, { tStart, tEnd, ...given });
+  const run = runOf([
+    at(0, 0, 1, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 3)], sampled: samples("a") }),
+    at(1, 1.25, 2, { segments: [decode("a", 0, 3)], sampled: samples("a") }),
+    at(2, 2, 3, { segments: [decode("a", 0, 4)], sampled: samples("a"), finished: [{ request: "a", finishReason: "length" }], released: [{ request: "a", lane: 0, when: "after" }] }),
+    at(3, 5, 6, { arrived: arrivals("b", "c"), admitted: admissions(["b", 0]), segments: [prefill("b", 0, 3)], sampled: samples("b") }),
+    at(4, 6.5, 10.5, { segments: [decode("b", 0, 3)], sampled: samples("b") }),
+    at(5, 10.53125, 14.5, { segments: [decode("b", 0, 4)], sampled: samples("b") }),
+  ]);
+  run.header.execution = { asynchronous: true };
+  assert.deepEqual(run.events.map((_, i) => run.idleBefore(i)), [
+    null, { seconds: 0.25, forHost: true, worth: true }, null, { seconds: 2, forHost: false, worth: true }, { seconds: 0.5, forHost: true, worth: true }, { seconds: 0.03125, forHost: true, worth: false },
+  ]);
+  run.header.execution = { asynchronous: false };
+  assert.equal(run.idleBefore(1), null);
 });
 
 test("lane pieces join equal neighbours, and never across a turn without an event", () => {
@@ -121,4 +150,11 @@ test("a window of steps stands still around now while the run passes by", () => 
   assert.deepEqual([0, 1, 2].map((i) => at(i).from(i)), [100, 100, 100]);
   assert.deepEqual([at(1).from(0), at(1).to(1), at(1).from(2)], [90, 110, 120]);
   assert.deepEqual([at(0.5).from(0), at(1.5).from(1)], [95, 90], "half way to the next step, however far that is");
+});
+
+test("the memory of a cache is its positions times the model's bytes for each", () => {
+  const run = two();
+  assert.equal(cacheWords(run, 5), null, "unknown");
+  run.header.model = { kv_bytes_per_token: 3072, layers: 6 };
+  assert.deepEqual([1, 5, 340, 341, 1000].map((n) => cacheWords(run, n)[0]), ["3.0 KiB", "15 KiB", "1020 KiB", "1023 KiB", "2.93 MiB"]);
 });

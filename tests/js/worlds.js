@@ -33,3 +33,43 @@ export const two = () => runOf([
   event(1, { admitted: admissions(["b", 1]), segments: [decode("a", 0, 3), prefill("b", 1, 2)], sampled: samples("a", "b") }),
   event(3, { segments: [decode("a", 0, 4), decode("b", 1, 2)], sampled: samples("a", "b") }),
 ]);
+
+/** Ink that remembers the boxes and texts drawn with it, and a palette whose colours are named by request and kind. */
+export class Recorder {
+  boxes = [];
+  texts = [];
+  globalAlpha = 1;
+  palette = {
+    ink: "ink", soft: "soft", warn: "warn", panel: "panel", pad: "pad", empty: "empty", hatch: () => "hatched",
+    ofItem: ({ request }) => this.palette.of(request),
+    of: ({ letter }) => Object.fromEntries(["cached", "solid", "tint", "faint", "fill", "text"].map((kind) => [kind, `${letter} ${kind}`])),
+  };
+
+  fillRect(x, y, w, h) {
+    this.boxes.push({ x, y, w, h, style: this.fillStyle, alpha: this.globalAlpha });
+  }
+
+  fillText(text, x, y) {
+    this.texts.push({ text, x, y });
+  }
+
+  strokeRect() {}
+
+  beginPath() {}
+
+  arc() {}
+
+  moveTo() {}
+
+  lineTo() {}
+
+  fill() {}
+
+  stroke() {}
+
+  setLineDash() {}
+
+  measureText(text) {
+    return { width: 6 * text.length };
+  }
+}

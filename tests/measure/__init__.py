@@ -5,8 +5,10 @@
     python tests/measure/serve.py            what serving over HTTP costs beside the same engine offline
     python tests/measure/viewers.py          what viewers of a live run cost its engine
     python tests/measure/visitors.py         what a class of visitors waits for
-    python tests/measure/cold_start.py       what the first visitor of a page that has just been started waits for
+    python tests/measure/day.py              what the page holds after a day of visitors and misfortunes, and which calls were lost
+    python tests/measure/start.py            how soon a command, the first step of a run and the page's first picture are there
     python tests/measure/engine_in_tab.py    how soon the engine in a browser's tab is ready, and its steps a second
+    python tests/measure/fits.py             how far a cost fitted to one recorded run is off for another; runs nothing
     python tests/measure/recorder_cost.py    what the recorder costs vLLM's engine thread; run it by the Python of a vLLM environment
     python tests/measure/record_engines.py   the comparisons with vLLM and transformers that ship with the page
     python tests/measure/vllm_ranks.py       records vLLM's data-parallel ranks, whose traces ship with the page

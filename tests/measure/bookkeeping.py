@@ -18,11 +18,12 @@ from transformers.utils import logging
 from core.bench.report import Limit, Options, Report
 from core.bench.synthetic import greedy
 from core.cli.bench import print_report
-from core.cli.options import Json, Out, Quick, require_writable
+from core.cli.options import Json, Out, Quick
 from core.cli.output import ProgressReporter, finish
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.engine.recorder import TraceRecorder
 from core.errors import InflightError
+from core.files import require_writable
 from core.measure.rounds import load_average
 from core.models import load as models
 from core.runner.engine import Engine

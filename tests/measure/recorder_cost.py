@@ -24,8 +24,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from core.bench.vllm import ENVIRONMENT
 from core.config import ASSETS
-from engines.drive import ENVIRONMENT
 
 _BLOCK = 16
 _PROMPT = 32

@@ -30,11 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Burstiness, DeviceOptions, Json, Model, Out, Seed, Tokens, engine_for, require_writable, with_options
+from core.cli.options import Burstiness, DeviceOptions, Json, Model, Out, Seed, Tokens, engine_for, with_options
 from core.cli.output import ProgressReporter, finish, number, print_line, seconds, table
 from core.cli.serve import LANES
 from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
+from core.files import require_writable
 from core.measure.compare import environment
 from core.measure.metrics import distribution, metrics
 from core.runner.engine import Engine
@@ -83,7 +84,7 @@ class Answer:
 def serve_beside_offline(
     engine: Engine, workload: Workload, options: Sequence[str], on_run: Callable[[str], None] = lambda what: None
 ) -> dict[str, Any]:
-    """Both runs in numbers. engine: as the server makes it of `options`, those of `python -m core serve`. workload: greedy, arrivals in
+    """Both runs in numbers. engine: as the server makes it of `options`, those of `python -m inflight serve`. workload: greedy, arrivals in
     seconds. Raises InflightError where the server does not start or does not answer.
     """
     on_run("starting the server")

@@ -22,6 +22,7 @@ SCRIPTS = sorted(path.name for path in HERE.glob("*.py") if not path.name.starts
 SMALLEST = {
     "bookkeeping.py": ["--quick", "--json"],
     "threads.py": ["--quick", "--repeats", "1", "--json"],
+    "start.py": ["--repeats", "1", "--no-page", "--json"],
     "serve.py": ["--requests", "3", "--rate", "inf", "--model", "shakespeare-char", "--threads", "1", "--json"],
     "viewers.py": ["--viewers", "2", "--rounds", "1", "--seconds", "1", "--lanes", "2", "--model", "shakespeare-char", "--json"],
 }
@@ -58,6 +59,9 @@ def test_it_runs_at_its_smallest(script):
         assert all(seconds > 0 for of in data["seconds"].values() for seconds in of.values()) and data["best"] in WAYS
     elif script == "serve.py":
         assert data["requests"] == 3 and data["differing_requests"] == 0
+    elif script == "start.py":
+        here = {name: values[0] for name, values in data["seconds"]["here"].items()}
+        assert len(here) == 4 and all(seconds > 0 for seconds in here.values())
     else:
         assert data["viewers"] == 2 and data["messages_per_viewer_s"] > 0
 

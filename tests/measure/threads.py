@@ -23,9 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Json, Out, Quick, require_writable
+from core.cli.options import Json, Out, Quick
 from core.cli.output import ProgressReporter, finish, print_line, seconds, table
 from core.errors import InflightError
+from core.files import require_writable
 from core.runner.threads import CORE_SHARES, PASSIVE
 from measure import script
 

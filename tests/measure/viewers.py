@@ -28,10 +28,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx
 import typer
 
-from core.cli.options import Json, Out, require_writable
+from core.cli.options import Json, Out
 from core.cli.output import ProgressReporter, finish, number, print_line, table
 from core.config import DEFAULT_MODEL
 from core.errors import InflightError
+from core.files import require_writable
 from measure import script
 from measure.serve import server
 

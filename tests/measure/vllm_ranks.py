@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
+from core.bench.vllm import ENVIRONMENT
 from core.cli.output import print_line
 from core.config import ASSETS
 from core.errors import InflightError
@@ -35,7 +36,6 @@ from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
 from core.recorders.vllm import inflight_vllm
 from core.workload.request import Request
-from engines.drive import ENVIRONMENT
 from engines.task import EngineTask
 from engines.vllm import require_python
 from measure import script

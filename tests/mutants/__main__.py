@@ -10,6 +10,7 @@ import argparse
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,8 +33,14 @@ def copy(folder: Path, fault: Fault | None) -> None:
     """The sources and tests, with the fault in them."""
     for name in ("core", "visualizer", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-    for name in ("assets", "docs", "README.md", "CONTRIBUTING.md", "pyproject.toml"):
+    for name in ("docs", "exercises", "inflight.py", "README.md", "CONTRIBUTING.md", "pyproject.toml", "package.json"):
         (folder / name).symlink_to(ROOT / name)
+    (folder / "assets").mkdir()
+    for asset in (ROOT / "assets").iterdir():
+        if asset.name == "player":
+            shutil.copytree(asset, folder / "assets" / asset.name)
+        else:
+            (folder / "assets" / asset.name).symlink_to(asset)
     if fault is not None:
         path = folder / fault.file
         source = path.read_text(encoding="utf-8")
@@ -42,7 +49,7 @@ def copy(folder: Path, fault: Fault | None) -> None:
 
 
 def start(folder: Path, tests: list[str]) -> int:
-    """Run tests of a copy in a process forked from this one; its id."""
+    """Run tests of a copy in a process forked from this one, those in JavaScript by Node; its id."""
     child = os.fork()
     if child:
         return child
@@ -52,9 +59,12 @@ def start(folder: Path, tests: list[str]) -> int:
     os.dup2(said, 1), os.dup2(said, 2)
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += ["--hypothesis-seed=0", "--hypothesis-profile=default"]
+    in_python, in_node = ([f"tests/{test}" for test in tests if test.endswith(".js") == node] for node in (False, True))
     code = 4
     try:
-        code = pytest.main([*options, *(f"tests/{test}" for test in tests)])
+        code = pytest.main([*options, *in_python]) if in_python else 0
+        if not code and in_node:
+            code = subprocess.run(["node", "--test", "--test-reporter=tap", *in_node]).returncode
     finally:
         os._exit(int(code))
 
@@ -92,7 +102,10 @@ def main() -> int:
             if fault is None:
                 good, word = code == 0, "all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}"
             elif code in (1, -signal.SIGKILL):
-                failed = [line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith("FAILED")]
+                failed = [
+                    line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))
+                ]
+                failed += [line.split(" - ", 1)[1] for line in said.splitlines() if line.startswith("not ok")]
                 good, word = True, f"noticed by {failed[0]}" if failed else "noticed: it never ends"
             else:
                 good, word = False, "SURVIVES" if code == 0 else f"cannot be judged (pytest says {code})\n{said[-1500:]}"

@@ -16,7 +16,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
 from visualizer.page.bundle import page_html
-from worlds.browser import _FLAGS, HERE, SIZES, executable, still
+from worlds.browser import FLAGS, HERE, SIZES, executable, still
 
 FOLDER = TRACES.parent / "screenshots"
 
@@ -47,7 +47,7 @@ def _answer(html: str, route: Route) -> None:
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable(), args=_FLAGS.split())
+        browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS.split())
         for shot in SHOTS:
             width, height = SIZES[shot.size]
             page = browser.new_context(

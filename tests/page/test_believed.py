@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from core.config import EngineConfig
-from core.simulate.cost import cost_named
+from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
+from exercises.__main__ import SOLUTIONS
 from visualizer.browser.answers import Answers
 from visualizer.page.bundle import script
 from visualizer.write.tasks import tasks
 from worlds.browser import chromium, fresh  # noqa: F401
+from worlds.wrong_answers import HEAD, WRONG
 
 TASK = next(iter(tasks().values()))
 PAGE = "<!doctype html><script>%s\nwindow.believed = inflightModules['write/believed.js'].believed;</script>"
@@ -37,8 +40,11 @@ class Letters:
         return "a" * len(ids)
 
 
+COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
+
+
 def _engine(model: str, config: EngineConfig, leaks: bool = False, sleep: object = None) -> SimulatedEngine:
-    return SimulatedEngine(cost_named("h100:8b"), config, Letters(), vocab_size=65, max_model_len=256)
+    return SimulatedEngine(COST, config, Letters(), vocab_size=65, max_model_len=256)
 
 
 def answered(**how: Any) -> list[dict[str, Any]]:
@@ -60,6 +66,8 @@ def test_every_answer_of_ours_is_believed(asked):
         *answered(beside=True),
         *faulty,
         *answered(code="def ("),
+        *answered(task="static", code=HEAD + WRONG["static"]["refills at once"][0]),
+        *answered(task="mask", code=SOLUTIONS.read_text(encoding="utf-8")),
         {"loading": {"what": "x", "done": 1, "total": 2}},
     ]
     assert any("comparison" in delta for delta in deltas)
@@ -68,6 +76,7 @@ def test_every_answer_of_ours_is_believed(asked):
 
 def test_what_only_looks_like_one_is_refused(asked):
     attempt, comparison = answered()[-1], answered(beside=True)[-1]
+    exercise = answered(task="blocks", code=HEAD + WRONG["blocks"]["a set"][0])[-1]
 
     def changed(delta: dict, way: str, value: Any) -> dict:
         delta = copy.deepcopy(delta)
@@ -85,6 +94,9 @@ def test_what_only_looks_like_one_is_refused(asked):
         {"done": True, "error": {"toString": 1}},
         changed(attempt, "attempt.goals", "<b>"),
         changed(attempt, "attempt.fault", {"says": 1}),
+        changed(exercise, "attempt.case", {"lines": ["<b>"]}),
+        changed(exercise, "attempt.case.lines", "<b>"),
+        changed(exercise, "attempt.case.got", {"toString": 1}),
         changed(attempt, "attempt.replay", {"events": []}),
         changed(attempt, "attempt.replay.events", [{"step": 0}]),
         changed(attempt, "attempt.replay.header.config.max_num_seqs", 10**9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from core.measure.metrics import request_times
+from core.trace.request_times import request_times
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED, load

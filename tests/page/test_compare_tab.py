@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -296,7 +297,30 @@ def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
     )
 
 
-def test_it_opens_where_the_first_is_done_and_plays_by_key(open_page):
+def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_page, shown):
+    """Tokens and steps by that moment; tokens a second of its own time, which ends when it is done."""
+    page = open_page()
+    runs = {name: run.trace.events for name, run in shown.comparison.runs.items()}
+    lengths = {name: events[-1].t_end - events[0].t_start for name, events in runs.items()}
+    said = (
+        "[inflightCompare.race.now, Object.fromEntries(inflightCompare.race.racers.map((r) => [r.name, r.numbers.textContent]))]"
+    )
+    for then, moment in (
+        ("0", min(lengths.values())),
+        ("inflightCompare.race.seek(Infinity), inflightCompare.race.draw()", max(lengths.values())),
+    ):
+        now, numbers = page.evaluate(f"({then}, {said})")
+        assert now == pytest.approx(moment)
+        for name, events in runs.items():
+            start = events[0].t_start
+            tokens = sum(e.passes[s.pass_index].t_end - start <= now + 1e-9 for e in events for s in e.sampled)
+            steps = sum(e.t_end - start <= now + 1e-9 for e in events)
+            rate = math.floor(tokens / min(now, lengths[name]) + 0.5)
+            told = f"{tokens} token{'s' * (tokens != 1)} in {steps} step{'s' * (steps != 1)}"
+            assert numbers[name] == f"{told} · {rate:,} tok/s"
+
+
+def test_it_plays_by_key(open_page):
     page = open_page()
     counts = page.evaluate(DRAWN)
     assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")

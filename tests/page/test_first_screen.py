@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from core.measure.metrics import request_times
+from core.trace.request_times import request_times
 from core.trace.trace import Trace
 from core.workload.presets import GROUPS, PRESETS
 from visualizer.documents.catalogue import QUESTIONS, TRACES, entry

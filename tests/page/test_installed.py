@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from worlds.documented import IN_PYTHON, examples
 from worlds.page_server import ROOT, serve
 
 
@@ -50,7 +51,9 @@ def test_an_installed_package_runs_by_its_own_names(environment):
     assert (environment / f"inflight-{version}-py3-none-any.whl").exists()
     for package in ("core", "visualizer", "exercises", "app"):  # nothing of ours beside other people's packages
         assert "ModuleNotFoundError" in run(python, "-c", f"import {package}", folder=environment, code=1).stderr
-    run(inflight, "run", "--preset", "chunk-7-by-4", "--out", "run.jsonl", folder=environment)
+    assert (Path(assets).parent / "py.typed").exists() and version in run(inflight, "--version", folder=environment).stdout
+    run(inflight, "run", "--preset", "chunk-7-by-4", "--out", "run.jsonl", "--html", "run.html", folder=environment)
+    assert "</html>" in (environment / "run.html").read_text(encoding="utf-8")
     run(inflight, "check", "run.jsonl", folder=environment)
     ran = run(
         inflight, "compare", "--preset", "chunk-7-by-4", "--policy", "static", "--policy", "continuous", "--repeats", "1", "--json",
@@ -58,12 +61,32 @@ def test_an_installed_package_runs_by_its_own_names(environment):
     )  # fmt: skip
     assert json.loads(ran.stdout)["outputs_identical"] is True
     assert "`inflight presets` lists the presets." in run(inflight, "run", folder=environment, code=2).stderr
-    assert "not written yet" in run(inflight, "exercises", folder=environment, code=1).stdout
+    assert "inflight exercises --begin" in run(inflight, "exercises", folder=environment, code=2).stderr
     assert "inflight exercises" in run(inflight, "exercises", "--begin", folder=environment).stdout
-    (environment / "yours.py").write_text("from inflight.exercises.solutions import *\n", encoding="utf-8")
+    assert run(inflight, "exercises", folder=environment, code=1).stdout.count("Not written yet") == 4
+    shutil.copy(Path(assets).parent / "exercises" / "solutions.py", environment / "yours.py")
     assert run(inflight, "exercises", folder=environment).stdout.count("right.") == 4
+    shutil.copy(ROOT / "exercises" / "solutions.py", environment / "yours.py")  # as it is written in a clone
+    assert json.loads(run(inflight, "exercises", "--json", "mask", folder=environment).stdout)["passed"] == 1
+    (environment / "yours.py").write_text("from inflight.exercises.solutions import *\n", encoding="utf-8")
+    assert "only exercises.given can be imported" in run(inflight, "exercises", folder=environment, code=1).stdout
     run(inflight, "export-site", "site", folder=environment)
     assert (environment / "site" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_python_of_the_documents_runs_there_and_is_typed(environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    script = "\n".join(f"exec(compile({examples(name)!r}, {name!r}, 'exec'), {{'__name__': '__main__'}})" for name in IN_PYTHON)
+    python = environment / "env" / "bin" / "python"
+    run(python, "-c", script.replace("repeats=3", "repeats=1"), folder=tmp_path)
+    assert {"run.jsonl", "steps.csv", "requests.html", "race.html"} <= {path.name for path in tmp_path.iterdir()}
+    (tmp_path / "theirs.py").write_text(
+        "from inflight import Engine, Trace\nreveal_type(Trace.load('a'))\nEngine.from_pretrained(3)\n"
+    )
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-torch.*,transformers.*,numpy.*]\nfollow_imports = skip\n")
+    told = run(python, "-m", "mypy", "--config-file", "mypy.ini", "theirs.py", folder=tmp_path, code=1).stdout
+    assert 'Revealed type is "inflight.core.trace.trace.Trace"' in told and told.count("error:") == 1 and "[arg-type]" in told
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from visualizer.lessons.document import recorded
 from visualizer.lessons.lessons import LESSONS
 from visualizer.page.bundle import page_html
-from visualizer.page.site import lesson_html
+from visualizer.page.one_file import lesson_html
 from worlds.axe import serious
 from worlds.browser import chromium, settled, visit  # noqa: F401
 from worlds.learn_tab import drawn, learn, world  # noqa: F401
@@ -81,6 +81,14 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     page.keyboard.press("b")
     drawn(page, "static-batching", "first-done")
     settled(page, "location.hash.includes('stop=first-done') && location.hash.includes('lang=de')")
+
+
+def test_where_the_visitor_goes_is_not_overwritten_by_what_ends_at_that_moment(learn):
+    page = learn("lesson=static-batching&stop=dropped")
+    drawn(page, "static-batching", "dropped")
+    page.evaluate("() => { location.hash = 'part=learn&lesson=paged-kv'; inflightLearn._remember(); }")
+    settled(page, "inflightLearn.drawn.startsWith('paged-kv/')")
+    assert "lesson=paged-kv&stop=" in page.url
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from visualizer.documents.replay import replay
 from worlds.browser import settled
-from worlds.page_server import call, serve
+from worlds.page_server import serve, state
 from worlds.small import memory_trace
 
 
@@ -71,7 +71,7 @@ def go(page, address: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_url, http):
-    url = call(http, page_url, "state")["catalogue"][0]["url"]
+    url = state(http, page_url)["catalogue"][0]["url"]
     for address in (url, url.replace(".json", ".jsonl")):  # a replay, and the trace that it was made from
         page = visit(f"{page_url}/", hash=f"trace={address}&step=3")
         assert page.evaluate("() => [inflight.entry.trace, inflight.frame.event.step]") == [address, 3]
@@ -83,7 +83,7 @@ def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_ur
 
 
 def test_the_query_names_one_too(visit, page_url, http):
-    url = call(http, page_url, "state")["catalogue"][1]["url"]
+    url = state(http, page_url)["catalogue"][1]["url"]
     page = visit(f"{page_url}/")
     page.goto(f"{page_url}/?trace={url}")
     settled(page, "inflight.drawn >= 0")

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from core.cli.check import _engine
 from core.measure.verify import verify
-from core.models.tokenizer import local_tokenizer
+from core.recorders.texts import tokenizer_of
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.site import export_site
@@ -71,8 +71,10 @@ def test_requests_are_changed_and_run_without_a_server(opened, site, tmp_path):
     run(page)
     assert page.inner_text(".policy-chip >> nth=0").startswith("static")
     lines = saved(page, "Trace", tmp_path / "static.jsonl").read_text().splitlines()
-    found = verify(lines, local_tokenizer, _engine)
-    assert Trace.from_lines(lines).header.policy.name == "static" and found.complete and found.rerun == found.num_tokens > 0
+    found = verify(lines, tokenizer_of, _engine)
+    assert (
+        Trace.from_lines(lines).header.policy.name == "static" and found.complete and found.rerun.tokens == found.num_tokens > 0
+    )
     lanes = json.loads(saved(page, "Perfetto", tmp_path / "perfetto.json").read_text())
     assert lanes["traceEvents"]
 

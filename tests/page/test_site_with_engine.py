@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.site import export_site
-from worlds.browser import PATIENCE, SIZES, executable
+from worlds.browser import PATIENCE, SIZES, executable, settled
 from worlds.static_host import hosted
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def press_run(page):
 
 def ran(page):
     """Wait until a run of this tab is on screen, to its end: its tokens are those recorded."""
-    page.wait_for_function("() => !inflight.live.going && inflight.live.ended && inflight.run === inflight.live.ended.run")
+    settled(page, "!inflight.live.going && inflight.live.ended && inflight.run === inflight.live.ended.run")
     saved = page.evaluate(
         "inflight.engines.call('export', 'jsonl', inflight.entry.id).then(({ url }) => fetch(url)).then(f => f.text())"
     )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from exercises.__main__ import SOLUTIONS
+from exercises.checks import cases_of
+from exercises.stubs import stub
 from visualizer.write.tasks import tasks
 from worlds.axe import serious
 from worlds.browser import settled
 from worlds.pyodide import engine_files  # noqa: F401
 from worlds.writing import put, ran
+from worlds.wrong_answers import ENDLESS, HEAD, WRONG
 
 pytestmark = pytest.mark.usefixtures("engine_files")
 TASKS = tasks()
@@ -188,6 +192,30 @@ def test_it_stands_beside_continuous_on_compare(write):
     assert "Chrom" in page.evaluate("inflightCompare.doc.says.where") or "WebAssembly" in page.evaluate(
         "inflightCompare.doc.says.where"
     )
+
+
+@pytest.mark.slow
+def test_an_exercise_is_checked_in_the_tab_as_by_the_command(write):
+    page = write("task=static&lang=de")
+    settled(page, "inflightWrite.root.lang === 'de'")
+    assert page.evaluate("inflightWrite.code.code") == stub("static")
+    assert ran(page)["fault"]["says"] == "Not written yet: line {line}."
+    for title in ("refills at once", "never ends"):
+        put(page, HEAD + (WRONG["static"] | ENDLESS["static"])[title][0])
+        found = ran(page)
+        case = page.inner_text(".outcome .case")
+        assert not found["goals"][0]["met"] and "schedule_static(waiting, running, lanes)" in case
+        if title == "refills at once":
+            assert "kommt in keine Welle" in page.inner_text(".outcome") and "# erwartet {" in case
+            assert page.evaluate("inflight.frame.event.step") == found["fault"]["step"] and not page.is_visible(".beside-button")
+        else:
+            assert found["fault"]["line"] in (5, 6) and "Schleife ohne Ende" in page.inner_text(".outcome")
+    put(page, SOLUTIONS.read_text(encoding="utf-8"))
+    of = len(cases_of("static", 0))
+    assert ran(page)["goals"] == [{"name": "cases", "met": True, "says": f"{of} of {of}"}]
+    page.click(".outcome .mini")
+    settled(page, "inflightWrite.task.name === 'continuous'")
+    assert page.evaluate("[...inflight.speech.missingKeys]") == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The page's HTTP API, as the player and as gradio_client use it: runs, refusals, uploads, exports, many visitors."""
+"""The page's HTTP API, as the player uses it: runs, refusals, uploads, exports, many visitors."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from gradio_client import Client
 
 from core.config import POLICIES
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import RANKED, RUNS
+from worlds import page_server
 from worlds.page_server import begin, call, follow, last_of, run
 from worlds.visitors import endless, spec
 
 
 def test_the_state_names_what_can_be_run(page_url, http):
-    state = call(http, page_url, "state")
+    state = page_server.state(http, page_url)
     assert [p["name"] for p in state["presets"]] == list(PRESETS)
     assert {"shakespeare-bpe", "shakespeare-char"} == set(state["models"])
     assert state["limits"]["steps"] and [p["name"] for p in state["policies"]] == list(POLICIES)
@@ -37,15 +37,6 @@ def test_a_run_streams_and_leaves_a_replay(page_url, http):
     assert [c for d in deltas for c in d.get("captions", ())] == replay["captions"]
     assert all(s.kv_len == s.start + s.length for e in map(StepEvent.from_json, events) for s in e.segments)
     assert http.get(f"{page_url}/{last['url']}").headers["content-type"].startswith("application/json")
-
-
-def test_gradio_client_runs_it_too(page_url):
-    client = Client(page_url, verbose=False, httpx_kwargs={"trust_env": False})
-    job = client.submit(spec=spec(), api_name="/run")
-    assert job.result()["done"] and job.result()["url"]
-    events = [e for d in {d["seq"]: d for d in job.outputs()}.values() for e in d.get("events", ())]
-    assert [e["step"] for e in events] == list(range(len(events)))
-    assert client.predict("no such run", api_name="/cancel") == {"cancelled": False}
 
 
 def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url, http):
@@ -104,8 +95,9 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     lines = "\n".join(Trace.load("assets/traces/chunk-7-by-4.jsonl").lines())
     opened = upload(http, page_url, lines + "\n")
     assert http.get(f"{page_url}/{opened['url']}").json()["header"]["source"] == "uploaded"
+    cut = upload(http, page_url, lines.rsplit("\n", 1)[0])
+    assert http.get(f"{page_url}/{cut['url']}").json()["header"]["notes"][-1].startswith("This file breaks off")
     for text, words in (
-        (lines.rsplit("\n", 1)[0], "truncated"),
         (re.sub(r'"t_end":', '"t_end":9', lines, count=1), "line 3"),
         ("hello", "line 1: this is not JSON"),
         ('{"traceEvents": []}', "line 1"),
@@ -127,7 +119,7 @@ def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(page_url, http)
             assert answer.status_code == 413 and "at most 32,768 KiB" in answer.json()["error"]
         except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
             pass  # the server answered and hung up while we were still sending
-    assert call(http, page_url, "state")["presets"]
+    assert page_server.state(http, page_url)["presets"]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "perfetto", "html", "plotly"])
@@ -181,7 +173,7 @@ def test_steps_appear_while_the_run_goes_on(page_url, http):
 
 
 def test_a_public_space_serves_the_smaller_limits(http, space_url):
-    state = call(http, space_url, "state")
+    state = page_server.state(http, space_url)
     assert state["limits"]["concurrent_runs"] == 2 and not state["any_model"]
     assert "asks for 400 new tokens; this page takes at most 320." in begin(http, space_url, "run", spec(new=400))["error"]
 

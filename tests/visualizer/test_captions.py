@@ -74,6 +74,12 @@ def test_an_admission_names_the_lane_who_freed_it_and_the_arithmetic_of_the_budg
     )
 
 
+def test_a_chunk_says_how_much_of_its_prompt_is_done_then():
+    trace = crowd()
+    assert "r2 computes chunk 2, 8 tokens, all that was left of the budget of 10; 10 of its 17 are done." in why(trace, 2)
+    assert "r2 computes chunk 3, 7 tokens; all its 17 are done." in why(trace, 3)
+
+
 def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
     trace = crowd()
     admitted = event(trace, 6).admitted[0]

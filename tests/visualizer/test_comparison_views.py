@@ -120,6 +120,9 @@ def test_the_waste_of_running_ahead_is_called_so(comparison):
     }
     ahead = dataclasses.replace(comparison, medians={name: {**m, **metrics} for name, m in comparison.medians.items()})
     assert "wastes 10% of its 100 lane-steps, all rows of requests that had stopped" in findings.lane_steps(ahead)
+    for median in ahead.medians.values():
+        median["lane_steps"] |= {"padding": 9, "empty": 1}
+    assert "wastes 10% of its 100 lane-steps, mostly rows of requests that had stopped" in findings.lane_steps(ahead)
 
 
 def test_lane_steps_name_the_waste(comparison):
@@ -417,7 +420,12 @@ def test_saved_and_loaded_it_is_the_same_document(tmp_path):
         CURVE,
         {"honest": Equivalence(EngineConfig(), False, "float32", "cpu", ()).to_json()},
     )
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "7-gone.jsonl.gz").touch()  # of contenders that it had once
     folder = save(shown, tmp_path / "small")
+    assert sorted(path.name for path in folder.glob("*.jsonl.gz")) == sorted(
+        json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["traces"].values()
+    )
     assert document(load_comparison(folder)) == document(shown)
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     plain["policies"]["static"]["wall_s"]["runs"][0] += 9

@@ -77,7 +77,6 @@ def test_old_runs_make_room_but_recorded_ones_stay(tmp_path):
     [
         ("gif", None, 0, "There is no export 'gif'"),
         ("plotly", None, None, "Which step?"),
-        ("plotly", None, True, "Which step?"),
         ("plotly", None, 99, "This trace has no step 99"),
         ("jsonl", "0" * 20, 0, "no longer on the server"),
         ("jsonl", "../../../etc/passwd", 0, "no longer on the server"),

@@ -19,7 +19,7 @@ from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import FOLDER, LANGUAGES, evaluated, filled, plain, texts
-from visualizer.page.site import lesson_html
+from visualizer.page.one_file import lesson_html
 
 TRACES = recorded()
 ALL = [(lesson, stop) for lesson in LESSONS for stop in lesson.stops]

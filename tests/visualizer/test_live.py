@@ -12,18 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from core.config import POLICIES
+from core.config import POLICIES, EngineConfig
 from core.serving import event_log
 from core.serving.event_log import EventLog, ServedStep
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
 from visualizer.documents.catalogue import TRACES
-from visualizer.documents.live import HIDDEN, LiveRun
+from visualizer.documents.live import HIDDEN, LiveRun, shown
 from visualizer.documents.replay import replay
 from visualizer.server import routes
 from visualizer.server.live import CHAPTER, CHAPTERS, Live
+from worlds.asynchronous import with_overrun
 from worlds.player import trace_of
 from worlds.server_events import messages_in
+from worlds.visual import record
+from worlds.visual import request as asked_for
 
 SCRIPT = Path(__file__).parents[1] / "js" / "beginnings.js"
 
@@ -81,13 +84,22 @@ def joined(beginning: dict, deltas: list[dict]) -> dict:
     return whole
 
 
-@pytest.mark.parametrize("name", [*POLICIES, "kv-pressure", "shared-prefix"])
+def pressed(policy: str) -> Trace:
+    """So few blocks that requests give way while others come, and wait again from the same step on."""
+    plan = [asked_for(f"r{i}", 3 + 5 * i % 11, 4 + i % 7, i) for i in range(14)]
+    trace = record(EngineConfig(policy, max_num_seqs=3, max_num_batched_tokens=8, block_size=2, num_blocks=15), *plan)
+    assert sum(len(e.preempted) for e in trace.events) > 3
+    return trace
+
+
+@pytest.mark.parametrize("name", [*POLICIES, "continuous pressed", "transformers pressed", "kv-pressure", "shared-prefix"])
 def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: Path) -> None:
     """Lanes, caches, blocks, waiting, letters, hues, texts, times: from every third step on."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    trace = trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
+    policy, *press = name.split()
+    trace = pressed(policy) if press else trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
     others = begun(trace, 3)
     whole = {
         **replay(trace),
@@ -104,10 +116,16 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
     assert len(others) > 3 and others[2]["captions"] == whole["captions"][6:]
 
 
-@pytest.mark.parametrize("name", [*POLICIES, "kv-pressure"])
+def overrun() -> Trace:
+    """`b` is over in step 2 and computed once more in step 3, in which `c` comes to a lane of its own: they were not there together."""
+    limits = EngineConfig(max_num_seqs=3)
+    return with_overrun(record(limits, asked_for("a", 4, 9), asked_for("b", 4, 4), asked_for("c", 3, 3, arrival=3)), "b")
+
+
+@pytest.mark.parametrize("name", [*POLICIES, "kv-pressure", "overrun"])
 def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
     """Its wait, its tokens, the steps in which it held a lane, and who held one beside it, until it was over."""
-    trace = trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
+    trace = overrun() if name == "overrun" else trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
     run, told = LiveRun(trace.header, trace.tokenizer), {}
     for message in messages(trace)[1:]:
         if isinstance(message, dict):
@@ -134,6 +152,35 @@ def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
             "steps": len(beside[request]),
             "others": len(set().union(*beside[request])),
         }
+
+
+def test_a_beginning_has_the_lanes_that_each_held_so_far() -> None:
+    """By the frames of the run, at every step: first and last step of each stay, whether a request was done or gave way."""
+    trace = Trace.load(TRACES / "kv-pressure.jsonl")
+    run, stays, frames = LiveRun(trace.header, trace.tokenizer), dict[str, list[list]](), iter(trace.frames())
+    for message in messages(trace)[1:]:
+        if isinstance(message, dict):
+            run.meet(message["id"], message["prompt_token_ids"], message["max_new_tokens"])
+            continue
+        run.delta([message.event])
+        step = message.event.step
+        for row in next(frames).lanes:
+            mine = stays.setdefault(row.request, [])
+            if mine and mine[-1][2] == step - 1:
+                mine[-1][2] = step
+            else:
+                mine.append([row.lane, step, step])
+        for told in run.beginning()["begin"]["requests"]:
+            last = told["laneSpans"][-1:]
+            closed = [[lane, first, step if to is None else to] for lane, first, to in told["laneSpans"]]
+            assert closed == stays.get(told["id"], []), (told["id"], step)
+            assert not last or last[0][2] is None or last[0][2] < step
+    assert max(map(len, stays.values())) > 1
+
+
+def test_a_bots_name_is_nobodys() -> None:
+    asked = {"r": {"by": "Ada", "maxNew": 4, "isBot": False}, "b": {"by": "Bot 1", "maxNew": 4, "isBot": True}}
+    assert [one["by"] for one in shown({"asked": asked}, texts=True, nicknames=False)["asked"].values()] == ["", "Bot 1"]
 
 
 def now(log: EventLog, after: int | None = None, chapters: int | None = None) -> list[dict]:
@@ -202,7 +249,7 @@ def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
 
 def test_a_reader_that_takes_nothing_is_let_go(monkeypatch):
     """And what it followed is told at once, so that its place is another's."""
-    monkeypatch.setattr(routes, "_TAKING", 0.05)
+    monkeypatch.setattr(routes, "TAKING", 0.05)
     left = []
 
     async def pieces():

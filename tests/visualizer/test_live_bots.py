@@ -79,8 +79,8 @@ def test_they_have_the_share_of_the_address_that_let_them_ask(monkeypatch):
         await asyncio.sleep(0.05)
         assert serving.num_requests == 2  # the third is refused, and leaves it at that
         with pytest.raises(TooManyRequests):
-            await serving.submit(serving.check("O", live_bots.SamplingParams(2)), live_bots.SamplingParams(2), client="me")
-        other = await serving.submit(serving.check("O", live_bots.SamplingParams(2)), live_bots.SamplingParams(2), client="you")
+            await serving.submit("O", live_bots.SamplingParams(2), client="me")
+        other = await serving.submit("O", live_bots.SamplingParams(2), client="you")
         other.cancel()
         serving.clear()  # as a teacher does: they ask nothing more
         serving.set_pace(None)
@@ -105,11 +105,10 @@ def test_while_nothing_is_accepted_only_a_teachers_bots_ask(monkeypatch):
 @pytest.mark.parametrize("name", ["Bot", "Bot 1", "bot  7", "B.O.T. 1", "-bot-", "Ｂｏｔ 2"])
 def test_nobody_is_called_a_bot_but_bots(monkeypatch, name):
     async def go(serving, bots):
-        ids = serving.check("O", live_bots.SamplingParams(2))
         with pytest.raises(InvalidRequest, match="Only bots"):
-            await serving.submit(ids, live_bots.SamplingParams(2), nickname=name)
+            await serving.submit("O", live_bots.SamplingParams(2), nickname=name)
         for fine in ("Botond", "Abbot 1", "Robot"):
-            (await serving.submit(ids, live_bots.SamplingParams(2), nickname=fine)).cancel()
+            (await serving.submit("O", live_bots.SamplingParams(2), nickname=fine)).cancel()
 
     with_bots(go, monkeypatch)
 

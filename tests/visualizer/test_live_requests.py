@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 
+import httpx
 import pytest
 
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
+from core.serving.limits import ServingLimits
 from visualizer.server import live_requests as module
 from visualizer.server.live_requests import LiveRequests, request_id
+from visualizer.server.live_routes import live_app
 from worlds.server_events import messages_in
-from worlds.serving import char_engine
+from worlds.serving import Served, char_engine, served
 
 KEY = "k" * 20
 
@@ -69,6 +75,16 @@ def test_a_request_that_nobody_reads_ends_and_frees_its_lane(monkeypatch):
             await asyncio.sleep(0.02)
         assert (await read(asks, **{KEY: 0}))[-1]["ended"]["finish_reason"] == "cancelled"
         assert serving.engine.kv_blocks[0] == 0 and not serving.engine.running
+        monkeypatch.setattr(module, "GRACE", 30.0)
+        await asks.begin({"key": KEY[:-1] + "2", "prompt": "O Romeo", "max_new_tokens": 100}, "me")
+        serving.step(2)
+        async with aclosing(asks.read({KEY[:-1] + "2": 0})) as reading:
+            await anext(reading)
+            monkeypatch.setattr(module, "GRACE", 0.05)
+        while serving.num_requests:  # who had a reader, too, ends once the last one has left
+            serving.step(1)
+            await asyncio.sleep(0.02)
+        assert (await read(asks, **{KEY[:-1] + "2": 0}))[-1]["ended"]["finish_reason"] == "cancelled"
 
     with_engine(go)
 
@@ -89,5 +105,57 @@ def test_what_is_no_request_is_refused_in_a_sentence():
             with pytest.raises(InvalidRequest):
                 await asks.begin({**good, **wrong}, "me")
         assert not asks.cancel("somebody else's key") and serving.num_requests == 0
+
+    with_engine(go)
+
+
+def nobodys_live(of: str):
+    raise AssertionError("nobody watches")
+
+
+def text_of(server: Served, key: str) -> tuple[str, dict]:
+    """What a page reads of its request: the text, and how it ended."""
+    with httpx.stream("GET", f"{server.url}/requests?places={key}:0", timeout=60, trust_env=False) as response:
+        told = [m for line in response.iter_lines() for part in messages_in(line) for m in part.get("messages", ())]
+    return "".join(m.get("text", "") for m in told), told[-1]["ended"]
+
+
+def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
+    """Another's goes on in the same steps; no place of the address is lost, however often it is tried."""
+    calls, rounds = 12, 5
+    together = threading.Barrier(calls)
+    limits = ServingLimits(max_requests_per_client=rounds)
+
+    def ask(server: Served, key: str) -> tuple[int, str]:
+        together.wait(60)
+        answer = server.post("/requests", {"key": key, "prompt": "O Romeo", "max_new_tokens": 8, "temperature": 0.0})
+        return answer.status_code, answer.json()["id"]
+
+    def app(serving: ServingEngine):
+        return live_app(nobodys_live, LiveRequests(serving), lambda request: request.client.host)
+
+    with served(char_engine(max_num_seqs=4), limits, app=app) as server, ThreadPoolExecutor(calls) as pool:
+        other = "o" * 20
+        server.post("/requests", {"key": other, "prompt": "Hark", "max_new_tokens": 200, "temperature": 0.0}).raise_for_status()
+        for number in range(rounds):
+            key = f"{number}" * 20
+            assert set(pool.map(lambda key: ask(server, key), [key] * calls)) == {(200, request_id(key))}
+            text, ended = text_of(server, key)
+            assert len(text) == 8 and ended["finish_reason"] == "length"
+        assert text_of(server, other)[1]["tokens"] == 200
+        assert server.serving.num_requests == 0 and server.serving.num_step_failures == 0
+
+
+def test_ended_requests_of_one_client_do_not_make_the_page_forget_those_of_others(monkeypatch):
+    monkeypatch.setattr(module, "_KEPT", 2)
+
+    async def go(serving, asks):
+        serving.set_pace(None)
+        keys = [f"{number}{KEY}" for number in range(5)]
+        for number, key in enumerate(keys):
+            await asks.begin({"key": key, "prompt": "O", "max_new_tokens": 1}, "other" if number == 0 else "me")
+            await read(asks, **{key: 0})
+        told = await read(asks, **dict.fromkeys(keys, 0))
+        assert {d["of"] for d in told if "gone" in d} == {keys[1], keys[2]}
 
     with_engine(go)

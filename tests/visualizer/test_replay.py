@@ -12,12 +12,18 @@ import pytest
 
 from core.config import BUILTIN_FOLDER, EngineConfig
 from core.runner.engine import Engine
-from core.trace.events import StepEvent
+from core.simulate.cost import Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
+from core.trace.events import Arrived, StepEvent
+from core.trace.phrases import letters
+from core.trace.ranks import Rank, Ranks
 from core.trace.trace import Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
-from visualizer.documents.replay import Deltas, replay
+from visualizer.documents.replay import Deltas, ranks_document, replay
 from visualizer.server.store import write_by_content as write
+from worlds.small import memory_trace
 from worlds.visual import record, request
 
 SCRIPT = Path(__file__).parents[1] / "js" / "events.js"
@@ -50,19 +56,62 @@ def test_a_replay_is_json_and_has_every_fact(ran: Trace):
     assert len(data["captions"]) == len(data["events"])
 
 
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_deltas_add_up_to_the_replay(ran: Trace, size: int):
-    deltas, whole = Deltas.of(ran, ran.tokenizer), replay(ran)
+def check_deltas(trace: Trace, size: int) -> None:
+    """What comes piece by piece, so many steps at a time, adds up to the replay."""
+    deltas, whole = Deltas.of(trace, trace.tokenizer), replay(trace)
     events, captions = [], []
-    texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {r: [] for r in ran.prompts}}
-    for start in range(0, len(ran.events), size):
-        delta = json.loads(json.dumps(deltas.delta(ran.events[start : start + size])))
+    named: dict[str, str] = {}
+    texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {r: [] for r in trace.prompts}}
+    for start in range(0, len(trace.events), size):
+        delta = json.loads(json.dumps(deltas.delta(trace.events[start : start + size])))
         events += delta["events"]
         captions += delta["captions"]
+        named |= delta["letters"]
         texts["prompt"] |= delta["texts"]["prompt"]
         for request_id, pieces in delta["texts"]["output"].items():
             texts["output"][request_id] += pieces
     assert (events, captions, texts) == (json.loads(json.dumps(whole["events"])), whole["captions"], whole["texts"])
+    assert named == whole["letters"]
+
+
+def test_a_source_is_named_anew_and_a_simulation_stays_one(ran: Trace):
+    assert replay(ran)["header"]["source"] == "live" and replay(ran, "recorded")["header"]["source"] == "recorded"
+    cost = Linear(0.01, 0.001, 0.0, 100, Load(8, 10_000))
+    simulated = SimulatedEngine(cost).run(Workload([request("r0", 3, 2)]))
+    assert replay(simulated, "recorded")["header"]["source"] == "simulated"
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_deltas_add_up_to_the_replay(ran: Trace, size: int):
+    check_deltas(ran, size)
+
+
+class Bytes:
+    """A tokenizer of one character a token; of every four tokens one is the first byte of a character."""
+
+    def decode(self, ids, **options):
+        return "".join("xyz\ufffd"[i % 4] for i in ids)
+
+
+def test_characters_that_are_never_completed_are_in_the_deltas_and_letters_go_by_arrival():
+    """They end prompts and answers alike; who is asked for first comes last."""
+    lengths = ((4, 5, 9), (1, 7, 6), (8, 2, 3), (5, 6, 0), (4, 4, 0))
+    trace = memory_trace(*lengths, max_num_seqs=3)
+    trace.tokenizer = Bytes()
+    texts = trace.texts
+    assert all(any(pieces[-1].endswith("\ufffd") for pieces in side.values()) for side in (texts.prompt, texts.output))
+    check_deltas(trace, 2)
+    arrived = [a.request for event in trace.events for a in event.arrived]
+    assert arrived == ["r3", "r4", "r2", "r1", "r0"] == list(letters(trace)) and list(letters(trace).values()) == list("ABCDE")
+
+
+def test_letters_of_ranks_go_by_arrival_on_the_clock_of_both():
+    """One rank's zero lies between the arrivals of the other."""
+    first, second = (memory_trace((3, 2), (3, 2)) for _ in range(2))
+    for trace, times in ((first, (0.0, 5.0)), (second, (0.5, 2.0))):
+        trace.events[0] = trace.events[0]._replace(arrived=tuple(Arrived(f"r{i}", t) for i, t in enumerate(times)))
+    found = ranks_document(Ranks((Rank(0, first, 0.0), Rank(1, second, 2.0)), 2, "machine", ()))
+    assert [rank["replay"]["letters"] for rank in found["ranks"]] == [{"r0": "A", "r1": "D"}, {"r0": "B", "r1": "C"}]
 
 
 def test_a_replay_is_stored_once_under_its_content(tmp_path):

@@ -6,12 +6,14 @@ import asyncio
 import time
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from core.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
 from visualizer.server import jobs
+from visualizer.server.job_queue import JobQueue
 from visualizer.server.limits import SPACE, limits
 from worlds.server_events import messages_in
 from worlds.visitors import Visits, collect, gather, spec
@@ -197,6 +199,25 @@ def test_addresses_take_turns(models: ModelCache):
 
     mine, going = asyncio.run(go())
     assert mine[-1]["url"] and mine[0]["progress"]["ahead"] == 1 and going >= 4
+
+
+def test_who_comes_late_has_no_round_from_before_the_present_one():
+    """By hand, one place: `a` is served its third job when `b`, who has had two, comes with another, then `a` with two more and `c` with a first."""
+    queue = JobQueue(1, 100)
+
+    def enter(address: str) -> SimpleNamespace:
+        job = SimpleNamespace(address=address, visitor=address, has_begun=False, is_idle=False, round=0)
+        queue.enter(job)
+        return job
+
+    served = [enter(address) for address in "aabba"]
+    for job in served[:-1]:
+        job.has_begun = True
+        queue.leave(job)
+    served[-1].has_begun = True
+    waiting = [enter(address) for address in "baca"]
+    assert [job.round for job in (*served, *waiting)] == [1, 2, 1, 2, 3, 3, 4, 3, 5]
+    assert [queue.ahead(job) for job in waiting] == [1, 3, 2, 4]
 
 
 def test_who_waits_is_told_only_when_the_place_changes(models: ModelCache):

@@ -22,7 +22,7 @@ class NothingElse(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, NothingElse())
 
 from core.measure.cost_curve import cost_curve
-from core.simulate.cost import Roofline
+from core.simulate.roofline import Roofline
 from core.simulate.engine import SimulatedEngine
 from core.trace.perfetto import chrome_trace
 from visualizer.documents.comparison import RECORDED, document, fork_document, load

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"numpy", "torch", "transformers", "gradio", "plotly", "fastapi", "pandas"}
+HEAVY = {"numpy", "torch", "transformers", "huggingface_hub", "gradio", "plotly", "fastapi", "uvicorn", "pandas"}
+TRACE = str(ROOT / "assets" / "traces" / "one-request.jsonl")
 
 
 def said(code: str) -> list[str]:
@@ -29,6 +32,53 @@ print("loaded", *sorted({HEAVY!r} & sys.modules.keys()))"""
     assert said(code) == ["loaded"]
 
 
+def heavy_modules(*arguments: str) -> set[str]:
+    """What `python -m inflight …` imports of them, as Python itself reports it, by the program's end."""
+    command = [sys.executable, "-X", "importtime", "-m", "inflight", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0 and done.stdout and "leaked" not in done.stderr, done.stderr[-1500:]
+    imported = set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE))
+    assert "core.errors" in imported
+    return HEAVY & imported
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--version",), ("show", TRACE), ("check", TRACE), ("run", "--preset", "one-request", "--simulate", "h100:8b")],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_computes_nothing_on_a_model_loads_nothing_that_computes_or_serves(arguments):
+    assert heavy_modules(*arguments) == set()
+
+
+@pytest.mark.slow  # a process of its own loads torch
+def test_a_run_loads_nothing_that_serves(tmp_path):
+    (workload := tmp_path / "one-step.json").write_text(
+        json.dumps({"requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 1}}]})
+    )
+    found = heavy_modules("run", "--workload", str(workload), "--device", "cpu")
+    assert found == {"numpy", "torch", "transformers", "huggingface_hub"}
+
+
+def test_only_a_process_that_is_ours_is_no_longer_searched():
+    code = """
+import gc
+from core.start import own_process, unsearched
+states = []
+for _ in range(2):
+    with unsearched():
+        states.append(gc.isenabled())
+    states.append(gc.isenabled())
+    states.append(gc.get_freeze_count() > 1000)
+    own_process()
+gc.unfreeze()
+gc.disable()
+with unsearched():
+    pass
+print(*states, gc.isenabled(), gc.get_freeze_count())"""
+    assert said(code) == ["True", "True", "False", "False", "True", "True", "False", "0"]
+
+
 def test_the_page_imports_gradio_without_the_stubs_that_it_writes(tmp_path):
     """Without `skip_stubs` there would be a `mine.pyi`."""
     (tmp_path / "mine.py").write_text("import gradio\n\n\nclass Mine(gradio.HTML):\n    pass\n")
@@ -40,3 +90,23 @@ sys.path.insert(0, {str(tmp_path)!r})
 import mine
 print(mine.Mine("x").value)"""
     assert said(code) == ["x"] and not list(tmp_path.glob("*.pyi"))
+
+
+@pytest.mark.slow  # a process of its own loads torch
+def test_two_visitors_may_be_the_first_to_need_a_model(tmp_path):
+    """transformers replaces its own module while it is imported: who came meanwhile, by another way, found nothing in the old one."""
+    code = f"""
+import sys, threading, time
+from pathlib import Path
+from visualizer.jobs.limits import HERE
+from visualizer.server.api import Server
+from visualizer.server.store import Store
+server = Server(Store(Path({str(tmp_path)!r}), 2**28), HERE)
+first = threading.Thread(target=server._models.get, args=("shakespeare-char", "cpu"))
+first.start()
+while "transformers" not in sys.modules:
+    time.sleep(0.001)
+answer = server.attention(server.catalogue[0]["id"], 0, 0, 0, 0)
+first.join()
+print(*answer)"""
+    assert said(code) == ["segments"]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -99,32 +96,6 @@ def test_a_reader_with_too_little_memory_says_so(store):
     line = "[" + "[]," * 600_000 + "[]]"
     with pytest.raises(InflightError, match="line 1|more memory"):
         open_upload("\n".join([line] * 4).encode(), store, SPACE)
-
-
-def test_two_are_read_at_once_and_the_others_wait_or_are_told(store, monkeypatch):
-    most = {"now": 0, "ever": 0}
-    release = threading.Event()
-
-    def held(reader, data, arguments):
-        most["now"] += 1
-        most["ever"] = max(most["ever"], most["now"])
-        release.wait()
-        most["now"] -= 1
-        return {"error": "x"}
-
-    monkeypatch.setattr(uploads, "_run", held)
-    monkeypatch.setattr(uploads, "_WAIT", 0.01)
-
-    def one() -> str:
-        with pytest.raises(InflightError) as refused:
-            open_upload(b"x", store, HERE)
-        return str(refused.value)
-
-    with ThreadPoolExecutor(6) as pool:
-        all_six = [pool.submit(one) for _ in range(6)]
-        told = [done.result() for done in islice(as_completed(all_six), 4)]  # while two hold their places
-        release.set()
-    assert most["ever"] == 2 and all("try again in a moment" in words for words in told)
 
 
 def test_depth_is_that_of_brackets():

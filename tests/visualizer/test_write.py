@@ -12,8 +12,8 @@ import pytest
 
 from core.config import ASSETS, POLICIES, EngineConfig
 from core.errors import InflightError
-from core.simulate.cost import cost_named
 from core.simulate.engine import SimulatedEngine
+from core.simulate.named import cost_named
 from core.trace.messages import english, key_of
 from visualizer.browser.answers import Answers
 from visualizer.words.language import catalogue
@@ -133,7 +133,7 @@ def test_a_typical_mistake_gets_its_help(task, code, says):
 def test_what_is_shown_before_the_first_run_does_not_tell_the_requests():
     for task in TASKS.values():
         shown = task.to_json()
-        assert set(shown) == {"name", "title", "says", "code", "goals"}
+        assert set(shown) == {"name", "title", "says", "code", "goals", "kind", "before"}
         assert all(request.prompt[:12] not in str(shown) for request in task.workload)
         assert len(task.code.splitlines()) <= 20
 
@@ -247,7 +247,13 @@ def test_every_sentence_has_its_german():
     said = [
         text
         for task in TASKS.values()
-        for text in (task.title, task.says, *(goal.asks for goal in task.goals), *(h.says for h in task.help))
+        for text in (
+            task.title,
+            task.says,
+            task.to_json()["before"],
+            *(goal.asks for goal in task.goals),
+            *(h.says for h in task.help),
+        )
     ]
     said += [measure.says.format(n="3") for measure in MEASURES.values()]
     missing = {key_of(text)[0] for text in said} - set(catalogue("de"))

@@ -11,8 +11,9 @@ class AtPort(Protocol):
     def port(self) -> int: ...
 
 
-def connected(server: AtPort, data: bytes) -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", server.port), timeout=120)
+def connected(server: AtPort, data: bytes, by: str = "127.0.0.1") -> socket.socket:
+    """by: the client's address; all that begin with 127 are this machine's."""
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=120, source_address=(by, 0))
     made.sendall(data)
     return made
 

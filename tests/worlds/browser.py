@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Frame, Page, Route, expect, sync_playwright
+from playwright.sync_api import TimeoutError as NeverCame
 
 from visualizer.page.bundle import page_html
 
 HERE = "http://page.test/"
-_FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 PATIENCE = 240_000  # milliseconds: a machine with other work is slow, not wrong
 expect.set_options(timeout=PATIENCE)
 SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
@@ -41,7 +42,7 @@ _WANTS_THE_SERVER = "try { localStorage['inflight-engine'] ??= 'server'; } catch
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         try:
-            browser = playwright.chromium.launch(executable_path=executable(), args=_FLAGS.split())
+            browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS.split())
         except Exception as error:
             pytest.fail(
                 f"These tests need a Chromium: run `playwright install chromium`, or install it as a package. {str(error)[:200]}"
@@ -177,13 +178,14 @@ def settled(page: Page | Frame, once: str = "true", arg: object = None) -> None:
     once: in JavaScript, an expression or a function of `arg`; what it reads may not be there yet. A condition alone tells what
     the page knows, which is drawn a frame later.
     """
-    page.wait_for_function(
-        f"""(arg) => {{
-            try {{ const once = {once}; if (!(typeof once === 'function' ? once(arg) : once)) return false; }}
-            catch {{ return false; }}
-            return ({_SETTLED})(); }}""",
-        arg=arg,
-    )
+    waits = f"""(arg) => {{
+        try {{ const once = {once}; if (!(typeof once === 'function' ? once(arg) : once)) return false; }}
+        catch {{ return false; }}
+        return ({_SETTLED})(); }}"""
+    try:
+        page.wait_for_function(waits, arg=arg)
+    except NeverCame as error:
+        raise AssertionError(f"{once} never came at {page.url}; the page says: {page.inner_text('body')[:3000]}") from error
 
 
 def seek(page: Page, index: int) -> None:

@@ -1,4 +1,4 @@
-"""`python -m core collect` in a process of its own, and recordings that are sent to it."""
+"""`python -m inflight collect` in a process of its own, and recordings that are sent to it."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from core.measure.metrics import request_times
 from core.trace.delays import AGAIN, NAMES, PREEMPTED, QUEUED, STALLED, WORST, Delays, delays, microseconds, spans
+from core.trace.request_times import request_times
 from core.trace.trace import Trace
 
 

@@ -1,12 +1,24 @@
-"""Tables of keys in docs/*.md, and whether some JSON has them: `| key | type | meaning |`, `[]` for items of a list, `*` for any name, `?` after
-a key that may be missing.
+"""What the documents promise: the Python in them, and tables of keys, with whether some JSON has them: `| key | type | meaning |`, `[]` for items of
+a list, `*` for any name, `?` after a key that may be missing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+IN_PYTHON = ("README.md", "docs/python.md", "docs/policies.md", "docs/simulation.md")
+"""Pages for those who import it."""
+
+
+def examples(page: str) -> str:
+    """The Python of a page, one example after the other."""
+    found = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert found, page
+    return "\n".join(found)
 
 
 def schemas(text: str) -> list[dict[str, bool]]:

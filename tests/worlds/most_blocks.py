@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.policy import AnyRequest, Policy
+from core.policy import Policy, RequestView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,5 +14,5 @@ class MostBlocks(Policy):
     shows: str = "as continuous, but whoever holds most blocks is preempted"
     victim: str = "whoever holds most blocks"
 
-    def select_victim(self, candidates: Sequence[AnyRequest]) -> AnyRequest:
+    def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:
         return max(candidates, key=lambda request: request.num_blocks)

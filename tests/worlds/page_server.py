@@ -87,7 +87,7 @@ class serve:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         while True:
             try:
-                opener.open(f"{url}/gradio_api/info", timeout=5).read()
+                opener.open(f"{url}/inflight/state", timeout=5).read()
                 return url
             except (urllib.error.URLError, OSError):
                 if self.process.poll() is not None:
@@ -107,24 +107,14 @@ def http() -> Iterator[httpx.Client]:
         yield client
 
 
-def stream(http: httpx.Client, url: str, name: str, *args):
-    """Every value that a function of the page yields, as the player reads them."""
-    event = http.post(f"{url}/gradio_api/call/{name}", json={"data": list(args)}).raise_for_status().json()["event_id"]
-    with http.stream("GET", f"{url}/gradio_api/call/{name}/{event}") as answer:
-        kind = None
-        for line in answer.iter_lines():
-            if line.startswith("event:"):
-                kind = line[6:].strip()
-            elif line.startswith("data:") and kind in ("generating", "complete"):
-                data = json.loads(line[5:])
-                if data:
-                    yield data[0]
+def call(http: httpx.Client, url: str, name: str, *args) -> dict:
+    """The answer to a call of the page."""
+    return http.post(f"{url}/inflight/call/{name}", json={"args": args}).json()
 
 
-def call(http: httpx.Client, url: str, name: str, *args):
-    """The last value a function of the page yields."""
-    *_, last = stream(http, url, name, *args)
-    return last
+def state(http: httpx.Client, url: str) -> dict:
+    """What can be run there."""
+    return http.get(f"{url}/inflight/state").raise_for_status().json()
 
 
 def begin(http: httpx.Client, url: str, kind: str, asked: object, visitor: str = "") -> dict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -60,10 +60,28 @@ class Served:
 
 
 @contextmanager
-def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODEL, **options: Any) -> Iterator[Served]:
-    """options: of `create_app`."""
+def served(
+    engine: Engine,
+    limits: ServingLimits | None = None,
+    name: str = MODEL,
+    app: Callable[..., Any] = create_app,
+    **options: Any,
+) -> Iterator[Served]:
+    """app: makes what is served, of the engine and these options."""
     serving = ServingEngine(engine, limits, name)
-    config = server_config(create_app(serving, **options), replace(serving.limits, drain_s=1), port=0)
+    serving.start()
+    try:
+        config = server_config(app(serving, **options), replace(serving.limits, drain_s=1))
+        with listening(config, serving.drain) as port:
+            yield Served(f"http://127.0.0.1:{port}", serving)
+    finally:
+        serving.close()
+
+
+@contextmanager
+def listening(config: uvicorn.Config, before_end: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """uvicorn in a thread; its port."""
+    config.port = 0
     server = uvicorn.Server(config)
     ready = threading.Event()
 
@@ -74,18 +92,15 @@ def served(engine: Engine, limits: ServingLimits | None = None, name: str = MODE
         ready.set()
         await serve
 
-    serving.start()
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     try:
         assert ready.wait(120) and server.started
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Served(f"http://127.0.0.1:{port}", serving)
+        yield server.servers[0].sockets[0].getsockname()[1]
     finally:
-        serving.drain()
+        before_end()
         server.should_exit = True
         thread.join(30)
-        serving.close()
 
 
 # -- without HTTP --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from core.cli.check import _engine
 from core.measure.compare import first_parting
 from core.measure.verify import verify
-from core.models.tokenizer import local_tokenizer
+from core.recorders.texts import tokenizer_of
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.workload import Workload
@@ -49,8 +49,8 @@ def accept(engine: TabEngine, name: str, browser: str, workload: Workload) -> No
     """Run it, with these requests: `check --rerun` accepts the trace, and where the recording has the same requests, it has the same tokens."""
     preset = PRESETS[name]
     lines = engine.trace({"workload": workload.to_json(), "config": preset.config.to_json(), "model": preset.model})
-    found = verify(lines, local_tokenizer, _engine)
-    assert found.complete and found.rerun == found.num_tokens > 0 and not found.warnings
+    found = verify(lines, tokenizer_of, _engine)
+    assert found.complete and found.rerun.tokens == found.num_tokens > 0 and not found.warnings
     trace = Trace.from_lines(lines)
     assert trace.header.device == "cpu" and trace.header.device_name.startswith(browser)
     if workload == preset.workload:  # recorded as it is

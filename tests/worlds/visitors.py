@@ -25,7 +25,7 @@ class Memory:
     def __init__(self):
         self.traces = []
 
-    def keep(self, trace):
+    def keep(self, trace, whose=""):
         self.traces.append(trace)
         return {"id": "x", "url": f"store/{len(self.traces)}"}
 

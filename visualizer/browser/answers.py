@@ -18,6 +18,7 @@ from core.trace.trace import Trace
 from visualizer.browser.kept import Kept
 from visualizer.jobs import offers
 from visualizer.jobs.attention import attention_weights
+from visualizer.jobs.calls import answered
 from visualizer.jobs.files import Wanted, answer_to, open_files, read_workload
 from visualizer.jobs.limits import IN_TAB as LIMITS
 from visualizer.jobs.limits import Refused, Spec, check, check_upload
@@ -26,6 +27,7 @@ from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
 from visualizer.write.attempt import Attempt, Beside
+from visualizer.write.exercises import Check, exercises
 
 NO_ANSWER = "The engine in this tab cannot run this: it takes a page with a server."
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
@@ -75,11 +77,11 @@ class Answers:
         }
 
     def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
-        """The answer of the server's endpoint of that name; a refusal is `{"error": one sentence}`. `{"needs": a model}`: load it, and ask again."""
+        """The answer to a call, see `visualizer.jobs.calls`; a refusal is `{"error": one sentence}`. `{"needs": a model}`: load it, and ask again."""
         try:
             if name not in self._calls:
                 raise Refused(NO_ANSWER)
-            return self._calls[name](*args)
+            return answered(self._calls, name, args)
         except NotLoaded as error:
             return {"needs": error.model}
         except InflightError as error:
@@ -100,6 +102,8 @@ class Answers:
         if kind == "leak":
             return LeakyRun(check(spec, LIMITS), LIMITS)
         if kind == "policy" and isinstance(spec, dict):
+            if str(spec.get("task")) in exercises():
+                return Check(spec)
             return (Beside if spec.get("beside") else Attempt)(spec, LIMITS)
         made = {"compare": Compare, "fork": Fork}.get(kind)
         if made is None or not isinstance(spec, dict):

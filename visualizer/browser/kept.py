@@ -12,6 +12,7 @@ from core.errors import InflightError
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
+from visualizer.documents.places import checked_place
 from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
@@ -71,10 +72,10 @@ class Kept:
             raise InflightError("There are exports of a run (jsonl, perfetto, html), and of a step (plotly).")
         return self._file(f"inflight-step-{step}.html", step_page(trace, step))
 
-    def export_page(self, run: object, place: dict[str, object]) -> dict[str, Any]:
+    def export_page(self, run: object, place: dict[str, Any]) -> dict[str, Any]:
         """A run, or all ranks of an engine, as a page that opens at a place: see `Store.export_ranks`."""
-        known = {name: at for name, at in place.items() if isinstance(at, (int, float)) and not isinstance(at, bool)}
-        return self._file("inflight-replay.html", standalone_html(json.loads(self.text(run)), known))
+        data = json.loads(self.text(run))
+        return self._file("inflight-replay.html", standalone_html(data, checked_place(data, **place)))
 
     def _file(self, name: str, text: str) -> dict[str, Any]:
         return {"url": _named(self._put(text))["url"], "name": name}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from core.errors import InflightError
 from core.measure.compare import Comparison
 from core.measure.divergence import Difference, difference
-from core.measure.metrics import request_times
+from core.trace.request_times import request_times
 from core.trace.trace import Trace
 from visualizer.charts.figure import Figure
 from visualizer.charts.theme import (

@@ -53,10 +53,14 @@ LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
     """The entry of each recorded run, and its trace's file, in the order of the presets."""
-    for preset in RUNS.values():
-        path = folder / f"{preset.name}.jsonl"
-        if path.exists():
-            yield entry(preset, Trace.load(path, trusted=True)), path
+    for name, path in recorded_paths(folder).items():
+        yield entry(RUNS[name], Trace.load(path, trusted=True)), path
+
+
+def recorded_paths(folder: Path = TRACES) -> dict[str, Path]:
+    """The file of each recorded run's trace by its name, in the order of the presets."""
+    paths = {preset.name: folder / f"{preset.name}.jsonl" for preset in RUNS.values()}
+    return {name: path for name, path in paths.items() if path.exists()}
 
 
 def recorded_ranks(folder: Path = TRACES, trusted: bool = False) -> Iterator[tuple[dict[str, Any], Ranks]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from core.config import ASSETS, POLICIES
-from core.errors import InflightError
+from core.errors import InflightError, malformed
 from core.measure.compare import Comparison, fault_of
 from core.measure.cost_curve import CostCurve
 from core.measure.divergence import divergence, knobs
@@ -347,7 +347,7 @@ def load(folder: Path) -> Shown:
             plain["equivalence"], plain.get("load"), plain.get("group", ""),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InflightError(f"The comparison {folder.name} cannot be read: {type(error).__name__}.") from None
+        raise InflightError(f"The comparison {folder.name} cannot be read: {malformed(error)}.") from None
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:

@@ -122,7 +122,7 @@ class Deltas:
     def __init__(self, header: Header, tokenizer: Any, numbers: Iterator[int] | None = None) -> None:
         self._prompts: dict[str, Sequence[int]] = {}
         self._captioner = Captioner(header, numbers)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._is_simulated = tokenizer, header.is_simulated
         self._detokenizers: dict[str, Detokenizer] = {}
 
     @property
@@ -169,7 +169,7 @@ class Deltas:
                 prompts[arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
         for event, known in zip_longest(events, texts):
             for request, some in (self._decoded(event) if known is None else known).items():
-                outputs.setdefault(request, []).extend(some)
+                outputs.setdefault(request, []).extend([""] * len(some) if self._is_simulated else some)
         return {
             "events": [event.to_json() for event in events],
             "captions": [english for english, _ in captions],

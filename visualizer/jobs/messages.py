@@ -56,7 +56,7 @@ def rendered(workload: Workload, conversations: Conversations, tokenizer: Any, m
     """The workload with each conversation as the token ids that the model's chat template makes of it; raises InvalidRequest."""
     if not conversations:
         return workload
-    from core.models.tokenizer import chat_ids
+    from core.models.tokenizer import chat_ids, chat_text
 
     def with_ids(request: Request) -> Request:
         if request.id not in conversations:
@@ -64,7 +64,7 @@ def rendered(workload: Workload, conversations: Conversations, tokenizer: Any, m
         if not getattr(tokenizer, "chat_template", None):  # the built-in models have none
             raise InvalidRequest(f"the model {model} has no chat template, so its prompts must be text.", request.id)
         try:
-            ids = chat_ids(tokenizer, conversations[request.id])
+            ids = chat_ids(tokenizer, chat_text(tokenizer, conversations[request.id]))
         except InvalidRequest as error:
             raise InvalidRequest(error.message, request.id) from None
         return replace(request, prompt=None, prompt_token_ids=ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from core.measure.metrics import request_times
+from core.trace.request_times import request_times
 from core.trace.trace import Trace
 
 

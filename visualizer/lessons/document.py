@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
@@ -52,7 +52,7 @@ def runs_of_lessons() -> set[str]:
 def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS) -> dict[str, Any]:
     """Everything the Learn tab shows of these lessons in one language; raises InflightError for an unknown language."""
     if language not in LANGUAGES:
-        raise InflightError(f"There are no lessons in {language!r}; there are {', '.join(LANGUAGES)}.")
+        raise InflightError(f"There are no lessons in {shown(language)}; there are {', '.join(LANGUAGES)}.")
     return {
         "language": language,
         "languages": LANGUAGES,

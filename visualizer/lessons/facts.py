@@ -19,10 +19,11 @@ from typing import Any
 from core.config import ASSETS, EngineConfig
 from core.errors import InflightError
 from core.measure.divergence import divergence
-from core.measure.metrics import metrics, preemption_s, request_times
+from core.measure.metrics import metrics, preemption_s
 from core.trace.events import Finished, Sampled, Segment, StepEvent
 from core.trace.mask import Mask
 from core.trace.phrases import letters
+from core.trace.request_times import request_times
 from core.trace.run_state import Frame, RunState
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load

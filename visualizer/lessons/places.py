@@ -59,8 +59,8 @@ _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
     "several_wait": lambda e: e.waiting.count > 1,
     "preempts": lambda e: e.preempted,
     "hits": lambda e: e.kv.prefix_hits,
-    "short_of_lanes": lambda e: e.budget.binding == "lanes" and e.waiting.count and e.segments,
-    "short_of_blocks": lambda e: e.budget.binding == "blocks" and e.segments,
+    "short_of_lanes": lambda e: e.budget.binding == "lanes",
+    "short_of_blocks": lambda e: e.budget.binding == "blocks",
     "short_of_budget": lambda e: e.budget.binding == "budget" and e.waiting.count,
 }
 _OF_REQUEST: dict[str, Callable[[StepEvent], list[str]]] = {

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 from xml.sax.saxutils import escape
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
 from visualizer.lessons.document import lesson_document
 from visualizer.lessons.facts import At
@@ -28,7 +28,7 @@ def sheet(lesson: str, kind: str, traces: Callable[[str], Trace], language: str 
     """A page of HTML; raises InflightError for an unknown lesson."""
     found = next((one for one in LESSONS if one.name == lesson), None)
     if found is None or kind not in KINDS:
-        raise InflightError(f"There is no {kind} sheet for a lesson {lesson!r}.")
+        raise InflightError(f"There is no sheet {shown(kind)} for a lesson {shown(lesson)}.")
     made = lesson_document(found, traces, language)
     words = texts(language, "page")
     body = Element("main")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
 from visualizer.lessons.document import Traces
 from visualizer.lessons.facts import At, Value
@@ -40,7 +40,7 @@ def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list
     """
     stops = [stop for one in LESSONS if one.name == lesson for stop in one.stops if stop.goals]
     if not stops or language not in LANGUAGES:
-        raise InflightError(f"There is no task of a lesson {lesson[:40]!r}.")
+        raise InflightError(f"There is no task of a lesson {shown(lesson)}.")
     (stop,) = stops
     trace = traces(stop.place.run)
     places = {"recorded": At(trace, stop.place.step(trace))}

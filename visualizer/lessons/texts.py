@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from core.config import ASSETS
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from visualizer.lessons.facts import At, Value, Who, fact
 
 FOLDER = ASSETS / "lessons"
@@ -39,7 +39,7 @@ def texts(language: str, name: str) -> dict[str, Any]:
     """The texts of a file; raises InflightError for an unknown language or a missing file."""
     path = FOLDER / language / f"{name}.toml"
     if language not in LANGUAGES or not path.exists():
-        raise InflightError(f"There is no text {name!r} in {language!r}.")
+        raise InflightError(f"There is no text {shown(name)} in {shown(language)}.")
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 

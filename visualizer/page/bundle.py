@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Any
 
 from core.config import ASSETS
@@ -57,17 +58,24 @@ def modules(entry: str) -> dict[str, str]:
             raise ValueError(f"Modules import each other in a circle: {' → '.join((*importers, name))}.")
         if name in found:
             return
-        source = (PLAYER / name).read_text(encoding="utf-8")
-        for match in _IMPORT.finditer(source):
-            add(_path(name, match[2]), (*importers, name))
-        found[name] = _scoped(name, source)
+        imported, scoped = _module(PLAYER, name)
+        for other in imported:
+            add(other, (*importers, name))
+        found[name] = scoped
 
     add(entry, ())
     return found
 
 
+@cache
+def _module(player: Path, name: str) -> tuple[list[str], str]:
+    """The paths that a module imports, and the module as `_scoped` gives it. Several entries need the same modules."""
+    source = (player / name).read_text(encoding="utf-8")
+    return [_path(name, match[2]) for match in _IMPORT.finditer(source)], _scoped(name, source)
+
+
 def _path(importer: str, relative: str) -> str:
-    return (PLAYER / importer).parent.joinpath(relative).resolve().relative_to(PLAYER.resolve()).as_posix()
+    return normpath(join(dirname(importer), relative))
 
 
 def _scoped(name: str, source: str) -> str:

@@ -31,7 +31,9 @@ INTERPRETER = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_std
 SCRIPTS = ASSETS / "engine"
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
+_OURS = ("core", "exercises", "visualizer")
 _ENTRIES = ("visualizer.browser",)  # with all that they import, these run in the tab
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement has others
 _READ = (  # of assets: what they read
     "presets/**/*",
     "lessons/**/*",
@@ -159,7 +161,7 @@ def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
 def _modules() -> dict[str, str]:
     """Every module of ours, without the package of a wheel in its name, and its file below the root."""
     found = {}
-    for package in ("core", "visualizer"):
+    for package in _OURS:
         for path in (_ROOT / package).rglob("*.py"):
             relative = path.relative_to(_ROOT)
             parts = relative.with_suffix("").parts
@@ -174,7 +176,7 @@ def _is_plain(name: str) -> bool:
     todo = [name]
     while todo:
         module = todo.pop()
-        if module.split(".")[0] not in ("core", "visualizer"):
+        if module.split(".")[0] not in _OURS:
             if module.split(".")[0] not in sys.stdlib_module_names:
                 return False
         elif module in _modules() and module not in seen:
@@ -204,9 +206,10 @@ def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
             elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
                 look(node.orelse, found)
             else:
-                is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-                look(ast.iter_child_nodes(node), later if is_function else found)
+                is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                for part in _BLOCKS:  # imports are statements: expressions, which are most of a tree, hold none
+                    look(getattr(node, part, ()), later if is_function else found)
 
-    look(ast.iter_child_nodes(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8"))), at_once)
+    look(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8")).body, at_once)
     ours = {module.removeprefix(_PACKAGE) for module in at_once}, {module.removeprefix(_PACKAGE) for module in later}
     return frozenset(ours[0]), frozenset(ours[1])

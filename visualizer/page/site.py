@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import re
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,15 +11,15 @@ from typing import Any
 from core.config import ASSETS
 from core.errors import InflightError
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, entry, recorded_ranks, recorded_runs
+from visualizer.documents.catalogue import LEAKS, RUNS, TRACES, recorded_ranks, recorded_runs
 from visualizer.documents.comparison import RECORDED, document, load, recorded
 from visualizer.documents.opening import opening
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.jobs import offers
 from visualizer.jobs.limits import IN_TAB
 from visualizer.lessons.document import document as lessons_document
-from visualizer.lessons.document import hints, runs_of_lessons
 from visualizer.lessons.document import recorded as recorded_traces
+from visualizer.lessons.document import runs_of_lessons
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
@@ -29,11 +27,12 @@ from visualizer.page.bundle import PICTURE, inert_json, page_html
 from visualizer.page.embed import embed_html
 from visualizer.page.engine_files import EngineFiles
 from visualizer.page.figure import figure_replay
+from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import EDITOR, STORY, TABS, packed_plotly, part, player_options, tab_script, with_write
 
 _FIRST, _PLAYER = "index.html", "watch.html"
-_LOADER, _LESSON = ASSETS / "site" / "runs.js", ASSETS / "site" / "lesson.html"
+_LOADER = ASSETS / "site" / "runs.js"
 
 
 def export_site(
@@ -43,7 +42,7 @@ def export_site(
     runs in its visitors' tabs. Raises InflightError if nothing is recorded or the folder cannot be written."""
     runs = list(recorded_runs(traces))
     if not runs:
-        raise InflightError("There are no recorded runs: make them with `python -m visualizer record`.")
+        raise InflightError("There are no recorded runs: make them with `python -m inflight record`.")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
@@ -173,24 +172,6 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
         for run, tell in say.items()
     }
     return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers, "captions": captions})
-
-
-def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """One lesson as one file with nothing to fetch: the player, its recorded runs and the lesson's texts. Raises InflightError for an unknown lesson."""
-    chosen = [known for known in LESSONS if known.name == lesson]
-    if not chosen:
-        raise InflightError(f"There is no lesson {lesson!r}.")
-    made = lessons_document(traces, language, chosen)
-    (found,) = made["lessons"]
-    data: dict[str, object] = {"lesson": made | {"languages": {}}}
-    catalogue = []
-    for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
-        data[run] = {**replay(traces(run)), **captions_in(traces(run), language)}
-        catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
-    learn = part("learn", "", {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson})
-    head = {"<!--DATA-->": inert_json(data), "/*SCRIPT*/": tab_script("learn")}
-    brought = re.sub("|".join(map(re.escape, head)), lambda m: head[m.group()], _LESSON.read_text(encoding="utf-8"))
-    return page_html({"catalogue": catalogue, "terms": hints(language)}, {"learn": learn}).replace("</head>", brought, 1)
 
 
 def _paper(folder: Path, url: str, text: str) -> str:

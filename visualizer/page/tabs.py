@@ -14,6 +14,7 @@ from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
+from visualizer.write.exercises import exercises
 from visualizer.write.tasks import MODEL, tasks
 
 TABS: list[dict[str, Any]] = [
@@ -35,7 +36,7 @@ def tab_script(name: str) -> str:
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
     if name == "write":
-        files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
+        files |= {"model": MODEL, "tasks": [t.to_json() for t in tasks().values()] + [e.to_json() for e in exercises().values()]}
     return f"window.inflight{name.capitalize()}Files = {inert_json(files)};\n{script(f'{name}/{name}.js')}"
 
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec
 
 from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from core.models.cache import ModelCache
+from core.models.libraries import load_libraries
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs import offers
 from visualizer.jobs.attention import attention_weights
+from visualizer.jobs.calls import answered
 from visualizer.jobs.limits import Limits, Refused, check
 from visualizer.jobs.work import LeakyRun
 from visualizer.server import comparisons
@@ -67,8 +70,7 @@ class Server:
             threading.Thread(target=self._prepare, name="warm-up", daemon=True).start()
 
     def _prepare(self) -> None:
-        from core.engine import engine  # noqa: F401 (with torch and transformers)
-
+        load_libraries()
         for name in BUILTIN_MODELS:  # small, and then nobody waits for them behind a large one
             self._models.get(name, "cpu")
 
@@ -80,10 +82,16 @@ class Server:
         """Recorded comparisons, presets, policies and knobs."""
         return comparisons.catalogue(self._limits, model=self.model_at_start)
 
-    @answering
     def model(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """What a model is and will take before it is loaded, see `foreseen`, or why it cannot be run. asked: "model", "device", "dtype"."""
         return foreseen(asked, self._limits, self._models)
+
+    @answering
+    def call(self, name: str, args: object, address: str = "") -> dict[str, Any]:
+        """The answer to a call, see `visualizer.jobs.calls`; it may take seconds. address: of the visitor, who keeps what is made."""
+        calls = (self.model, self.lessons, self.lesson_file, self.lesson_check, self.open_comparison, self.attention)
+        kept = {call.__name__: partial(call, whose=address) for call in (self.store.export, self.store.export_ranks)}
+        return answered({call.__name__: call for call in calls} | kept, name, args)
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
 
@@ -98,11 +106,6 @@ class Server:
         if found is None:
             raise Refused("This run is no longer on the server, which may have been restarted: run it again.")
         return self.jobs.follow(found, start)
-
-    def is_at_work(self, job: object) -> bool:
-        """Whether a job may still produce something."""
-        found = self.jobs.find(job)
-        return found is not None and not found.event_log.closed
 
     def cancel(self, job: str) -> dict[str, Any]:
         """Cancel a job by its id."""
@@ -119,56 +122,39 @@ class Server:
             raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a spec.")
         return comparisons.job(kind, spec, self._limits, self._models, self.store)
 
-    @answering
     def lessons(self, language: str) -> dict[str, Any]:
         """The address of the lessons in a language, `{"url"}`, or why there are none."""
-        return {"url": self._lessons.document(str(language))}
+        return {"url": self._lessons.document(language)}
 
-    @answering
     def lesson_file(self, lesson: str, kind: str, language: str) -> dict[str, Any]:
         """The address of a lesson's sheet, `{"url"}`, or why there is none. kind: teacher, learner, offline (the lesson as one file), plan, or captions (of a run)."""
-        return {"url": self._lessons.file(str(lesson), str(kind), str(language))}
+        return {"url": self._lessons.file(lesson, kind, language)}
 
-    @answering
     def lesson_check(self, lesson: str, run: str, language: str) -> dict[str, Any]:
         """Whether a stored run does what a lesson's task asks, `{"goals": [{"name", "met", "says"}]}`, or why that cannot be told."""
-        return {"goals": self._lessons.check(str(lesson), self.store.trace(run), str(language))}
+        return {"goals": self._lessons.check(lesson, self.store.trace(run), language)}
 
-    @answering
     def open_comparison(self, name: str) -> dict[str, Any]:
         """The address of a recorded comparison, `{"url"}`, or why there is none."""
         return {"url": comparisons.open_recorded(name, self.store)}
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def upload(self, data: bytes, names: Sequence[str] = ()) -> dict[str, Any]:
+    def upload(self, data: bytes, names: Sequence[str] = (), address: str = "") -> dict[str, Any]:
         """Open a saved trace, or the ranks of one engine: see `open_upload`; or why they cannot be opened."""
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
-        return answering(open_upload, what)(data, self.store, self._limits, names)
+        return answering(open_upload, what)(data, self.store, self._limits, names, address)
 
     def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""
         return answering(open_dataset, "This file cannot be opened as a workload: ")(data, name, model, self._limits)
 
-    @answering
-    def export(self, kind: str, run: str, step: int | None = None) -> dict[str, Any]:
-        """`{"url", "name"}` of a run as a file, or why not. kind: jsonl, perfetto, html or plotly (a step); run: the id or url of its replay."""
-        return self.store.export(kind, run, step)
-
-    @answering
-    def export_ranks(self, run: str, step: int | None = None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
-        """`{"url", "name"}` of all ranks of an engine as one page, or why not.
-
-        run: the id of their document; the page opens at a rank's step, or at a common moment, in seconds.
-        """
-        return self.store.export_ranks(run, step, rank, at)
-
-    @answering
     def attention(self, run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         trace = self.store.trace(run)
         which = model_of(trace.header, self._limits, self._models)
-        from visualizer.server.attention_weights import weigh_by  # with torch
+        load_libraries()
+        from visualizer.server.attention_weights import weigh_by
 
         adapter, _ = self._models.get(*which)
         layers = len(adapter.shapes)

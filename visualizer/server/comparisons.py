@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.models.libraries import load_libraries
 from visualizer.documents.comparison import RECORDED, document, lettered, load, recorded
 from visualizer.jobs import offers
 from visualizer.jobs.limits import Limits, Refused
@@ -31,7 +32,8 @@ class Equivalence(Measurement):
             raise Refused("The leak is on or off.")
 
     def run(self, host: Host) -> Going:
-        from core.measure.equivalence import equivalence  # with torch
+        load_libraries()
+        from core.measure.equivalence import equivalence
 
         engine, steps = self.engine(host, self.spec.config), 0
         self.steps(engine, self.spec.workload)  # refusals happen now

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import recorded_runs
+from visualizer.documents.catalogue import recorded_paths
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import inert_json
 from visualizer.page.embed import embed_html
@@ -27,7 +27,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def embed_routes(traces: Path) -> list[Route]:
     """traces: the folder of the recorded runs."""
-    runs = {listed["name"]: path for listed, path in recorded_runs(traces)}
+    runs = recorded_paths(traces)
 
     @cache
     def page() -> CachedResponse:

@@ -20,9 +20,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from core.config import EngineConfig
+from core.models.libraries import load_libraries
 from core.runner.threads import CORE_SHARES
 from core.serving.event_log import EventLog, events
 from core.serving.timeouts import Wait
+from core.serving.turns import beyond
 from visualizer.jobs.limits import Limits, Refused, Spec
 from visualizer.jobs.work import Work
 from visualizer.server.job_queue import JobQueue
@@ -79,7 +81,8 @@ class Job:
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> Engine:
         """See `Host`. Loading the model is part of the progress, can be cancelled, and does not count as time of the job."""
-        from core.runner.engine import Engine  # imports torch, which must not delay the first paint
+        load_libraries()
+        from core.runner.engine import Engine
 
         model = self._model(spec)
         if not leaks:
@@ -114,12 +117,12 @@ class Job:
 
     def keep(self, trace: Trace) -> dict[str, Any]:
         """See `Host`."""
-        return self.store.keep(trace) if self.store is not None else {}
+        return self.store.keep(trace, self.address) if self.store is not None else {}
 
     def keep_document(self, document: dict[str, Any]) -> str:
         """See `Host`."""
         assert self.store is not None
-        return self.store.keep_document(document)
+        return self.store.keep_document(document, self.address)
 
     # -- its thread ----------------------------------------------------------------------------------------------------
 
@@ -222,7 +225,7 @@ class Jobs:
                 if other.is_abandoned:
                     other.cancel()  # to free its place
         self._kept[job.id] = job
-        for old in [j for j in self._kept.values() if j.event_log.closed][:-_KEPT]:
+        for old in beyond(_KEPT, [j for j in self._kept.values() if j.event_log.closed], lambda ended: ended.address):
             del self._kept[old.id]
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)

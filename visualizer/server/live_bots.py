@@ -70,8 +70,7 @@ class Bots:
         prompt = self._prompts[(bot + BOTS * turn) % len(self._prompts)]
         new = min(NEW_TOKENS[bot], self._serving.limits.max_new_tokens)
         sampling = SamplingParams(new, temperature=0.8, seed=secrets.randbelow(2**31))
-        ids = await asyncio.to_thread(self._serving.check, prompt, sampling)
         name, id = f"Bot {bot + 1}", f"bot-{secrets.token_hex(6)}"
         return await self._serving.submit(
-            ids, sampling, client=client, id=id, nickname=name, even_if_closed=even_if_closed, is_bot=True
+            prompt, sampling, client=client, id=id, nickname=name, even_if_closed=even_if_closed, is_bot=True
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InflightError, InvalidRequest
 from core.serving.event_log import EventLog, events_together
 from core.serving.timeouts import Wait
+from core.serving.turns import beyond
 from core.workload.request import SamplingParams, is_text
 
 if TYPE_CHECKING:
@@ -56,10 +57,11 @@ class LiveRequests:
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
         self._asks: OrderedDict[str, LiveRequest] = OrderedDict()
+        self._beginning: dict[str, asyncio.Task[LiveRequest]] = {}
         self._following: set[asyncio.Task[None]] = set()
 
     async def begin(self, asked: dict[str, Any], client: str) -> str:
-        """Queue a request; returns its id, the same for a key that was used before.
+        """Queue a request; returns its id, the same for a key that was used before, however shortly.
 
         asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for a request that is refused.
         """
@@ -70,21 +72,29 @@ class LiveRequests:
             raise InvalidRequest("A prompt and a nickname are texts.")
         if key in self._asks:
             return self._asks[key].stream.id
+        if key not in self._beginning:
+            try:
+                given = {name: asked[name] for name in ("max_new_tokens", "temperature", "seed") if asked.get(name) is not None}
+                sampling = SamplingParams(**given)
+            except TypeError:
+                raise InvalidRequest("The number of new tokens, the temperature and the seed are numbers.") from None
+            self._beginning[key] = asyncio.create_task(self._begin(key, prompt, sampling, client, nickname))
+        return (await asyncio.shield(self._beginning[key])).stream.id
+
+    async def _begin(self, key: str, prompt: str, sampling: SamplingParams, client: str, nickname: str | None) -> LiveRequest:
         try:
-            given = {name: asked[name] for name in ("max_new_tokens", "temperature", "seed") if asked.get(name) is not None}
-            sampling = SamplingParams(**given)
-        except TypeError:
-            raise InvalidRequest("The number of new tokens, the temperature and the seed are numbers.") from None
-        ids = await asyncio.to_thread(self._serving.check, prompt, sampling)
-        stream = await self._serving.submit(ids, sampling, client=client, id=request_id(key), nickname=nickname)
+            stream = await self._serving.submit(prompt, sampling, client=client, id=request_id(key), nickname=nickname)
+        finally:
+            del self._beginning[key]
         ask = self._asks[key] = LiveRequest(stream)
         task = asyncio.create_task(ask.follow())
         self._following.add(task)
         task.add_done_callback(self._following.discard)
         self._expect_reader(ask)
-        for old in [k for k, a in self._asks.items() if a.event_log.closed][:-_KEPT]:
+        ended = [k for k, a in self._asks.items() if a.event_log.closed]
+        for old in beyond(_KEPT, ended, lambda key: self._asks[key].stream.place.client):
             del self._asks[old]
-        return stream.id
+        return ask
 
     async def read(self, places: dict[str, int]) -> AsyncIterator[bytes]:
         """The texts of requests by key, each from a number on, see `events_together`, until all have ended; {"of": key, "gone"} for one that is

@@ -19,18 +19,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from core.errors import InflightError, TooManyRequests
+from core.errors import InflightError
 from core.serving.event_log import events, events_together
+from core.serving.turns import Turns
 from visualizer.server.live import Live
 from visualizer.server.live_bots import BOTS, Bots
 from visualizer.server.live_requests import LiveRequests
-from visualizer.server.routes import answer, number_from, object_in, refused, streamed
+from visualizer.server.routes import InTurn, answer, number_from, object_in, refused, streamed
 
 if TYPE_CHECKING:
     from core.serving.engine import ServingEngine
 
 PERIOD = 0.25  # seconds for which messages are gathered
-VIEWERS = 400  # at once
+VIEWERS = 400  # at once, of an address half
 OWN = 32  # requests in one stream
 
 
@@ -71,11 +72,8 @@ def live_app(
     """To be mounted. live: returns what is shown, by its name, which is empty for the default. asks: None if no requests are possible because a
     growing recording is shown. address_of: gives the address of a request's client. is_teacher: whether it has the teacher's token.
     """
-    watching = 0
 
     async def watch(request: Request) -> Response:
-        if watching >= VIEWERS:
-            return refused(TooManyRequests(f"{VIEWERS} viewers are connected, which is this page's limit.", retry_after=10))
         try:
             names = dict.fromkeys(request.query_params.getlist("of") or [""])
             logs = {name: (await asyncio.to_thread(live, name)).event_log for name in names}
@@ -83,20 +81,13 @@ def live_app(
             return refused(error)
         start, chapters = number_from(request, "from"), number_from(request, "chapters")
         if len(logs) > 1:
-            return streamed(watched(events_together(logs, chapters=chapters)))
-        return streamed(watched(events(next(iter(logs.values())), None if start is None else start - 1, chapters)))
+            return streamed(events_together(logs, chapters=chapters))
+        return streamed(events(next(iter(logs.values())), None if start is None else start - 1, chapters))
 
-    async def watched(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        nonlocal watching
-        watching += 1
-        try:
-            async for piece in pieces:
-                yield piece
-        finally:
-            watching -= 1
-
+    viewers = Turns(VIEWERS, "viewers are connected", retry_after=10)
+    watching = Route("/steps", InTurn(viewers, address_of, watch), methods=["GET"])
     if asks is None:
-        return Router([Route("/steps", watch, methods=["GET"])])
+        return Router([watching])
 
     async def ask(request: Request) -> Response:
         asked = await object_in(request)
@@ -122,11 +113,12 @@ def live_app(
             return refused(error)
         return answer({"bots": BOTS})
 
+    readers = Turns(VIEWERS, "readers are connected", retry_after=10)
     return Router(
         [
-            Route("/steps", watch, methods=["GET"]),
+            watching,
             Route("/requests", ask, methods=["POST"]),
-            Route("/requests", read, methods=["GET"]),
+            Route("/requests", InTurn(readers, address_of, read), methods=["GET"]),
             Route("/requests/{key}/cancel", cancel, methods=["POST"]),
             *([Route("/bots", let_bots_ask, methods=["POST"])] if bots else ()),
         ]

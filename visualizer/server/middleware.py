@@ -5,17 +5,22 @@ adds security headers, and identifies the visitor behind a proxy.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from starlette.requests import Request
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
 from core.serving.http.collect import BODY
 from core.serving.http.guard import BodyBounds, BodyGuard
+from core.serving.http.sites import Sites
 
+log = logging.getLogger("inflight")
+_CALL_BYTES = 2**13
 SILENT = 10.0  # seconds without a further piece of an unfinished body
 
 
@@ -24,6 +29,7 @@ def path_of(scope: Scope) -> str:
     return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
 
 
+CALL = "/inflight/call/"  # what a page waits for: names and numbers
 COLLECT = "/inflight/collect"  # engines send their steps there, if the page takes them
 FILES = ("/inflight/uploads", "/inflight/datasets")  # files that visitors open are sent there unparsed
 
@@ -72,7 +78,8 @@ def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
 
     def bounds(scope: Scope) -> BodyBounds:
         path = path_of(scope)
-        return BODY if path == COLLECT else BodyBounds(file if path in FILES else question, SILENT, each_piece=True)
+        most = _CALL_BYTES if path.startswith(CALL) else file if path in FILES else question
+        return BODY if path == COLLECT else BodyBounds(most, SILENT, each_piece=True)
 
     return BodyGuard(
         app,
@@ -82,10 +89,10 @@ def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
 
 
 _LONGEST = 255  # characters of an address: no file has a longer name
-_ASKED = re.compile(  # used by the page and gradio_client; Gradio's others take uploads, fetch from elsewhere for a visitor, or expose internals
+_ASKED = re.compile(  # used by the page. Gradio's others take uploads, fetch from elsewhere for a visitor, expose internals, or queue what nobody reads
     r"/|/story|/embed|/(config|theme\.css|favicon\.ico|robots\.txt)/?|/(assets|static|inflight|engine)/.+"
     r"|/serve/(generate|v1/(completions|chat/completions|models(/.+)?)|health|metrics|events|control|sessions?|openapi\.json)"  # the shared engine
-    r"|/gradio_api/(info|startup-events|theme\.css|app_id)/?|/gradio_api/(call|heartbeat)/.+|/gradio_api/queue/(join|data)|/gradio_api/cancel"
+    r"|/gradio_api/startup-events"  # asked for by Gradio itself at the start
 )
 _POLICY = (
     "default-src 'self'",
@@ -103,21 +110,24 @@ _POLICY = (
 )
 
 
-_OUR_OWN = (b"same-origin", b"none")  # `none`: entered by the visitor
-_PORT = re.compile(r":\d*$")
+FAILED = "Something went wrong in the server."
+
+
+def nowhere(*_: object) -> JSONResponse:
+    """The answer at an address that the page does not have, or does not have for this method."""
+    return JSONResponse({"error": "There is nothing at this address."}, 404)
 
 
 class PageGuard:
-    """Answers 404 with a sentence to every address that the page does not use, and 403 to pages of other sites that act through a visitor's
-    browser, which may reach what the site cannot: those that send something here, as browsers report, or that point their own name here
-    (DNS rebinding). Everything else is sent with security headers.
+    """Answers 404 with a sentence to every address that the page does not use, 403 to pages of other sites that act through a visitor's
+    browser (see `Sites`), and 415 to a body of another type than its address takes. Everything else is sent with security headers, and what
+    fails unforeseen is answered 500 in a sentence.
 
-    origins: from which the page may fetch besides its own (see `origins_of`). hosts: names that this page answers to, None for any.
+    origins: from which the page may fetch besides its own (see `origins_of`). names: under which it is reached besides its own, None for any.
     """
 
-    def __init__(self, app: ASGIApp, origins: Sequence[str] = (), hosts: Sequence[str] | None = None) -> None:
-        self._app = app
-        self._hosts = None if hosts is None else {f"[{host}]" if ":" in host else host for host in hosts}
+    def __init__(self, app: ASGIApp, origins: Sequence[str] = (), names: Collection[str] | None = None) -> None:
+        self._app, self._sites = app, Sites(names=names)
         policy = "; ".join((*_POLICY, " ".join(("connect-src 'self' blob:", *origins))))
         self._headers = (
             (b"content-security-policy", policy.encode()),
@@ -130,7 +140,11 @@ class PageGuard:
             await self._app(scope, receive, send)
             return
 
+        started = False
+
         async def safely(message: Message) -> None:
+            nonlocal started
+            started = True
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in given)]
@@ -138,18 +152,27 @@ class PageGuard:
 
         path, app = path_of(scope), self._app
         if len(path) > _LONGEST or not _ASKED.fullmatch(path):
-            app = JSONResponse({"error": "There is nothing at this address."}, 404)
-        elif refusal := self._refusal(scope["method"], dict(scope["headers"])):
+            app = nowhere()
+        elif refusal := self._sites.refusal(scope):
             app = JSONResponse({"error": refusal}, 403)
-        await app(scope, receive, safely)
+        elif not _is_json(Headers(scope=scope)) and path not in (*FILES, COLLECT) and not path.startswith("/serve/"):
+            app = JSONResponse({"error": "The body must be JSON: Content-Type: application/json."}, 415)
+        try:
+            await app(scope, receive, safely)
+        except ClientDisconnect:  # in the middle of what it was sending
+            pass
+        except Exception:  # a bug, or a machine out of descriptors; uvicorn would close the connection under the next call
+            if started:
+                raise
+            log.exception("a call to %s failed", path)
+            await JSONResponse({"error": FAILED}, 500)(scope, receive, safely)
 
-    def _refusal(self, method: str, headers: dict[bytes, bytes]) -> str:
-        asked = headers.get(b"host")
-        if self._hosts is not None and asked is not None and _PORT.sub("", asked.decode("latin-1").lower()) not in self._hosts:
-            return "This page answers to localhost: start it with --host for others, or behind a proxy with --trust-visitors."
-        if method not in ("GET", "HEAD", "OPTIONS") and headers.get(b"sec-fetch-site", b"none") not in _OUR_OWN:
-            return "Pages of other sites may not do this."
-        return ""
+
+def _is_json(headers: Headers) -> bool:
+    """Whether a body is sent as JSON, if there is one: any page may send the types that forms have without asking first."""
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return True
+    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
 _ORIGIN = re.compile(r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)

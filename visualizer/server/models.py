@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from core.config import BUILTIN_MODELS
+from core.models.libraries import load_libraries
 from visualizer.jobs.limits import Limits, Refused, checked_model
 from visualizer.server.lent_gpu import is_lent
 
@@ -23,9 +24,8 @@ def foreseen(asked: Mapping[str, Any], limits: Limits, models: ModelCache) -> di
     if not isinstance(device, str):
         raise Refused("The device must be a name.")
     name, dtype = checked_model(asked.get("model"), asked.get("dtype", "auto"), limits)
-    from core.models.load import (
-        resolve_device,
-    )  # with torch and transformers, which two threads cannot import by different ways: this waits
+    load_libraries()
+    from core.models.load import resolve_device
 
     where = resolve_device(device)
     from core.models.forecast import forecast

@@ -21,7 +21,7 @@ from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
 from visualizer.lessons.tasks import check
 from visualizer.lessons.texts import LANGUAGES
-from visualizer.page.site import lesson_html
+from visualizer.page.one_file import lesson_html
 from visualizer.server.store import Store, as_text
 
 _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "visualizer")]

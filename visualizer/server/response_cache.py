@@ -31,9 +31,8 @@ _OURS = "inflight.invalid"
 _PLACES = {  # replaces the address that the app wrote
     "/": b'"+document.baseURI.slice(0,-1)+"',  # inside strings of scripts; the page's base is its own folder
     "/config": b"",  # a client uses the address it was given
-    "/gradio_api/info": b"",
 }
-_ALIKE = re.compile(r"/|/(config|gradio_api/info)/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(state|comparisons)")
+_ALIKE = re.compile(r"/|/config/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(state|comparisons)")
 _BY_CONTENT = re.compile(r"/assets/[\w.-]+")
 _FILE = re.compile(r"/inflight/files/([\w-]+\.(json|js))")
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')

@@ -1,5 +1,6 @@
 """The server's own HTTP addresses beside Gradio's: jobs and the files of the store.
 
+    POST inflight/call/NAME        {"args": […]} → the answer to a call that a page waits for (visualizer/jobs/calls.py), or {"error"}
     POST inflight/jobs             {"kind", "spec", "visitor"} → {"job"} or {"error"}
     GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
     POST inflight/jobs/ID/cancel   → {"cancelled"}
@@ -7,10 +8,9 @@
     POST inflight/uploads?name=…   a saved trace, as it is, or several (see uploads.py) → {"id", "url"} or {"error"}
     POST inflight/datasets?name=…&model=…  a published workload, as it is → {"workload", "block_size", "says"} or {"error"}
     GET  inflight/state            models, presets, policies, limits and recorded runs
-    POST inflight/models           {"model", "device", "dtype"} → what it is and will take, or {"error"}
     GET  inflight/comparisons      recorded comparisons, and what can be compared
 
-A job's stream notices at once when its reader leaves, and a delta costs a reader only its bytes: Gradio's queue can do neither.
+Whoever is answered holds one of a number of places until the answer has been sent (`InTurn`), of which an address has at most half.
 """
 
 from __future__ import annotations
@@ -18,30 +18,34 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from core.errors import InflightError, TooManyRequests, Unavailable
+from core.serving.turns import Turns
 from visualizer.page.step import PLOTLY
 from visualizer.server.api import Server
 from visualizer.server.response_cache import FOREVER
-from visualizer.server.uploads import BUSY
 
-_FILES = 16  # opened by visitors at once; more would exhaust memory
-_FILES_OF_ONE = 4  # per address, so that one slow sender cannot block everyone
+_CALLS = 4  # answered at once: each takes a core
+_FILES = 16  # of visitors in memory at once
+_READERS = 2  # of those, read at once, each in a process of its own
+_LINE = 80  # calls or files that wait for their turn: of one address half, so that each of a class may ask
+_FOLLOWERS = 400  # of jobs
 _PIECE = 2**16  # bytes of a file in memory per reader
 _SENDING = 60  # seconds that a file may take to arrive
-_TAKING = 30  # seconds that a reader may take to receive what it is sent
+TAKING = 30  # seconds that a reader may take to receive what it is sent
+_T = TypeVar("_T")
 
 
 def routes(
@@ -74,59 +78,134 @@ def routes(
         headers = {"cache-control": FOREVER, "x-content-type-options": "nosniff"}
         if download:
             headers["content-disposition"] = f'attachment; filename="{download}"'
-        if name.endswith(".html"):  # an export: opened from disk, never from here
+        media_type = _TYPES.get(Path(name).suffix)
+        if _FIGURE.fullmatch(name):
             with content:
-                page = content.read().decode("utf-8").replace(PLOTLY, _plotly(), 1)
-            return Response(page, media_type="text/html", headers=headers)
+                before, here, after = content.read().partition(PLOTLY.encode())
+            return _Sent(_cut(before, _plotly() if here else b"", after), media_type=media_type, headers=headers)
         headers["content-length"] = str(os.fstat(content.fileno()).st_size)
-        return StreamingResponse(_pieces(content), media_type=_TYPES.get(Path(name).suffix), headers=headers)
+        return _Sent(_pieces(content), media_type=media_type, headers=headers)
 
-    opening = Counter[str]()  # files by address
-    looking = CapacityLimiter(2)  # at models that may be on the hub, which takes seconds
+    calls = Turns(_CALLS, "questions are being answered", _LINE)
 
-    async def opened(request: Request, read: Callable[[bytes], dict[str, Any]]) -> Response:
+    async def call(request: Request) -> Response:
+        asked = await object_in(request)
+        if asked is None:
+            return answer({"error": "A call is asked for as a JSON object with its arguments."}, 400)
         whose = address_of(request)
-        if opening[whose] >= _FILES_OF_ONE:
-            return answer({"error": f"{_FILES_OF_ONE} of your files are already being opened: try again in a moment."})
-        if opening.total() >= _FILES:  # before its body takes memory
-            return answer({"error": BUSY})
-        opening[whose] += 1
         try:
-            async with asyncio.timeout(_SENDING):
-                data = await request.body()
-            return answer(await to_thread.run_sync(read, data, limiter=CapacityLimiter(1)))  # a separate thread, because it waits
+            async with turn(calls, whose, request):
+                found = await _in_thread(server.call, request.path_params["name"], asked.get("args"), whose)
+        except TooManyRequests as error:
+            return refused(error)
+        except ClientDisconnect:
+            return _NOBODY
+        text = json.dumps(found).encode("ascii")
+        return _Sent(_cut(text), media_type="application/json", headers={"content-length": str(len(text))})
+
+    files = Turns(_FILES, "files are being opened", _LINE)
+    readers = Turns(_READERS, "files are being read", _FILES)
+
+    async def opened(request: Request, whose: str, read: Callable[[bytes], dict[str, Any]]) -> Response:
+        try:
+            async with files.held(whose):  # before its body takes memory
+                async with asyncio.timeout(_SENDING):
+                    await request.body()
+                async with turn(readers, whose, request):
+                    return answer(await _in_thread(read, await request.body()))
         except TimeoutError:
             return answer({"error": f"The file did not arrive within {_SENDING} seconds."}, 408)
-        finally:
-            opening[whose] -= 1
-            if not opening[whose]:
-                del opening[whose]
+        except TooManyRequests as error:
+            return refused(error)
+        except ClientDisconnect:
+            return _NOBODY
 
     async def upload(request: Request) -> Response:
-        names = request.query_params.getlist("name")
-        return await opened(request, lambda data: server.upload(data, names))
+        names, whose = request.query_params.getlist("name"), address_of(request)
+        return await opened(request, whose, lambda data: server.upload(data, names, whose))
 
     async def dataset(request: Request) -> Response:
         name, model = (request.query_params.get(key, "") for key in ("name", "model"))
-        return await opened(request, lambda data: server.dataset(data, name, model))
+        return await opened(request, address_of(request), lambda data: server.dataset(data, name, model))
 
-    async def model(request: Request) -> Response:
-        body = await object_in(request)
-        if body is None:
-            return answer({"error": "A model is asked for as a JSON object."}, 400)
-        return answer(await to_thread.run_sync(server.model, body, limiter=looking))
-
+    followers = Turns(_FOLLOWERS, "runs are being followed")
     return [
-        Route("/inflight/models", model, methods=["POST"]),
+        Route("/inflight/call/{name}", call, methods=["POST"]),
         Route("/inflight/uploads", upload, methods=["POST"]),
         Route("/inflight/datasets", dataset, methods=["POST"]),
         Route("/inflight/state", lambda request: answer(server.state()), methods=["GET"]),
         Route("/inflight/comparisons", lambda request: answer(server.comparisons()), methods=["GET"]),
         Route("/inflight/jobs", begin, methods=["POST"]),
-        Route("/inflight/jobs/{job}", follow, methods=["GET"]),
+        Route("/inflight/jobs/{job}", InTurn(followers, address_of, follow), methods=["GET"]),
         Route("/inflight/jobs/{job}/cancel", lambda request: answer(server.cancel(request.path_params["job"])), methods=["POST"]),
         Route("/inflight/files/{name}", file, methods=["GET"]),
     ]
+
+
+class InTurn:
+    """An ASGI application that answers by `respond` while the client holds a place, from its turn until the answer has been sent. Who has left
+    before their turn is not answered.
+    """
+
+    def __init__(
+        self, turns: Turns, address_of: Callable[[Request], str], respond: Callable[[Request], Awaitable[Response]]
+    ) -> None:
+        self._turns, self._address_of, self._respond = turns, address_of, respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            await request.body()
+            async with turn(self._turns, self._address_of(request), request):
+                response = await self._respond(request)
+                await response(scope, receive, send)
+        except TooManyRequests as error:
+            await refused(error)(scope, receive, send)
+        except ClientDisconnect:
+            await _NOBODY(scope, receive, send)
+
+
+@asynccontextmanager
+async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[None]:
+    """Hold a place once it is this request's turn. Its body must have been read. Raises TooManyRequests, and ClientDisconnect once nobody waits for the answer."""
+    taking, leaving = asyncio.ensure_future(turns.take(address)), asyncio.ensure_future(_left(request))
+    leaving.add_done_callback(lambda _: taking.cancel())
+    try:
+        await taking
+    except asyncio.CancelledError:
+        if leaving.done():
+            raise ClientDisconnect from None
+        raise
+    finally:
+        leaving.cancel()
+    try:
+        if leaving.done():
+            raise ClientDisconnect
+        yield
+    finally:
+        turns.free(address)
+
+
+async def _left(request: Request) -> None:
+    """Wait until the client has hung up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+_NOBODY = Response(status_code=499)  # for a client that has left
+
+
+async def _in_thread(work: Callable[..., _T], *args: Any) -> _T:
+    """The result of something that takes time, in a thread that nobody else has to wait for."""
+    return await to_thread.run_sync(work, *args, limiter=CapacityLimiter(1))
+
+
+async def _cut(*parts: bytes) -> AsyncIterator[memoryview]:
+    """Bytes in pieces, without a copy for each reader."""
+    for part in parts:
+        for start in range(0, len(part), _PIECE):
+            yield memoryview(part)[start : start + _PIECE]
+            await asyncio.sleep(0)  # it is told when its reader has left
 
 
 async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
@@ -136,11 +215,13 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
             yield piece
 
 
+_FIGURE = re.compile(r"[0-9a-f]+\.\d+\.html")  # see `Store.export`; it lacks Plotly
 _TYPES = {
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",
     ".js": "text/javascript",
-    ".htm": "text/html; charset=utf-8",  # a sheet to read and to print; a file with the suffix .html is downloaded
+    ".htm": "text/html; charset=utf-8",  # a sheet to read and to print
+    ".html": "text/html; charset=utf-8",  # an export: opened from disk, never from here
     ".gz": "application/gzip",
     ".png": "image/png",
 }
@@ -168,12 +249,12 @@ def refused(error: InflightError, status: int = 422) -> Response:
     return answer({"error": str(error)}, status)
 
 
-class _Events(StreamingResponse):
-    """Ends when its reader receives nothing for too long, which frees its place."""
+class _Sent(StreamingResponse):
+    """Sent piece by piece as its reader takes it, and ended when the reader takes nothing for too long: then its place and its memory are free."""
 
     async def stream_response(self, send: Send) -> None:
         async def sent(message: Message) -> None:
-            async with asyncio.timeout(_TAKING):
+            async with asyncio.timeout(TAKING):
                 await send(message)
 
         async with aclosing(self.body_iterator):  # type: ignore[type-var]
@@ -184,7 +265,7 @@ class _Events(StreamingResponse):
 def streamed(events: AsyncIterator[bytes]) -> Response:
     """Server-sent events, which no proxy may buffer or cache."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return _Events(events, media_type="text/event-stream", headers=headers)
+    return _Sent(events, media_type="text/event-stream", headers=headers)
 
 
 def number_from(request: Request, name: str) -> int | None:
@@ -194,10 +275,10 @@ def number_from(request: Request, name: str) -> int | None:
 
 
 @cache
-def _plotly() -> str:
+def _plotly() -> bytes:
     from plotly.offline import get_plotlyjs  # 5 MB, only for downloads of a figure
 
-    return f"<script>{get_plotlyjs()}</script>"
+    return f"<script>{get_plotlyjs()}</script>".encode()
 
 
 def _visitor(named: object, address: str) -> str:

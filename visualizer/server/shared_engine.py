@@ -28,6 +28,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.models.cache import ModelCache
+from core.models.libraries import load_libraries
 from core.serving.http.guard import same_secret
 from core.workload.demo_workloads import house_prompts
 from visualizer.jobs.limits import Limits, checked_model
@@ -70,7 +71,8 @@ class SharedEngine:
 
         It runs on the CPU, which leaves the GPU to visitors' own runs.
         """
-        from core.runner.engine import Engine  # with torch, which the first paint does not wait for
+        load_libraries()
+        from core.runner.engine import Engine
         from core.serving.classroom import Classroom
         from core.serving.engine import ServingEngine
         from core.serving.event_log import Hidden
@@ -118,15 +120,16 @@ class SharedEngine:
         """The engine that runs now, for viewers of one that has closed; None if the page is closing."""
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
-    def drain(self, enough: threading.Event) -> None:
-        """Accept no more requests; return once those in progress have ended, their time is up, or `enough` is set."""
+    def close(self) -> None:
+        """Accept no more requests; those in progress get their time to finish, and the rest end with a last word."""
         serving = self._serving
         if serving is None:
             return
         serving.drain()
         until = time.monotonic() + serving.limits.drain_s
-        while serving.num_requests and time.monotonic() < until and not enough.wait(0.05):
-            pass
+        while serving.num_requests and time.monotonic() < until:
+            time.sleep(0.05)
+        serving.close()
 
     def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008 (a function)
         """whom: gives the address of a request's client."""

@@ -2,7 +2,7 @@
 
     <id>.json     a replay, or the document of ranks or a comparison        <id>.jsonl   the trace, from which every export is made
 
-Files have a quota, and the oldest go first; nothing that a visitor sent is ever part of a file's name.
+Files have a quota (`Store._prune`); nothing that a visitor sent is ever part of a file's name.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import atexit
 import hashlib
 import json
 import logging
-import math
 import os
 import re
 import secrets
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
+from visualizer.documents.places import checked_place
 from visualizer.documents.replay import translated_ranks, translated_replay
 from visualizer.page.bundle import standalone_html
 from visualizer.page.step import step_page
@@ -84,41 +85,42 @@ class Store:
         self._pinned: set[str] = set()  # ids and names of files that are kept
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
+        self._whose: dict[str, str] = {}  # visitors' addresses by id of a run and by name of an export
         self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
-    def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]:
-        """Store a run; `{"id", "url"}`. source: see `replay`. Raises NotKept."""
+    def put(self, trace: Trace, source: str | None = None, whose: str = "") -> dict[str, Any]:
+        """Store a run; `{"id", "url"}`. source: see `replay`. whose: the address of the visitor whose share of the quota it takes. Raises NotKept."""
         with self._writing():
             path = write_by_content(self.folder, translated_replay(trace, source))
             kept = path.with_suffix(".jsonl")
             if not kept.exists():
                 write_whole(kept, (line + "\n" for line in trace.lines()))
-        return self._kept(path)
+        return self._kept(path, whose)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that. See `put`."""
+        """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that, and `"ranks"`, the runs' ids. See `put`."""
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
-        return self._kept(self._written(translated_ranks(ranks, ids, source)))
+        return self._kept(self._written(translated_ranks(ranks, ids, source))) | {"ranks": ids}
 
-    def keep(self, trace: Trace) -> dict[str, Any]:
-        """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`."""
+    def keep(self, trace: Trace, whose: str = "") -> dict[str, Any]:
+        """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`. See `put`."""
         try:
-            return self.put(trace)
+            return self.put(trace, whose=whose)
         except NotKept as error:
             return {"unkept": str(error)}
         except Exception as error:  # the browser has its steps: the run itself is not affected
             log.exception("a run could not be kept")
             return {"unkept": f"This run could not be kept on the server: {type(error).__name__}."}
 
-    def keep_document(self, document: dict[str, Any], pinned: bool = False) -> str:
-        """Store a document; returns its address. Raises NotKept. pinned: never removed to make room."""
+    def keep_document(self, document: dict[str, Any], whose: str = "", pinned: bool = False) -> str:
+        """Store a document; returns its address. See `put`. pinned: never removed to make room."""
         path = self._written(document)
         if pinned:
             self.pin(path)
-        return self._kept(path)["url"]
+        return self._kept(path, whose)["url"]
 
     def keep_text(self, name: str, text: str) -> str:
         """Store a text permanently; returns its address. Raises NotKept."""
@@ -134,9 +136,11 @@ class Store:
                 self._made[name] = make()
             return self._made[name]
 
-    def adopt(self, run: str) -> dict[str, Any]:
-        """A run, or the document of several, that another process has written to the folder; `{"id", "url"}`."""
-        return self._kept(self._path(run, ".json"))
+    def adopt(self, run: str, ranks: Iterable[str] = (), whose: str = "") -> dict[str, Any]:
+        """A run, or the document of several ranks, that another process has written to the folder; `{"id", "url"}`. See `put`."""
+        for one in ranks:
+            self._kept(self._path(one, ".json"), whose)
+        return self._kept(self._path(run, ".json"), whose)
 
     def promise(self, name: str, text: Callable[[], str]) -> dict[str, Any]:
         """A permanent file, written when first requested; `{"id", "url"}`. name: identifies its sources."""
@@ -169,33 +173,35 @@ class Store:
         own = name if name.startswith("inflight-") and name.endswith(".html") else None  # a lesson, named after it
         return file, own or next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
 
-    def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
+    def export(self, kind: object, run: object, step: int | None = None, whose: str = "") -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or step.
 
         kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure).
-        run: its id or its replay's url.
+        run: its id or its replay's url. whose: see `put`.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
-            raise InflightError(f"There is no export {str(kind)[:20]!r}; there are jsonl, perfetto, html and plotly.")
+            raise InflightError(f"There is no export {shown(kind)}; there are jsonl, perfetto, html and plotly.")
         if kind == "html":
-            return self._page(self._path(run, ".json"), {"step": step})
+            return self._page(self._path(run, ".json"), whose, step)
         path = self._path(run)
         if kind == "jsonl":
             return {"url": self._url(path), "name": "inflight-trace.jsonl"}
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
-            return self._exported(path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json")
-        if isinstance(step, bool) or not isinstance(step, int):
+            return self._exported(path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json", whose)
+        if step is None:
             raise InflightError("Which step? A figure shows one.")
-        return self._exported(path.with_suffix(f".{step}.html"), step_page(trace, step), f"inflight-step-{step}.html")
+        return self._exported(path.with_suffix(f".{step}.html"), step_page(trace, step), f"inflight-step-{step}.html", whose)
 
-    def export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
+    def export_ranks(
+        self, run: object, step: int | None = None, rank: int | None = None, at: float | None = None, whose: str = ""
+    ) -> dict[str, Any]:
         """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do not exist. run: the id of their document.
 
-        step and rank: the rank to open and its step; at: a common moment in seconds to open all at.
+        step and rank: the rank to open and its step; at: a common moment in seconds to open all at. whose: see `put`.
         """
-        return self._page(self._path(run, ".json"), {"step": step, "rank": rank, "at": at})
+        return self._page(self._path(run, ".json"), whose, step, rank, at)
 
     def trace(self, run: object) -> Trace:
         """A run's trace by its id or its replay's url; raises InflightError if it does not exist."""
@@ -217,32 +223,30 @@ class Store:
             self.once((name,), lambda: self.keep_text(name, self._promised[name]()))
         return self.folder / name
 
-    def _page(self, path: Path, place: dict[str, object]) -> dict[str, Any]:
-        """A replay, or that of all ranks, as a page that opens at `place`."""
+    def _page(self, path: Path, whose: str, step: int | None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
+        """A replay, or that of all ranks, as a page that opens at a place: see `checked_place`."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:  # removed to make room
             raise InflightError(GONE) from None
-        numbers = {
-            name: value
-            for name, value in place.items()
-            if type(value) is int or (isinstance(value, float) and math.isfinite(value))
-        }
-        where = "-".join(f"{name}{value}" for name, value in numbers.items()).replace(".", "_") or "start"
-        return self._exported(path.with_suffix(f".{where}.page.html"), standalone_html(data, numbers), "inflight-replay.html")
+        place = checked_place(data, step, rank, at)
+        where = "-".join(f"{name}{value}" for name, value in place.items()).replace(".", "_") or "start"
+        return self._exported(
+            path.with_suffix(f".{where}.page.html"), standalone_html(data, place), "inflight-replay.html", whose
+        )
 
     def _written(self, document: dict[str, Any]) -> Path:
         with self._writing():
             return write_by_content(self.folder, document)
 
-    def _exported(self, path: Path, text: str, name: str) -> dict[str, Any]:
+    def _exported(self, path: Path, text: str, name: str, whose: str) -> dict[str, Any]:
         with self._writing():
             write_whole(path, [text])
-        self._prune(path.name.split(".")[0])
+        self._prune(path.name, whose)
         return {"url": self._url(path), "name": name}
 
-    def _kept(self, path: Path) -> dict[str, Any]:
-        self._prune(path.stem)
+    def _kept(self, path: Path, whose: str = "") -> dict[str, Any]:
+        self._prune(path.stem, whose)
         return {"id": path.stem, "url": self._url(path)}
 
     @contextmanager
@@ -253,28 +257,42 @@ class Store:
             log.warning("a file could not be written: %s", error.strerror)
             raise NotKept(f"The server could not keep this: {(error.strerror or 'its disk failed').lower()}.") from None
 
-    def _prune(self, newest: str) -> None:
-        """Remove the oldest runs, all files of each, until the rest is within the quota. Partial files belong to other threads."""
+    def _prune(self, newest: str, whose: str) -> None:
+        """Remove files until the rest is within the quota, but not the newest, which is this address's: first exports, which can be made again, then runs, all files
+        of each; of either the oldest of the address that takes most of the room. Partial files belong to other threads.
+        """
         with self._lock:
+            self._whose.setdefault(newest, whose)
             groups: dict[str, list[tuple[float, int, Path]]] = {}
             for path in self.folder.iterdir():
-                run = path.name.split(".")[0]
                 if path.name in self._pinned or path.name.endswith(".partial"):
                     continue
                 try:
                     about = path.stat()
                 except FileNotFoundError:
                     continue
-                group = path.name if f"{run}.json" in self._pinned else run  # an export of a recorded run is removed by itself
-                groups.setdefault(group, []).append((about.st_mtime, about.st_size, path))
-            excess = sum(size for files in groups.values() for _, size, _ in files) - self._quota
-            for group in sorted(groups, key=lambda name: max(mtime for mtime, _, _ in groups[name])):
-                if excess <= 0:
-                    return
-                if group != newest:
-                    for _, size, path in groups[group]:
-                        path.unlink(missing_ok=True)
-                        excess -= size
+                groups.setdefault(_group(path), []).append((about.st_mtime, about.st_size, path))
+            self._whose = {group: owner for group, owner in self._whose.items() if group in groups}
+            owners = {group: self._whose.get(group, "") for group in groups}
+            sizes = {group: sum(size for _, size, _ in files) for group, files in groups.items()}
+            taken = Counter[str]()
+            for group, size in sizes.items():
+                taken[owners[group]] += size
+
+            def goes_first(group: str) -> tuple[bool, int, float]:
+                return "." not in group, -taken[owners[group]], max(mtime for mtime, _, _ in groups[group])
+
+            kept = {newest, newest.split(".")[0]}  # an export needs its run for others
+            while taken.total() > self._quota and (others := groups.keys() - kept):
+                group = min(others, key=goes_first)
+                for _, _, path in groups.pop(group):
+                    path.unlink(missing_ok=True)
+                taken[owners[group]] -= sizes[group]
+
+
+def _group(path: Path) -> str:
+    """What goes together: a run's replay and its trace, under its id; an export by itself, under its name."""
+    return path.stem if path.suffix in (".json", ".jsonl") and "." not in path.stem else path.name
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> Path:

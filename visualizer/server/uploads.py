@@ -1,6 +1,6 @@
 """Files that visitors open (`visualizer.jobs.files`) on a server, where anyone may have made them: each is read in a process of its own.
 
-The process is this module, with limits on memory and CPU time, at most two at once. Its first argument
+The process is this module, with limits on memory and CPU time. Its first argument
 names what it reads, the file comes on stdin, the result goes to stdout as JSON.
 """
 
@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,20 +27,18 @@ MOST = 256  # files
 SECONDS = 40  # of CPU time, so that other load does not count against the file. Most of it is for importing a tokenizer
 _LONGEST = 300.0  # seconds of wall time after which it is given up in any case
 _OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)  # the return code of a process that exceeded its time
-_WAIT = 10.0
-BUSY = "Others are opening files just now: try again in a moment."
-_READERS = threading.BoundedSemaphore(2)
 log = logging.getLogger("inflight")
 
 
-def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = ()) -> dict[str, Any]:
+def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = (), whose: str = "") -> dict[str, Any]:
     """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`ranks_document`); raises InflightError
-    saying why they cannot be opened. names: of the files.
+    saying why they cannot be opened. names: of the files. whose: the visitor's address.
     """
     check_upload(len(data), limits)
     confined = "" if limits.any_model else json.dumps(limits.offered)
     called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
-    return store.adopt(read_sandboxed(__name__, data, "traces", str(store.folder), confined, *called)["id"])
+    read = read_sandboxed(__name__, data, "traces", str(store.folder), confined, *called)
+    return store.adopt(read["id"], read.get("ranks", ()), whose)
 
 
 def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
@@ -56,12 +53,7 @@ def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
     """The result of a reader, given as a module name, for a visitor's file; raises Refused saying what is wrong with the file."""
-    if not _READERS.acquire(timeout=_WAIT):
-        raise Refused(BUSY)
-    try:
-        said = _run(reader, data, arguments)
-    finally:
-        _READERS.release()
+    said = _run(reader, data, arguments)
     if "error" in said:
         raise Refused(said["error"])
     return said

@@ -145,14 +145,14 @@ def report(task: Task, code: str, trace: Trace | None, fault: Fault | None) -> d
     is_open = fault is None and not all(goal["met"] for goal in goals)
     return {
         "task": task.name,
-        "replay": None if trace is None else _drawn(_marked(trace, fault)),
+        "replay": None if trace is None else drawn(_marked(trace, fault)),
         "goals": goals,
         "help": task.helped(trace, code) if is_open and trace is not None else None,
         "fault": None if fault is None else fault.to_json(),
     }
 
 
-def _drawn(trace: Trace) -> dict[str, Any]:
+def drawn(trace: Trace) -> dict[str, Any]:
     """The run for the player, with its sentences in every language."""
     return replay(trace) | {"translations": elsewhere(lambda: spoken(trace))}
 

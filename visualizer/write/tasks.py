@@ -17,6 +17,7 @@ from core.workload.workload import Workload
 from visualizer.write.measures import MEASURES, Measure
 
 MODEL = BUILTIN_MODELS[1]  # a token a character: small, and quick on a phone
+BEFORE = "The requests stay hidden until you run your policy. Then every step of it is drawn here."
 _FILE = ASSETS / "write" / "tasks.toml"
 
 
@@ -91,13 +92,19 @@ class Task:
     def to_json(self) -> dict[str, Any]:
         """What the page shows before the first run: not the requests."""
         goals = [{"name": goal.measure, "asks": goal.asks} for goal in self.goals]
-        return {"name": self.name, "title": self.title, "says": self.says, "code": self.code, "goals": goals}
+        shown = {"name": self.name, "title": self.title, "says": self.says, "code": self.code, "goals": goals}
+        return shown | {"kind": "policy", "before": BEFORE}
+
+
+@cache
+def told() -> dict[str, Any]:
+    """The file, as it is."""
+    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
 @cache
 def tasks() -> dict[str, Task]:
-    data = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    found = {}
+    data, found = told(), {}
     for one in data["task"]:
         given = {
             **one,

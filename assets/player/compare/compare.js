@@ -50,7 +50,7 @@ export class Compare {
     const ask = (kind, spec, onprogress) => this.engines.ask(kind, spec, visitor, onprogress); // the job's last delta; throws its sentence
     $(".new-button").hidden = !this.engines;
     this.form = new NewComparison($(".drawer"), {
-      engines: this.engines, ask, post: (path, data) => this.engines.post(path, data), done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+      engines: this.engines, ask, call: (name, ...args) => this.engines.call(name, ...args), done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
     });
     this.speech = new Speech(root, () => this._named()); // after the static English text, before text that is translated when created
     this.tooltip = new Tooltip($(".tooltip"), this);

@@ -49,10 +49,6 @@ export class BrowserEngine {
     return this.call(path.replace("inflight/", ""));
   }
 
-  async post(path, data) {
-    return this.call(path.replace(/^inflight\/(\w+)s$/, "$1"), data);
-  }
-
   /** Open a file, which stays on this machine. */
   async send(path, text) {
     const [where, query] = path.split("?");

@@ -7,7 +7,7 @@ import { keep, kept } from "../parts/kept.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { BrowserEngine } from "./browser_engine.js";
 
-/** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "get" | "post" | "send">} Engine */
+/** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "get" | "send">} Engine */
 
 const CHOICE = "inflight-engine"; // in this browser: "server" if its visitor wants that where both are
 const OURS = "tab-"; // begins the ids of what the tab made
@@ -132,10 +132,6 @@ export class Engines {
     const answer = this.server ? await this.server.get(path, headers) : (await fetchJson(this.offers))[path];
     this._builtin ??= (answer.offered || answer).builtin || null;
     return answer;
-  }
-
-  async post(path, data, headers = {}, signal = undefined) {
-    return (this.server || this.tab).post(path, data, headers, signal);
   }
 
   /** Send a file. Where strangers' files are read the tab reads it: then it never leaves this machine. */

@@ -14,7 +14,7 @@ export function sharedModel(server, token) {
     h("label", { class: "field", hidden: true }, h("span", {}, t("Number format")), h("select", { name: "dtype" })),
     h("div", { class: "model-says", role: "status", hidden: true }), button, says);
   const folded = h("details", { class: "shared-model" }, h("summary", {}, t("Another model")), form); // what is shown to the class stays beside what sets it
-  const model = new ModelField(form, { post: (path, data) => server.post(path, data), device: () => "cpu" });
+  const model = new ModelField(form, { call: (name, ...args) => server.call(name, ...args), device: () => "cpu" });
   server.get("inflight/state").then((state) => {
     model.fill(state);
     if (state.model) model.choose({ model: state.model });

@@ -10,14 +10,22 @@ const SPACES = "https://huggingface.co"; // a Space shows the page in a frame th
 /** The parameters of the address, by name. */
 export const addressed = () => new URLSearchParams(location.hash.slice(1));
 
-/** Write the address; inside a frame, tell the surrounding page. */
+let known = globalThis.location?.hash; // the address that the parts were told of, or wrote; Node, which runs the tests of what is drawn, has none
+globalThis.addEventListener?.("hashchange", () => { known = location.hash; });
+
+/** Write the address, unless the visitor has just gone to another one, of which the parts are yet to be told; inside a frame, tell the surrounding page. */
 export function setAddress(hash) {
   if ((hash || "#") === (location.hash || "#")) return;
+  if (location.hash !== known) {
+    setTimeout(() => { known = location.hash; }, 1000); // whoever wrote it without an event is not waited for
+    return;
+  }
   try {
     history.replaceState(history.state, "", hash || "#");
   } catch {
     return; // a page without its own address (srcdoc)
   }
+  known = location.hash;
   if (window.parent !== window) window.parent.postMessage({ hash }, SPACES);
 }
 

@@ -14,10 +14,10 @@ const MOST_KEPT = 5;
 
 export class ModelField {
   /**
-   ** form: has the fields model, own_model and dtype, and a `.model-says`. options.post: asks the server; device, blockSize: of the form; changed: called when
+   ** form: has the fields model, own_model and dtype, and a `.model-says`. options.call: asks who computes; device, blockSize: of the form; changed: called when
    * another model was chosen, or is now known.
    * @param {HTMLFormElement} form
-   * @param {{post: (path: string, data: any) => Promise<any>, device?: () => string, blockSize?: () => number, changed?: () => void}} options
+   * @param {{call: (name: string, ...args: any[]) => Promise<any>, device?: () => string, blockSize?: () => number, changed?: () => void}} options
    */
   constructor(form, options) {
     this.options = { device: () => "auto", blockSize: () => 16, changed: () => {}, ...options };
@@ -122,7 +122,7 @@ export class ModelField {
     this._show();
     let answer;
     try {
-      answer = await this.options.post("inflight/models", { model: name, device: this.options.device(), dtype: this.dtype.value || "auto" });
+      answer = await this.options.call("model", { model: name, device: this.options.device(), dtype: this.dtype.value || "auto" });
     } catch (error) {
       answer = { error: `The engine cannot be reached: ${error.message}.` };
     }

@@ -1,7 +1,5 @@
-// The engine behind the page, at relative addresses: short calls over Gradio's plain HTTP (POST gradio_api/call/<name>, then its event
-// stream), jobs over the server's own (POST inflight/jobs, then inflight/jobs/<id>).
-
-import { jsonIn } from "./dom.js";
+// The engine behind the page, at relative addresses: calls (POST inflight/call/<name>), and jobs (POST inflight/jobs, then the event stream of
+// inflight/jobs/<id>).
 
 const PATIENCE = 2000; // ms for the page around a Space to answer
 const AGAIN = [300, 1000, 2000, 4000]; // ms before a broken stream is resumed; the server keeps a job about as long
@@ -25,7 +23,7 @@ export class Server {
     return (await fetched(this.base + path, { method: "POST", headers: { ...headers, ...(await visitor()) }, body, signal })).json();
   }
 
-  /** The messages of an event stream: {event, id, data}. */
+  /** The messages of an event stream: {id, data}. */
   async *_messages(path, signal) {
     const reader = (await fetched(this.base + path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -36,7 +34,7 @@ export class Server {
       rest = messages.pop();
       for (const message of messages) {
         const data = message.split("\n").filter((l) => l.startsWith("data:")).map((l) => l.slice(5).trimStart()).join("\n");
-        yield { event: /^event: *(.*)$/m.exec(message)?.[1], id: /^id: *(\d+)$/m.exec(message)?.[1], data };
+        yield { id: /^id: *(\d+)$/m.exec(message)?.[1], data };
       }
       if (done) return;
     }
@@ -51,14 +49,14 @@ export class Server {
     return (await this.fetched(path, headers)).json();
   }
 
+  /** The answer to a call (visualizer/jobs/calls.py); a refusal is {error}. */
   async call(name, ...args) {
-    const { event_id: id } = await this.post(`gradio_api/call/${name}`, { data: args });
-    let result;
-    for await (const { event, data } of this._messages(`gradio_api/call/${name}/${id}`)) {
-      if (event === "error") throw new Error(errorOf(data));
-      if (event === "complete" && data && data !== "null") [result] = JSON.parse(data);
+    try {
+      return await this.post(`inflight/call/${name}`, { args });
+    } catch (error) {
+      if (error instanceof Refusal) return { error: error.message };
+      throw error;
     }
-    return result;
   }
 
   /** Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
@@ -147,11 +145,6 @@ async function visitor() {
   });
   window.parent.postMessage("zerogpu-headers", "https://huggingface.co", [port2]);
   return answer.finally(() => port1.close());
-}
-
-function errorOf(data) {
-  const said = jsonIn(data);
-  return (said && (said.error || said.message)) || "the server gave no reason";
 }
 
 /** Data that the page contains (assets/site/runs.js) under an address, if any. */

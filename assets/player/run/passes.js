@@ -83,6 +83,9 @@ export function allowedKeys(item, q, window) {
   return [item.k0 + first, item.k0 + position + 1];
 }
 
+/** The query of an item that computes a position of its request. @param {PassItem} item @param {number} position */
+export const queryOf = (item, position) => item.q0 + item.pads + position - item.start;
+
 const shownPieces = new Map();
 
 /** A piece of text as a cell shows it: invisible characters made visible, at most `most` characters. @param {string} piece */

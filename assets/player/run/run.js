@@ -10,6 +10,7 @@ import { eventReader } from "./events.js";
 import { bandsOf, take } from "./holdings.js";
 import { passesOf } from "./passes.js";
 import { goOnFrom } from "./resumed.js";
+import { waitingAt } from "./waiting.js";
 
 export const PREFILL = 1;
 export const DECODE = 2;
@@ -18,6 +19,8 @@ export const STALLED = 8;
 export const PREEMPTED = 16;
 export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // a request is in the lane
+
+export const NO_TEXT = "—"; // in place of a token of a simulated run, which no model chose
 
 /**
  ** The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an entry and its index.
@@ -335,35 +338,9 @@ export class Run {
     for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._laneSpanOf(request));
   }
 
-  /**
-   * The waiting queue at step i: whoever is next, then the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end.
-   * @param {number} i
-   */
+  /** Who waits at step i, in the order of the queue. @param {number} i */
   waitingAt(i) {
-    const next = this.events[i]?.waiting.request;
-    return this._inOrder(i).sort((a, b) => Number(b.request.id === next) - Number(a.request.id === next));
-  }
-
-  /** @param {number} i */
-  _inOrder(i) {
-    let waiting = /** @type {Waiting[]} */ ([]);
-    for (const request of this.requests) {
-      for (let w = request.waits.length - 1; w >= 0; w -= 1) {
-        const [from, to, preempted, place = null, since = from] = request.waits[w];
-        if (from > i) continue;
-        if (to >= i) waiting.push({ request, since, preempted, place });
-        break;
-      }
-    }
-    const placed = waiting.filter((w) => w.place !== null).sort((a, b) => (a.place ?? 0) - (b.place ?? 0)); // in the order that goes on after steps that are not shown
-    waiting = waiting.filter((w) => w.place === null);
-    if ((this.header.batching || {}).requeue) {
-      const rank = (/** @type {Waiting} */ { request, since, preempted }) => (preempted ? 1 + this.events[since].preempted.findIndex((p) => p.request === request.id) : 0);
-      return [...placed, ...waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b))];
-    }
-    const lost = (/** @type {Waiting} */ { request, since }) => request.laneSpans.filter((s) => s.to < since).at(-1)?.index ?? -1; // of one step the one admitted first
-    const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || lost(a) - lost(b));
-    return [...front, ...placed, ...waiting.filter((w) => !w.preempted)];
+    return waitingAt(this, i);
   }
 
   /** @param {RunRequest} request @param {number} i */
@@ -371,12 +348,24 @@ export class Run {
     return (request.before ? request.before.generated : 0) + countUpTo(request.samples, i);
   }
 
+  /** The pieces of text that a request got by a step and not before it: several, where its tokens are several. @param {RunRequest} request @param {number} i */
+  newPieces(request, i) {
+    if (this.isSimulated) return Array.from({ length: this.numGenerated(request, i) - this.numGenerated(request, i - 1) }, () => NO_TEXT);
+    return (this.texts.output[request.id] || []).slice(this.numGenerated(request, i - 1), this.numGenerated(request, i));
+  }
+
   /** The text of a token by its position in prompt + output. @param {RunRequest} request @param {number} position */
   tokenText(request, position) {
     const prompt = this.texts.prompt[request.id] || [];
     if (position < prompt.length) return prompt[position];
+    if (this.isSimulated) return NO_TEXT;
     const output = this.texts.output[request.id] || [];
     return output[position - prompt.length] ?? "";
+  }
+
+  /** Whether no model ran: its tokens say nothing. */
+  get isSimulated() {
+    return this.header.source === "simulated";
   }
 
   get asynchronous() {
@@ -398,10 +387,12 @@ export class Run {
     const caption = this.captionAt(i);
     if (this._frame && this._frame.i === i && this._frame.caption === caption) return this._frame;
     const event = this.events[i];
+    const starts = new Map([...event.segments].reverse().map((s) => [s.request, s.start])); // of each request's first
     const lanes = this.holders[i].map((index, lane) => {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
-      const before = laneSpan && i > Math.max(0, laneSpan.from) && !event.resumed ? this.kvLens[i - 1][lane] : (laneSpan && laneSpan.hit) || 0;
-      return { lane, laneSpan, request: laneSpan && laneSpan.request, status: this.statuses[i][lane], kvLen: this.kvLens[i][lane], before };
+      const kvLen = this.kvLens[i][lane];
+      const before = (laneSpan && starts.get(laneSpan.request.id)) ?? kvLen; // what was computed for it begins where its cache ended
+      return { lane, laneSpan, request: laneSpan && laneSpan.request, status: this.statuses[i][lane], kvLen, before };
     });
     const vanished = event.preempted.map((p) => {
       const request = this.request(p.request);

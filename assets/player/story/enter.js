@@ -2,7 +2,6 @@
 (() => {
   const { hash, search } = location;
   const { player, here, others } = window.inflightEnter;
-  if (hash.includes("=")) return location.replace(player + hash);
   let language = new URLSearchParams(search).get("lang");
   try {
     if (language) localStorage.setItem("inflight-language", language);
@@ -10,5 +9,6 @@
   } catch {
     // without storage nothing is chosen
   }
+  if (hash.includes("=")) return location.replace(player + hash);
   if (language && language !== here && others[language]) location.replace(others[language] + hash);
 })();

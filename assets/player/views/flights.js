@@ -5,7 +5,7 @@
 
 import { h, setAttr } from "../parts/dom.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
-import { visible } from "../run/passes.js";
+import { queryOf, visible } from "../run/passes.js";
 import { easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
 
 const MOST = { requests: 24, rows: 40, blocks: 24, texts: 24, toTab: 6 }; // that fly at once
@@ -123,7 +123,7 @@ export class Flights {
     const item = drawn && drawn.pass.index === passIndex ? drawn.pass.items.find((one) => one.request === request && one.length) : null;
     if (drawn && item) {
       const { at } = drawn;
-      const q = item.q0 + item.pads + item.length - 1;
+      const q = queryOf(item, item.kvLen - 1);
       const [q0, q1, k0, k1] = at.view;
       const k = item.k0 + item.kvLen;
       if (q >= q0 && q < q1 && k > k0) return middle(this._on(mask, { x: at.x(Math.min(k, k1)), y: at.y(q), w: 0, h: at.ch }));
@@ -199,7 +199,7 @@ export class Flights {
     if (!drawn || !mask.surface.visible || !row.surface.visible || grown <= 0 || grown >= 1) return;
     const { at, pass } = drawn;
     const [q0, q1] = at.view;
-    const rowOf = (/** @type {import("./packed_row.js").PlacedCell} */ { item, position }) => item.q0 + item.pads + /** @type {number} */ (position) - item.start;
+    const rowOf = (/** @type {import("./packed_row.js").PlacedCell} */ { item, position }) => queryOf(item, /** @type {number} */ (position));
     const cells = row.cells.filter((cell) => cell.position !== undefined && pass.items.includes(cell.item) && rowOf(cell) >= q0 && rowOf(cell) < q1);
     for (const cell of some(cells, MOST.rows)) {
       const q = rowOf(cell);
@@ -277,7 +277,7 @@ export class Flights {
     for (const { request, passIndex, to, isText } of some(flying, flying[0]?.isText ? MOST.texts : MOST.toTab)) {
       const from = this._source(request, passIndex);
       if (!from) continue;
-      const text = visible((run.texts.output[request.id] || []).slice(run.numGenerated(request, index - 1), run.numGenerated(request, index)).join(""));
+      const text = visible(run.newPieces(request, index).join(""));
       const w = Math.max(12, measure(g, text) + 10 * big);
       const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);
       const [x, y] = [lerp(from.x, end.x, e), lerp(from.y, end.y, e) - Math.sin(done * Math.PI) * ARC];

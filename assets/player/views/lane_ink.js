@@ -146,15 +146,13 @@ export class LaneInk {
     if (pitch - gap < words + 2 || width < words * 1.7) return;
     const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0; // stands before the words
     const room = width - 6 - letter;
-    const [from, end] = [run.numGenerated(request, i - 1), run.numGenerated(request, i)];
+    const pieces = run.newPieces(request, i);
     const font = (/** @type {number} */ size) => setFont(g, `${size}px ${palette.mono}`);
     font(words);
     g.textBaseline = "middle";
     let said = "";
-    if (end > from) {
-      let text = "";
-      for (let n = from; n < end; n += 1) text += run.tokenText(request, run.promptLength(request) + n);
-      said = visible(text);
+    if (pieces.length) {
+      said = visible(pieces.join(""));
       if (measure(g, said) > room) font(Math.min(words, 12));
       said = shorten(g, said, room);
     }

@@ -10,7 +10,7 @@ import { windowScale } from "../run/lane_layout.js";
 import { PREFILL, STALLED } from "../run/run.js";
 import { DoorView } from "./door.js";
 import { LaneChart } from "./lane_chart.js";
-import { callsItself, clean, tail } from "./texts.js";
+import { callsItself, clean, tail, written } from "./texts.js";
 
 const PROMPT = 160; // characters shown of the prompt's end
 const OUTPUT = 420; // … of the text so far: more than fits the largest row
@@ -166,8 +166,8 @@ export class PeopleView {
     const prompt = run.texts.prompt[request.id] || [];
     const output = run.texts.output[request.id] || [];
     setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));
-    setText(row.output, tail(output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "));
-    setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT).replace(BREAKS, " "));
+    setText(row.output, written(run, output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "));
+    setText(row.fresh, clean((holds ? run.newPieces(request, frame.i) : []).join("")).slice(0, OUTPUT).replace(BREAKS, " "));
     row.fresh.hidden = total === before;
     const doing = status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
     setText(row.did, doing ? t(doing) : over ? `✓ ${count(total)}` : request.maxNew ? `${total} / ${request.maxNew}` : String(total));

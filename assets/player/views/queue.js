@@ -11,6 +11,25 @@ const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 
 /** @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why: HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} QueueRow */
 
+/**
+ * The parts of the budget's bar, of each request and phase in tokens, and what its whole width stands for; pads have a part where there is no limit, which they do not count towards.
+ * @param {Run} run @param {Frame} frame
+ */
+export function budgetParts(run, { event: { segments, overrun, budget: { limit, decode, prefill } }, passes }) {
+  const pads = passes.reduce((n, p) => n + p.padding, 0);
+  /** @type {Map<string, {request: RunRequest | null, phase: string, n: number}>} */
+  const byRequest = new Map();
+  const nothing = new Set(overrun.map((o) => o.request));
+  for (const s of segments) {
+    const phase = nothing.has(s.request) ? "overrun" : s.phase;
+    const key = phase + s.request;
+    byRequest.set(key, { request: run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
+  }
+  const parts = [...byRequest.values()].sort((a, b) => (a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0));
+  if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
+  return { parts, pads, total: limit ?? decode + prefill + pads };
+}
+
 export class QueueView {
   /** @type {Phase[]} */
   moves = ["lane", "row", "block"]; // when it looks other than the moment before
@@ -131,18 +150,8 @@ export class QueueView {
   _budget({ run, frame, focus }) {
     const { bar } = this;
     const { limit, decode, prefill, unused } = frame.event.budget;
-    const pads = frame.passes.reduce((n, p) => n + p.padding, 0);
-    const total = limit ?? decode + prefill + pads;
+    const { parts, pads, total } = budgetParts(run, frame);
     tell(this.budgetKey, limit === null ? "no limit" : `${decode + prefill} of ${limit}`);
-    const byRequest = new Map();
-    const nothing = new Set(frame.event.overrun.map((o) => o.request));
-    for (const s of frame.event.segments) {
-      const phase = nothing.has(s.request) ? "overrun" : s.phase;
-      const key = phase + s.request;
-      byRequest.set(key, { request: run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
-    }
-    const parts = [...byRequest.values()].sort((a, b) => (a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0));
-    if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
     while (this.parts.length < parts.length) {
       const el = h("span", { class: "part" });
       this.parts.push(el);

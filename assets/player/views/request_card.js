@@ -51,7 +51,7 @@ function startOf(run, request, i) {
 }
 
 /** The memory of n cached positions, in words, or null if the model's bytes per position are unknown. @param {Run} run @param {number} n */
-function cacheWords(run, n) {
+export function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;
   const total = n * bytes;

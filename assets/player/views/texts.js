@@ -2,7 +2,7 @@
 
 import { dims } from "../parts/colours.js";
 import { find, h, setStyle, setText } from "../parts/dom.js";
-import { tell } from "../parts/speech.js";
+import { t, tell } from "../parts/speech.js";
 import { chip } from "../parts/chips.js";
 import { wallClock } from "../parts/format.js";
 import { waitedBy } from "../run/delays.js";
@@ -28,6 +28,12 @@ export function tail(pieces, end, most) {
   const cut = from > 0 || text.length > most;
   return (cut ? "…" : "") + clean(text.slice(-most));
 }
+
+/**
+ * What a request has written so far: the end of its text. A simulated run has none.
+ * @param {Run} run @param {string[]} pieces @param {number} end @param {number} most
+ */
+export const written = (run, pieces, end, most) => (run.isSimulated ? end > 0 ? ` (${t("simulated: no text")}) ` : "" : tail(pieces, end, most));
 
 /** @param {string} text */
 export const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
@@ -113,11 +119,11 @@ export class TextsView {
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
       const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak first changes its text
-      setText(row.output, tail(output, Math.min(before, output.length, leaves), OUTPUT));
+      setText(row.output, written(run, output, Math.min(before, output.length, leaves), OUTPUT));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       setText(row.masked, masked && total > leaves ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}` : "");
       row.fresh.classList.toggle("changed", total > leaves);
-      setText(row.fresh, clean(output.slice(before, total).join("")).slice(0, OUTPUT));
+      setText(row.fresh, clean(run.newPieces(request, frame.i).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       setStyle(row.fresh, "visibility", onTheWay ? "hidden" : "");
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);

@@ -51,7 +51,7 @@ export class Editor {
     this.touchedSampling = new Set();
     this.refused = null; // says of a link, which the form holds until it is changed, why it was not run
     this.model = new ModelField(drawer, {
-      post: (path, data) => app.engines.post(path, data), device: () => this.device.value, blockSize: () => Number(this.field("block_size").value),
+      call: (name, ...args) => app.engines.call(name, ...args), device: () => this.device.value, blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);

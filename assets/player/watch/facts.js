@@ -2,7 +2,7 @@
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
-import { bytes, count } from "../parts/format.js";
+import { bytes, count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
 
@@ -16,7 +16,8 @@ export const sourceOf = ({ goesOn, header }) => (goesOn ? "Live run" : header.so
 export function factsOf(run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
-  const size = model.parameters >= 1e6 ? t(`${(model.parameters / 1e6).toPrecision(3)} M parameters`) : model.parameters && t(`${count(model.parameters)} parameters`);
+  const [unit, letter] = model.parameters >= 1e9 ? [1e9, "B"] : [1e6, "M"];
+  const size = model.parameters >= 1e6 ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`) : model.parameters && t(`${count(model.parameters)} parameters`);
   const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? t(`${count(header.threads)} [thread|threads]`) : ""];
   const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
@@ -25,6 +26,7 @@ export function factsOf(run) {
     ["Engine", engine && list([`${engine.name} ${engine.version}`, engine.scheduler, engine.async && "asynchronous", engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`])],
     ["Model", list([model.name, size, model.layers && t(`${count(model.layers)} [layer|layers]`), header.dtype])],
     ["Device", list(device)],
+    ["Cost model", costOf(header)],
     ["Leak", run.header.leak && "on purpose, every request also read the keys of the next one in the pass"],
     ["Policy", list([header.policy, config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`), run.numBlocks && t(`${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`)])],
     ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
@@ -35,6 +37,19 @@ export function factsOf(run) {
     ["Warnings", oddSteps(run)],
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
+}
+
+const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
+
+/** What the times of a simulated run rest on: data sheets and what is assumed beside them, or a fit and its error. */
+function costOf({ cost }) {
+  const { accelerator, model, reached, overhead_s: besides, memory_share: memory, error, about } = cost || {};
+  if (accelerator && model && [reached, besides, memory].every(Number.isFinite))
+    return t("nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used",
+      { card: String(accelerator.title), model: String(model.title), reached: percent(reached), besides: t(milliseconds(besides)), memory: percent(memory) });
+  return error && about && [about.steps, error.median, error.p90, error.total].every(Number.isFinite)
+    && t("fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}",
+      { steps: count(about.steps), engine: about.engine || t("this engine"), median: percent(error.median), most: percent(error.p90), total: percent(error.total) });
 }
 
 /** How many steps are against a rule that every run obeys, and which is the first. */

@@ -26,7 +26,8 @@ const has = (parts) => (value) => isRecord(value) && Object.entries(parts).every
 
 const isGoal = has({ name: isText, met: (met) => typeof met === "boolean", says: orNone(isText) });
 const isFault = has({ says: isText, line: orNone(isNumber), step: orNone(isNumber), holes: isRecordOf(isText) });
-const isAttempt = has({ task: isText, goals: isList(isGoal), help: orNone(isText), fault: orNone(isFault), replay: orNone(isRun) });
+const isCase = has({ lines: isList(isText), expected: orNone(isText), got: orNone(isText), printed: isText });
+const isAttempt = has({ task: isText, goals: isList(isGoal), help: orNone(isText), fault: orNone(isFault), replay: orNone(isRun), case: (value) => value === undefined || orNone(isCase)(value) });
 const isFigure = has({ name: isText, figure: has({ data: isList(has({ type: (type) => CHARTS.includes(type) })), layout: isRecord }) });
 const isComparison = has({
   name: isText, title: isText, names: isList(isText), runs: isRecordOf(isRun), figures: isList(isFigure),

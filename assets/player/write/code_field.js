@@ -44,7 +44,7 @@ export class CodeField {
 
   /** The language has changed. */
   named() {
-    (this.view?.contentDOM || this.field).setAttribute("aria-label", t("Your policy, in Python"));
+    (this.view?.contentDOM || this.field).setAttribute("aria-label", t("Your code, in Python"));
   }
 
   /** Mark a line, with what is wrong there; null takes the mark away. @param {number | null} line from 1 @param {string} says */
@@ -83,7 +83,7 @@ export class CodeField {
       cm.lineNumbers(), cm.highlightActiveLineGutter(), cm.highlightSpecialChars(), cm.history(), cm.drawSelection(), cm.indentUnit.of("    "), cm.indentOnInput(), cm.bracketMatching(),
       cm.highlightActiveLine(), cm.python(), cm.syntaxHighlighting(cm.classHighlighter), cm.lintGutter(), cm.EditorView.lineWrapping,
       cm.keymap.of([...cm.defaultKeymap, ...cm.historyKeymap, cm.indentWithTab]),
-      cm.EditorView.contentAttributes.of({ "aria-label": t("Your policy, in Python"), "aria-describedby": options.describedBy }),
+      cm.EditorView.contentAttributes.of({ "aria-label": t("Your code, in Python"), "aria-describedby": options.describedBy }),
       cm.EditorView.updateListener.of((update) => { if (update.docChanged) options.changed(); }),
     ] });
   }

@@ -7,6 +7,13 @@ import { t } from "../parts/speech.js";
 /** A sentence with its `code`. @param {string} text */
 export const coded = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
+/** The case that shows what is wrong, as it can be run by hand; the rest are Python's comments. */
+function caseOf({ lines, expected, got, printed }) {
+  const said = printed.split("\n").filter(Boolean).map((line) => `# ${t("printed")} ${line}`);
+  const text = [...lines, ...(expected === null ? [] : [`# ${t("expected")} ${expected}`]), ...(got === null ? [] : [`# ${t("got")} ${got}`]), ...said].join("\n");
+  return h("pre", { class: "case", tabindex: "0", "aria-label": t("The smallest case that shows it") }, text);
+}
+
 export class Outcome {
   /** part: the one whose trials it shows. */
   constructor(part) {
@@ -27,13 +34,14 @@ export class Outcome {
     this.progress();
   }
 
-  /** loading: {what, done, total} in bytes; progress: {step} */
+  /** loading: {what, done, total} in bytes; progress: {step}, {index, total} of turns, or {cases} */
   progress({ loading = null, progress = null } = {}) {
     const { bar } = this;
     bar.hidden = false;
     const share = loading?.total ? loading.done / loading.total : null;
     bar.style.setProperty("--share", share === null ? "0" : String(share));
     setText(bar, progress?.total ? t("Turn {n} of {total}", { n: String(progress.index + 1), total: String(progress.total) }) : progress?.step ? t("Step {n}", { n: String(progress.step) })
+      : progress?.cases !== undefined ? t("{n} right so far", { n: String(progress.cases) })
       : loading?.total ? t("Loading the engine, once: {done} of {total}", { done: bytes(loading.done), total: bytes(loading.total) })
         : t("Starting …"));
   }
@@ -44,7 +52,7 @@ export class Outcome {
     this.named();
   }
 
-  /** attempt: {goals, help, fault}, see visualizer/write/attempt.py */
+  /** attempt: {goals, help, fault, case}, see visualizer/write/attempt.py and exercises.py */
   show(attempt) {
     this.attempt = attempt;
     this.named();
@@ -58,12 +66,14 @@ export class Outcome {
     this.goals();
   }
 
-  _said({ fault, help, goals }) {
+  _said({ fault, help, goals, case: shown = null }) {
     const { part } = this;
-    if (fault) return [h("p", { class: "fault" }, ...coded(t(fault.says, fault.holes))), this._places(fault)];
+    const isUnseen = shown && this.attempt.replay && fault?.step === null;
+    if (fault) return [h("p", { class: "fault" }, ...coded(t(fault.says, fault.holes))), shown && caseOf(shown), isUnseen && h("p", { class: "help" }, t("No run comes to this case, so the one that is drawn is whole.")), this._places(fault)].filter(Boolean);
     if (!goals.every(({ met }) => met)) return help ? [h("p", { class: "help" }, ...coded(t(help)))] : [];
     const { tasks } = part.options;
-    const next = tasks.find(({ name }) => !part.own.isDone(name));
+    const at = tasks.indexOf(part.task);
+    const next = [...tasks.slice(at), ...tasks].find(({ name }) => !part.own.isDone(name)); // the next one, or what was left out before
     return [h("p", { class: "done" }, t("Every goal is met.")), next ? h("button", { type: "button", class: "mini", onclick: () => part.open(next) }, `${t("Next:")} ${t(next.title)}`) : null].filter(Boolean);
   }
 

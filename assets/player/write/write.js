@@ -234,7 +234,8 @@ export class Write {
     this.page.toggleAttribute("data-written", isOurs);
     if (!isOurs && this.page.dataset.side !== "code") this.side("code");
     $(".came").hidden = !this.came;
-    $(".beside-button").hidden = !isOurs || Boolean(this.attempt?.fault);
+    $(".beside-button").hidden = !isOurs || task.kind !== "policy" || Boolean(this.attempt?.fault);
+    setText($(".hidden-run p"), t(task.before));
     $(".task-list").replaceChildren(...this.options.tasks.map((one, i) => h("li", {}, h("button", {
       type: "button", class: own.isDone(one.name) ? "done" : "", "aria-current": one === task ? "step" : null, title: t(one.title), "aria-label": `${i + 1}: ${t(one.title)}${own.isDone(one.name) ? `, ${t("done")}` : ""}`, onclick: () => this.open(one),
     }, own.isDone(one.name) ? "✓" : String(i + 1)))));

@@ -20,6 +20,7 @@ from core.bench.gpu.parts import BenchmarkPart, benchmark_parts
 from core.bench.gpu.scale import FULL, TINY, Device, PartContext, Scale
 from core.bench.report import Limit, Ratio, Report
 from core.errors import InflightError, first_sentence
+from core.files import save_json
 
 __all__ = ["FULL", "TINY", "Device", "Scale", "headline", "report", "run"]
 
@@ -40,7 +41,7 @@ def run(
     """The benchmark's result, see docs/gpu.md; written to `out` after every part.
 
     names: of the parts to run, all by default. resume: keep what `out` already holds of the same settings, versions and device.
-    minutes: a part that would not end within them is not started. Raises InflightError for an unknown part or a file that is not a result.
+    minutes: a part that would not end within them is not started. A KeyboardInterrupt ends it with the parts so far. Raises InflightError for an unknown part or a file that is not a result.
     """
     known = {part.name: part for part in benchmark_parts(scale)}
     if unknown := [name for name in names or () if name not in known]:
@@ -53,7 +54,14 @@ def run(
     parts = {name: _record(part, "not run", why="it was not asked for") for name, part in known.items()}
     parts |= {name: record for name, record in earlier.items() if record["status"] == "done"}
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    data: dict[str, Any] = {"created": created, "quick": scale.quick, "key": key, "parts": parts}
+    data: dict[str, Any] = {
+        "schema": f"bench-gpu/{SCHEMA}",
+        "complete": True,
+        "created": created,
+        "quick": scale.quick,
+        "key": key,
+        "parts": parts,
+    }
     wanted = [part for name, part in known.items() if not names or name in names]
     wanted.sort(key=lambda part: earlier.get(part.name, {}).get("status") == "failed")  # last, because it may crash the device
     lost: str | None = None
@@ -69,7 +77,12 @@ def run(
             record = _record(part, "not run", why=why)
         else:
             note(f"{part.title} …")
-            record = _run_part(part, PartContext(scale, device, lambda: end - device.clock(), note))
+            try:
+                record = _run_part(part, PartContext(scale, device, lambda: end - device.clock(), note))
+            except KeyboardInterrupt:
+                parts[part.name] = _record(part, "not run", why="it was interrupted")
+                data["complete"] = False
+                break
             if not device.answers():
                 lost = part.name
                 record |= {"status": "failed", "why": record["why"] or "the device stopped answering", "result": None}
@@ -112,9 +125,7 @@ def _save(data: dict[str, Any], out: Path | None) -> dict[str, Any]:
     """Judge the results so far and write them to the file; if that fails, the file stays as it was."""
     data["report"] = report(data).to_json()
     if out is not None:
-        unfinished = out.with_name(out.name + ".part")
-        unfinished.write_text(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        unfinished.replace(out)
+        save_json(out, data)
     return data
 
 

@@ -118,7 +118,7 @@ def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = m
     for _ in steps:
         if device.clock() - started > limit_s and engine.has_work:
             break
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     return TimedRun(device.now() - started, engine.trace)
 
 
@@ -129,6 +129,7 @@ class NoEvents(TraceRecorder):
         self._event = event
 
     def record(self, event: Callable[[], StepEvent]) -> StepEvent:
+        """Hand out one event, made beforehand, for every step."""
         return super().record(lambda: self._event)
 
 

@@ -208,6 +208,7 @@ class PartContext:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
+        """Keep a remark for the report, and say it now."""
         self.notes.append(text)
         self.say(f"  {text}")
 
@@ -216,4 +217,5 @@ class PartContext:
         return max(1.0, min(seconds, self.left()))
 
     def model(self, shape: ModelShape, initializer_range: float = 0.02) -> Any:
+        """A model of this shape on the device, with random weights of this standard deviation."""
         return shape.build(self.device.torch, DTYPE, self.scale.context, initializer_range=initializer_range)

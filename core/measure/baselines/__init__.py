@@ -10,10 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.errors import InflightError
-from core.measure.baselines.article import article
-from core.measure.baselines.generate import generate_serial, generate_waves
 from core.measure.baselines.records import BaselineRun, Work, baseline_requests
-from core.measure.baselines.transformers_continuous import continuous_settings, ready
 from core.measure.rounds import Contender
 
 NAMES = ("generate-waves", "generate-serial", "transformers-continuous", "article")
@@ -23,7 +20,12 @@ __all__ = ["NAMES", "contender", "baseline_requests"]
 
 def contender(name: str, model: Any, work: Work, lanes: int, budget: int = 256) -> Contender:
     """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
+    from core.measure.baselines.article import article  # these load torch and transformers, and their names need neither
+    from core.measure.baselines.generate import generate_serial, generate_waves
+
     if name == "transformers-continuous":
+        from core.measure.baselines.transformers_continuous import continuous_settings, ready
+
         about = continuous_settings(work, lanes, budget)
         return Contender(name, lambda: ready(model, work, lanes, budget), lambda run: run.result, about)
     starts: dict[str, Callable[[], BaselineRun]] = {

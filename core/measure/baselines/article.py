@@ -25,6 +25,7 @@ class Row:
 
     @property
     def cached(self) -> int:
+        """Positions in this row's cache."""
         return 0 if self.layers is None else self.layers[0][0].shape[2]
 
 

@@ -118,6 +118,7 @@ class PassShape(NamedTuple):
 
     @property
     def positions(self) -> int:
+        """Rows × width, padding included."""
         return self.rows * self.width
 
 

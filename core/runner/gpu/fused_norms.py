@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from core.models.adapter import model_lock
-from core.runner.weights import forwards_replaced
+from core.runner.cpu_modules import forwards_replaced
 
 _MOST_SIZE = 16384  # of a row: one program holds it in registers
 

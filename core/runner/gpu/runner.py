@@ -76,12 +76,15 @@ class HostClock:
         self._clock = clock
 
     def mark(self) -> float:
+        """The time now."""
         return self._clock()
 
     def wait(self, mark: Any) -> None:
+        """Nothing to wait for."""
         pass
 
     def time(self, mark: Any) -> float:
+        """Seconds at a mark."""
         return mark
 
 
@@ -96,14 +99,17 @@ class CudaClock:
         self._time = (before + clock()) / 2
 
     def mark(self) -> torch.cuda.Event:
+        """An event in the stream, whose time is known once the device has come to it."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def wait(self, mark: Any) -> None:
+        """Until the device has come to a mark."""
         mark.synchronize()
 
     def time(self, mark: Any) -> float:
+        """Seconds at a mark, which the device has passed; marks are asked in order."""
         self._time += self._last.elapsed_time(mark) / 1000
         self._last = mark
         return self._time
@@ -195,6 +201,7 @@ class PagedRunner:
 
     @property
     def num_lanes(self) -> int:
+        """Requests that its buffers hold."""
         return len(self._tables.blocks)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PagedPass:

@@ -12,35 +12,31 @@ from sse_starlette import EventSourceResponse
 from starlette.responses import Response
 
 from core.errors import ExecutionFailed, InflightError, InvalidRequest
-from core.serving.engine import ServingEngine
+from core.serving.engine import Call, ServingEngine
 from core.serving.http.errors import error_body, status_of
+from core.serving.request_validator import CheckedPrompt
 from core.serving.stream import Piece, TokenStream
 from core.workload.request import SamplingParams
 
-CheckedRequest = tuple[Sequence[int], SamplingParams]
+CheckedRequest = tuple[CheckedPrompt, SamplingParams]
+
+
+def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
+    """The call of a client who asks for this many answers: raises what `ServingEngine.receive` raises, and InvalidRequest for too many."""
+    if count > serving.limits.max_choices:
+        raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {count}.", param="n")
+    return serving.receive(request.client.host if request.client else "", count)
 
 
 async def submit_all(
-    serving: ServingEngine,
-    asked: Sequence[CheckedRequest],
-    request: Request,
-    id: str,
-    nickname: str | None = None,
-    num_top_logprobs: int = 0,
+    call: Call, asked: Sequence[CheckedRequest], id: str, nickname: str | None = None, num_top_logprobs: int = 0
 ) -> list[TokenStream]:
-    """Queue all of them or none: raises what `ServingEngine.submit` raises, after cancelling the others."""
-    if len(asked) > serving.limits.max_choices:
-        raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {len(asked)}.")
-    client = request.client.host if request.client else ""
+    """Queue all of them or none: raises what `Call.submit` raises, after cancelling the others."""
     streams: list[TokenStream] = []
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(
-                await serving.submit(
-                    prompt, sampling, client=client, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs
-                )
-            )
+            streams.append(await call.submit(prompt, sampling, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs))
     except BaseException:
         cancel(streams)
         raise
@@ -48,6 +44,7 @@ async def submit_all(
 
 
 def cancel(streams: Sequence[TokenStream]) -> None:
+    """End these answers' requests; one that is over is left as it is."""
     for stream in streams:
         stream.cancel()
 
@@ -115,9 +112,13 @@ async def _gone(request: Request) -> None:
 
 
 def event_stream(
-    serving: ServingEngine, streams: Sequence[TokenStream], events: AsyncIterator[dict[str, Any] | str]
+    serving: ServingEngine,
+    streams: Sequence[TokenStream],
+    events: AsyncIterator[dict[str, Any]],
+    end: str | None = None,
 ) -> EventSourceResponse:
-    """Each event a `data:` line; the streams are cancelled if the client leaves. A failure on the way becomes the last event."""
+    """Each event a `data:` line, and `end` after the last; the streams are cancelled if the client leaves, even before the first. A failure on the way
+    becomes the last event."""
 
     async def lines() -> AsyncIterator[bytes]:
         try:
@@ -125,10 +126,24 @@ def event_stream(
                 yield _event(event)
         except InflightError as error:
             yield _event(error_body(status_of(error), str(error)))
-        finally:
-            cancel(streams)
+        if end is not None:
+            yield _event(end)
 
-    return EventSourceResponse(lines(), sep="\n", send_timeout=serving.limits.send_s)
+    return _Answer(streams, lines(), sep="\n", send_timeout=serving.limits.send_s)
+
+
+class _Answer(EventSourceResponse):
+    """Cancels its streams at the end, whatever that is: a generator that was never begun would not."""
+
+    def __init__(self, streams: Sequence[TokenStream], *content: Any, **options: Any) -> None:
+        super().__init__(*content, **options)
+        self._streams = streams
+
+    async def __call__(self, *connection: Any) -> None:
+        try:
+            await super().__call__(*connection)
+        finally:
+            cancel(self._streams)
 
 
 def _event(data: dict[str, Any] | str) -> bytes:
@@ -138,6 +153,7 @@ def _event(data: dict[str, Any] | str) -> bytes:
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    """OpenAI's count of tokens."""
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,

@@ -10,12 +10,11 @@ are part of the application.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
@@ -24,6 +23,8 @@ from core.serving.http.errors import add_handlers
 from core.serving.http.generate import generate_routes
 from core.serving.http.guard import ApiGuard
 from core.serving.http.openai import openai_routes
+from core.serving.http.schemas import ErrorBody
+from core.serving.http.sites import Sites
 from core.serving.http.watch import watch_routes
 
 # Streams end by themselves when a server closes: requests get time to finish, and viewers are told.
@@ -37,17 +38,18 @@ def create_app(
     api_key: str | None = None,
     teacher_token: str | None = None,
     cors_origins: Sequence[str] = (),
-    hosts: Sequence[str] | None = None,
+    names: Collection[str] | None = None,
 ) -> FastAPI:
     """classroom: of this engine, by default a new one. api_key: required for every call but `/health`. teacher_token: lets its holder
-    use `/control`, which does not exist without one. cors_origins: pages of these origins may call. hosts: names that the server answers to, None
-    for any; on loopback this keeps out pages that point their own name here (DNS rebinding)."""
+    use `/control`, which does not exist without one. cors_origins: pages of these origins may call. names: under which browsers
+    may reach the server besides its own, None for any; see `Sites`."""
     app = FastAPI(
         title="Inflight",
         summary="A continuous-batching engine behind HTTP.",
         docs_url="/docs",
         redoc_url=None,
         openapi_url="/openapi.json",
+        responses={"4XX": {"description": "A refusal", "model": ErrorBody}},
     )
     for routes in (generate_routes(serving), openai_routes(serving), watch_routes(serving, teacher_token)):
         app.include_router(routes)
@@ -55,9 +57,8 @@ def create_app(
     if teacher_token is not None:
         app.include_router(control_routes(serving, classroom, teacher_token))
     add_handlers(app, serving.metrics.refused)
-    app.add_middleware(ApiGuard, limits=serving.limits, api_key=api_key, refused=serving.metrics.refused)
+    sites = Sites(cors_origins, names)
+    app.add_middleware(ApiGuard, limits=serving.limits, sites=sites, api_key=api_key, refused=serving.metrics.refused)
     if cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST"], allow_headers=["*"])
-    if hosts is not None:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     return app

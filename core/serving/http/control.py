@@ -43,10 +43,13 @@ class ControlBody(BaseModel):
 
     @property
     def limits(self) -> dict[str, Any]:
+        """The limits that were named, by field of `EngineConfig`."""
         return self.model_dump(include=LIMITS, exclude_none=True)
 
 
 def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: str) -> APIRouter:
+    """The teacher's addresses: limits, pace, bursts. Each needs the token."""
+
     async def teacher(x_teacher_token: Annotated[str, Header()] = "") -> None:
         if not same_secret(x_teacher_token, teacher_token):
             raise HTTPException(403, "The teacher's token is missing or wrong")

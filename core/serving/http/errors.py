@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,29 +11,34 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from core.errors import ExecutionFailed, InflightError, TooManyRequests, Unavailable
+from core.errors import ExecutionFailed, InflightError, InvalidRequest, TooLong, TooManyRequests, Unavailable
+from core.serving.http.schemas import OF_FIELD
 
-_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+_TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+_CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
 
 def error_body(status: int, message: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """A refusal in OpenAI's form. param: the field at fault, code: what a program asks for."""
     kind = _TYPES.get(status, "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    return {"error": {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}}
 
 
 def error_response(
     status: int, message: str, param: str | None = None, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
+    """The same as an answer with this status."""
     more = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse(error_body(status, message, param, code), status, headers={**more, **(headers or {})})
 
 
 def status_of(error: InflightError) -> int:
+    """The HTTP status of a refusal: 400, or 429 and 503 for a server that is full or closing, 500 for a step that failed."""
     if isinstance(error, TooManyRequests):
         return 429
     if isinstance(error, Unavailable):
         return 503
-    return 500 if isinstance(error, ExecutionFailed) else 422
+    return 500 if isinstance(error, ExecutionFailed) else 400
 
 
 class UnknownModel(InflightError):
@@ -50,15 +56,18 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
         status = status_of(error)
         refused(status)
         again = {"retry-after": str(error.retry_after)} if isinstance(error, Unavailable) else None
-        return error_response(status, str(error), headers=again)
+        param = error.param if isinstance(error, InvalidRequest) else None
+        code = "context_length_exceeded" if isinstance(error, TooLong) else None
+        return error_response(status, str(error), param, code, again)
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        refused(422)
+        refused(400)
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
-        return error_response(422, f"{where}: {message}." if where else f"{message}.", where or None)
+        _, *path = first["loc"]  # the first says where it was: in the body, the query, a header
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+        param = name if len(name) <= _LONGEST_NAME and name.isprintable() else ""
+        return error_response(400, f"{param or ('A field' if path else 'The body')} {_fault(first)}.", param or None)
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -67,9 +76,36 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         refused(500)
-        return error_response(500, "Something went wrong in the server.")
+        return error_response(500, "Something went wrong in the server.", headers={"connection": "close"})  # uvicorn closes it
 
     app.add_exception_handler(InflightError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, unforeseen)
+
+
+_LONGEST_NAME = 100  # characters of a field's name that are worth repeating
+_MUST_BE = {
+    "string": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "an object",
+    "model": "an object",
+    "model_attributes": "an object",
+}
+_SHOULD = re.compile(r"^(?:Input|String|List|Dictionary) should | after validation.*")
+
+
+def _fault(error: Mapping[str, Any]) -> str:
+    """What is wrong with a field, as its sentence goes on after the name; error: one of pydantic's."""
+    kind, says = error["type"], error["msg"]
+    if kind == OF_FIELD:
+        return str(says)
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "is not supported here: leave it out"
+    must_be = _MUST_BE.get(kind.removesuffix("_type"))
+    return "must " + (f"be {must_be}" if must_be else _SHOULD.sub("", says))

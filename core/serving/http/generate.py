@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,12 +10,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from core.serving.engine import ServingEngine
-from core.serving.http.answers import answer_unless_gone, event_stream, gather_pieces, merge_pieces, submit_all, usage
+from core.serving.http.answers import answer_unless_gone, event_stream, gather_pieces, merge_pieces, received, submit_all, usage
 from core.serving.http.schemas import GenerateBody
 from core.serving.stream import TokenStream
 
 
 def generate_routes(serving: ServingEngine) -> APIRouter:
+    """`/generate`, the engine's own address, without OpenAI's fields."""
     router = APIRouter(tags=["generate"])
 
     @router.post("/generate", summary="Continue a prompt")
@@ -24,8 +24,9 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
         """`{"id", "text", "token_ids", "finish_reason", "usage", "queue_s", "ttft_s", "e2e_s"}`; with `stream`, events
         `{"id", "index", "token_id", "text"}` and then one with all but the token ids. Times are the engine's, in seconds from arrival."""
         sampling = body.sampling()
-        prompt = await asyncio.to_thread(serving.check, body.prompt, sampling)
-        streams = await submit_all(serving, [(prompt, sampling)], request, f"gen-{secrets.token_hex(8)}", body.nickname)
+        with received(serving, request) as call:
+            prompt = await call.check(body.prompt, sampling)
+            streams = await submit_all(call, [(prompt, sampling)], f"gen-{secrets.token_hex(8)}", body.nickname)
         if body.stream:
             return event_stream(serving, streams, _events(streams[0]))
         return await answer_unless_gone(request, streams, _whole(streams[0]))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.serving.http.errors import error_response
+from core.serving.http.sites import Sites
 from core.serving.limits import ServingLimits
 from core.serving.timeouts import Deadline
 
-_OPEN = frozenset({"/health"})  # needs no key: load balancers have none
+_OPEN = frozenset({"/health"})  # for anybody: load balancers have no key, and call it by any name
 
 
 def same_secret(given: str, expected: str) -> bool:
@@ -51,10 +52,11 @@ class BodyGuard:
             return
         received, more, started = 0, True, False
         refused: ASGIApp | None = None
-        deadline = Deadline(seconds)
+        deadline: Deadline | None = None  # it runs from when the body is asked for
 
         async def bounded() -> Message:
             nonlocal received, more, refused, deadline
+            deadline = deadline or Deadline(seconds)
             try:
                 message = await (deadline.wait_for(receive()) if more else receive())
             except TimeoutError:
@@ -67,7 +69,7 @@ class BodyGuard:
                 return {"type": "http.disconnect"}
             if each_piece or not more:
                 deadline.cancel()
-                deadline = Deadline(seconds) if more else deadline
+                deadline = None
             return message
 
         async def unless_refused(message: Message) -> None:
@@ -82,16 +84,21 @@ class BodyGuard:
             if refused is None:
                 raise
         finally:
-            deadline.cancel()
+            if deadline is not None:
+                deadline.cancel()
         if refused is not None and not started:
             await refused(scope, receive, send)
 
 
 class ApiGuard:
-    """ASGI middleware that answers in the shape of the other errors. api_key: what `Authorization: Bearer` must carry, None for no key. refused: called with each status."""
+    """ASGI middleware that answers in the shape of the other errors, and so many calls at once as there can be requests and viewers. sites: whose pages
+    may call. api_key: what `Authorization: Bearer` must carry, None for no key. refused: called with each status."""
 
-    def __init__(self, app: ASGIApp, limits: ServingLimits, api_key: str | None, refused: Callable[[int], None]) -> None:
-        self._app, self._api_key, self._refused = app, api_key, refused
+    def __init__(
+        self, app: ASGIApp, limits: ServingLimits, sites: Sites, api_key: str | None, refused: Callable[[int], None]
+    ) -> None:
+        self._app, self._sites, self._api_key, self._refused = app, sites, api_key, refused
+        self._calls, self._most = 0, 4 * limits.max_requests + limits.max_viewers
         bounds = BodyBounds(limits.max_body_bytes, limits.body_s)
         self._bounded = BodyGuard(self._json_alone, lambda scope: bounds, self._refusal)
 
@@ -99,30 +106,44 @@ class ApiGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        call, app = Request(scope), self._app
+        self._calls += 1
+        try:
+            await self._admitted(scope)(scope, receive, send)
+        finally:
+            self._calls -= 1
+
+    def _admitted(self, scope: Scope) -> ASGIApp:
+        """What answers a call: the application, or a refusal."""
+        if self._calls > self._most:
+            return self._refusal(503, "Too many calls are under way: try again in a moment.", {"retry-after": "1"})
+        call = Request(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path not in _OPEN and (refusal := self._sites.refusal(scope)):
+            return self._refusal(403, refusal)
         scheme, _, given = call.headers.get("authorization", "").partition(" ")
         if (
             self._api_key is not None
             and path not in _OPEN
             and (scheme.lower() != "bearer" or not same_secret(given, self._api_key))
         ):
-            app = self._refusal(401, "The API key is missing or wrong.")
-        elif call.method in ("POST", "PUT", "PATCH"):
+            return self._refusal(401, "The API key is missing or wrong.")
+        if call.method in ("POST", "PUT", "PATCH"):
             kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
             is_json = kind == "application/json"
-            app = self._bounded if is_json else self._refusal(415, "The body must be JSON: Content-Type: application/json.")
-        await app(scope, receive, send)
+            return self._bounded if is_json else self._refusal(415, "The body must be JSON: Content-Type: application/json.")
+        return self._app
 
     async def _json_alone(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on bodies that are JSON."""
         try:
             body = await Request(scope, receive).body()
-            json.loads(body)
+            given = json.loads(body)
+            if b"\\u" in body:
+                json.dumps(given, ensure_ascii=False).encode()  # halves of characters are no text, and cannot be answered either
         except ClientDisconnect:
             return
         except (ValueError, RecursionError):
-            await self._refusal(400, "The body is not JSON.")(scope, receive, send)
+            await self._refusal(400, "The body is not JSON, or has text that is not Unicode.")(scope, receive, send)
             return
         whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
@@ -133,10 +154,10 @@ class ApiGuard:
 
         await self._app(scope, replayed, send)
 
-    def _refusal(self, status: int, message: str) -> ASGIApp:
+    def _refusal(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
             self._refused(status)
             await response(scope, receive, send)
 
-        response = error_response(status, message, headers={"connection": "close"} if status in (408, 413) else {})
+        response = error_response(status, message, headers={"connection": "close"} if status == 408 else headers)
         return refuse

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,24 +11,28 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from core.serving.engine import ServingEngine
+from core.errors import InvalidRequest
+from core.serving.engine import Call, ServingEngine
 from core.serving.http.answers import (
     CheckedRequest,
     answer_unless_gone,
     event_stream,
     gather_pieces,
     merge_pieces,
+    received,
     submit_all,
     usage,
 )
 from core.serving.http.errors import UnknownModel
 from core.serving.http.schemas import ChatBody, CompletionBody, StreamOptions
+from core.serving.http.token_names import TokenNames
 from core.serving.stream import Piece, TokenStream
 
 
 def openai_routes(serving: ServingEngine) -> APIRouter:
+    """`/v1/models`, `/v1/completions` and `/v1/chat/completions`."""
     router = APIRouter(prefix="/v1", tags=["openai"])
-    started = int(time.time())
+    started, tokens = int(time.time()), TokenNames(serving.tokenizer)
 
     def described() -> dict[str, Any]:
         length = serving.engine.model.context
@@ -47,26 +50,35 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
     @router.post("/completions", summary="Continue prompts")
     async def completions(body: CompletionBody, request: Request) -> Response:
         _check_model(serving, body.model)
-        asked: list[CheckedRequest] = []
-        for prompt in body.prompts:
-            samplings = body.samplings(body.max_tokens)
-            ids = await asyncio.to_thread(serving.check, prompt, samplings[0])
-            asked += [(ids, sampling) for sampling in samplings]
         logprobs = body.logprobs is not None, body.logprobs or 0
-        shape = _Completions(serving, f"cmpl-{secrets.token_hex(12)}", body.stream_options, *logprobs)
-        return await _answer(shape, asked, body, request)
+        shape = _Completions(serving, f"cmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs)
+        with received(serving, request, len(body.prompts) * body.n) as call:
+            asked: list[CheckedRequest] = []
+            for prompt in body.prompts:
+                samplings = body.samplings(body.max_tokens)
+                ids = await call.check(prompt, samplings[0])
+                asked += [(ids, sampling) for sampling in samplings]
+            streams = await shape.submitted(call, asked)
+        return await _answer(shape, streams, body, request)
 
     @router.post("/chat/completions", summary="Continue a conversation")
     async def chat(body: ChatBody, request: Request) -> Response:
         _check_model(serving, body.model)
-        ids = await asyncio.to_thread(serving.chat, [message.plain for message in body.messages])
-        context = serving.engine.model.context or 2**31 - 1
-        room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
-        samplings = body.samplings(body.max_completion_tokens or body.max_tokens or room)
-        ids = await asyncio.to_thread(serving.check, ids, samplings[0])
         logprobs = body.logprobs, body.num_top_logprobs
-        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.stream_options, *logprobs)
-        return await _answer(shape, [(ids, sampling) for sampling in samplings], body, request)
+        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs)
+        try:
+            with received(serving, request, body.n) as call:
+                ids = await call.chat([message.plain for message in body.messages])
+                context = serving.engine.model.context or 2**31 - 1
+                room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
+                samplings = body.samplings(body.most_new_tokens or room)
+                checked = await call.check(ids, samplings[0])
+                streams = await shape.submitted(call, [(checked, sampling) for sampling in samplings])
+        except InvalidRequest as error:
+            if error.param is not None:
+                error.param = body.engines_names.get(error.param, error.param)
+            raise
+        return await _answer(shape, streams, body, request)
 
     return router
 
@@ -76,11 +88,10 @@ def _check_model(serving: ServingEngine, model: str) -> None:
         raise UnknownModel(f"The model asked for is not served here; {serving.name} is.")
 
 
-async def _answer(shape: _Shape, asked: Sequence[CheckedRequest], body: CompletionBody | ChatBody, request: Request) -> Response:
-    prompt_tokens = sum(len(prompt) for prompt, _ in asked[:: body.n])  # a prompt with several answers counts once
-    streams = await submit_all(shape.serving, asked, request, shape.id, num_top_logprobs=shape.num_top_logprobs)
+async def _answer(shape: _Shape, streams: Sequence[TokenStream], body: CompletionBody | ChatBody, request: Request) -> Response:
+    prompt_tokens = sum(len(stream.prompt) for stream in streams[:: body.n])  # a prompt with several answers counts once
     if body.stream:
-        return event_stream(shape.serving, streams, _chunks(shape, streams, prompt_tokens))
+        return event_stream(shape.serving, streams, _chunks(shape, streams, prompt_tokens), "[DONE]")
     return await answer_unless_gone(request, streams, _whole(shape, streams, prompt_tokens))
 
 
@@ -90,7 +101,7 @@ async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: i
     return JSONResponse({**shape.head(shape.kind), "choices": choices, "usage": used})
 
 
-async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> AsyncIterator[dict[str, Any] | str]:
+async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> AsyncIterator[dict[str, Any]]:
     options, written = shape.options, 0
     head = shape.head(shape.chunk_kind) | ({"usage": None} if options.include_usage else {})
     for index in range(len(streams)):
@@ -103,7 +114,6 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
         yield {**head, "choices": [shape.choice(index, [piece], shape.part)]}
     if options.include_usage:
         yield {**head, "choices": [], "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams))}
-    yield "[DONE]"
 
 
 @dataclass
@@ -113,11 +123,16 @@ class _Shape:
     serving: ServingEngine
     id: str
     options: StreamOptions
+    tokens: TokenNames
     logprobs: bool
     num_top_logprobs: int
     created: int = field(default_factory=lambda: int(time.time()))
 
     kind = chunk_kind = ""
+
+    async def submitted(self, call: Call, asked: Sequence[CheckedRequest]) -> list[TokenStream]:
+        """See `submit_all`."""
+        return await submit_all(call, asked, self.id, num_top_logprobs=self.num_top_logprobs)
 
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.serving.name}
@@ -141,10 +156,6 @@ class _Shape:
     def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _token(self, token_id: int) -> str:
-        tokenizer = self.serving.tokenizer
-        return f"token_id:{token_id}" if tokenizer is None else tokenizer.decode([token_id])
-
 
 @dataclass
 class _Completions(_Shape):
@@ -164,15 +175,16 @@ class _Completions(_Shape):
             self._offsets[index] = offsets[-1] + len(piece.text)
         rows = [(p, p.token_id, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
         return {
-            "tokens": [self._token(token_id) for _, token_id, _ in rows],
+            "tokens": [self.tokens.name(token_id) for _, token_id, _ in rows],
             "token_logprobs": [piece.logprob for piece, _, _ in rows],
             "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in rows] if self.num_top_logprobs else None,
             "text_offset": [at for _, _, at in rows],
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
-        """The top tokens, and the chosen one."""
-        return {self._token(i): logprob for i, logprob in piece.top_logprobs} | {self._token(token_id): piece.logprob}
+        """The top tokens, and the chosen one, which comes first so that its name here is the one among `tokens`."""
+        logprobs = {token_id: piece.logprob} | {i: logprob for i, logprob in piece.top_logprobs if i != token_id}
+        return {name: logprobs[i] for i, name in self.tokens.distinct(logprobs).items()}
 
 
 @dataclass
@@ -197,5 +209,5 @@ class _Chat(_Shape):
         return {"content": rows, "refusal": None}
 
     def _logprob(self, token_id: int, logprob: float | None) -> dict[str, Any]:
-        token = self._token(token_id)
-        return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
+        own = self.tokens.bytes(token_id)
+        return {"token": self.tokens.name(token_id), "logprob": logprob, "bytes": None if own is None else list(own)}

@@ -1,15 +1,28 @@
 """The bodies of calls, field by field: names and defaults of the server article for `/generate`, OpenAI's for `/v1`.
 
-Features that this engine lacks are fields too, which must keep their neutral value; unknown fields are refused. No field is
-silently ignored.
+Other fields are refused, and those of features that this engine lacks are taken only with values that ask for nothing. No field that could
+change an answer is silently ignored.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from core.errors import InvalidRequest
 from core.workload.request import SamplingParams
@@ -21,17 +34,71 @@ Bias = Annotated[float, Field(ge=-100, le=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 Choices = Annotated[int, Field(ge=1, le=1024)]
-TokenIds = list[Annotated[int, Field(strict=True)]]
+TokenIds = list[int]
+OF_FIELD = "of_field"  # an error whose message goes on after the field's name
+
+
+def _must(be: str) -> Any:
+    """Says what a value of several types must be, where each type would refuse it in a sentence of its own."""
+
+    def refused_once(given: Any, check: Callable[[Any], Any]) -> Any:
+        try:
+            return check(given)
+        except ValidationError:
+            raise PydanticCustomError(OF_FIELD, f"must be {be}") from None
+
+    return WrapValidator(refused_once)
+
+
+def _at_most(most: int, of_what: str, count: Callable[[Any], int] = len) -> Any:
+    """Refuses a longer list or object before any of it is looked at: on the event loop, everybody would wait for that."""
+
+    def bounded(given: Any) -> Any:
+        if isinstance(given, list | dict) and count(given) > most:
+            raise PydanticCustomError(OF_FIELD, f"must have at most {most:,} {of_what}")
+        return given
+
+    return BeforeValidator(bounded)
+
+
+def _num_prompts(given: Any) -> int:
+    return len(given) if given and isinstance(given, list) and not isinstance(given[0], int) else 1
+
+
+def _num_parts(messages: list[Any]) -> int:
+    contents = (message.get("content") if isinstance(message, dict) else None for message in messages)
+    return sum(max(1, len(content)) if isinstance(content, list) else 1 for content in contents)
+
+
+_MOST = 1024  # choices of a call, stop strings, biases
+_UNUSED = Field(None, description="Taken and not used.")
+Stop = Annotated[str | list[str], _must("a text or a list of texts"), _at_most(_MOST, "texts")]
+Prompt = Annotated[str | TokenIds, _must("a text or a list of token ids")]
+Prompts = Annotated[
+    str | list[str] | TokenIds | list[TokenIds],
+    _must("a text, a list of token ids, or a list of either"),
+    _at_most(_MOST, "prompts", _num_prompts),
+]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False)
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    asks_for_nothing: ClassVar[dict[str, list[Any]]] = {}  # by field: as good as left out, as null is everywhere
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        """Treat null as a field left out."""
-        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+    def _without_what_asks_for_nothing(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        known = cls.model_fields
+        told = {name: value for name, value in given.items() if value is not None and not cls._is_nothing(name, value)}
+        unknown = next((name for name in told if name not in known), None)  # it is named; a thousand others would only take time
+        return {name: value for name, value in told.items() if name in known or name == unknown}
+
+    @classmethod
+    def _is_nothing(cls, name: str, value: Any) -> bool:
+        return any(type(value) is type(one) and value == one for one in cls.asks_for_nothing.get(name, ()))  # false is not 0
 
 
 class _SamplingBody(_Body):
@@ -40,24 +107,24 @@ class _SamplingBody(_Body):
     temperature: Temperature = 1.0
     top_k: int = 0
     top_p: float = 1.0
-    stop: str | list[str] = []
+    stop: Stop = []
     ignore_eos: bool = False
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] = 1.0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
-    logit_bias: Annotated[dict[str, Bias], Field(max_length=1024)] | None = None
+    logit_bias: Annotated[dict[str, Bias], _at_most(_MOST, "token ids")] | None = None
 
     def _params(self, max_tokens: int, seed: int, **more: Any) -> SamplingParams:
         given = self.model_dump(include=set(_SamplingBody.model_fields), exclude_none=True)
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop
         return SamplingParams(max_tokens, seed=seed, **{**given, "stop": stop, **more})
 
 
 class GenerateBody(_SamplingBody):
     """`POST /generate`. Greedy unless a temperature is given."""
 
-    prompt: str | TokenIds
+    prompt: Prompt
     max_tokens: Tokens = 16
     stream: bool = False
     temperature: Temperature = 0.0
@@ -72,6 +139,8 @@ class GenerateBody(_SamplingBody):
 class StreamOptions(_Body):
     """continuous_usage_stats: with include_usage, the usage so far with each event; vLLM's extension."""
 
+    asks_for_nothing = {"include_obfuscation": [False]}
+
     include_usage: bool = False
     continuous_usage_stats: bool = False
 
@@ -79,27 +148,20 @@ class StreamOptions(_Body):
 class _OpenAIBody(_SamplingBody):
     """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
 
-    seed: drawn if none is given. The other fields are features that this engine lacks.
+    seed: drawn if none is given.
     """
 
     model: str
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     n: Choices = 1
-    seed: Seed = Field(default_factory=lambda: secrets.randbits(62))
-    user: str | None = Field(None, description="Taken and not used.")
-
-    def _refused(self) -> dict[str, Any]:
-        """Fields of unsupported features, and their neutral values."""
-        raise NotImplementedError
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = Field(default_factory=lambda: secrets.randbits(62))
+    user: str | None = _UNUSED
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
         """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for values out of range."""
-        for name, neutral in self._refused().items():
-            if getattr(self, name) not in (None, neutral):
-                raise InvalidRequest(f"{name} is not supported here: leave it out.")
         if "stream_options" in self.model_fields_set and not self.stream:
-            raise InvalidRequest("stream_options needs stream: true.")
+            raise InvalidRequest("stream_options needs stream: true.", param="stream_options")
         top_k = max(0, self.top_k)  # vLLM writes -1 for all
         return [self._params(max_tokens, (self.seed + choice) % 2**63, top_k=top_k) for choice in range(self.n)]
 
@@ -107,15 +169,17 @@ class _OpenAIBody(_SamplingBody):
 class CompletionBody(_OpenAIBody):
     """`POST /v1/completions`. logprobs: for each chosen token, and for this many top tokens."""
 
-    prompt: str | list[str] | TokenIds | list[TokenIds]
+    asks_for_nothing = {"echo": [False], "suffix": [""]}
+
+    prompt: Prompts
     max_tokens: Tokens = 16
     logprobs: TopLogprobs | None = None
-    echo: bool = False
     best_of: int | None = None
-    suffix: str | None = None
 
-    def _refused(self) -> dict[str, Any]:
-        return {"echo": False, "best_of": self.n, "suffix": ""}
+    def samplings(self, max_tokens: int) -> list[SamplingParams]:
+        if self.best_of not in (None, self.n):
+            raise InvalidRequest("best_of is not supported here, other than n.", param="best_of")
+        return super().samplings(max_tokens)
 
     @property
     def prompts(self) -> list[str | TokenIds]:
@@ -127,38 +191,92 @@ class CompletionBody(_OpenAIBody):
 
 
 class TextPart(_Body):
+    """A part of a message's content, as OpenAI sends it."""
+
     type: Literal["text"]
     text: str
 
 
 class ChatMessage(_Body):
-    role: Annotated[str, Field(max_length=32)]
-    content: str | list[TextPart]
+    """An assistant's message may have no content; `name` is for templates that use it."""
+
+    asks_for_nothing = {"tool_calls": [[]], "annotations": [[]]}
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[str | list[TextPart], _must("a text or a list of text parts")] | None = Field(None, validate_default=True)
     name: str | None = None
+
+    @field_validator("content")
+    @classmethod
+    def _said(cls, content: Any, message: ValidationInfo) -> Any:
+        if content is None and message.data.get("role") != "assistant":
+            raise PydanticCustomError(OF_FIELD, "is missing")
+        return content
 
     @property
     def plain(self) -> dict[str, str]:
-        content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": content}
+        """As chat templates read it. Few know the role of developers, and most say nothing of what they leave out."""
+        content = "".join(part.text for part in self.content) if isinstance(self.content, list) else self.content or ""
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": content} | ({"name": self.name} if self.name is not None else {})
 
 
 class ChatBody(_OpenAIBody):
     """`POST /v1/chat/completions`. Without max_tokens an answer may be as long as context and server allow."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    asks_for_nothing = {
+        "tools": [[]],
+        "tool_choice": ["none", "auto"],
+        "functions": [[]],
+        "function_call": ["none", "auto"],
+        "response_format": [{"type": "text"}],
+        "modalities": [["text"]],
+        "reasoning_effort": ["none"],
+        "verbosity": ["medium"],
+        "service_tier": ["auto", "default"],
+        "store": [False],
+    }
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1), FailFast(), _at_most(4 * _MOST, "messages and parts", _num_parts)]
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     logprobs: bool = False
     top_logprobs: TopLogprobs = 0
-    tools: list[Any] | None = None
-    response_format: dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = _UNUSED
+    metadata: Annotated[dict[str, str], _at_most(16, "entries")] | None = _UNUSED
+    prompt_cache_key: str | None = _UNUSED
+    safety_identifier: str | None = _UNUSED
 
-    def _refused(self) -> dict[str, Any]:
-        return {"tools": [], "response_format": {"type": "text"}}
+    @property
+    def engines_names(self) -> dict[str, str]:
+        """This body's fields by the names of those that the engine refuses instead."""
+        return {"prompt": "messages"} | ({"max_tokens": "max_completion_tokens"} if self.max_completion_tokens else {})
+
+    @property
+    def most_new_tokens(self) -> int | None:
+        """Raises InvalidRequest where it is given twice, and not the same."""
+        if None not in (new := (self.max_completion_tokens, self.max_tokens)) and new[0] != new[1]:
+            raise InvalidRequest("max_tokens and max_completion_tokens are not the same.", param="max_completion_tokens")
+        return new[0] or new[1]
 
     @property
     def num_top_logprobs(self) -> int:
         """Raises InvalidRequest for top_logprobs without logprobs."""
         if self.top_logprobs and not self.logprobs:
-            raise InvalidRequest("top_logprobs needs logprobs: true.")
+            raise InvalidRequest("top_logprobs needs logprobs: true.", param="top_logprobs")
         return self.top_logprobs
+
+
+class ErrorDetail(BaseModel):
+    """param: the field at fault. code: OpenAI's, for what its clients tell apart."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The answer of every refusal, see `core.serving.http.errors`."""
+
+    error: ErrorDetail

@@ -5,23 +5,41 @@ trace that passes `check`: open to all while texts are shown, otherwise to the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from core.errors import InflightError, TooManyRequests
 from core.serving.engine import ServingEngine
 from core.serving.http.guard import same_secret
+from core.serving.turns import Turns
+
+
+class _Watched(EventSourceResponse):
+    """An event stream that calls `ended` when it has, however it ends."""
+
+    def __init__(self, ended: Callable[[], None], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
+    """What an engine does, for whoever watches it: health, metrics, the stream of events, traces."""
     router = APIRouter(tags=["watch"])
-    viewers = 0
+    viewers = Turns(serving.limits.max_viewers, "viewers are connected", retry_after=5)
     writing = asyncio.Semaphore(1)  # saving takes memory and time
 
     @router.get("/health", summary="Whether requests are accepted, and what is in progress")
@@ -47,6 +65,7 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
 
     @router.get("/events", summary="What the engine does, live")
     async def events(
+        request: Request,
         last_event_id: Annotated[int | None, Header(ge=0)] = None,
         after: Annotated[int | None, Query(ge=0, description="As Last-Event-ID, for clients that cannot set it.")] = None,
     ) -> Response:
@@ -54,20 +73,11 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
         `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header, and
         the fields of each record of its steps), `request`, `step` (as in a trace), `pace`,
         `skipped` (the reader missed messages)."""
-        nonlocal viewers
-        if viewers >= serving.limits.max_viewers:
-            raise TooManyRequests(f"{viewers} viewers are connected, which is this server's limit.", retry_after=5)
-
-        async def batches() -> AsyncIterator[bytes]:
-            nonlocal viewers
-            viewers += 1
-            try:
-                async for excerpt in serving.event_log.read(last_event_id if last_event_id is not None else after):
-                    yield excerpt.event
-            finally:
-                viewers -= 1
-
-        return EventSourceResponse(batches(), sep="\n", send_timeout=serving.limits.send_s)
+        client = request.client.host if request.client else ""
+        await viewers.take(client)
+        log = serving.event_log.read(last_event_id if last_event_id is not None else after)
+        batches = (excerpt.event async for excerpt in log)
+        return _Watched(lambda: viewers.free(client), batches, sep="\n", send_timeout=serving.limits.send_s)
 
     @router.get("/sessions", summary="The runs that can be saved")
     async def sessions() -> dict[str, Any]:

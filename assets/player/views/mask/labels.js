@@ -4,7 +4,7 @@ import { dims } from "../../parts/colours.js";
 import { t } from "../../parts/speech.js";
 import { fillBox, measure, setFont, shorten, strokeBox } from "../../parts/surface.js";
 import { BAND } from "./geometry.js";
-import { visible } from "../../run/passes.js";
+import { queryOf, visible } from "../../run/passes.js";
 
 /**
  ** Lines between requests, and between cells if they are large.
@@ -129,7 +129,7 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
   const item = pass.items.find((i) => i.request === hot.request && i.length);
   g.strokeStyle = palette.ink;
   g.lineWidth = 1.2;
-  const row = hot.row ?? (item && hot.q !== undefined ? item.q0 + item.pads + hot.q - item.start : undefined);
+  const row = hot.row ?? (item && hot.q !== undefined ? queryOf(item, hot.q) : undefined);
   const isQuery = row !== undefined && row >= q0 && row < q1 && (hot.row !== undefined || (item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen));
   if (isQuery) g.strokeRect(at.gutter + 0.5, at.y(row), right - at.gutter - 1, Math.max(1, at.y(row + 1) - at.y(row)));
   let range = null;

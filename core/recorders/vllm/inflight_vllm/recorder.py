@@ -205,6 +205,7 @@ class Recorder:
         return time.monotonic() - self._start
 
     def arrived(self, request: Any) -> None:
+        """The scheduler was given a request."""
         self._t_arrived[request.request_id] = t = self.now()
         self._arrived.append(self._asked(request, t))
 
@@ -225,10 +226,12 @@ class Recorder:
         return known
 
     def preempted(self, request: Any) -> None:
+        """A request gives way, with as many computed tokens as it loses."""
         self._preempted.append((request.request_id, request.num_computed_tokens))
         self._leaving.forget(request.request_id)
 
     def aborted(self, requests: list[str], status: Any) -> None:
+        """Requests were ended from outside. status: vLLM's own word for it."""
         data = {"kind": "abort", "t": self.now(), "requests": requests, "status": str(status)}
         self.writer.put(lambda: data)
 
@@ -324,6 +327,7 @@ class Recorder:
         self._steps += 1
 
     def computed(self, output: Any, results: Any, t_output: float, answers: dict[int, Any]) -> None:
+        """A step's results are in: write the step. t_output: when they came, before vLLM took them in. answers: what it then sends on."""
         known = self._open.pop(id(output), None)
         if known is None:
             return

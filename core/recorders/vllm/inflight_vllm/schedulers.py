@@ -51,6 +51,7 @@ class Recording(_Scheduler):
             return None
 
     def add_request(self, request: Any) -> None:
+        """vLLM's, recorded."""
         super().add_request(request)
         self._tell(Recorder.arrived, request)
 
@@ -59,6 +60,7 @@ class Recording(_Scheduler):
         super()._preempt_request(request, *args, **kwargs)
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
+        """vLLM's, recorded: who ends that was there."""
         named = self.requests if request_ids is None else [request_ids] if isinstance(request_ids, str) else request_ids
         ending = [request for request in named if request in self.requests]
         result = super().finish_requests(None if request_ids is None else ending, finished_status)
@@ -67,12 +69,14 @@ class Recording(_Scheduler):
         return result
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """vLLM's, recorded and timed."""
         began = self._tell(Recorder.scheduling)
         output = super().schedule(*args, **kwargs)
         self._tell(Recorder.scheduled, began, output)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        """vLLM's, recorded with what it answers."""
         t_output = self._tell(Recorder.now)
         answers = super().update_from_output(scheduler_output, model_runner_output)
         self._tell(Recorder.computed, scheduler_output, model_runner_output, t_output, answers)
@@ -85,6 +89,7 @@ class Recording(_Scheduler):
             recorder.writer.close()
 
     def shutdown(self) -> None:
+        """vLLM's; then the recording ends."""
         super().shutdown()
         self.recording_ends()
 

@@ -1,4 +1,4 @@
-"""Sends a recording over HTTP to a collector: `python -m core collect`, or Inflight's page. Independent of the engine.
+"""Sends a recording over HTTP to a collector: `python -m inflight collect`, or Inflight's page. Independent of the engine.
 
     POST ADDRESS          Authorization: Bearer TOKEN     Inflight-First: the number of the first line
     the header, then lines                     ─→         200, {"wants_snapshot": whether a snapshot should follow soon}
@@ -25,6 +25,7 @@ HEARTBEAT = 10.0  # seconds without lines after which an empty batch shows that 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # statuses that may be temporary
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two attempts
 _TIMEOUT = 10.0  # seconds
+_MOST_ANSWER = 2**16  # bytes
 
 
 class Refused(Exception):
@@ -62,6 +63,9 @@ class Sender:
         self._closing = closing
 
     def write(self, line: str) -> bool:
+        """Take a line, and send what has gathered once it is enough; whether a snapshot is wanted. Raises Oversized for a line that no
+        message holds.
+        """
         if len(line) + len(self._header) > MOST_BODY:
             raise Oversized
         wants_snapshot = self._size + len(line) + len(self._header) > MOST_BODY and self._send()
@@ -70,9 +74,11 @@ class Sender:
         return (self._size >= BATCH and self._send()) or wants_snapshot
 
     def flush(self) -> bool:
+        """Send what has gathered, or an empty message as a sign of life; whether a snapshot is wanted."""
         return bool(self._lines or time.monotonic() - self._at >= HEARTBEAT) and self._send()
 
     def close(self) -> None:
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -112,7 +118,9 @@ class Sender:
                     self._connection = kind(self._host, self._port, timeout=_TIMEOUT)
                 self._connection.request("POST", self._path, body, headers)
                 answer = self._connection.getresponse()
-                data = answer.read(2**16)
+                data = answer.read(_MOST_ANSWER)
+                if answer.length and len(data) < _MOST_ANSWER:  # whoever answered was killed while it did
+                    raise http.client.IncompleteRead(data, answer.length)
                 break
             except (OSError, http.client.HTTPException):
                 self.close()

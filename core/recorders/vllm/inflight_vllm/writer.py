@@ -52,7 +52,8 @@ class Sink(Protocol):
         """Write what has been gathered. Returns the same as `write`."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing more comes."""
 
 
 class Oversized(Exception):
@@ -179,6 +180,7 @@ class Parts:
 
     @property
     def name(self) -> str:
+        """The path of the part that is being written."""
         return str(self.path)
 
     def open(self, closing: threading.Event) -> None:
@@ -196,6 +198,7 @@ class Parts:
         raise FileExistsError(f"{self.path} and the names beside it are taken")
 
     def write(self, line: str) -> bool:
+        """Write a line, and begin a new part once this one is full, which is returned."""
         self._file.write(line)
         self._size += len(line)  # which is ASCII
         if not self._max_bytes or self._size < self._max_bytes or line.startswith('{"kind":"end"'):
@@ -207,12 +210,14 @@ class Parts:
         return True
 
     def flush(self) -> bool:
+        """Write through what is buffered; False, as no new part begins."""
         self._file.flush()
         if self._max_bytes:
             os.utime(self._file.fileno())  # its time shows that the engine is still there even when idle
         return False
 
     def close(self) -> None:
+        """Close the part that is being written."""
         if self._file is not None:
             self._file.close()
 

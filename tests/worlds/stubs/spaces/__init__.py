@@ -12,6 +12,7 @@ import threading
 from contextlib import suppress
 from contextvars import copy_context
 from functools import wraps
+from multiprocessing.connection import wait
 from queue import Queue
 
 import gradio as gr
@@ -96,7 +97,8 @@ class Worker:
     def _serve(self, task):
         global forked
         forked = True
-        while True:
+        parent = multiprocessing.parent_process()
+        while wait([self.args._reader, parent.sentinel]) and not self.args.empty():  # neither: the parent has ended
             args, kwargs = self.args.get()
             self.stop.clear()
             thread = threading.Thread(target=self._iterate, args=(task(*args, **kwargs),))

@@ -1,0 +1,32 @@
+// The waiting queue of a step, in its order. Pure; core/trace/run_state.py keeps the same queue.
+
+/**
+ * Whoever is next, then the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end.
+ * @param {Run} run @param {number} i
+ */
+export function waitingAt(run, i) {
+  const next = run.events[i]?.waiting.request;
+  return inOrder(run, i).sort((a, b) => Number(b.request.id === next) - Number(a.request.id === next));
+}
+
+/** @param {Run} run @param {number} i */
+function inOrder(run, i) {
+  let waiting = /** @type {Waiting[]} */ ([]);
+  for (const request of run.requests) {
+    for (let w = request.waits.length - 1; w >= 0; w -= 1) {
+      const [from, to, preempted, place = null, since = from] = request.waits[w];
+      if (from > i) continue;
+      if (to >= i) waiting.push({ request, since, preempted, place });
+      break;
+    }
+  }
+  const placed = waiting.filter((w) => w.place !== null).sort((a, b) => (a.place ?? 0) - (b.place ?? 0)); // in the order that goes on after steps that are not shown
+  waiting = waiting.filter((w) => w.place === null);
+  const turn = (/** @type {Waiting} */ { request, since }) => run.events[since]?.preempted.findIndex((p) => p.request === request.id) ?? 0; // among those preempted in one step, where that is here
+  if ((run.header.batching || {}).requeue) {
+    const rank = (/** @type {Waiting} */ w) => (w.preempted ? 1 + turn(w) : 0);
+    return [...placed, ...waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b))];
+  }
+  const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || turn(b) - turn(a)); // each goes to the front: the last of a step stands first
+  return [...front, ...placed, ...waiting.filter((w) => !w.preempted)];
+}

@@ -1,0 +1,77 @@
+"""Runs of so many requests that they are summed up event by event, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from core.cli.output import number, percent, print_line, reading, seconds
+from core.cli.report import circumstances, headline
+from core.errors import InvalidTrace
+from core.simulate.totals import RunTotals
+from core.trace.events import StepEvent
+from core.trace.file import BREAKS_OFF, End, Reader, lines_of
+from core.trace.header import Header
+from core.trace.request_times import SLOs
+from core.trace.trace import Trace
+
+MOST_REQUESTS = 10_000  # of which a run is kept whole, to be summed up exactly and request by request
+
+
+def is_long(path: Path) -> bool:
+    """Whether a file is a run of ours of more than that; False for what is no trace."""
+    try:
+        lines = lines_of(path)
+        header = next(lines, "")
+        asked = islice((line for line in lines if line.startswith('{"kind":"request"')), MOST_REQUESTS, None)
+        return '"engine":{' not in header and next(asked, None) is not None
+    except InvalidTrace:
+        return False
+
+
+def print_file(path: Path, slos: SLOs | None) -> None:
+    """The totals of a trace, read line by line. Raises InvalidTrace."""
+    reader, totals, end = Reader(reading(lines_of(path), path)), RunTotals(slos), End(complete=False)
+    for record in reader.records():
+        if isinstance(record, StepEvent):
+            totals.add(record)
+        elif isinstance(record, End):
+            end = record
+    print_long(reader.header, totals, end.complete)
+    if not end.is_written:
+        print_line(BREAKS_OFF)
+
+
+def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
+    """What ran, and its totals."""
+    print_line(headline(Trace(header, {}, [])))
+    print_line()
+    print_totals(totals.to_json())
+    for text in circumstances(header):
+        print_line(text)
+    print_line(
+        f"Of more than {MOST_REQUESTS:,} requests only totals are shown, their percentiles to within one percent; --json has each request."
+    )
+    if not complete:
+        print_line("This run was cut short.")
+
+
+def print_totals(totals: Mapping[str, Any]) -> None:
+    """`RunTotals` as lines. Times of a simulated run are simulated."""
+    print_line(
+        f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in {totals['steps']:,} steps: {totals['wall_s']:,.1f} seconds, "
+        f"{number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s, {totals['preemptions']:,} preemptions, "
+        f"KV use {percent(totals['kv_use'])}"
+    )
+    for name in ("ttft_s", "itl_s", "e2e_s"):
+        n = totals[name]
+        print_line(
+            f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])}, p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
+        )
+    if good := totals.get("goodput"):
+        slos = ", ".join(
+            f"{slo.removesuffix('_s').upper()} ≤ {limit:g} s" for slo, limit in good["slos"].items() if limit is not None
+        )
+        print_line(f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos} ({percent(good['share'])})")

@@ -1,0 +1,112 @@
+"""Files that are written whole. Until a new one is complete, what was there before stays as it was."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO, cast
+
+from core.errors import InflightError
+
+
+@contextmanager
+def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A text file (UTF-8, lines end with LF) that takes its place at `path` when the block ends without an exception; otherwise it is removed.
+
+    A link stays one, and what is no file, a pipe or a device, is written to as it is. A name that ends with .gz is compressed. Raises
+    InflightError if it cannot be written.
+    """
+    with _named(path):
+        if _is_special(Path(path)):
+            with Path(path).open("w", encoding="utf-8", newline="\n") as out:
+                yield out
+            return
+        place = _place(Path(path))
+        partial = _partial(place)
+        try:
+            with _opened(partial, place.suffix == ".gz") as out:
+                if place.exists():
+                    shutil.copymode(place, partial)
+                yield out
+            partial.replace(place)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _opened(partial: Path, compressed: bool) -> TextIO:
+    if compressed:
+        return cast(TextIO, gzip.open(partial, "wt", compresslevel=6, encoding="utf-8", newline="\n"))
+    return partial.open("w", encoding="utf-8", newline="\n")
+
+
+def save_json(path: str | os.PathLike[str], data: object) -> None:
+    """Write data as JSON for people and programs, see `written`. Raises InflightError if it cannot be written."""
+    text = json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False)
+    with written(path) as out:
+        out.write(text + "\n")
+
+
+def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
+    """Raises InflightError, before anything runs, for a file that cannot be written, for two that are one, and for one of those that are read."""
+    given = [path for path in paths if path is not None]
+    for index, path in enumerate(given):
+        with _named(path):
+            if _is_special(path):
+                if not os.access(path, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                continue
+            place = _place(path)
+            if place.is_dir():
+                raise InflightError(f"{path} cannot be written: it is a folder.")
+            if not place.parent.is_dir():
+                folder = place.parent if path.is_symlink() else path.parent
+                raise InflightError(f"{path} cannot be written: there is no folder {folder}.")
+            if place in [_place(other) for other in given[:index]]:
+                raise InflightError(f"{path} cannot be written twice: give each result a file of its own.")
+            if place in [_place(other) for other in read]:
+                raise InflightError(f"{path} cannot be written: it is what is read.")
+            if place.exists() and not os.access(place, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            try:
+                with (partial := _partial(place)).open("w") as probe:
+                    probe.write("\n")  # a full disk takes an empty file
+            finally:
+                partial.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether nothing can take its place: a pipe, a device, or a stream under its name in /dev."""
+    return path.exists() and not path.is_dir() and (not path.is_file() or path.is_relative_to("/dev"))
+
+
+def _place(path: Path) -> Path:
+    """Where it is, behind links. Raises OSError for links that go round in a circle."""
+    try:
+        return path.resolve()
+    except RuntimeError:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+
+
+def _partial(place: Path) -> Path:
+    """Beside it, so that it can be moved there; of this process, so that two do not write into one."""
+    return place.with_name(f"{place.name}.{os.getpid()}.partial")
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What goes wrong in writing as one sentence that names the file."""
+    ours = {None, os.fspath(path)}
+    with suppress(OSError):
+        ours |= {str(_place(Path(path))), str(_partial(_place(Path(path))))}
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE or error.filename not in ours:
+            raise  # not of this file
+        raise InflightError(f"{os.fspath(path)} cannot be written: {error.strerror or error}.") from None

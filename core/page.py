@@ -1,0 +1,62 @@
+"""Pages of what is made here. Nothing in `core` draws: who can says so in `draw`, as `visualizer` does when it is imported."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import InflightError
+from core.files import written
+
+draw: Callable[[Any, bool, dict[str, Any]], str] | None = None
+"""(a `Trace` or a `Comparison`, whether it is for a cell of a notebook, the place where it opens) → one file, which fetches nothing. Raises InflightError
+for one that cannot be shown."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A run or a comparison to look at, at a place. As the last expression of a notebook's cell it is shown, `height` pixels high."""
+
+    what: Any
+    place: dict[str, Any]
+    height: int = 820
+
+    def html(self, in_cell: bool = False) -> str:
+        """One file with everything in it: it opens from disk, without network or server. Raises InflightError if there is nothing to show."""
+        if draw is None:
+            raise InflightError("Nothing here draws pages: `import inflight` brings what does.")
+        return draw(self.what, in_cell, self.place)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write that file; raises InflightError if there is nothing to show, or if it cannot be written."""
+        text = self.html()
+        with written(path) as out:
+            out.write(text)
+
+    def _repr_html_(self) -> str:
+        try:
+            inside = html.escape(self.html(in_cell=True))
+        except InflightError as error:
+            return f"<p>{html.escape(str(error))}</p>"
+        return (
+            f'<iframe title="Inflight" srcdoc="{inside}" sandbox="allow-scripts allow-downloads" '
+            f'style="width:100%;height:{self.height}px;border:0;border-radius:10px"></iframe>'
+        )
+
+
+class OnPage:
+    """What has a page. In notebooks it is shown where it is the last expression of a cell."""
+
+    def show(self) -> Page:
+        """It in a notebook's cell, or as a file once that is saved."""
+        return Page(self, {})
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write it as one file with everything in it, which opens from disk. Raises InflightError if there is nothing to show."""
+        self.show().save(path)
+
+    def _repr_html_(self) -> str | None:
+        return None if draw is None else self.show()._repr_html_()

@@ -1,0 +1,85 @@
+"""Keeps pages of other sites from acting here through a visitor's browser, which may reach what those sites cannot.
+
+Such a page sends calls of its own, or points its own name to this machine and is then of the same origin as what is served here (DNS
+rebinding). What is no browser (an SDK, curl) names no origin when it posts, and is told apart by nothing else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection
+from urllib.parse import SplitResult, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+FOREIGN = "Pages of other sites may not do this."
+UNKNOWN_NAME = "Nothing is served under this name: --allow-host NAME adds one at the start."
+_READING = ("GET", "HEAD")
+_OUR_OWN = ("same-origin", "none")  # `none`: entered by the visitor
+_NOBODYS = ("localhost", "local", "internal", "lan", "home.arpa")  # no name that ends so can be had on the internet
+_PORTS = {"http": 80, "https": 443}
+
+
+class Sites:
+    """origins: of pages that may call besides its own, `*` for all. names: under which it is reached besides its own, None for any."""
+
+    def __init__(self, origins: Collection[str] = (), names: Collection[str] | None = None) -> None:
+        self._origins = frozenset(origins)
+        self._names = None if names is None else {name.lower().rstrip(".") for name in (*names, socket.gethostname())}
+
+    def refusal(self, scope: Scope) -> str:
+        """Why a call is refused, in a sentence; empty if it is not."""
+        headers = Headers(scope=scope)
+        reading, origin = scope["method"] in _READING, headers.get("origin")
+        if origin is None and not reading and "sec-fetch-site" not in headers:
+            return ""  # no browser posts without either
+        if self._names is not None and "host" in headers and not self._is_own(headers["host"]):
+            return UNKNOWN_NAME
+        if origin is None and reading:
+            return ""  # links lead here, and no page can read what it asks for without an origin
+        return FOREIGN if self._is_foreign(origin, headers) else ""
+
+    def _is_own(self, host: str) -> bool:
+        """Whether nobody elsewhere can have given this machine the name: an address, a name of the local network, or one that is known."""
+        name = (_split(f"//{host}").hostname or "").rstrip(".")
+        try:
+            return bool(ipaddress.ip_address(name))
+        except ValueError:
+            return bool(name) and (
+                "." not in name or name.endswith(tuple(f".{end}" for end in _NOBODYS)) or name in (self._names or ())
+            )
+
+    def _is_foreign(self, origin: str | None, headers: Headers) -> bool:
+        if origin is not None and ("*" in self._origins or origin in self._origins):
+            return False
+        if site := headers.get("sec-fetch-site"):  # not sent to an address over plain HTTP
+            return site not in _OUR_OWN
+        # A page of another site cannot add the header of a proxy to its call: its browser would ask first, and is refused.
+        asked = (headers.get("host"), headers.get("x-forwarded-host"))
+        return not any(host and _same(_split(origin or ""), host) for host in asked)
+
+
+def _same(origin: SplitResult, host: str) -> bool:
+    """Whether a page's origin is the host it asks, whose scheme a proxy may have taken off."""
+    asked, implied = _split(f"//{host}"), _PORTS.get(origin.scheme)
+    return (
+        implied is not None
+        and bool(origin.hostname)
+        and (origin.hostname, _port(origin) or implied) == (asked.hostname, _port(asked) or implied)
+    )
+
+
+def _split(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
+
+
+def _port(address: SplitResult) -> int | None:
+    try:
+        return address.port
+    except ValueError:
+        return -1

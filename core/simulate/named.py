@@ -1,0 +1,51 @@
+"""A cost model by the name that a command is given, or from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import InflightError, InvalidTrace
+from core.simulate.cost import Cost
+from core.simulate.datasheets import ACCELERATORS, MODELS
+from core.simulate.fitted import Linear, fit
+from core.simulate.roofline import Roofline
+from core.trace.trace import Trace
+
+_FILES = (".json", ".jsonl", ".gz")
+
+
+def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
+    """A cost model by name, such as `h100:8b` or `h100x4:70b`, or from a file, see `cost_in`; raises InflightError for anything else."""
+    if Path(spec).suffix in _FILES or Path(spec).is_file():
+        return cost_in(Path(spec), opened)
+    accelerator, colon, size = spec.lower().partition(":")
+    if colon:
+        return Roofline.named(accelerator, size)
+    raise InflightError(
+        f"{spec!r} is no cost model; give a measured trace (.jsonl), what `fit` saved (.json), or ACCELERATOR:SIZE, of {', '.join(ACCELERATORS)} and "
+        f"{', '.join(MODELS)}."
+    )
+
+
+def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
+    """The cost that `fit --out` saved in a `.json` file; of any other file the cost that is fitted to the run in it.
+
+    opened: how to open such a run. Raises InflightError, which names the file.
+    """
+    if path.suffix == ".json":
+        try:
+            return Linear.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, RecursionError, InflightError) as error:
+            why = error if isinstance(error, InflightError) else "it is no JSON"
+            raise InflightError(f"{path.name} is not what `fit --out` saves: {why}.") from None
+        except OSError as error:
+            raise InflightError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        return fit(opened(path))
+    except InflightError as error:
+        if path.name in str(error):
+            raise
+        at_line = isinstance(error, InvalidTrace) and error.line
+        raise InflightError(f"{path.name}{',' if at_line else ':'} {error}") from None

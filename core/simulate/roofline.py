@@ -1,0 +1,232 @@
+"""What a forward pass costs by data sheet: a model on an accelerator, or on several that share it (tensor parallelism).
+
+    cost = Roofline.named("h100", "8b")
+    cost = Roofline.named("h100x4", "70b")
+
+    seconds = overhead
+            + max(reading the weights, computing the tokens)
+            + max(reading the KV, computing the pairs that attend)
+            + two all-reduces a layer, if cards share the model
+
+docs/simulation.md derives each part and computes some passes by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from core.config import Execution
+from core.errors import InflightError
+from core.simulate.cost import Deployment, Load
+from core.simulate.datasheets import ACCELERATORS, ALL_REDUCE_S, MODELS, MOST_CARDS, NCCL, Accelerator, Model
+
+BYTES = 2  # of a weight, of a number in the KV cache, of a number in a hidden state
+_ALL_REDUCES = 2  # in a layer: after attention, after the MLP
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """A model on one card, or on several of a server that share it. Raises InflightError where it does not fit.
+
+    Assumptions, from no data sheet: reached, the share of each peak number that is reached in practice; overhead_s, seconds that each pass
+    takes besides; memory_share, the share of each card's memory that may be used.
+    """
+
+    accelerator: str
+    size: str
+    cards: int = 1
+    reached: float = 0.6
+    overhead_s: float = 200e-6
+    memory_share: float = Execution.gpu_memory_utilization
+
+    def __post_init__(self) -> None:
+        for name, known, kind in ((self.accelerator, ACCELERATORS, "accelerator"), (self.size, MODELS, "model size")):
+            if name not in known:
+                raise InflightError(f"There is no {kind} {name!r} on record; there are {', '.join(known)}.")
+        if not (0 < self.reached <= 1 and 0 < self.memory_share <= 1 and 0 <= self.overhead_s < float("inf")):
+            raise InflightError(
+                "reached and memory_share are shares, above 0 and at most 1, and overhead_s is 0 seconds or more, "
+                f"not {self.reached!r}, {self.memory_share!r} and {self.overhead_s!r}."
+            )
+        if self.cards not in self._possible():
+            raise InflightError(
+                f"{self.model.title} cannot be shared by {self.cards} of {self.accelerator}; write "
+                f"{', '.join(_spelled(self.accelerator, self.size, cards) for cards in self._possible())}."
+            )
+        if self.kv_bytes < self.kv_bytes_per_token:
+            raise InflightError(
+                f"{self.name}: the weights of {self.model.title} take {self.weight_bytes / 1e9:,.1f} GB, and "
+                f"{100 * self.memory_share:g} % of its memory is {self.memory_bytes / 1e9:,.1f} GB; {self._fitting()}."
+            )
+
+    @classmethod
+    def named(cls, accelerator: str, size: str) -> Roofline:
+        """Such as `h100` and `8b`; with a number behind an x so many cards share the model: `h100x4` and `70b`.
+
+        Raises InflightError for a name that is not on record, and for a model that does not fit.
+        """
+        name, cards = re.fullmatch(r"(.*?)(?:x(\d{1,4}))?", accelerator, re.DOTALL).groups()  # type: ignore[union-attr]
+        return cls(name, size, int(cards or 1))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Roofline:
+        """Inverse of `to_json`; raises InflightError for anything else, also for one whose data sheets said something else than those here."""
+        spelled = str(data.get("name", "")).partition(":")
+        try:
+            reached, overhead_s, memory_share = (float(data[name]) for name in ("reached", "overhead_s", "memory_share"))
+        except (KeyError, TypeError, ValueError):
+            raise InflightError("It is no cost by data sheet.") from None
+        known = cls.named(spelled[0], spelled[2])
+        made = replace(known, reached=reached, overhead_s=overhead_s, memory_share=memory_share)
+        if json.loads(json.dumps(made.to_json())) != dict(data):
+            raise InflightError("It is a cost by other data sheets than those here.")
+        return made
+
+    @property
+    def name(self) -> str:
+        """As a command is given it: `h100:8b`."""
+        return _spelled(self.accelerator, self.size, self.cards)
+
+    @property
+    def card(self) -> Accelerator:
+        """The data sheet of one card."""
+        return ACCELERATORS[self.accelerator]
+
+    @property
+    def model(self) -> Model:
+        """The model as its card describes it."""
+        return MODELS[self.size]
+
+    # -- bytes -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the whole model, all cards together."""
+        return BYTES * self.model.parameters
+
+    @cached_property
+    def kv_bytes_per_token(self) -> int:
+        """K and V of all layers."""
+        return 2 * BYTES * self.model.layers * self.model.kv_heads * self.model.head_size
+
+    @property
+    def memory_bytes(self) -> float:
+        """What may be used of all cards' memory."""
+        return self.memory_share * self.cards * self.card.memory_bytes
+
+    @property
+    def kv_bytes(self) -> int:
+        """What the weights leave for the KV pool."""
+        return int(self.memory_bytes) - self.weight_bytes
+
+    @property
+    def deployment(self) -> Deployment:
+        """See `Cost`."""
+        cards = f"{self.cards} × " if self.cards > 1 else ""
+        return Deployment(
+            self.model.title,
+            self.name.partition(":")[0],
+            cards + self.card.title,
+            self.model.parameters,
+            self.model.vocab_size,
+            self.model.context,
+            self.kv_bytes,
+        )
+
+    # -- seconds ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def flops_per_token(self) -> int:
+        """A multiplication and an addition for each weight."""
+        return 2 * self.model.parameters
+
+    @property
+    def flops_per_pair(self) -> int:
+        """Of a query and a key, in all heads of all layers: their product, and that with the value."""
+        return 4 * self.model.layers * self.model.heads * self.model.head_size
+
+    @cached_property
+    def _rates(self) -> tuple[float, float, float, float, float, float]:
+        """Of all cards together: seconds to read the weights, for a token, for a byte of KV, for a pair; of the all-reduces of a pass, and for each token."""
+        flops, read = (self.cards * self.reached * peak for peak in (self.card.flops, self.card.bytes_per_s))
+        hops, steps = 0.0, 0.0
+        if self.card.link is not None and self.cards > 1:
+            count, ring = _ALL_REDUCES * self.model.layers, 2 * (self.cards - 1)
+            hops = count * (ALL_REDUCE_S + ring * self.card.link.hop_s)
+            sent = ring / self.cards * BYTES * self.model.hidden_size
+            steps = count * sent / (self.reached * self.card.link.bytes_per_s)
+        return self.weight_bytes / read, self.flops_per_token / flops, 1 / read, self.flops_per_pair / flops, hops, steps
+
+    def seconds(self, load: Load) -> float:
+        """See the module."""
+        weights, token, byte, pair, hops, sent = self._rates
+        return (
+            self.overhead_s
+            + max(weights, load.tokens * token)
+            + max(load.kv_bytes * byte, load.pairs * pair)
+            + hops
+            + load.tokens * sent
+        )
+
+    def beyond(self, load: Load) -> bool:
+        """See `Cost`: there is nothing measured to be beyond of."""
+        return False
+
+    # -- in words ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a result that is quoted has to say."""
+        shared = f", shared by {self.cards} cards" if self.cards > 1 else ""
+        return (
+            f"Nothing was measured: times follow from the data sheet of {self.card.title} and the config of {self.model.title}{shared}, "
+            "by the formula in docs/simulation.md.",
+            f"Assumed: {100 * self.reached:g} % of each peak number is reached, each pass takes {self.overhead_s * 1e6:g} µs besides, weights and KV have 16 bits, "
+            f"and {100 * self.memory_share:g} % of memory may be used.",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Cost`; every number that enters `seconds`, with its source."""
+        card, model, link = self.card, self.model, self.card.link
+        return {
+            "kind": "data sheet",
+            "name": self.name,
+            "assumptions": list(self.assumptions),
+            "accelerator": card._asdict() | {"link": link and link._asdict(), "source": card.source._asdict()},
+            "cards": self.cards,
+            "model": model._asdict() | {"source": model.source._asdict()},
+            "reached": self.reached,
+            "overhead_s": self.overhead_s,
+            "memory_share": self.memory_share,
+            "weight_bytes": self.weight_bytes,
+            "kv_bytes": self.kv_bytes,
+            "kv_bytes_per_token": self.kv_bytes_per_token,
+            "flops_per_token": self.flops_per_token,
+            "flops_per_pair": self.flops_per_pair,
+            **({"all_reduce_s": ALL_REDUCE_S, "all_reduce_source": NCCL._asdict()} if self.cards > 1 else {}),
+        }
+
+    # -- what fits ---------------------------------------------------------------------------------------------------------
+
+    def _possible(self) -> list[int]:
+        """How many cards can share the model: each gets whole heads, and no more than a server has."""
+        most = MOST_CARDS if self.card.link else 1
+        return [cards for cards in range(1, most + 1) if self.model.kv_heads % cards == 0]
+
+    def _fitting(self) -> str:
+        """How many cards have room for the weights, and for how much beside them, as a sentence."""
+        each = self.memory_bytes / self.cards
+        left = ((cards, cards * each - self.weight_bytes) for cards in self._possible())
+        for cards, room in left:
+            if room > 0:
+                return f"{_spelled(self.accelerator, self.size, cards)} has room, with {room / 1e9:,.1f} GB for the KV pool"
+        return "no number of cards has room"
+
+
+def _spelled(accelerator: str, size: str, cards: int) -> str:
+    return f"{accelerator}{f'x{cards}' if cards > 1 else ''}:{size}"

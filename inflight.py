@@ -1,0 +1,61 @@
+"""Inflight: continuous batching on a real engine, every step on record.
+
+Run requests, and keep what happened:
+
+    from inflight import Engine, EngineConfig, Request, SamplingParams, Workload
+
+    engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(policy="continuous", max_num_seqs=3))
+    trace = engine.run(Workload([Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=20))]))
+
+Or step by step, with your own code in between:
+
+    for event in engine.stream(workload):
+        print(event.step, event.running, event.waiting.count)
+
+Read it:
+
+    trace.text("a")           the text of a request
+    trace.event(3)            a step: who arrived, joined, waited and why; passes, tokens, blocks
+    trace.mask(step=3)        who could attend to whom
+    metrics(trace)            TTFT, ITL, throughput, padding, occupancy
+    delays(trace)             where each request's time went
+    trace.to_pandas()         steps, requests and segments as tables
+
+See it. In a notebook, a trace or a comparison as the last expression of a cell is the player, on that run:
+
+    trace.show(step=3)
+    trace.show(step=3).save("run.html")
+    compare_policies(engine, preset("gpt2-six").workload)
+
+Or without a model, on a cost by data sheet or fitted to a run; nothing is measured then, and everything says so:
+
+    SimulatedEngine(Roofline.named("h100", "8b"), EngineConfig(max_num_seqs=64)).run(workload)
+
+Keep it:
+
+    trace.save("run.jsonl")
+    Trace.load("run.jsonl")   checks checksums, shape and rules
+
+Every refusal is an `InflightError` with one sentence. What needs torch loads it when it is first asked for. `python -m inflight` is the command line.
+"""
+
+from typing import TYPE_CHECKING
+
+from core import __all__, __dir__  # noqa: F401
+from core import __version__ as __version__
+from visualizer import draw  # noqa: F401  with it, what ran has a page
+
+if TYPE_CHECKING:
+    from core import *  # noqa: F403
+else:
+    from core import __getattr__  # noqa: F401  a name is imported when it is first asked for
+
+
+if __name__ == "__main__":
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while this is imported needs no traceback; `main` listens again
+    from visualizer.__main__ import start
+
+    start()

@@ -1,0 +1,202 @@
+"""`check --rerun`: what the model computes again is compared with all that is on record, of every kind of trace, and nothing more is claimed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from core import Trace, Workload
+from core.cli import main
+from core.cli.check import _engine, findings
+from core.errors import InflightError
+from core.measure.verify import verify
+from core.recorders.texts import tokenizer_of
+from core.trace import file
+from core.trace.detokenize import plain
+from visualizer.documents.catalogue import TRACES
+from worlds.forging import Rows, checked, refusal, rows_of, steps
+from worlds.small import MemoryModel, memory_engine, request
+
+LIMITS = {"max_num_seqs": 2, "max_num_batched_tokens": 6, "block_size": 4}
+
+
+class Undecided(MemoryModel):
+    """Two tokens are nearly equally good: by `tilt` the one after what `MemoryModel` says."""
+
+    def __init__(self, tilt: float) -> None:
+        super().__init__()
+        self.tilt = tilt
+
+    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        logits = super().forward(*args, **kwargs)
+        for row in logits:
+            if row.max() > 0:
+                row[(int(row.argmax()) + 1) % len(row)] = 9.0 + self.tilt
+        return logits
+
+
+def made(*asked: Any, model: MemoryModel | None = None) -> Rows:
+    engine = memory_engine(model=model, **LIMITS)
+    return rows_of(engine.run(Workload(asked or [request("r0", 5, 3), request("r1", 9, 4)])))
+
+
+def again(_: Any) -> Any:
+    return memory_engine(**LIMITS)
+
+
+def as_another(rows: Rows) -> Rows:
+    """The same run as a recording of another engine might tell it."""
+    rows = copy.deepcopy(rows)
+    header = rows[0]
+    for name in ("threads", "execution", "memory"):
+        header.pop(name, None)
+    for name in ("parameters", "eos_token_ids", "plug"):
+        header["model"].pop(name)
+    header.update(
+        engine={"name": "vLLM"},
+        inferred={"lanes": "the lowest", "waiting": "in order", "reasons": "none"},
+        absent=["prepare", "sample", "logprob", "margin"],
+    )
+    for step in steps(rows):
+        step["timings"][1] = step["timings"][3] = None
+        for s in step["sampled"]:
+            s[3] = s[4] = None
+    return rows
+
+
+# -- another engine's ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_shipped_recording_of_another_engine_is_run_again_where_its_model_is() -> None:
+    rows = rows_of(Trace.load(TRACES / "vllm-kv-pressure.jsonl"))
+    found = checked(rows, tokenizer=tokenizer_of, engine=_engine)
+    assert found.rerun and found.rerun.tokens == found.num_tokens > 200 and not found.rerun.drawn
+    assert not found.rerun.has_probabilities and "type" in found.rerun.facts and "parameters" not in found.rerun.facts
+    sampled = next(s for step in steps(rows) for s in step["sampled"])
+    sampled[2] = (sampled[2] + 1) % 2048
+    assert "and the model writes" in refusal(rows, engine=_engine)
+
+
+def test_of_another_engine_the_best_tokens_are_compared_and_the_drawn_ones_named() -> None:
+    rows = as_another(made(request("r0", 5, 3), request("r1", 9, 4, temperature=0.7, seed=5)))
+    found = checked(rows, engine=again)
+    assert (found.rerun.tokens, found.rerun.drawn, found.rerun.has_probabilities) == (3, 4, False)
+    assert any("4 more were drawn by another engine's noise" in line for line in findings(found))
+    forged = copy.deepcopy(rows)
+    next(s for step in steps(forged) for s in step["sampled"] if s[1] == "r0")[2] ^= 1
+    checked(forged)
+    assert "unless it was asked in a way that is not on record" in refusal(forged, engine=again)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model": {"name": "a-model-that-is-nowhere", "vocab_size": 50}}, "neither built in nor a folder here"),
+        ({"absent": ["prepare", "sample", "logprob", "margin", "prompts"]}, "prompts are not on record"),
+    ],
+)
+def test_what_cannot_be_run_again_is_said_before_anything_is_read(change: dict, sentence: str) -> None:
+    rows = as_another(made())
+    rows[0].update(change)
+    sealed = list(file.sealed(rows))
+
+    def only_the_header() -> Iterator[str]:
+        yield sealed[0]
+        raise AssertionError("a line more was read")
+
+    with pytest.raises(InflightError, match=sentence):
+        verify(only_the_header(), engine=_engine)
+
+
+def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours(tmp_path, capsys) -> None:
+    for name, rows in (("ours", made()), ("theirs", as_another(made()))):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(f"{line}\n" for line in file.sealed(rows)), encoding="utf-8")
+    said = []
+    for name in ("ours", "theirs"):
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(tmp_path / f"{name}.jsonl")])
+        assert bool(ended.value.code) is (name == "theirs")  # its times are ours, and its rules go unnamed
+        said.append(capsys.readouterr().out)
+    assert "is valid" in said[0] and "claims" not in said[0]
+    assert "is valid" not in said[1] and "It claims that vLLM ran. None of its decisions was taken again" in said[1]
+
+
+# -- ours ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() -> None:
+    """Logits that were not finite came from the model, so the model can say whether they were."""
+    broken = memory_engine(model=MemoryModel(fails_after=8), **LIMITS)
+    true = rows_of(broken.run(Workload([request("r0", 5, 9), request("r1", 8, 4)])))
+    ends = {f[0]: f[1] for step in steps(true) for f in step["finished"]}
+    assert ends == {"r0": "error", "r1": "error"} and {s[1] for step in steps(true) for s in step["sampled"]} == {"r0"}
+    assert checked(true, engine=lambda _: broken).rerun.tokens == 3
+    assert checked(true).rerun is None
+    assert "the logits of request 'r0' were not finite on record, and the model's are" in refusal(true, engine=again)
+    alone = rows_of(memory_engine(model=MemoryModel(fails_after=8), **LIMITS).run(Workload([request("r1", 8, 4)])))
+    assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)  # it has no token to be compared
+
+
+class Words:
+    """Every token is a word with its id."""
+
+    def decode(self, ids: Any, **_: Any) -> str:
+        return "".join(f"w{i} " for i in ids)
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        raise AssertionError("no prompt was given as a text")
+
+
+def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
+    """By a stop string that is only in the texts of a trace whose tokenizer is not here: nothing but the model knows that it had more to say."""
+    rows = made(request("r0", 5, 3), request("r1", 9, 2))
+    for line in rows:
+        if line.get("kind") == "request" and line["asked"]["id"] == "r1":
+            line["asked"]["sampling"].update(max_new_tokens=4, stop=["the end"])
+        if line.get("kind") == "texts" and line["request"] == "r1":
+            line["output"][-1] = "the end"
+    for step in steps(rows):
+        step["finished"] = [[r, "stop" if r == "r1" else why] for r, why in step["finished"]]
+    assert checked(rows).num_tokens == 5
+    engine = memory_engine(tokenizer=Words(), **LIMITS)
+    assert "ends after 2 tokens on record, and the model goes on" in refusal(rows, engine=lambda _: engine)
+
+
+def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counted() -> None:
+    near = made(model=Undecided(-4e-4))
+    found = checked(near, engine=lambda _: memory_engine(model=Undecided(4e-4), **LIMITS))
+    assert (found.rerun.tokens, found.rerun.ties) == (7, 7)
+    assert any("7 are not the one that is best here" in line for line in findings(found))
+    assert checked(near, engine=lambda _: memory_engine(model=Undecided(-4e-4), **LIMITS)).rerun.ties == 0
+    assert "not what the model gives it" in refusal(near, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS))
+    bare = as_another(near)  # no probabilities are on record that would give it away
+    assert checked(bare, engine=lambda _: memory_engine(model=Undecided(4e-4), **LIMITS)).rerun.ties == 7
+    assert "and the model writes" in refusal(bare, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS))
+
+
+def test_what_is_compared_of_the_model_is_what_is_said_to_be() -> None:
+    found = checked(made(), engine=again)
+    (line,) = [line for line in findings(found) if line.startswith("Model:")]
+    assert "parameters" in line and "windows" in line
+    theirs = checked(as_another(made()), engine=again)
+    (line,) = [line for line in findings(theirs) if line.startswith("Model:")]
+    assert "vocab_size" in line and "parameters" not in line
+
+
+def test_ids_in_place_of_texts_are_not_called_decoded() -> None:
+    rows = as_another(made())
+    prompts = {r["asked"]["id"]: r["asked"]["prompt_token_ids"] for r in rows if r.get("kind") == "request"}
+    tokens = {id: [s[2] for step in steps(rows) for s in step["sampled"] if s[1] == id] for id in prompts}
+    for line in rows:
+        if line.get("kind") == "texts":
+            line.update(prompt=list(map(plain, prompts[line["request"]])), output=list(map(plain, tokens[line["request"]])))
+    found = checked(rows, tokenizer=lambda _: Words())
+    assert found.not_decoded is None and found.texts_as_ids == 2
+    (said,) = [line for line in findings(found) if line.startswith("Texts:")]
+    assert "decoded" not in said and "ids of the tokens" in said

@@ -1,0 +1,121 @@
+"""What stands in for a model's modules on a CPU: the same results, used in passes alone, renewed when the weights change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers.activations import NewGELUActivation
+from transformers.pytorch_utils import Conv1D
+
+from core.bench.gpu import TINY
+from core.bench.gpu.parts import logits_error
+from core.bench.synthetic import mixed
+from core.runner import cpu_modules as standing_in
+from core.runner.cpu_modules import CPUModules, cpu_modules, product_type
+from worlds.families import BY_NAME, VOCAB
+
+
+def _model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.ModuleDict(
+        {
+            "linear": torch.nn.Linear(512, 768),
+            "bare": torch.nn.Linear(768, 512, bias=False),
+            "conv": Conv1D(640, 512),
+            "small": torch.nn.Linear(8, 8),
+        }
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [(1,), (2,), (3,), (64,), (300,), (1, 1), (1, 7), (4, 5), (1, 0)])
+def test_products_are_the_same(rows, dtype):
+    model = _model().to(dtype)
+    copies = CPUModules(model)
+    assert len(copies) == 3
+    with torch.inference_mode():
+        for name in ("linear", "bare", "conv", "small"):
+            width = {"linear": 512, "bare": 768, "conv": 512, "small": 8}[name]
+            given = torch.randn(*rows, width).to(dtype)
+            own = model[name](given)
+            with copies.in_use():
+                error = max(1e-4, 2 * torch.finfo(dtype).eps)
+                torch.testing.assert_close(model[name](given), own, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_short_formats_err_no_more_than_the_modules_own(native, monkeypatch):
+    """Also on a CPU that does not multiply bfloat16, where only what goes in and out is rounded."""
+    monkeypatch.setattr(standing_in, "product_type", product_type if native else lambda dtype: torch.float32)
+    for dtype in (torch.bfloat16, torch.float16):
+        model = _model().to(dtype)
+        given = torch.randn(9, 512).to(dtype)
+        exact = torch.nn.functional.linear(given.double(), model["linear"].weight.double(), model["linear"].bias.double())
+        with torch.inference_mode():
+            own = (model["linear"](given) - exact).norm()
+            with CPUModules(model).in_use():
+                assert (model["linear"](given) - exact).norm() <= 1.05 * own
+    assert product_type(torch.float32) == product_type(torch.float16) == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gpt_oss"])
+def test_logits_in_short_formats_err_no_more_than_the_models_own(name, dtype, monkeypatch):
+    monkeypatch.setattr(standing_in, "_LEAST_WEIGHTS", 1)
+    short, exact = (BY_NAME[name].build().to(dtype) for _ in range(2))
+    found = logits_error(short, exact.float(), mixed(8, VOCAB, (5, 40), (5, 20)), TINY)
+    assert len(cpu_modules(short)) > 8
+    assert found["tokens"] == 100 and 0 < found["packed_rms"] <= 1.2 * found["alone_rms"]
+
+
+def test_gelu_in_one_operation():
+    model = torch.nn.Sequential(NewGELUActivation(), torch.nn.GELU())
+    given = torch.linspace(-9, 9, 1001)
+    own = model[0](given)
+    with torch.inference_mode(), CPUModules(model).in_use():
+        assert ["forward" in module.__dict__ for module in model] == [True, False]
+        torch.testing.assert_close(model[0](given), own, rtol=1e-5, atol=1e-6)
+    assert torch.equal(model[0](given), own)
+
+
+def test_the_model_is_as_it_was_outside_and_after_an_error():
+    model = _model()
+    copies = CPUModules(model)
+    with pytest.raises(RuntimeError, match="stop"), copies.in_use():
+        assert "forward" in model["linear"].__dict__
+        raise RuntimeError("stop")
+    assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+def test_changed_weights_are_copied_again():
+    model = _model()
+    copies = CPUModules(model)
+    given = torch.randn(3, 512)
+    with torch.no_grad():
+        model["linear"].weight.mul_(2)
+        model["linear"].bias.add_(1)
+        own = model["linear"](given)
+    with torch.inference_mode(), copies.in_use():
+        torch.testing.assert_close(model["linear"](given), own, rtol=1e-4, atol=1e-4)
+    model["linear"].weight = torch.nn.Parameter(torch.zeros(768, 512))
+    with torch.inference_mode(), copies.in_use():
+        torch.testing.assert_close(model["linear"](given), model["linear"].bias.expand(3, -1))
+
+
+def test_what_is_not_copied():
+    assert len(CPUModules(_model(), most_bytes=2 * 2**20)) == 1  # the next smallest no longer fits
+    assert len(CPUModules(_model().double())) == 0
+    wrapped = _model()
+    wrapped["linear"].forward = wrapped["linear"].forward
+    assert len(CPUModules(wrapped)) == 2  # somebody else has replaced that one
+    assert len(cpu_modules(object())) == 0
+    model = _model()
+    assert cpu_modules(model) is cpu_modules(model)
+
+
+def test_a_row_that_is_not_finite_spoils_no_other():
+    model = _model()
+    given = torch.randn(4, 512)
+    given[1] = torch.nan
+    with torch.inference_mode(), CPUModules(model).in_use():
+        assert torch.isfinite(model["linear"](given)).all(-1).tolist() == [True, False, True, True]

@@ -1,0 +1,90 @@
+"""A file that is written is whole or not there, and what cannot be written is refused beforehand."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from pathlib import Path
+
+import pytest
+
+from core.errors import InflightError
+from core.files import require_writable, written
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "t"
+    path.write_text("old")
+    path.chmod(0o640)
+    with written(path) as out:
+        out.write("new")
+        out.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and path.stat().st_mode & 0o777 == 0o640
+    for stop in (KeyboardInterrupt, ValueError):
+        with pytest.raises(stop), written(path) as out:
+            out.write("half")
+            raise stop
+    assert path.read_text() == "new" and os.listdir(tmp_path) == ["t"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "link").symlink_to("real")
+    with written(tmp_path / "link") as out:
+        out.write("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    require_writable(pipe)  # does not open it: its reader would see an end
+    reader.start()
+    with written(pipe) as out:
+        out.write("new")
+    reader.join()
+    assert read == ["new"] and pipe.is_fifo()
+
+
+def test_a_full_disk_is_said_of_the_file_and_leaves_the_old_one(tmp_path):
+    (path := tmp_path / "t").write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(InflightError) as refused, written(path) as out:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+        try:
+            out.write("new")
+            out.flush()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(refused.value) == f"{path} cannot be written: File too large."
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["t"]
+
+
+def test_what_goes_wrong_with_another_file_is_not_said_of_this_one(tmp_path):
+    with pytest.raises(FileNotFoundError), written(tmp_path / "t") as out:
+        out.write(Path(tmp_path / "other").read_text())
+
+
+def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
+    (here := tmp_path / "here").write_text("old")
+    (circle := tmp_path / "circle").symlink_to("circle")
+    (astray := tmp_path / "astray").symlink_to("nowhere/t")
+    for path, words in (
+        (tmp_path / "nowhere" / "t", f"there is no folder {tmp_path / 'nowhere'}."),
+        (astray, f"there is no folder {tmp_path / 'nowhere'}."),
+        (tmp_path, "it is a folder."),
+        (circle, "Too many levels of symbolic links."),
+        (tmp_path / ("t" * 300), "File name too long."),
+        (here / "t", "there is no folder"),
+    ):
+        with pytest.raises(InflightError) as refused:
+            require_writable(path)
+        assert str(refused.value).startswith(f"{path} cannot be written: ") and words in str(refused.value)
+    with pytest.raises(InflightError, match="twice"):
+        require_writable(here, None, tmp_path / "." / "here")
+    with pytest.raises(InflightError, match="it is what is read"):
+        require_writable(here, read=[here])
+    require_writable(here, tmp_path / "new")
+    assert here.read_text() == "old" and sorted(os.listdir(tmp_path)) == ["astray", "circle", "here"]

@@ -1,0 +1,291 @@
+"""Costs fitted to measured passes: the arithmetic, the error on what was left out, other engines' recordings, files, and whom a cost is for."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
+from core.cli import main
+from core.recorders.convert import open_run
+from core.simulate.cost import Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear, Measured, fit, fit_passes, measured
+from core.simulate.least_squares import least_squares
+from core.simulate.named import cost_in, cost_named
+
+ROOT = Path(__file__).resolve().parents[2]
+SIX = ROOT / "assets/traces/gpt2-six.jsonl"
+RECORDING = ROOT / "tests/data/vllm-http/speculation.raw.jsonl.gz"
+COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
+
+
+def passes(loads: list[Load], seconds: list[float] | None = None, cost: Linear = COST) -> list[Measured]:
+    """A pass a step, which takes what `cost` says where nothing else is given."""
+    return [Measured(i, load, seconds[i] if seconds else cost.seconds(load)) for i, load in enumerate(loads)]
+
+
+def ran(policy: str = "continuous", count: int = 6, prompt: int = 4, new: int = 8) -> Trace:
+    """A simulated run, told as measured."""
+    sampling = SamplingParams(max_new_tokens=new, ignore_eos=True)
+    requests = [Request(f"r{i}", prompt_token_ids=(1,) * prompt, sampling=sampling) for i in range(count)]
+    trace = SimulatedEngine(COST, EngineConfig(policy=policy, max_num_seqs=2)).run(Workload(requests))
+    return replace(trace, header=replace(trace.header, source="live", cost=None))
+
+
+def call(*args: object) -> int:
+    """Run a command in this process; its exit code."""
+    with pytest.raises(SystemExit) as exit_:
+        main([str(arg) for arg in args])
+    return exit_.value.code or 0
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_the_cost_it_was_made_from():
+    loads = [Load(tokens, kv) for tokens, kv in itertools.product((1, 2, 8, 32, 100), (1000, 5000, 40_000, 90_000))]
+    found = fit_passes(passes(loads), 100)
+    assert (found.base_s, found.per_token_s, found.per_kv_byte_s) == pytest.approx((0.010, 0.001, 1e-6))
+    assert found.error["held_out_passes"] == 20 and found.error["p90"] == pytest.approx(0, abs=1e-6)
+    assert (found.least, found.most) == (Load(1, 1000), Load(100, 90_000))
+    assert not found.beyond(Load(100, 1)) and found.beyond(Load(101, 1)) and found.beyond(Load(0, 1))
+
+
+def test_what_is_predicted_adds_up_to_what_was_measured():
+    """Half of the passes take three times as long; the sum is what a simulated run is asked for."""
+    rows = [(1.0, n) for n in range(1, 41)]
+    took = [(0.01 + 0.001 * n) * (3 if n % 2 else 1) for n in range(1, 41)]
+    guess = [sum(c * x for c, x in zip(least_squares(rows, took), row, strict=True)) for row in rows]
+    assert sum(guess) == pytest.approx(sum(took), rel=1e-3)
+    typical = [sum(c * x for c, x in zip(least_squares(rows, took, typical=True), row, strict=True)) for row in rows]
+    assert sum(typical) < 0.8 * sum(took)
+
+
+def test_no_coefficient_is_negative():
+    loads = [Load(n, 1000 - 10 * n) for n in range(1, 41)]
+    found = fit_passes(passes(loads, [0.02 - 0.0001 * n for n in range(1, 41)]), 1)
+    assert min(found.base_s, found.per_token_s, found.per_kv_byte_s) >= 0 and found.per_token_s == 0
+
+
+def test_a_part_left_out_is_harder_to_predict_than_steps_between_those_that_were_seen():
+    """The machine becomes slower in the last fifth: no fit to the rest can know."""
+    loads = [Load(1 + n % 7, 1000 * (n % 3)) for n in range(100)]
+    slow = [COST.seconds(load) * (2 if n >= 80 else 1) for n, load in enumerate(loads)]
+    error = fit_passes(passes(loads, slow), 100).error
+    assert error["worst"] == pytest.approx(-0.5, abs=0.01) and abs(error["in_turns"]["worst"]) < 0.1
+    assert error["median"] < 0.3 < error["p90"]
+
+
+def test_all_passes_of_a_step_are_left_out_together():
+    loads = [Load(1 + n % 7, 1000 * (n % 3)) for n in range(100)]
+    found = [p._replace(step=p.step // 10) for p in passes(loads)]
+    late = [p._replace(seconds=2 * p.seconds) if p.step == 9 else p for p in found]
+    assert fit_passes(late, 100).error["in_turns"]["worst"] < -0.2  # a step is a tenth of the run here
+
+
+def test_attention_is_counted_only_where_it_predicts_better():
+    lengths = [n % 40 * 25 + 1 for n in range(1, 201)]
+    loads = [Load(n, 100 * n, Load.pairs_of(n, n)) for n in lengths]
+    cost = replace(COST, per_pair_s=1e-7)
+    assert fit_passes(passes(loads, cost=cost), 100).per_pair_s == pytest.approx(1e-7, rel=0.01)
+    assert fit_passes(passes(loads), 100).per_pair_s == 0
+
+
+def test_what_never_varied_is_counted_to_the_pass_and_said():
+    same = fit_passes(passes([Load(8, 800)] * 20), 100)
+    assert same.per_token_s == same.per_kv_byte_s == 0 and same.base_s == pytest.approx(COST.seconds(Load(8, 800)))
+    told = fit(ran(count=1, prompt=1, new=40)).assumptions
+    assert "Every pass computed 1 positions" not in told and any("computed 1 position," in text for text in told)
+
+
+def test_the_rest_of_a_step_is_shared_by_its_passes():
+    event = ran("split", count=1).events[0]
+    found = measured([event], 100)
+    assert [p.load for p in found] == [Load(4, 400, 10), Load(1, 500, 5)]
+    assert sum(p.seconds for p in found) == pytest.approx(event.t_end - event.t_start)
+
+
+def test_the_time_between_steps_is_part_of_a_pass():
+    trace = ran()
+    later = [e._replace(t_start=e.t_start + 0.002 * i, t_end=e.t_end + 0.002 * i) for i, e in enumerate(trace.events)]
+    moved = [
+        e._replace(passes=tuple(p._replace(t_start=p.t_start + 0.002 * i, t_end=p.t_end + 0.002 * i) for p in e.passes))
+        for i, e in enumerate(later)
+    ]
+    found, slower = fit(trace), fit(replace(trace, events=moved))
+    load = Load(2, 2000)
+    assert slower.seconds(load) - found.seconds(load) == pytest.approx(0.002, rel=0.01)
+    assert slower.about["between_s"] == pytest.approx(0.002, rel=0.01)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
+    found = fit(ran())
+    assert found.kv_bytes_per_token == 100 and found.seconds(Load(2, 2000)) == pytest.approx(
+        COST.seconds(Load(2, 2000)), rel=0.01
+    )
+    simulated = SimulatedEngine(COST).run(Workload([Request("r", prompt_token_ids=(1,))]))
+    with pytest.raises(InflightError, match="measured nothing"):
+        fit(simulated)
+    with pytest.raises(InflightError, match="3 measured passes are too few"):
+        fit(ran(count=1, new=3))
+    with pytest.raises(InflightError, match="too coarse"):  # whole milliseconds, in some browsers
+        fit_passes(passes([Load(n, n) for n in range(8)], [0.001] * 7 + [0.0]), 1)
+    still = [e._replace(t_end=e.t_start, passes=tuple(p._replace(t_end=p.t_start) for p in e.passes)) for e in ran().events]
+    with pytest.raises(InflightError, match="has no times of its steps"):
+        fit(replace(ran(), events=still))
+
+
+def test_steps_whose_end_was_not_recorded_are_left_out_or_refused(tmp_path):
+    """As where a recording breaks off; of its whole length, where the recorder knew no ends."""
+    with gzip.open(RECORDING, "rt", encoding="utf-8") as lines:
+        header, *steps = (json.loads(line) for line in lines)
+
+    def without_ends(some: slice) -> Path:
+        for step in steps[some]:
+            step.pop("t_output", None), step.pop("t_end", None)
+        (path := tmp_path / "run.raw.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (header, *steps)))
+        return path
+
+    found = fit(open_run(without_ends(slice(100, 103))))
+    assert found.about["steps"] == 365 and "3 steps without a recorded end are left out." in found.assumptions
+    with pytest.raises(InflightError, match=r"^run.raw.jsonl: This recording has no times of its steps"):
+        cost_in(without_ends(slice(None)), open_run)
+
+
+def test_a_first_step_that_warms_up_is_left_out_and_said():
+    found = fit(open_run(RECORDING))
+    assert found.about["steps"] == 368 and found.per_token_s < 0.001
+    assert any(text.startswith("The first step took 1.6 s, 55 times") for text in found.assumptions)
+    assert any("drafted tokens" in text for text in found.assumptions)
+    assert fit(Trace.load(ROOT / "assets/traces/where-padding-costs.jsonl")).about["steps"] == 28  # its first step is its largest
+
+
+def test_an_engine_whose_steps_overlap_is_fitted_to_the_time_between_their_ends():
+    trace = open_run(ROOT / "tests/data/vllm-http/true-async.raw.jsonl.gz")
+    found = fit(trace)
+    guessed = sum(found.seconds(p.load) for p in measured(trace.events, found.kv_bytes_per_token))
+    wall = trace.events[-1].t_end - trace.events[0].t_start
+    assert 0.7 * wall < guessed < wall  # the rest are waits for requests
+    assert abs(found.error["total"]) < 0.02 and any("overlapped" in text for text in found.assumptions)
+
+
+def test_a_cost_knows_its_model_and_a_simulated_engine_takes_what_it_knows():
+    cost = fit(Trace.load(SIX))
+    trace = SimulatedEngine(cost).run(Workload([Request("r", prompt_token_ids=(5,) * 20)]))
+    model = trace.header.model
+    assert (model.name, model.context, model.vocab_size, model.parameters) == ("shakespeare-bpe", 1024, 2048, 5_048_576)
+    assert (trace.header.device, trace.header.dtype) == ("simulated cpu", "float32")
+    with pytest.raises(InflightError, match="context of 1024"):
+        SimulatedEngine(cost).run(Workload([Request("r", prompt_token_ids=(5,) * 1100)]))
+    with pytest.raises(InflightError, match=r"fitted on shakespeare-bpe .* asked for is llama"):
+        SimulatedEngine(cost, name="llama")
+    cost.check_model("somewhere/shakespeare-bpe", vocab_size=2048, layers=None)
+    with pytest.raises(InflightError, match=r"and what is asked for is shakespeare-bpe \(65 tokens of vocabulary\)"):
+        cost.check_model("shakespeare-bpe", vocab_size=65)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
+    saved = tmp_path / "cost.json"
+    assert call("fit", SIX, "--out", saved) == 0
+    said = capsys.readouterr()
+    assert (
+        "A pass takes 3.17 ms + 62.6 µs for each position computed." in said.out and "each fifth of the run in turn" in said.out
+    )
+    assert "Fitted to 300 steps of shakespeare-bpe in float32 by this engine, on x86_64, cpu, 2 threads." in said.out
+    assert "a prompt of 1,000 tokens in one pass" in said.out and "beyond what was measured" in said.out
+    assert f"--simulate {saved}" in said.err
+    assert cost_in(saved) == cost_named(str(saved)) == fit(Trace.load(SIX))
+    ends = []
+    for cost in (SIX, saved):
+        assert call("run", "--preset", "three-short", "--simulate", cost, "--json") == 0
+        ends.append(json.loads(capsys.readouterr().out)["metrics"]["wall_s"])
+    assert ends[0] == ends[1] > 0
+    assert call("fit", saved, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(saved.read_text())
+
+
+def test_a_recording_of_another_engine_is_simulated_with(tmp_path, capsys):
+    assert call("run", "--preset", "three-short", "--simulate", RECORDING, "--json") == 0
+    header = json.loads(capsys.readouterr().out)["header"]
+    assert header["cost"]["about"]["engine"] == "vLLM 0.32.0" and header["model"]["name"] == "shakespeare-bpe"
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--preset", "nanogpt-arrivals"), "fitted on shakespeare-bpe (5,048,576 parameters, 4 layers, 2,048 tokens of vocabulary), "
+            "and what is asked for is shakespeare-char: fit"),
+        (("--preset", "three-short", "--device", "cuda"), "with device cpu, and cuda is asked for"),
+        (("--preset", "three-short", "--dtype", "bfloat16"), "with dtype float32, and bfloat16 is asked for"),
+        (("--preset", "greedy-alone-bf16"), "with dtype float32, and bfloat16 is asked for"),
+    ],
+)  # fmt: skip
+def test_a_cost_of_another_model_or_hardware_is_refused(args, says, capsys):
+    assert call("run", *args, "--simulate", SIX) == 2
+    assert says in (err := capsys.readouterr().err) and err.count("\n") == 1
+
+
+def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp_path, capsys):
+    work, ids = tmp_path / "w.json", tmp_path / "ids.json"
+    work.write_text('{"requests": [{"id": "a", "prompt": "What is thy name?"}]}')
+    ids.write_text('{"requests": [{"id": "a", "prompt_token_ids": [1, 2, 3]}]}')
+    char = ROOT / "assets/traces/nanogpt-arrivals.jsonl"
+    assert call("run", "--workload", work, "--simulate", char, "--json") == 0
+    header = json.loads(capsys.readouterr().out)["header"]
+    assert header["model"]["name"] == "shakespeare-char" and len(header["prompts"]["a"]) == len("What is thy name?")
+    assert call("run", "--workload", work, "--simulate", char, "--model", "shakespeare-bpe") == 2
+    elsewhere = tmp_path / "cost.json"
+    data = fit(Trace.load(SIX)).to_json()
+    elsewhere.write_text(json.dumps({**data, "about": {**data["about"], "model": {"name": "Nowhere-7B", "context": 4096}}}))
+    assert call("run", "--workload", ids, "--simulate", elsewhere) == 0
+    assert call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-7B") == 0
+    assert call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-8B") == 2
+    capsys.readouterr()
+    assert call("run", "--workload", work, "--simulate", elsewhere) == 2
+    assert "the tokenizer of Nowhere-7B" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"base_s": float("nan")}, {"per_token_s": -1}, {"kv_bytes_per_token": 1.5}, {"most": {"tokens": 1}}, {"about": {"model": "x"}}, {"about": []},
+     {"about": {"model": {"context": "long"}}}, {"about": {"model": {"odd": 1}}}, {"about": {"device": 3}}, {"error": 1}, {"kind": "by hand"},
+     {"base_s": 0, "per_token_s": 0, "per_kv_byte_s": 0}, {"assumptions": 7}, {"base_s": "1"}],
+)  # fmt: skip
+def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
+    whole = fit(Trace.load(SIX)).to_json()
+    assert Linear.from_json(json.loads(json.dumps(whole))).to_json() == whole
+    with pytest.raises(InflightError, match="no cost that was fitted|not those of a fitted cost"):
+        Linear.from_json(json.loads(json.dumps(whole | change)))
+
+
+def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_path, capsys):
+    short, cut, other, raw = (tmp_path / name for name in ("short.jsonl", "cut.jsonl", "other.json", "run.raw.jsonl"))
+    cut.write_text(SIX.read_text(encoding="utf-8")[:5000], encoding="utf-8")
+    other.write_text('{"kind": "fitted", "base_s": -1}')
+    with gzip.open(RECORDING, "rt", encoding="utf-8") as lines:
+        raw.write_text("".join(itertools.islice(lines, 5)), encoding="utf-8")
+    SimulatedEngine(COST).run(Workload([Request("r", prompt_token_ids=(1,))])).save(short)
+    for file, why in (
+        (short, "measured nothing"),
+        (cut, "3 measured passes are too few"),
+        (other, "its numbers are not those of a fitted cost"),
+        (raw, "4 measured passes are too few"),
+        (tmp_path / "none.jsonl", "none.jsonl"),
+        (tmp_path, "There is no file"),
+    ):
+        assert call("fit", file) == 2, file
+        err = capsys.readouterr().err
+        assert why in err and file.name in err and err.count("\n") == 1, err
+    assert call("fit", SIX, "--out", SIX) == 2

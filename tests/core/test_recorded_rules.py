@@ -1,0 +1,314 @@
+"""The rules of another engine's steps, one by one, on small states counted by hand: each where it just holds, and where it just does not.
+
+The pool has nine blocks of four tokens. Whoever runs is a, b, c, … in lanes 0, 1, 2, …, in the order of admission.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.config import EngineConfig
+from core.policy import POLICIES, RecordedPolicy
+from core.trace.events import (
+    KV,
+    NOTHING_BINDS,
+    UNRECORDED,
+    Admitted,
+    Arrived,
+    Budget,
+    Carried,
+    Draft,
+    Overrun,
+    Pass,
+    Preempted,
+    Resumed,
+    Stalled,
+    Waiting,
+    Why,
+)
+from core.trace.header import EngineFacts, GroupFacts, Header, ModelFacts
+from core.trace.recorded_rules import RecordedRules
+from core.trace.run_state import RunState
+from worlds.by_hand import computes, event
+
+FIRST = POLICIES["continuous"]  # in order of arrival, and the newest gives way
+PRIORITY = RecordedPolicy(name="priority", order_by="priority", victim="lowest priority")
+
+
+def header(
+    policy: Any = FIRST, *, chunked: bool = True, groups: tuple[GroupFacts, ...] = (), context: int | None = None, **engine: Any
+) -> Header:
+    config = EngineConfig(policy, 3, 16, 4, 9, chunked)
+    facts = {"config": config, "num_blocks": 9, "kv_groups": groups, "workload": "by hand", "arrival_unit": "s"}
+    return Header(engine=EngineFacts(name="other", **engine), model=ModelFacts(context=context), **facts)
+
+
+def state(*running: tuple[int, list[int]], waiting: str = "", tokens: int = 4) -> RunState:
+    """running: how many tokens each has, and its blocks. waiting: their names, each with so many tokens."""
+    names = "abcdefg"[: len(running)]
+    return RunState(
+        num_tokens={name: held for name, (held, _) in zip(names, running, strict=True)} | dict.fromkeys(waiting, tokens),
+        waiting=deque(waiting),
+        lanes=dict(enumerate(names)),
+        tables={name: {0: list(blocks)} for name, (_, blocks) in zip(names, running, strict=True)},
+    )
+
+
+def forward(layout: str) -> Pass:
+    return Pass(layout, 1, 1, 1, 0, 0.0, 0.0)
+
+
+def says(found: str | None, fault: str | None) -> None:
+    assert found is None if fault is None else found is not None and fault in found, found
+
+
+# -- who gives way ---------------------------------------------------------------------------------------------------
+
+SPARE = "was preempted although"
+KEEPS_ONE = replace(FIRST, watermark=0.1)  # a tenth of the nine blocks and the null block
+RING = GroupFacts(kind="ring", window=6)
+LARGE = GroupFacts(kind="full_attention", block_size=8)
+PAIRS = GroupFacts(kind="full_attention", block_size=8, units=2)
+STATES = GroupFacts(kind="mamba")
+
+
+@pytest.mark.parametrize(
+    ("of", "running", "computed", "fault"),
+    [
+        # a lacks one block for its ninth token
+        pytest.param(header(), [(9, [0, 1]), (24, [2, 3, 4, 5, 6, 7])], (), SPARE, id="one is free and one needed"),
+        pytest.param(header(), [(9, [0, 1]), (28, [2, 3, 4, 5, 6, 7, 8])], (), None, id="none is free"),
+        pytest.param(header(KEEPS_ONE), [(9, [0, 1]), (24, [2, 3, 4, 5, 6, 7])], (), None, id="the one that is free is kept"),
+        pytest.param(header(KEEPS_ONE), [(9, [0, 1]), (20, [2, 3, 4, 5, 6])], (), SPARE, id="one of two is kept"),
+        pytest.param(header(), [(9, [0, 1]), (28, [0, 2, 3, 4, 5, 6, 7])], (), SPARE, id="a shared block is taken once"),
+        pytest.param(header(), [(9, [0, 1]), (20, [2, 3, 4, 5, 6, 7, 8])], (), None, id="blocks to spare are nobody else's"),
+        pytest.param(header(kv_connector="Nixl"), [(9, [0, 1]), (4, [2])], (), None, id="a connector may hold blocks"),
+        # speculation: a and b have all blocks for their own tokens
+        pytest.param(header(num_spec_tokens=2), [(6, [0, 1]), (23, [2, 3, 4, 5, 6, 7])], (), None, id="blocks for two steps' drafts"),
+        pytest.param(header(num_spec_tokens=2), [(4, [0, 1]), (20, [2, 3, 4, 5, 6, 7])], (), SPARE, id="no blocks for a third step's"),
+        pytest.param(header(), [(8, [0, 1]), (28, [2, 3, 4, 5, 6, 7, 8])], [computes("a", 8, 1)], None, id="for a token in vain"),
+        # groups
+        pytest.param(header(groups=(RING,)), [(20, [0, 1]), (20, [2, 3])], (), SPARE, id="a ring is never longer than its window"),
+        pytest.param(header(groups=(LARGE,)), [(9, [0]), (56, [1, 2, 3, 4, 5, 6, 7])], (), SPARE, id="larger blocks"),
+        pytest.param(header(groups=(LARGE,)), [(8, [0]), (8, [1])], (), SPARE, id="larger blocks that are full"),
+        pytest.param(header(groups=(PAIRS,)), [(9, [0]), (8, [1, 2, 3, 4, 5, 6, 7])], (), None, id="two blocks at once"),
+        pytest.param(header(groups=(STATES,)), [(4, [0]), (28, [1, 2, 3, 4, 5, 6, 7])], (), None, id="a state may take one more each"),
+        pytest.param(header(groups=(STATES,)), [(4, [0]), (24, [1, 2, 3, 4, 5, 6])], (), SPARE, id="a state takes no more than that"),
+        pytest.param(header(groups=(STATES,), num_spec_tokens=1), [(4, [0]), (12, [1, 2, 3])], (), None, id="a state for each draft"),
+        pytest.param(header(groups=(STATES,), num_spec_tokens=1), [(4, [0]), (8, [1, 2])], (), SPARE, id="a state for no more drafts"),
+    ],
+)  # fmt: skip
+def test_a_request_gives_way_only_for_want_of_blocks(of, running, computed, fault):
+    newest = event(preempted=(Preempted("b", 4, 1),), segments=tuple(computed))
+    says(RecordedRules(of).preemptions(newest, state(*running)), fault)
+
+
+def test_an_engine_may_take_back_the_blocks_of_all():
+    """As vLLM does where its prefix cache is reset; but not of all except one."""
+    rules, running = RecordedRules(header()), state((4, [0]), (4, [1]), (4, [2]))
+    gone = [Preempted(name, 4, lane) for lane, name in enumerate("abc")]
+    says(rules.preemptions(event(preempted=tuple(gone)), running), None)
+    says(rules.preemptions(event(preempted=tuple(gone[1:])), running), SPARE)
+
+
+def test_drafts_that_no_header_announces_have_blocks_too():
+    """Three in this step and three in the one before: with 3 tokens a may need three blocks, with 2 only two; one is free."""
+    rules, newest = RecordedRules(header()), event(preempted=(Preempted("b", 4, 1),))
+    says(rules.numbering(event(0, drafts=(Draft("b", 3, 0),)), state()), None)
+    full = (22, [1, 2, 3, 4, 5, 6, 7])
+    says(rules.preemptions(newest, state((3, [0]), full)), None)
+    says(rules.preemptions(newest, state((2, [0]), full)), SPARE)
+
+
+# -- lanes and the queue ---------------------------------------------------------------------------------------------
+
+GAP = Resumed(1, 3, 3, "steps", (), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "resumed", "fault"),
+    [
+        (0, 1, None, None),
+        (0, 2, None, "missing"),
+        (0, 4, GAP, None),
+        (1, 4, GAP, "missing"),  # step 1 is there, and said to be missing
+        (0, 5, GAP, "missing"),  # step 4 is not there, and not said to be missing
+    ],
+)
+def test_a_gap_is_as_long_as_it_says(before, step, resumed, fault):
+    rules = RecordedRules(header())
+    for number in range(before + 1):
+        says(rules.numbering(event(number), state()), None)
+    says(rules.numbering(event(step, resumed=resumed), state()), fault)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "fault"),
+    [
+        ({"b": 1, "c": 0}, None),  # a has left, and c takes its lane
+        ({"c": 0, "b": 1}, None),  # admitted again
+        ({"a": 0, "c": 1}, None),
+        ({"b": 1, "c": 2}, "lane that the header's rule"),
+        ({"b": 0, "c": 1}, "lane that the header's rule"),  # b would have moved
+        ({"b": 0}, "lane that the header's rule"),
+    ],
+)
+def test_after_a_gap_who_was_there_has_its_lane_and_others_the_lowest(lanes, fault):
+    known = state((4, [0]), (4, [1]))
+    resumed = GAP._replace(running=tuple(Carried(name, lane, 4) for name, lane in lanes.items()))
+    says(RecordedRules(header()).lanes_after(resumed, known), fault)
+
+
+def test_after_a_gap_the_lane_of_who_had_finished_is_free():
+    """a had ended before the gap, and its id came again in the gap, after b had taken lane 0."""
+    known = state((4, [0]))
+    known.finished["a"] = 0
+    resumed = GAP._replace(running=(Carried("b", 0, 4), Carried("a", 1, 4)))
+    says(RecordedRules(header()).lanes_after(resumed, known), None)
+
+
+def test_who_is_passed_over_waits_for_something_that_nobody_recorded():
+    second = (Admitted("d", 1, NOTHING_BINDS),)
+    for why, fault in ((UNRECORDED, None), (Why("budget", 0, 4, 16), "before another that came first")):
+        told = event(admitted=second, waiting=Waiting(1, "c", why))
+        says(RecordedRules(header()).admissions(told, state((4, [0]), waiting="cd")), fault)
+
+
+LACKS = Why("budget", 0, 4, 16)
+NOT_HEAD = "said to be the head"
+
+
+@pytest.mark.parametrize(
+    ("of", "why", "told", "fault"),
+    [
+        pytest.param(header(), LACKS, {"head": "d"}, NOT_HEAD, id="the second by arrival"),
+        pytest.param(header(kv_connector="Nixl"), LACKS, {"head": "d"}, None, id="held by a connector"),
+        pytest.param(header(RecordedPolicy(name="own", order_by="not recorded", victim="")), LACKS, {"head": "d"}, None, id="in an order of its own"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "c"}, None, id="who was next"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "d"}, NOT_HEAD, id="another who was there"),
+        pytest.param(header(PRIORITY), UNRECORDED, {"head": "d"}, None, id="who was next may have been passed over"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "d", "resumed": GAP}, None, id="after a gap anybody"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "d", "arrived": (Arrived("d", 0.0),)}, None, id="a newcomer"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "d", "preempted": (Preempted("d", 4, 0),)}, None, id="who gave way"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "d", "left": "c"}, None, id="who was next has joined"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "c", "admitted": (Admitted("e", 1, NOTHING_BINDS),)}, NOT_HEAD, id="another joined first"),
+        pytest.param(header(PRIORITY), LACKS, {"head": "c", "arrived": (Arrived("e", 0.0),), "admitted": (Admitted("e", 1, NOTHING_BINDS),)}, None, id="a newcomer joined first"),
+    ],
+)  # fmt: skip
+def test_who_is_next_stays_next_until_it_joins_or_another_comes(of, why, told, fault):
+    """c was next in the step before, for this reason."""
+    rules, waiting = RecordedRules(of), "cd"
+    says(rules.numbering(event(0), state()), None)
+    says(rules.queue(event(0, waiting=Waiting(2, "c", why)), state(waiting=waiting)), None)
+    facts = dict(told)
+    head, left = facts.pop("head"), facts.pop("left", "")
+    now = event(4 if "resumed" in facts else 1, waiting=Waiting(1, head, LACKS), **facts)
+    says(rules.numbering(now, state()), None)
+    says(rules.queue(now, state((4, [0]), waiting=waiting.replace(left, "") if left else waiting)), fault)
+
+
+# -- reasons ---------------------------------------------------------------------------------------------------------
+
+CHUNKS = replace(KEEPS_ONE, reserve="chunk")
+BLOCKED = replace(FIRST, victim="blocked")
+GAVE_WAY = (Preempted("c", 4, 2),)
+UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
+
+
+@pytest.mark.parametrize(
+    ("of", "running", "used", "left", "why", "fault"),
+    [
+        # c, with 12 tokens to compute, needs three blocks
+        pytest.param(header(), 1, 6, 16, UNRECORDED, None, id="three blocks are free"),
+        pytest.param(header(), 1, 7, 16, Why("blocks", 2, 3, 9), None, id="two are free"),
+        pytest.param(header(), 1, 7, 16, Why("blocks", 1, 3, 9), DOES_NOT_FOLLOW, id="one more is free than it says"),
+        pytest.param(header(KEEPS_ONE), 1, 6, 16, Why("blocks", 2, 3, 9), None, id="one of three is kept"),
+        pytest.param(header(KEEPS_ONE), 0, 6, 16, Why("blocks", 2, 3, 9), DOES_NOT_FOLLOW, id="none is kept where nobody runs"),
+        pytest.param(header(), 1, 7, 4, Why("blocks", 2, 3, 9), None, id="all of the prompt is reserved"),
+        pytest.param(header(CHUNKS), 1, 7, 5, Why("blocks", 1, 2, 9), None, id="one chunk is reserved"),
+        pytest.param(header(CHUNKS), 1, 7, 4, Why("blocks", 1, 3, 9), DOES_NOT_FOLLOW, id="one chunk is reserved, not all"),
+        pytest.param(header(), 1, 6, 0, Why("budget", 0, 12, 16), None, id="the budget is spent"),
+        pytest.param(header(), 3, 6, 0, Why("lanes", 0, 1, 3), None, id="lanes come before the budget"),
+        pytest.param(header(), 1, 6, 0, Why("budget", 0, 12, 17), UNFIT, id="another budget"),
+    ],
+)  # fmt: skip
+def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(of, running, used, left, why, fault):
+    budget = Budget(16, 0, 16 - left, left, why.limit)
+    told = event(waiting=Waiting(1, "z", why), kv=KV(used, 9), budget=budget)
+    says(RecordedRules(of).reasons(told, state(*[(4, [n]) for n in range(running)], waiting="z", tokens=12)), fault)
+
+
+@pytest.mark.parametrize(
+    ("of", "used", "left", "gave_way", "why", "fault"),
+    [
+        pytest.param(header(), 9, 8, GAVE_WAY, Why("blocks", 0, 1, 9), None, id="no block, and another gave way"),
+        pytest.param(header(), 9, 8, (), Why("blocks", 0, 1, 9), DOES_NOT_FOLLOW, id="no block, and nobody gave way"),
+        pytest.param(header(BLOCKED), 9, 8, (), Why("blocks", 0, 1, 9), None, id="whoever lacks a block is skipped"),
+        pytest.param(header(), 8, 8, GAVE_WAY, Why("blocks", 0, 1, 9), DOES_NOT_FOLLOW, id="a block is free"),
+        pytest.param(header(), 8, 0, (), Why("budget", 0, 1, 16), None, id="the budget is spent"),
+        pytest.param(header(), 8, 8, (), UNRECORDED, None, id="not recorded"),
+        pytest.param(header(), 9, 8, GAVE_WAY, Why("blocks", 0, 1, 8), UNFIT, id="another pool"),
+    ],
+)  # fmt: skip
+def test_why_a_request_stalls_follows_from_budget_and_blocks(of, used, left, gave_way, why, fault):
+    told = event(stalled=(Stalled("a", why),), preempted=gave_way, kv=KV(used, 9), budget=Budget(16, 16 - left, 0, left, "none"))
+    says(RecordedRules(of).reasons(told, state((9, [0, 1]))), fault)
+
+
+@pytest.mark.parametrize(
+    ("longest", "start", "length", "left", "why", "fault"),
+    [
+        (None, 0, 12, 4, NOTHING_BINDS, None),
+        (None, 0, 8, 0, Why("budget", 8, 12, 16), None),
+        (None, 4, 8, 0, NOTHING_BINDS, None),  # the first four were found
+        (None, 4, 4, 0, Why("budget", 4, 8, 16), None),
+        (None, 0, 8, 8, Why("budget", 8, 12, 16), DOES_NOT_FOLLOW),
+        (6, 0, 6, 10, Why("chunk", 6, 12, 6), None),
+        (6, 0, 5, 11, Why("chunk", 6, 12, 6), DOES_NOT_FOLLOW),  # cut shorter, for another reason
+        (6, 0, 5, 11, UNRECORDED, None),
+    ],
+)
+def test_why_a_first_chunk_is_cut_follows_from_its_length(longest, start, length, left, why, fault):
+    told = event(
+        admitted=(Admitted("a", 0, why),), segments=(computes("a", start, length),), budget=Budget(16, 0, 16 - left, left, "none")
+    )
+    says(RecordedRules(header(long_prefill_token_threshold=longest)).reasons(told, state((12, [0, 1, 2]))), fault)
+
+
+# -- what a pass may hold --------------------------------------------------------------------------------------------
+
+LONGEST = header(long_prefill_token_threshold=6)
+SHORT = header(context=12)
+WHOLE = header(chunked=False)
+
+
+@pytest.mark.parametrize(
+    ("of", "segment", "more", "fault"),
+    [
+        pytest.param(header(), None, {"passes": ()}, None, id="no pass"),
+        pytest.param(header(), None, {"passes": (forward("packed"), forward("padded"))}, "laid out", id="one of two passes"),
+        pytest.param(SHORT, computes("a", 11, 1, "decode"), {}, None, id="the last position of the context"),
+        pytest.param(SHORT, computes("a", 12, 1, "decode"), {}, "context of 12", id="one position beyond it"),
+        pytest.param(SHORT, computes("a", 12, 1, "decode"), {"overrun": (Overrun("a", 1),)}, None, id="one beyond it in vain"),
+        pytest.param(SHORT, computes("a", 11, 3, "decode"), {"drafts": (Draft("a", 2, 0),)}, None, id="drafts beyond it"),
+        pytest.param(LONGEST, computes("a", 0, 6), {"waits": "z"}, None, id="the longest chunk"),
+        pytest.param(LONGEST, computes("a", 0, 7), {"waits": "z"}, "more than 6 tokens", id="a longer one while another waits"),
+        pytest.param(LONGEST, computes("a", 0, 7), {"runs": True}, "more than 6 tokens", id="a longer one while another runs"),
+        pytest.param(LONGEST, computes("a", 0, 12), {}, None, id="a longer one alone"),
+        pytest.param(LONGEST, computes("a", 6, 8), {"waits": "z", "drafts": (Draft("a", 2, 0),)}, None, id="drafts behind the longest"),
+        pytest.param(WHOLE, computes("a", 4, 8), {}, None, id="the rest of a prompt"),
+        pytest.param(WHOLE, computes("a", 0, 8), {}, "in chunks although", id="a part of a prompt"),
+        pytest.param(WHOLE, computes("a", 0, 13), {"drafts": (Draft("a", 2, 0),)}, "in chunks although", id="a part with drafts behind it"),
+        pytest.param(header(chunked=False, long_prefill_token_threshold=6), computes("a", 0, 6), {"waits": "z"}, None, id="a part that is the longest"),
+    ],
+)  # fmt: skip
+def test_a_pass_holds_what_the_header_allows(of, segment, more, fault):
+    """a has 12 tokens."""
+    facts = {"passes": (forward("packed"),), "segments": (segment,) if segment else ()} | more
+    beside = [(4, [3])] if facts.pop("runs", False) else []
+    waits = facts.pop("waits", "")
+    says(RecordedRules(of).chunks(event(**facts), state((12, [0, 1, 2]), *beside, waiting=waits)), fault)

@@ -1,0 +1,74 @@
+"""`check` times the passes of a simulated run again, by the cost model in its header."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from core import EngineConfig, InvalidTrace, Request, SamplingParams, Trace, Workload
+from core.measure.verify import CheckResult, verify
+from core.policy import POLICIES
+from core.simulate.cost import Cost, Deployment, Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear
+from core.simulate.roofline import Roofline
+from core.trace.file import lines_of
+
+ERROR = {"passes": 9, "median": 0.01, "p90": 0.02}
+COSTS: dict[str, Cost] = {
+    "by data sheet": Roofline.named("h100x2", "70b"),
+    "fitted": Linear(0.010, 0.001, 1e-6, 100, most=Load(8, 10_000), error=ERROR),
+}
+
+
+class Own:
+    """A cost model of somebody's own."""
+
+    kv_bytes_per_token = 1
+    deployment = Deployment("theirs")
+
+    def seconds(self, load: Load) -> float:
+        return 0.25
+
+    def beyond(self, load: Load) -> bool:
+        return False
+
+    def to_json(self) -> dict[str, str]:
+        return {"kind": "theirs"}
+
+
+def _run(cost: Cost, policy: str = "continuous") -> Trace:
+    requests = [
+        Request(f"r{i}", prompt_token_ids=(1,) * (3 + 5 * i), sampling=SamplingParams(2 + 3 * i, ignore_eos=True))
+        for i in range(5)
+    ]
+    config = EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=12, block_size=4, num_blocks=24)
+    return SimulatedEngine(cost, config).run(Workload(requests))
+
+
+def _checked(trace: Trace, path) -> CheckResult:
+    trace.save(path)
+    return verify(lines_of(path))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_under_every_policy_a_pass_takes_what_its_cost_model_says(policy, tmp_path):
+    for cost in COSTS.values():
+        assert _checked(_run(cost, policy), tmp_path / "t.jsonl").is_retimed
+
+
+def test_other_times_are_refused(tmp_path):
+    trace = _run(Roofline.named("h100", "8b"))
+    trace.header = replace(trace.header, cost=replace(Roofline.named("h100", "8b"), reached=0.61).to_json())
+    with pytest.raises(InvalidTrace, match="a pass of step 0 takes 0.008191 s, and its cost model says 0.008060 s"):
+        _checked(trace, tmp_path / "t.jsonl")
+
+
+def test_a_cost_model_that_is_not_known_is_taken_on_trust(tmp_path):
+    assert not _checked(_run(Own()), tmp_path / "t.jsonl").is_retimed
+    trace = _run(Roofline.named("h100", "8b"))
+    newer = dict(trace.header.cost or {}) | {"weight_bytes": 1}
+    for cost in (newer, newer | {"name": "b900:8b"}, newer | {"reached": None}, {"kind": "fitted"}, {}):
+        trace.header = replace(trace.header, cost=cost)
+        assert not _checked(trace, tmp_path / "t.jsonl").is_retimed

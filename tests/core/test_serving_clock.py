@@ -1,0 +1,78 @@
+"""The clock of an engine that serves, by hand: a clock that moves only when told, and a model whose passes take ten milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core import Engine, EngineConfig
+from core.measure.metrics import metrics
+from core.runner.eager import ModelRunner
+from core.serving.engine import ServingEngine
+from core.serving.limits import ServingLimits
+from core.serving.stream import TokenStream
+from worlds.clock import Clock
+from worlds.serving import between_two_steps, checked, greedy, serving, whole
+from worlds.small import MemoryModel
+
+PASS, PREPARING = 0.01, 3.0  # seconds
+
+
+class Timed(MemoryModel):
+    """Its passes, and making its pool, take their time on a clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def forward(self, batch, pool, backend=None):
+        self.clock.advance(PASS)
+        return super().forward(batch, pool, backend)
+
+    def runner(self, num_blocks: int) -> ModelRunner:
+        self.clock.advance(PREPARING)
+        return ModelRunner(self, num_blocks, 16, clock=self.clock)
+
+
+def test_times_are_counted_from_each_arrival_on_the_clock_of_its_run():
+    """The server stands idle for five seconds. `a` comes then, `b` a second later, both while the engine is away until second seven; `c` comes once there
+    is no room for a longer record: half a second later it begins a new run, and with it a new clock.
+    """
+    clock = Clock()
+    model = Timed(clock)
+    engine = Engine(model, None, EngineConfig(num_blocks=64), runner=model.runner, clock=clock, sleep=clock.advance)
+
+    async def ask(made: ServingEngine) -> list[TokenStream]:
+        begun = clock.now  # of the run, once everything is ready
+        with between_two_steps(made):
+            asking = []
+            for name, at in (("a", 5.0), ("b", 6.0)):
+                clock.now = begun + at
+                asking.append(asyncio.create_task(made.submit((4, 5, 6), greedy(2), id=name)))
+                await asyncio.sleep(0)
+            clock.now = begun + 7.0
+        streams = list(await asyncio.gather(*asking))
+        await asyncio.gather(*map(whole, streams))
+        with between_two_steps(made):
+            coming = asyncio.create_task(made.submit((4,), greedy(1), id="c"))
+            await asyncio.sleep(0)
+            clock.advance(0.5)
+        streams.append(await coming)
+        await whole(streams[-1])
+        return streams
+
+    with serving(engine, ServingLimits(kept_tokens=60)) as made:
+        a, b, c = (stream.times.to_json() for stream in asyncio.run(ask(made)))
+        (first, _), (second, _) = made.sessions
+        runs = [made.session(first), made.session(second)]
+    assert a == pytest.approx({"queue_s": 2.0, "ttft_s": 2.0 + PASS, "e2e_s": 2.0 + 2 * PASS})
+    assert b == pytest.approx({"queue_s": 1.0, "ttft_s": 1.0 + PASS, "e2e_s": 1.0 + 2 * PASS})
+    assert c == pytest.approx({"queue_s": 0.5, "ttft_s": 0.5 + PASS, "e2e_s": 0.5 + PASS})
+    assert [(r, t) for e in runs[0].events for r, t in e.arrived] == [("a", 5.0), ("b", 6.0)]
+    assert [e.t_start for e in runs[0].events] == pytest.approx([7.0, 7.0 + PASS])
+    assert [(r, t) for e in runs[1].events for r, t in e.arrived] == [("c", 0.0)]
+    # Nobody was there before the first arrival: that time is not the run's.
+    assert [metrics(run)["wall_s"] for run in runs] == pytest.approx([2.0 + 2 * PASS, PASS])
+    for run in runs:
+        checked(run)

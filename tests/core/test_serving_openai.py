@@ -1,0 +1,211 @@
+"""What OpenAI's clients send and read beyond the plain call, over real HTTP: fields that ask for nothing, refusals by name, tokens and their bytes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+
+import httpx
+import openai
+import pytest
+
+from core import Engine, EngineConfig
+from core.serving.http.token_names import TokenNames
+from worlds.serving import Served, served
+
+MODEL = "shakespeare-bpe"
+TEMPLATE = "{% for m in messages %}{{ m['role'] }} {{ m['name'] }}: {{ m['content'] }}\n{% endfor %}"
+HARK = {"model": MODEL, "messages": [{"role": "user", "content": "Hark"}], "max_completion_tokens": 3, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def server():
+    loaded = Engine.from_pretrained(MODEL, device="cpu")
+    tokenizer = copy.deepcopy(loaded.tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    with served(Engine(loaded.adapter, tokenizer, EngineConfig(max_num_seqs=4, num_blocks=64)), name=MODEL) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Served):
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def chat(server: Served, **more):
+    """The answer to a body that may have anything in it, as JSON can."""
+    written = json.dumps({**HARK, **more})
+    headers = {"content-type": "application/json"}
+    return httpx.post(f"{server.url}/v1/chat/completions", content=written, headers=headers, timeout=60, trust_env=False)
+
+
+# -- fields that ask for nothing, and those that ask for what is not there -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tool_choice": "none"}, {"tool_choice": "auto"}, {"tools": []}, {"parallel_tool_calls": False}, {"store": False},
+        {"metadata": {"run": "7"}}, {"modalities": ["text"]}, {"user": "me"}, {"service_tier": "auto"}, {"n": 1}, {"logit_bias": {}},
+        {"response_format": {"type": "text"}}, {"stream_options": None}, {"functions": [], "function_call": "none"},
+        {"verbosity": "medium", "reasoning_effort": "none"}, {"prompt_cache_key": "k", "safety_identifier": "s"}, {"max_tokens": 3},
+        {"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_field_that_asks_for_nothing_is_taken(server, more):
+    assert chat(server, **more).status_code == 200
+
+
+def test_null_is_as_good_as_left_out_in_every_optional_field(server):
+    from openai.types import completion_create_params
+    from openai.types.chat import completion_create_params as chat_params
+
+    for path, params, asked in (
+        ("chat/completions", chat_params, HARK),
+        ("completions", completion_create_params, {"model": MODEL, "prompt": "Hark", "max_tokens": 3}),
+    ):
+        nulls = dict.fromkeys(params.CompletionCreateParamsBase.__annotations__)
+        assert len(nulls) > 15
+        answer = server.post(f"/v1/{path}", {**nulls, "stream": None, **asked})
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    ("more", "param", "says"),
+    [
+        ({"tool_choice": "required"}, "tool_choice", "is not supported here"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "is not supported here"),
+        ({"store": True}, "store", "is not supported here"),
+        ({"store": 0}, "store", "is not supported here"),
+        ({"modalities": ["text", "audio"]}, "modalities", "is not supported here"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "is not supported here"),
+        ({"service_tier": "flex"}, "service_tier", "is not supported here"),
+        ({"web_search_options": {}}, "web_search_options", "is not supported here"),
+        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation", "is not supported"),
+        ({"tomfoolery": 1}, "tomfoolery", "is not supported here"),
+        ({"tom\nfoolery": 1}, None, "A field is not supported here"),
+        ({"tom\ud800foolery": 1}, None, "has text that is not Unicode"),
+        ({"messages": [{"role": "user", "content": "\udfff"}]}, None, "has text that is not Unicode"),
+        ({"messages": None}, "messages", "is missing"),
+        ({"messages": []}, "messages", "must have at least 1 item"),
+        ({"messages": ["Hark"]}, "messages[0]", "must be an object"),
+        ({"messages": [{"role": "jester", "content": "a"}]}, "messages[0].role", "must be 'system', 'developer', 'user' or"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "is missing"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content", "must be a text or a list of"),
+        ({"messages": [{"role": "user", "content": "\u03a9" * 9, "tool_calls": [{}]}]}, "messages[0].tool_calls", "is not supported"),
+        ({"stop": ["a", 1]}, "stop", "must be a text or a list of texts"),
+        ({"stop": [""]}, "stop", "must be a list of non-empty strings, not ['']"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "must give token ids"),
+        ({"logit_bias": {"99999": 1}}, "logit_bias", "Token id 99999 in logit_bias is outside"),
+        ({"temperature": "hot"}, "temperature", "must be a number"),
+        ({"temperature": "1"}, "temperature", "must be a number"),
+        ({"max_completion_tokens": True}, "max_completion_tokens", "must be a whole number"),
+        ({"top_p": 0}, "top_p", "must be above 0"),
+        ({"n": 65}, "n", "At most 64 answers"),
+        ({"max_tokens": 4}, "max_completion_tokens", "are not the same"),
+        ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"max_completion_tokens": 5000}, "max_completion_tokens", "At most 4,096 new tokens"),
+        ({"max_completion_tokens": None, "max_tokens": 5000}, "max_tokens", "At most 4,096 new tokens"),
+        ({"stream_options": {}}, "stream_options", "needs stream"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_refusal_is_a_400_that_names_the_field(server, more, param, says):
+    answer = chat(server, **more)
+    told = answer.json()["error"]
+    assert answer.status_code == 400 and told["type"] == "invalid_request_error" and told["param"] == param
+    assert says in told["message"] and told["message"].endswith(".") and "\n" not in told["message"]
+    assert not re.search(r"\(|function-|\[str|'body'|Input", told["message"])  # no tuple of Python's, no path of a validator
+
+
+def test_every_refusal_is_counted(server):
+    def counted() -> float:
+        found = re.search(r'^inflight:http_refusals_total\{status="400"\} (.*)$', server.get("/metrics").text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    before = counted()
+    for more in ({"store": True}, {"top_p": 0}, {"messages": [{"role": "user", "content": ""}]}):
+        assert chat(server, **more).status_code in (200, 400)
+    assert chat(server, model=7).status_code == 400 and counted() == before + 3
+
+
+def test_what_is_too_long_has_openais_code(server, client):
+    length = client.models.retrieve(MODEL).max_model_len
+    for more in ({"max_completion_tokens": length}, {"messages": [{"role": "user", "content": "Hark " * length}]}):
+        told = chat(server, **more).json()["error"]
+        assert told["code"] == "context_length_exceeded" and told["param"] == "messages", told
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(model=MODEL, prompt="Hark " * length)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt")
+    with pytest.raises(openai.NotFoundError) as missing:
+        client.completions.create(model="gpt-9", prompt="Hark")
+    assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
+
+
+def test_a_conversation_goes_on_with_what_the_client_was_given(client):
+    """An answer as OpenAI's own client writes it back, with all its fields; and one that has no content."""
+    (choice,) = client.chat.completions.create(**HARK).choices
+    said = [{**choice.message.model_dump(), "annotations": [], "tool_calls": []}, {"role": "assistant", "content": None}]
+    messages = [*HARK["messages"], *said, {"role": "user", "content": "More", "name": "Tom"}]
+    answer = client.chat.completions.create(**{**HARK, "messages": messages})
+    written = f"user : Hark\nassistant : {choice.message.content}\nassistant : \nuser Tom: More\n"
+    alone = client.completions.create(model=MODEL, prompt=written, max_tokens=3, temperature=0)
+    assert answer.choices[0].message.content == alone.choices[0].text
+    as_developer, as_system = (
+        client.chat.completions.create(**{**HARK, "messages": [{"role": role, "content": "Be brief."}, *HARK["messages"]]})
+        for role in ("developer", "system")
+    )
+    assert as_developer.choices[0].message.content == as_system.choices[0].message.content
+
+
+# -- tokens --------------------------------------------------------------------------------------------------------------
+
+
+def halves(tokenizer) -> list[int]:
+    """The ids that write an e with an accent, which is two tokens, each a byte."""
+    ids = tokenizer("\u00e9", add_special_tokens=False)["input_ids"]
+    assert len(ids) == 2
+    return ids
+
+
+def test_a_part_of_a_character_has_its_true_byte_and_a_name_of_its_own(server, client):
+    ids = halves(server.serving.tokenizer)
+    (choice,) = client.chat.completions.create(
+        **{**HARK, "max_completion_tokens": 1}, logprobs=True, top_logprobs=20, logit_bias={str(i): 100 for i in ids}
+    ).choices
+    top = {tuple(told.bytes): told.token for told in choice.logprobs.content[0].top_logprobs}
+    assert {(0xC3,): "bytes:\\xc3", (0xA9,): "bytes:\\xa9"}.items() <= top.items() and len(top) == 20
+    (choice,) = client.completions.create(
+        model=MODEL, prompt="Hark", max_tokens=1, logprobs=20, temperature=0, logit_bias={str(i): 100 for i in ids}
+    ).choices
+    told, (token,) = choice.logprobs.top_logprobs[0], choice.logprobs.tokens
+    assert len(told) == 20 and {"bytes:\\xc3", "bytes:\\xa9", token} <= set(told)
+    assert told[token] == choice.logprobs.token_logprobs[0] == max(told.values())
+
+
+def test_the_bytes_of_the_tokens_are_those_of_the_text(client):
+    asked = {**HARK, "max_completion_tokens": 40, "temperature": 1.5, "seed": 5}
+    (choice,) = client.chat.completions.create(**asked, logprobs=True).choices
+    joined = b"".join(bytes(told.bytes) for told in choice.logprobs.content)
+    assert joined.decode(errors="replace") == choice.message.content
+
+
+def test_tokens_with_spaces_bytes_and_one_text_keep_apart():
+    """As SentencePiece writes them: a space is part of a token, a byte is a token, and a byte may be the text of another token."""
+    from tokenizers import Tokenizer, decoders
+    from tokenizers.models import BPE
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = ["<unk>", "\u2581the", "the", "<0xE2>", "<0x82>", "<0xAC>", "<0x41>", "A", "\u2581", "\ufffd"]
+    core = Tokenizer(BPE({token: i for i, token in enumerate(vocabulary)}, [], byte_fallback=True))
+    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    core.decoder = decoders.Sequence(steps)
+    names = TokenNames(PreTrainedTokenizerFast(tokenizer_object=core))
+    assert [names.bytes(i) for i in range(1, 10)] == [
+        b" the", b"the", b"\xe2", b"\x82", b"\xac", b"A", b"A", b" ", "\ufffd".encode(),
+    ]  # fmt: skip
+    assert [*names.distinct([7, 6, 1, 2, 3]).values()] == ["A", "token_id:6", " the", "the", "bytes:\\xe2"]
+    assert TokenNames(None).bytes(3) is None and [*TokenNames(None).distinct([3, 4]).values()] == ["token_id:3", "token_id:4"]

@@ -1,0 +1,73 @@
+"""Pages that are one file: what they hold, where they open, and what has no page."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from core import Trace
+from core.errors import InflightError
+from core.measure.compare import Comparison
+from core.measure.policies import compare_policies
+from core.workload.workload import Workload
+from visualizer.lessons.document import recorded
+from visualizer.page.one_file import html_of, lesson_html
+from worlds.serving import char_engine
+from worlds.small import request
+
+TRACES = recorded()
+
+
+def data(html: str, of: str) -> dict:
+    return json.loads(re.search(rf'<script id="inflight-{of}" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    """Of two requests, one of which is named like a mark of the page."""
+    return compare_policies(char_engine(), Workload([request("/*SCRIPT*/", 4, 3), request("b", 3, 2)]), repeats=1)
+
+
+@pytest.mark.parametrize("in_cell", [False, True])
+def test_a_run_opens_at_its_place_with_a_frame_only_where_it_fills_the_window(in_cell):
+    props = data(html_of(TRACES("one-request"), in_cell, {"step": 3}), "props")
+    assert props["step"] == 3 and props["embedded"] is in_cell and props["replay"]["events"]
+
+
+def test_a_comparison_brings_its_traces_and_a_name_is_no_mark_of_the_page(comparison):
+    html = html_of(comparison, True, {})
+    brought = data(html, "data")["comparison"]
+    assert brought["names"] == ["static", "continuous"]
+    assert html.count("/*SCRIPT*/") == json.dumps(brought).count("/*SCRIPT*/") > 0 and 'name: "compare"' in html
+
+
+def test_a_lesson_brings_every_run_that_it_opens_in_one_language():
+    html = lesson_html("static-batching", TRACES)
+    brought, catalogue = data(html, "data"), data(html, "props")["catalogue"]
+    opened = set(re.findall(r'"run":"([^"]+)"', json.dumps(brought["lesson"]["lessons"], separators=(",", ":"))))
+    assert brought.keys() - {"lesson"} == opened == {entry["url"] for entry in catalogue}
+    assert brought["lesson"]["languages"] == {}
+
+
+def test_of_a_comparison_the_load_is_told_under_which_it_was_made(comparison):
+    """Not that of the moment in which its page is made."""
+    for load, busy in ((0.0, False), (99.0, True), (None, False)):
+        brought = data(html_of(replace(comparison, load=load), False, {}), "data")["comparison"]
+        assert ("load 99" in json.dumps(brought["says"])) is busy
+
+
+def test_what_has_no_page_is_refused_in_a_sentence(comparison):
+    empty = Trace(TRACES("one-request").header, {}, [], complete=False)
+    runs = {name: replace(run, trace=None) for name, run in comparison.runs.items()}
+    for what, says in (
+        (17, r"^There is no page of a int\.$"),
+        (empty, r"^An empty trace: nothing has run yet\.$"),
+        (replace(comparison, runs=runs), "^No contender of this comparison left a trace that could be shown.$"),
+    ):
+        with pytest.raises(InflightError, match=says):
+            html_of(what, False, {})
+    with pytest.raises(InflightError, match="^There is no lesson 'nonsense'.$"):
+        lesson_html("nonsense", TRACES)

@@ -1,0 +1,73 @@
+"""Pages that are one file with nothing to fetch: they open from disk, and in a cell of a notebook."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from core.config import ASSETS
+from core.errors import InflightError, shown
+from core.measure.compare import Comparison, environment
+from core.trace.trace import Trace
+from visualizer.documents.catalogue import RUNS, entry
+from visualizer.documents.comparison import Shown, document
+from visualizer.documents.replay import captions_in, replay, translated_replay
+from visualizer.lessons.document import document as lessons_document
+from visualizer.lessons.document import hints
+from visualizer.lessons.lessons import LESSONS
+from visualizer.page.bundle import inert_json, page_html, standalone_html
+from visualizer.page.tabs import packed_plotly, part, tab_script
+
+_BROUGHT = ASSETS / "site" / "one_file.html"
+
+
+def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
+    """The page of a run, which opens at a place (see `Player`), or of a comparison. in_cell: of a notebook. Raises InflightError if there is nothing to show."""
+    if isinstance(what, Comparison):
+        return comparison_html(what)
+    if not isinstance(what, Trace):
+        raise InflightError(f"There is no page of a {type(what).__name__}.")
+    if not what.events:
+        raise InflightError("An empty trace: nothing has run yet.")
+    return standalone_html(translated_replay(what), place | {"embedded": in_cell})
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The race of a comparison and what was measured. Raises InflightError if no contender left a trace, and for a simulated one."""
+    if comparison.is_simulated:
+        raise InflightError(
+            "The page of a comparison shows what was measured, and this one is simulated. Each of its runs has a page."
+        )
+    traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
+    if not traces:
+        raise InflightError("No contender of this comparison left a trace that could be shown.")
+    header = traces[0].header
+    made = document(Shown(comparison, header.workload, environment(header) | {"load_average": comparison.load}))
+    listed = [{name: made[name] for name in ("name", "title", "shows")} | {"url": "comparison", "group": ""}]
+    data = {"comparison": made, "plotly": base64.b64encode(packed_plotly()).decode()}
+    return _one_file({}, data, "compare", {"server": False, "plotly": "plotly", "comparisons": listed, "tabs": []})
+
+
+def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
+    """One lesson: the player, its recorded runs and the lesson's texts. Raises InflightError for an unknown lesson."""
+    chosen = [known for known in LESSONS if known.name == lesson]
+    if not chosen:
+        raise InflightError(f"There is no lesson {shown(lesson)}.")
+    made = lessons_document(traces, language, chosen)
+    (found,) = made["lessons"]
+    data: dict[str, object] = {"lesson": made | {"languages": {}}}
+    catalogue = []
+    for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
+        data[run] = {**replay(traces(run)), **captions_in(traces(run), language)}
+        catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
+    options = {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson}
+    return _one_file({"catalogue": catalogue, "terms": hints(language)}, data, "learn", options)
+
+
+def _one_file(player: dict[str, Any], data: Mapping[str, object], name: str, options: dict[str, Any]) -> str:
+    """A page that opens with one of its parts. player: the options of the player behind it. data: what the part would fetch, by address."""
+    given = {"<!--DATA-->": inert_json(data), "<!--PART-->": name, "/*SCRIPT*/": tab_script(name)}
+    brought = re.sub("|".join(map(re.escape, given)), lambda found: given[found.group()], _BROUGHT.read_text(encoding="utf-8"))
+    return page_html(player, {name: part(name, "", options)}).replace("</head>", brought, 1)
