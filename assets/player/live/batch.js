@@ -2,7 +2,7 @@
 // of a followed engine, one batch for each, in one stream. No DOM.
 //
 //   inflight/live/steps ─→ chapters (a beginning, then deltas) ─→ Run ─→ listener.steps(run) | listener.begins(run) | listener.state(…)
-//   inflight/live/steps?of=A&of=B ─→ {of, messages} ─→ a Batch each ─→ picture: the last stretch of time in which every rank's steps are kept
+//   inflight/live/steps?of=A&of=B ─→ {of, last, messages} ─→ a Batch each ─→ picture: the last stretch of time in which every rank's steps are kept
 
 import { clamp } from "../parts/dom.js";
 import { stretch } from "../run/moments.js";
@@ -180,14 +180,20 @@ export class Fleet {
       this.broken = sentence;
       this.changed();
     };
-    return follow(this.server, this.names, this.most, { signal, broke }, ({ of, messages }) => messages.forEach((message) => this.take(of, message)));
+    return follow(this.server, this.names, this.most, { signal, broke }, (part) => this.take(part));
   }
 
-  take(name, message) {
+  /** What the server sends of one of them, see `events_together`: whoever goes on with its batch alone asks for what follows `last`. */
+  take({ of, last, messages }) {
+    const batch = this.batches.get(of);
+    if (!batch) return;
     this.broken = "";
-    this._hasChanged = false;
-    this.batches.get(name)?.take(message);
-    if (this._hasChanged) this.changed();
+    for (const message of messages) {
+      this._hasChanged = false;
+      batch.take(message);
+      if (this._hasChanged) this.changed();
+    }
+    batch.next = last + 1;
   }
 
   /** What the server says of all: see `Followed._together`. */
