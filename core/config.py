@@ -112,7 +112,8 @@ Attention = Literal["auto", "triton", "sdpa"]
 class Execution:
     """How passes are computed, which changes times and never decisions: for measurements that switch one thing off at a time.
 
-    attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the kernel on CUDA where it can be had.
+    attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the kernel on CUDA where it can be had, and on a CPU for
+    larger models one that numba compiles, for decodes, where numba is installed.
     cuda_graphs: launch a pass of few tokens as one CUDA graph, padded to the next bucket.
     asynchronous: launch the next step before this one is read back (not with the split policies); None does so on CUDA.
     fused_sampling: one kernel from logits to tokens. fused_norms: one kernel for an RMS norm.

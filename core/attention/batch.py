@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from core.attention.paged_layout import PagedLayout
@@ -28,6 +29,19 @@ class AttentionSegment(NamedTuple):
     slots: slice | torch.Tensor
 
 
+class Decodes(NamedTuple):
+    """The queries of a pass that are the only one of their segment, and the keys that each may attend to: for a compiled kernel.
+
+    rows: int64 `[n, 2]`, row and column of each; slots: int64, those of the first query's keys, then those of the second's, and so on; ends:
+    int64 `[n]`, where each one's end. others: the other segments.
+    """
+
+    rows: np.ndarray
+    slots: np.ndarray
+    ends: np.ndarray
+    others: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class PackedBatch:
     """One forward pass: R rows of W positions (R = 1 in the packed layout).
@@ -46,6 +60,7 @@ class PackedBatch:
     paged: PagedLayout | None = None
     _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(default_factory=dict, repr=False)
     _buffers: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict, repr=False)
+    _decodes: dict[int | None, Decodes] = field(default_factory=dict, repr=False)
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
         """The keys that the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
@@ -71,6 +86,20 @@ class PackedBatch:
             self._masks[key] = mask
         return self._masks[key]
 
+    def decodes(self, window: int | None) -> Decodes:
+        """Built once per pass for all layers of a window."""
+        if window not in self._decodes:
+            single = [n for n, s in enumerate(self.segments) if s.end - s.first == 1 and not s.num_pads]
+            segments = [self.segments[n] for n in single]
+            slots = [slots_of(segment, first_visible_key(segment, window)).numpy() for segment in segments]
+            self._decodes[window] = Decodes(
+                np.array([(segment.row, segment.first) for segment in segments], dtype=np.int64).reshape(-1, 2),
+                np.concatenate([*slots, np.empty(0, dtype=np.int64)]),
+                np.cumsum([len(part) for part in slots], dtype=np.int64),
+                tuple(sorted(set(range(len(self.segments))) - set(single))),
+            )
+        return self._decodes[window]
+
     def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Room for numbers that are needed within a layer only, contents unknown. All layers of the pass share it: memory just taken from the
         system is several times as slow. index: which of several.
@@ -80,6 +109,12 @@ class PackedBatch:
         if room is None or room.numel() < size:
             room = self._buffers[index, dtype] = torch.empty(size, dtype=dtype, device=self.input_ids.device)
         return room[:size].view(shape)
+
+
+def slots_of(segment: AttentionSegment, lowest: int = 0, device: torch.device | None = None) -> torch.Tensor:
+    """Its cache's slots from position `lowest` on, int64 `[K]`."""
+    slots = segment.slots
+    return torch.arange(slots.start + lowest, slots.stop, device=device) if isinstance(slots, slice) else slots[lowest:]
 
 
 def first_visible_key(segment: AttentionSegment, window: int | None) -> int:

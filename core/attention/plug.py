@@ -20,7 +20,7 @@ import torch
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
-from core.attention.batch import PackedBatch
+from core.attention.batch import PackedBatch, slots_of
 from core.attention.dense import dense_mask
 from core.attention.kv_pool import KVPool
 from core.attention.spec import AttentionSpec, Backend
@@ -137,10 +137,7 @@ class PagedCache(CacheOfNoLength):
 def _key_slots(batch: PackedBatch, trash_slot: int) -> torch.Tensor:
     """Slots of the keys that the cache plug hands to each row: int64 `[R, K]`, short rows filled up with the trash slot."""
     device = batch.input_ids.device
-    slots = [
-        torch.arange(s.slots.start, s.slots.stop, device=device) if isinstance(s.slots, slice) else s.slots
-        for s in batch.segments
-    ]
+    slots = [slots_of(segment, device=device) for segment in batch.segments]
     if batch.layout == "packed":
         return torch.cat(slots)[None]
     return torch.nn.utils.rnn.pad_sequence(slots, batch_first=True, padding_value=trash_slot)

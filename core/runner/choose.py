@@ -1,9 +1,12 @@
-"""Which attention computes a model's passes: the paged kernel where it is available, otherwise a call of SDPA for each sequence."""
+"""Which attention computes a model's passes: the paged kernel where it is available, otherwise a call of SDPA for each sequence, or on a CPU one of a
+compiled kernel for all decodes.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import os
+from importlib.util import find_spec
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -13,17 +16,27 @@ from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
+from core.runner.fused_norms import RMSNorm
 
+_WORTH_COMPILING = (
+    2**12
+)  # numbers that a token has in the cache; with fewer, importing numba takes longer than it saves in most runs
+_WORTH_COMPILING = (
+    2**12
+)  # numbers that a token has in the cache; with fewer, importing numba takes longer than it saves in most runs
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
 class AttentionChoice(NamedTuple):
-    """How passes are computed here. notes: a sentence for each expected feature that is not available."""
+    """How passes are computed here. notes: a sentence for each expected feature that is not available, and for what a CPU's passes do not always
+    have. norm: what computes RMS norms, if not the model.
+    """
 
     paged: bool
     backend: Backend
     asynchronous: bool = False
     notes: tuple[str, ...] = ()
+    norm: RMSNorm | None = None
 
 
 def choose_attention(
@@ -60,7 +73,20 @@ def choose_attention(
         major, minor = torch.cuda.get_device_capability(adapter.device)
         if adapter.dtype == torch.float16 and major < 8:
             notes += (f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.",)
+    if backend is None and execution.attention == "auto" and (kernels := _compiled(adapter)) is not None:
+        norm = kernels.rms_norm if execution.fused_norms else None
+        return AttentionChoice(False, kernels.BACKEND, notes=(*notes, kernels.NOTE), norm=norm)
     return AttentionChoice(False, backend or cpu.BACKEND, notes=notes)
+
+
+def _compiled(adapter: ModelAdapter) -> ModuleType | None:
+    """The kernels for this CPU, tried for the model's number format; None where SDPA computes all."""
+    numbers = sum(shape.num_kv_heads * (shape.key_size + shape.value_size) for shape in adapter.shapes.values())
+    if adapter.device.type != "cpu" or adapter.plug == "cache" or numbers < _WORTH_COMPILING or find_spec("numba") is None:
+        return None
+    from core.attention import cpu_kernels  # numba is not installed everywhere, and not imported for nothing
+
+    return None if cpu_kernels.obstacle(adapter.dtype) else cpu_kernels
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
@@ -69,7 +95,7 @@ def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
         return "another backend was given"
     if adapter.plug == "cache":
         return f"{adapter.name} computes attention itself, through its cache"
-    if importlib.util.find_spec("triton") is None:
+    if find_spec("triton") is None:
         return "the package triton is not installed"
     if adapter.device.type == "cuda" and (capability := torch.cuda.get_device_capability(adapter.device)) < (8, 0):
         return f"it is built for compute capability 8.0 and later, and this GPU has {capability[0]}.{capability[1]}"

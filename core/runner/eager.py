@@ -13,7 +13,8 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
-from core.runner.cpu_modules import cpu_modules
+from core.runner.cpu_modules import cpu_modules, forwards_replaced
+from core.runner.fused_norms import RMSNorm, fused_norms
 from core.runner.pool_size import memory_used
 from core.runner.sampling import sample
 from core.scheduler.output import SchedulerOutput
@@ -34,10 +35,12 @@ class ModelRunner:
         backend: Backend = cpu.BACKEND,
         clock: Callable[[], float] = time.perf_counter,
         notes: Sequence[str] = (),
+        norm: RMSNorm | None = None,
     ) -> None:
         self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._modules = cpu_modules(getattr(adapter, "model", None))
+        self._norms = tuple(fused_norms(adapter.model, norm)) if norm is not None else ()
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -55,7 +58,7 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._modules.in_use():
+        with self._modules.in_use(), self.adapter.lock, forwards_replaced(self._norms):
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing

@@ -1,5 +1,8 @@
 """Backends against the oracle, the oracle's masks against those on record, and the rules that masks are read from."""
 
+from importlib import import_module
+from importlib.util import find_spec
+
 import pytest
 import torch
 from hypothesis import given
@@ -28,8 +31,9 @@ CPU = torch.device("cpu")
     sizes=st.sampled_from([(8, 8), (6, 4), (4, 6)]),
     dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
     copied=st.booleans(),
+    compiled=st.booleans(),
 )
-def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, groups, sizes, dtype, copied):
+def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, groups, sizes, dtype, copied, compiled):
     """Whatever is copied first; in a shorter format the same numbers are attended to in float32, and only the result is rounded."""
     output, num_blocks = scheduled
     generator = torch.Generator().manual_seed(0)
@@ -42,7 +46,8 @@ def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, g
     spec = AttentionSpec(0.7, window, softcap, torch.randn(heads, generator=generator) if sinks else None)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cpu, "_WORTH_COPYING", 0 if copied else 2**30)
-        mine = cpu.attend(query, *pool.layers[0], batch, spec)
+        attend = import_module("core.attention.cpu_kernels").attend if compiled and find_spec("numba") else cpu.attend
+        mine = attend(query, *pool.layers[0], batch, spec)
     oracle = dense.attend(query.double(), *(tensor.double() for tensor in pool.layers[0]), batch, spec)
     assert mine.shape == oracle.shape == (output.rows, output.width, heads, value_size)
     assert mine.is_contiguous() and mine.dtype == dtype

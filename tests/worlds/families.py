@@ -224,7 +224,7 @@ class World:
     requests: tuple[Request, ...]
     expected: dict[str, list[int]]
 
-    def run(self, backend: Backend = cpu.BACKEND, **limits: Any) -> Trace:
+    def run(self, backend: Backend | None = cpu.BACKEND, **limits: Any) -> Trace:
         engine = Engine(self.adapter, None, EngineConfig(**limits), backend=backend)
         return engine.run(Workload(list(self.requests), name="families", arrival_unit="step"))
 

@@ -19,8 +19,10 @@ from core.config import EngineConfig, Execution
 from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
 from core.runner.choose import AttentionChoice
+from core.runner.cpu_modules import forwards_replaced
+from core.runner.fused_norms import fused_norms
 from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
-from core.runner.gpu.fused_norms import FusedNorms
+from core.runner.gpu.fused_norms import rms_norm
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.pool_size import memory_used
 from core.runner.sampling import as_samples, choose_tokens
@@ -155,7 +157,7 @@ class PagedRunner:
         self._num_kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
         self._queries = queries_per_tile(-(-adapter.num_heads // self._num_kv_heads))
         self._processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-        self._norms = FusedNorms(adapter.model) if execution.fused_norms else None
+        self._norms = tuple(fused_norms(adapter.model, rms_norm)) if execution.fused_norms else ()
         self._replays: dict[PassShape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
 
     def begin(self) -> None:
@@ -251,7 +253,7 @@ class PagedRunner:
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
-        with self._norms.in_use() if self._norms else nullcontext():
+        with self.adapter.lock, forwards_replaced(self._norms):
             return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
     def _tiles(self, host: HostPass, prefill: int | None = None, decode: int | None = None) -> Tiles:
