@@ -78,7 +78,7 @@ LIMITS: dict[str, str] = {
     "prefill_first": "Prefill chunks take the budget before decodes.",
 }
 EXECUTION: dict[str, str] = {
-    "attention": "auto, triton (the paged kernel) or sdpa (a call for each sequence).",
+    "attention": "auto, triton (the paged kernel) or sdpa (a call for each sequence, also where a CPU has a kernel for decodes).",
     "cuda_graphs": "Replay small passes as CUDA graphs.",
     "asynchronous": "Launch the next step before this one is read back.",
     "fused_sampling": "One kernel from logits to tokens.",

@@ -84,8 +84,10 @@ def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     numbers = sum(shape.num_kv_heads * (shape.key_size + shape.value_size) for shape in adapter.shapes.values())
     if adapter.device.type != "cpu" or adapter.plug == "cache" or numbers < _WORTH_COMPILING or find_spec("numba") is None:
         return None
-    from core.attention import cpu_kernels  # numba is not installed everywhere, and not imported for nothing
-
+    try:
+        from core.attention import cpu_kernels  # numba is not installed everywhere, and not imported for nothing
+    except (ImportError, RuntimeError):  # not for this Python, say, or nowhere to keep what it compiles
+        return None
     return None if cpu_kernels.obstacle(adapter.dtype) else cpu_kernels
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -58,7 +59,7 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._modules.in_use(), self.adapter.lock, forwards_replaced(self._norms):
+        with self._modules.in_use(), self._fused_norms():
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing
@@ -69,3 +70,11 @@ class ModelRunner:
         samples = sample(logits, rows) if rows else []
         t3 = self.clock()
         return PassResult(samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2)
+
+    @contextmanager
+    def _fused_norms(self) -> Iterator[None]:
+        if not self._norms:
+            yield
+            return
+        with self.adapter.lock, forwards_replaced(self._norms):
+            yield

@@ -15,6 +15,11 @@ from core.runner.cpu_modules import CPUModules, cpu_modules, product_type
 from worlds.families import BY_NAME, VOCAB
 
 
+@pytest.fixture(autouse=True)
+def on_any_processor(monkeypatch):
+    monkeypatch.setattr(standing_in, "_is_intel", lambda: False)
+
+
 def _model() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.ModuleDict(
@@ -100,6 +105,12 @@ def test_changed_weights_are_copied_again():
     model["linear"].weight = torch.nn.Parameter(torch.zeros(768, 512))
     with torch.inference_mode(), copies.in_use():
         torch.testing.assert_close(model["linear"](given), model["linear"].bias.expand(3, -1))
+
+
+def test_on_intels_processors_small_float32_layers_stay_with_mkl(monkeypatch):
+    monkeypatch.setattr(standing_in, "_is_intel", lambda: True)
+    assert [len(CPUModules(_model().to(dtype))) for dtype in (torch.float32, torch.bfloat16)] == [0, 3]
+    assert len(CPUModules(torch.nn.Sequential(torch.nn.Linear(1024, 1024)))) == 1
 
 
 def test_what_is_not_copied():
