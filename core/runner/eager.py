@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -14,8 +13,8 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
-from core.runner.cpu_modules import cpu_modules, forwards_replaced
-from core.runner.fused_norms import RMSNorm, fused_norms
+from core.runner.cpu_modules import cpu_modules
+from core.runner.fused_norms import RMSNorm, fused_norms, norms_replaced
 from core.runner.pool_size import memory_used
 from core.runner.sampling import sample
 from core.scheduler.output import SchedulerOutput
@@ -59,7 +58,7 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._modules.in_use(), self._fused_norms():
+        with self._modules.in_use(), norms_replaced(self.adapter, self._norms):
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing
@@ -70,11 +69,3 @@ class ModelRunner:
         samples = sample(logits, rows) if rows else []
         t3 = self.clock()
         return PassResult(samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2)
-
-    @contextmanager
-    def _fused_norms(self) -> Iterator[None]:
-        if not self._norms:
-            yield
-            return
-        with self.adapter.lock, forwards_replaced(self._norms):
-            yield

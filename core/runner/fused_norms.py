@@ -5,10 +5,13 @@ Whether the kernel computes what a module computes is tested on that module, not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from core.runner.cpu_modules import forwards_replaced
 
 RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 """`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type and then scaled by `weight [D]`, which has that
@@ -16,6 +19,20 @@ type: Zhang and Sennrich (2019), as transformers computes it.
 """
 
 _MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in registers
+
+
+Norms = Sequence[tuple[dict[str, Any], Callable[..., Any]]]
+"""See `forwards_replaced`."""
+
+
+@contextmanager
+def norms_replaced(adapter: Any, norms: Norms) -> Iterator[None]:
+    """Inside, an adapter's model uses these norms; other passes of the model wait for their turn."""
+    if not norms:
+        yield
+        return
+    with adapter.lock, forwards_replaced(norms):
+        yield
 
 
 def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], Callable[..., Any]]]:

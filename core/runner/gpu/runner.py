@@ -19,8 +19,7 @@ from core.config import EngineConfig, Execution
 from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
 from core.runner.choose import AttentionChoice
-from core.runner.cpu_modules import forwards_replaced
-from core.runner.fused_norms import fused_norms
+from core.runner.fused_norms import fused_norms, norms_replaced
 from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.runner.gpu.fused_norms import rms_norm
 from core.runner.gpu.sampling_kernel import sample_rows
@@ -253,7 +252,7 @@ class PagedRunner:
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
-        with self.adapter.lock, forwards_replaced(self._norms):
+        with norms_replaced(self.adapter, self._norms):
             return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
     def _tiles(self, host: HostPass, prefill: int | None = None, decode: int | None = None) -> Tiles:
