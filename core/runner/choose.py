@@ -4,8 +4,8 @@ compiled kernel for all decodes.
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from importlib.util import find_spec
 from types import ModuleType
 from typing import NamedTuple
 
@@ -82,7 +82,12 @@ def choose_attention(
 def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     """The kernels for this CPU, tried for the model's number format; None where SDPA computes all."""
     numbers = sum(shape.num_kv_heads * (shape.key_size + shape.value_size) for shape in adapter.shapes.values())
-    if adapter.device.type != "cpu" or adapter.plug == "cache" or numbers < _WORTH_COMPILING or find_spec("numba") is None:
+    if (
+        adapter.device.type != "cpu"
+        or adapter.plug == "cache"
+        or numbers < _WORTH_COMPILING
+        or importlib.util.find_spec("numba") is None
+    ):
         return None
     try:
         from core.attention import cpu_kernels  # numba is not installed everywhere, and not imported for nothing
@@ -97,7 +102,7 @@ def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
         return "another backend was given"
     if adapter.plug == "cache":
         return f"{adapter.name} computes attention itself, through its cache"
-    if find_spec("triton") is None:
+    if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
     if adapter.device.type == "cuda" and (capability := torch.cuda.get_device_capability(adapter.device)) < (8, 0):
         return f"it is built for compute capability 8.0 and later, and this GPU has {capability[0]}.{capability[1]}"
