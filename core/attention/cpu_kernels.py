@@ -21,7 +21,8 @@ from core.attention.batch import AttentionSegment, PackedBatch
 from core.attention.spec import AttentionSpec, Backend
 
 numba.config.THREADING_LAYER = "omp"  # torch's own threads: others would compete with them for the cores
-MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; NaN and infinity stay what they are
+_MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; NaN and infinity stay what they are
+_INT, _FLOAT = ir.IntType(32), ir.FloatType()
 _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 
 
@@ -30,7 +31,7 @@ def _is_known(dtype: torch.dtype) -> bool:
 
 
 def shown(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as the kernels take it, without a copy: numpy has no bfloat16, and numba no float16, so of these the bits."""
+    """A tensor as the kernels take it, without a copy. numpy has no bfloat16 and numba no float16: these are passed as their bits."""
     bits = _BITS.get(tensor.dtype)
     return (tensor if bits is None else tensor.view(bits)).numpy()
 
@@ -74,9 +75,6 @@ def _float_of_bits(typing, bits):
     return types.float32(types.int32), lambda context, builder, signature, arguments: builder.bitcast(arguments[0], _FLOAT)
 
 
-_INT, _FLOAT = ir.IntType(32), ir.FloatType()
-
-
 @numba.njit(inline="always")
 def _exp(x):
     """e^x for x up to 0, to the last bit or two, in operations of which the compiler does sixteen at a time (Cephes' `expf`); NaN of NaN."""
@@ -90,7 +88,7 @@ def _exp(x):
     return series * _float_of_bits((np.int32(power) + np.int32(127)) << np.int32(23))
 
 
-@numba.njit(parallel=True, fastmath=MATH, cache=True, error_model="numpy")
+@numba.njit(parallel=True, fastmath=_MATH, cache=True, error_model="numpy")
 def _decode(query, keys, values, rows, slots, ends, scaling, out, threads):
     """Each of these queries over its own keys. query: `[R, H, W, Dk]`; keys, values: a layer's pool; rows, slots, ends: see `Decodes`; out:
     `[R, W, H, Dv]`, of which only what belongs to these queries is written.
@@ -152,7 +150,7 @@ def _store(key, value, keys, values, slots):
                 values[slots[place], head, i] = value[place // width, head, place % width, i]
 
 
-@numba.njit(parallel=True, fastmath=MATH, cache=True, error_model="numpy")
+@numba.njit(parallel=True, fastmath=_MATH, cache=True, error_model="numpy")
 def _rms_norm(x, weight, eps, out):
     size = x.shape[1]
     for row in prange(len(x)):

@@ -2,7 +2,7 @@
 
 The products are computed again, pass by pass and layer by layer as the run's passes are on record, from the model's own weights: every linear
 layer for all positions of a pass, the head for the sampled ones. So weights come from memory or from a cache as they do in the run. The product
-is oneDNN's on weights in its own layout, the fastest one that torch has, in the number format in which this CPU multiplies the model's. The bytes
+is oneDNN's on weights in its own layout, the fastest one that torch has but for few rows of small float32 matrices on Intel's processors, in the number format in which this CPU multiplies the model's. The bytes
 that attention reads count at the speed at which this machine reads memory. What is left out (products within attention, norms, activations,
 sampling, scheduling) a run has to do, too.
 """

@@ -1,5 +1,5 @@
-"""Which attention computes a model's passes: the paged kernel where it is available, otherwise a call of SDPA for each sequence, or on a CPU one of a
-compiled kernel for all decodes.
+"""Which attention computes a model's passes: the paged kernel where it is available; otherwise a call of SDPA for each sequence, but on a CPU, where
+numba is, one call of a compiled kernel for all decodes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,13 @@ from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
 from core.runner.fused_norms import RMSNorm
 
-_WORTH_COMPILING = (
-    2**12
-)  # numbers that a token has in the cache; with fewer, importing numba takes longer than it saves in most runs
-_WORTH_COMPILING = (
-    2**12
-)  # numbers that a token has in the cache; with fewer, importing numba takes longer than it saves in most runs
+_WORTH_COMPILING = 2**12  # numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
 class AttentionChoice(NamedTuple):
-    """How passes are computed here. notes: a sentence for each expected feature that is not available, and for what a CPU's passes do not always
-    have. norm: what computes RMS norms, if not the model.
+    """How passes are computed here. notes: a sentence for each expected feature that is not available, and one for compiled kernels on a CPU. norm:
+    what computes RMS norms on a CPU, if not the model.
     """
 
     paged: bool

@@ -28,7 +28,7 @@ from core.models.memory import free_memory
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
 _LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
-_LEAST_FOR_MKL = 2**20  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
+_LEAST_FOR_MKL = 2**19  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 

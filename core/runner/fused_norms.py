@@ -18,11 +18,10 @@ RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 type: Zhang and Sennrich (2019), as transformers computes it.
 """
 
-_MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in registers
-
-
 Norms = Sequence[tuple[dict[str, Any], Callable[..., Any]]]
-"""See `forwards_replaced`."""
+"""Modules' own names and what stands in for their forward: see `forwards_replaced`."""
+
+_MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in registers
 
 
 @contextmanager
