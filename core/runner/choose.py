@@ -16,22 +16,20 @@ from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
-from core.runner.fused_norms import RMSNorm
+from core.runner.eager import NO_KERNELS, CPUKernels
 
 _WORTH_COMPILING = 2**12  # numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
 class AttentionChoice(NamedTuple):
-    """How passes are computed here. notes: a sentence for each expected feature that is not available, and one for compiled kernels on a CPU. norm:
-    what computes RMS norms on a CPU, if not the model.
-    """
+    """How passes are computed here. notes: a sentence for each expected feature that is not available, and one for compiled kernels on a CPU."""
 
     paged: bool
     backend: Backend
     asynchronous: bool = False
     notes: tuple[str, ...] = ()
-    norm: RMSNorm | None = None
+    kernels: CPUKernels = NO_KERNELS
 
 
 def choose_attention(
@@ -69,8 +67,13 @@ def choose_attention(
         if adapter.dtype == torch.float16 and major < 8:
             notes += (f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.",)
     if backend is None and execution.attention == "auto" and (kernels := _compiled(adapter)) is not None:
-        norm = kernels.rms_norm if execution.fused_norms else None
-        return AttentionChoice(False, kernels.BACKEND, notes=(*notes, kernels.NOTE), norm=norm)
+        norm, stats = (
+            kernels.rms_norm if execution.fused_norms else None,
+            kernels.logit_stats if execution.fused_sampling else None,
+        )
+        return AttentionChoice(
+            False, kernels.BACKEND, notes=(*notes, kernels.NOTE), kernels=CPUKernels(norm, kernels.gelu, stats)
+        )
     return AttentionChoice(False, backend or cpu.BACKEND, notes=notes)
 
 
@@ -85,10 +88,10 @@ def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     ):
         return None
     try:
-        from core.attention import cpu_kernels  # numba is not installed everywhere, and not imported for nothing
+        from core.compiled import kernels  # numba is not installed everywhere, and not imported for nothing
     except (ImportError, RuntimeError):  # not for this Python, say, or nowhere to keep what it compiles
         return None
-    return None if cpu_kernels.obstacle(adapter.dtype) else cpu_kernels
+    return None if kernels.obstacle(adapter.dtype) else kernels
 
 
 def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:

@@ -3,7 +3,7 @@
 Linear layers multiply with a second copy of their weights, in oneDNN's layout: torch's own float32 product reads the weights again for every
 one of few rows, and for many rows it runs at less than half the rate. bfloat16 stays bfloat16 where the CPU multiplies it; otherwise, and
 for float16, the copy is float32 and only what goes in and out is converted. The copies take as much memory as the weights or twice that,
-so there is a bound. GPT-2's GELU, six operations in transformers, is one.
+so there is a bound. GELU by tanh, six operations in transformers' GPT-2, is one.
 
 Only an engine's passes use them: outside `in_use()` the model is unchanged.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers.activations import NewGELUActivation
+from transformers.activations import GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
 from core.models.adapter import model_lock
@@ -31,6 +31,8 @@ _LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
 _LEAST_FOR_MKL = 2**19  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+Operation = Callable[[torch.Tensor], torch.Tensor]
 
 
 @contextmanager
@@ -103,10 +105,10 @@ class CPUModules:
 
     def __init__(self, model: torch.nn.Module, most_bytes: int | None = None) -> None:
         self._linear: list[_Linear] = []
-        self._others = [
-            (module.__dict__, _gelu)
+        self._gelus = [
+            module.__dict__
             for module in model.modules()
-            if type(module) is NewGELUActivation and "forward" not in module.__dict__
+            if type(module) in (NewGELUActivation, GELUTanh) and "forward" not in module.__dict__
         ]
         self._lock = model_lock(model)
         if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
@@ -123,18 +125,19 @@ class CPUModules:
                 self._linear.append(layer)
 
     def __len__(self) -> int:
-        return len(self._linear) + len(self._others)
+        return len(self._linear) + len(self._gelus)
 
     @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Inside, the model's modules compute with their stand-ins; other passes of the model wait for their turn."""
+    def in_use(self, gelu: Operation | None = None) -> Iterator[None]:
+        """Inside, the model's modules compute with their stand-ins; other passes of the model wait for their turn. gelu: a kernel for it."""
         if not len(self):
             yield
             return
         with self._lock:
             for layer in self._linear:
                 layer.refresh()
-            with forwards_replaced([*self._others, *((layer.names, layer.forward) for layer in self._linear)]):
+            gelus = ((names, gelu or _gelu) for names in self._gelus)
+            with forwards_replaced([*gelus, *((layer.names, layer.forward) for layer in self._linear)]):
                 yield
 
 

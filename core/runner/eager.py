@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -13,12 +14,23 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
-from core.runner.cpu_modules import cpu_modules
+from core.runner.cpu_modules import Operation, cpu_modules
 from core.runner.fused_norms import RMSNorm, fused_norms, norms_replaced
 from core.runner.pool_size import memory_used
-from core.runner.sampling import sample
+from core.runner.sampling import LogitStats, sample
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
+
+
+class CPUKernels(NamedTuple):
+    """What computes on a CPU in place of operations of torch, beside attention."""
+
+    norm: RMSNorm | None = None
+    gelu: Operation | None = None
+    stats: LogitStats | None = None
+
+
+NO_KERNELS = CPUKernels()
 
 
 class ModelRunner:
@@ -35,12 +47,13 @@ class ModelRunner:
         backend: Backend = cpu.BACKEND,
         clock: Callable[[], float] = time.perf_counter,
         notes: Sequence[str] = (),
-        norm: RMSNorm | None = None,
+        kernels: CPUKernels = NO_KERNELS,
     ) -> None:
         self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._modules = cpu_modules(getattr(adapter, "model", None))
-        self._norms = tuple(fused_norms(adapter.model, norm)) if norm is not None else ()
+        self._kernels = kernels
+        self._norms = tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -58,7 +71,7 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._modules.in_use(), norms_replaced(self.adapter, self._norms):
+        with self._modules.in_use(self._kernels.gelu), norms_replaced(self.adapter, self._norms):
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing
@@ -66,6 +79,6 @@ class ModelRunner:
         observer = current_observer()
         if observer is not None:
             observer(rows, logits)
-        samples = sample(logits, rows) if rows else []
+        samples = sample(logits, rows, self._kernels.stats) if rows else []
         t3 = self.clock()
         return PassResult(samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2)

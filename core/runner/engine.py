@@ -170,7 +170,7 @@ class ModelExecutor:
             return self._given_runner(num_blocks)
         adapter, choice = self._adapter, self._choice(config)
         if not choice.paged:
-            return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock, choice.notes, choice.norm)
+            return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock, choice.notes, choice.kernels)
         from core.runner.gpu.runner import CudaCapture, PagedRunner  # imports triton
 
         graphs = self._execution.cuda_graphs and adapter.device.type == "cuda" and adapter.tensor_parallel == 1

@@ -12,16 +12,19 @@ import numba
 import numpy as np
 import torch
 
-from core.attention import cpu, cpu_kernels, spec
+from core.attention import cpu, spec
 from core.attention.batch import AttentionSegment, PackedBatch
-from core.attention.cpu_kernels import narrow, obstacle, shown, wide
 from core.bench.gpu import TINY
 from core.bench.gpu.parts import logits_error
 from core.bench.synthetic import mixed
+from core.compiled import attention, kernels, rows
+from core.compiled.formats import narrow, shown, wide
+from core.compiled.kernels import obstacle
 from core.config import EngineConfig, Execution
 from core.models.probe import probe
 from core.runner import choose
 from core.runner.choose import choose_attention
+from core.runner.eager import CPUKernels
 from worlds.families import BY_NAME, RUNS, VOCAB, world
 
 FORMATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -59,7 +62,7 @@ def test_what_is_stored(dtype):
     key, value = torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2), torch.randn(2, 4, 3, 5).to(dtype)
     slots = torch.tensor([7, 0, 3, 11, 9, 1])
     mine, own = ([torch.ones(12, 4, size, dtype=dtype) for size in (6, 5)] for _ in range(2))
-    cpu_kernels.store(key, value, *mine, slots)
+    attention.store(key, value, *mine, slots)
     spec.store(key, value, *own, slots)
     assert all(torch.equal(a, b) for a, b in zip(mine, own, strict=True))
 
@@ -71,7 +74,7 @@ def test_what_is_not_finite_stays_in_its_request():
     segments = tuple(AttentionSegment(0, n, n + 1, 3, 4, 0, slice(4 * n, 4 * n + 4)) for n in range(3))
     nothing = torch.empty(1, 3, dtype=torch.long)
     batch = PackedBatch("packed", nothing, nothing, nothing, nothing, segments)
-    out = cpu_kernels.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
+    out = attention.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
     own = cpu.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
     assert torch.equal(out.isfinite(), own.isfinite())
     assert [bool(row.isfinite().all()) for row in out[0]] == [False, True, False]
@@ -85,7 +88,7 @@ def test_tokens_are_those_of_generate(name, run, monkeypatch):
     family = world(name)
     trace = family.run(None, **RUNS[run])
     assert trace.outputs == family.expected
-    assert cpu_kernels.NOTE in trace.header.notes
+    assert kernels.NOTE in trace.header.notes
 
 
 def test_where_they_are_used(monkeypatch):
@@ -93,14 +96,19 @@ def test_where_they_are_used(monkeypatch):
         return choose_attention(adapter, EngineConfig(), execution, backend)
 
     adapter = probe(world("llama").model, "llama")
-    assert chosen().backend is cpu.BACKEND and chosen().norm is None  # small: importing numba would take longer than the run
+    assert chosen().backend is cpu.BACKEND and chosen().kernels == (
+        None,
+        None,
+        None,
+    )  # small: importing numba would take longer than the run
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
-    assert chosen().backend is cpu_kernels.BACKEND and chosen().norm is cpu_kernels.rms_norm
-    assert chosen(Execution(fused_norms=False)).norm is None
+    assert chosen().backend is attention.BACKEND and chosen().kernels == (rows.rms_norm, rows.gelu, rows.logit_stats)
+    assert chosen(Execution(fused_norms=False)).kernels.norm is None
+    assert chosen(Execution(fused_sampling=False)).kernels.stats is None
     assert chosen(Execution(attention="sdpa")).backend is cpu.BACKEND
     other = replace(cpu.BACKEND, leaks=True)
-    assert chosen(backend=other) == (False, other, False, (), None)
-    monkeypatch.setattr(cpu_kernels, "obstacle", lambda dtype: "what they compute here is wrong")
+    assert chosen(backend=other) == (False, other, False, (), CPUKernels())
+    monkeypatch.setattr(kernels, "obstacle", lambda dtype: "what they compute here is wrong")
     assert chosen().backend is cpu.BACKEND
     monkeypatch.undo()
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
@@ -111,7 +119,7 @@ def test_where_they_are_used(monkeypatch):
 def test_they_are_tried_before_they_are_used(monkeypatch):
     assert [obstacle(dtype) for dtype in FORMATS] == [None] * 3
     assert obstacle(torch.float64) == "they are not for torch.float64"
-    monkeypatch.setattr(cpu_kernels, "_store", lambda *given: None)
+    monkeypatch.setattr(attention, "_store", lambda *given: None)
     assert obstacle.__wrapped__(torch.float32) == "what they compute here is wrong"
 
 

@@ -26,7 +26,7 @@ def kernel(request) -> Kernel:
     """Either is tested where its package is there."""
     pytest.importorskip(request.param, reason=f"the kernel needs the package {request.param}, which this platform does not have")
     if request.param == "numba":
-        return Kernel(import_module("core.attention.cpu_kernels").rms_norm, "cpu")
+        return Kernel(import_module("core.compiled.rows").rms_norm, "cpu")
     return Kernel(import_module("core.runner.gpu.fused_norms").rms_norm, import_module("worlds.triton_cases").DEVICE)
 
 
