@@ -192,6 +192,8 @@ def attend(
         shown(out),
         use_torch_threads(),
     )
+    if not decodes.others:
+        return out
     packed = batch.layout == "packed"
     for index, output in zip(decodes.others, cpu.attend_to(decodes.others, query, keys, values, batch, spec), strict=True):
         segment = batch.segments[index]

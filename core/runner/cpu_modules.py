@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import platform
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from transformers.activations import GELUTanh, NewGELUActivation
@@ -30,6 +31,7 @@ _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
 _LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
 _LEAST_FOR_MKL = 2**19  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
+_SAME_ROWS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # layers that many models call with the same rows
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 Operation = Callable[[torch.Tensor], torch.Tensor]
@@ -56,45 +58,66 @@ def product_type(dtype: torch.dtype) -> torch.dtype:
 
 
 class _Linear:
-    """One linear layer and the copy of its weight, renewed when the weight has changed."""
+    """Linear layers that are called with the same rows, mostly one, and the copy of their weights, renewed when a weight has changed.
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._module = weakref.ref(module)
-        self.names = module.__dict__
-        self._parameters = module._parameters
-        self._transposed = isinstance(module, Conv1D)
+    forwards: for each of them what `forwards_replaced` takes.
+    """
+
+    def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
+        self._names = [module.__dict__ for module in modules]
+        self._parameters = [module._parameters for module in modules]
+        self._transposed = isinstance(modules[0], Conv1D)
+        self._state: list[tuple[int, int]] = []
         self.refresh()
 
     def refresh(self) -> None:
-        weight, bias = self._parameters["weight"], self._parameters["bias"]
-        assert weight is not None
-        state = tuple((t.data_ptr(), t._version) for t in (weight, bias) if t is not None)
-        if state == getattr(self, "_state", None):
+        weights, biases = ([p for each in self._parameters if (p := each[name]) is not None] for name in ("weight", "bias"))
+        state = [(t.data_ptr(), t._version) for t in (*weights, *biases)]
+        if state == self._state:
             return
         self._state = state
-        dtype = product_type(weight.dtype)
-        plain = (weight.detach().t() if self._transposed else weight.detach()).to(dtype).contiguous()
+        dtype, outside = product_type(weights[0].dtype), weights[0].dtype
+        plain = torch.cat([(weight.t() if self._transposed else weight).detach() for weight in weights]).to(dtype).contiguous()
         packed = torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS)
-        self.forward = _product(packed, None if bias is None else bias.detach().to(dtype), dtype, weight.dtype)
+        bias = torch.cat([bias.detach() for bias in biases]).to(dtype) if biases else None
+        product = _product(packed, bias, dtype, outside)
+        sizes = [weight.shape[1 if self._transposed else 0] for weight in weights]
+        self.forwards = list(zip(self._names, _parts(product, sizes) if len(sizes) > 1 else [product], strict=True))
 
-    def agrees(self) -> bool:
-        """Whether the copy gives the same product as the layer."""
-        module, weight = self._module(), self._parameters["weight"]
-        assert module is not None and weight is not None
+    def agrees(self, modules: Sequence[torch.nn.Module]) -> bool:
+        """Whether the copy gives the same products as the layers."""
+        weight = _weight(modules[0])
         rows = torch.randn(3, weight.shape[0 if self._transposed else 1], generator=torch.Generator().manual_seed(0))
         rows = rows.to(weight.dtype)
-        own = type(module).forward(module, rows)
         error = 1e-3 if weight.dtype == torch.float32 else 2 * torch.finfo(weight.dtype).eps
-        return torch.allclose(self.forward(rows), own, rtol=error, atol=error * float(own.abs().max()))
+        pairs = [(forward(rows), module.forward(rows)) for module, (_, forward) in zip(modules, self.forwards, strict=True)]
+        return all(torch.allclose(mine, own, rtol=error, atol=error * float(own.abs().max())) for mine, own in pairs)
 
 
-def _product(
-    packed: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype, outside: torch.dtype
-) -> Callable[[torch.Tensor], torch.Tensor]:
+def _product(packed: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype, outside: torch.dtype) -> Operation:
     multiply = torch.ops.mkldnn._linear_pointwise
     if dtype == outside:
         return lambda rows: multiply(rows, packed, bias, "none", [], "")
     return lambda rows: multiply(rows.to(dtype), packed, bias, "none", [], "").to(outside)
+
+
+def _parts(product: Operation, sizes: Sequence[int]) -> Iterator[Operation]:
+    """A product of several layers, computed once for the same rows: what each layer gives of it. It is kept until the last has been asked."""
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    ends = list(accumulate(sizes))
+
+    def part(begin: int, end: int) -> Operation:
+        def forward(rows: torch.Tensor) -> torch.Tensor:
+            if not kept or kept[0][0] is not rows:
+                kept[:] = [(rows, product(rows))]
+            found = kept[0][1][..., begin:end]
+            if end == ends[-1]:
+                kept.clear()
+            return found
+
+        return forward
+
+    return (part(end - size, end) for size, end in zip(sizes, ends, strict=True))
 
 
 class CPUModules:
@@ -115,17 +138,17 @@ class CPUModules:
             return
         left = max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE) if most_bytes is None else most_bytes
         with torch.inference_mode(False), torch.no_grad():
-            for module in sorted(filter(_fits, model.modules()), key=lambda m: _weight(m).numel()):
-                left -= _weight(module).numel() * product_type(_weight(module).dtype).itemsize
+            for modules in sorted(_layers(model), key=_numel):
+                left -= _numel(modules) * product_type(_weight(modules[0]).dtype).itemsize
                 if left < 0:
                     break
-                layer = _Linear(module)
-                if not layer.agrees():
+                layer = _Linear(modules)
+                if not layer.agrees(modules):
                     break
                 self._linear.append(layer)
 
     def __len__(self) -> int:
-        return len(self._linear) + len(self._gelus)
+        return sum(len(layer.forwards) for layer in self._linear) + len(self._gelus)
 
     @contextmanager
     def in_use(self, gelu: Operation | None = None) -> Iterator[None]:
@@ -137,7 +160,7 @@ class CPUModules:
             for layer in self._linear:
                 layer.refresh()
             gelus = ((names, gelu or _gelu) for names in self._gelus)
-            with forwards_replaced([*gelus, *((layer.names, layer.forward) for layer in self._linear)]):
+            with forwards_replaced([*gelus, *(one for layer in self._linear for one in layer.forwards)]):
                 yield
 
 
@@ -162,13 +185,36 @@ def _least_weights(dtype: torch.dtype) -> int:
     return _LEAST_FOR_MKL if dtype == torch.float32 and _is_intel() else _LEAST_WEIGHTS
 
 
-def _fits(module: torch.nn.Module) -> bool:
+def _numel(modules: Sequence[torch.nn.Module]) -> int:
+    return sum(_weight(module).numel() for module in modules)
+
+
+def _layers(model: torch.nn.Module) -> Iterator[Sequence[torch.nn.Module]]:
+    """The linear layers worth a copy, each alone or with its neighbours of the same rows."""
+    taken: set[torch.nn.Module] = set()
+    for parent in model.modules():
+        for names in _SAME_ROWS:
+            modules = [module for name in names if _is_plain(module := getattr(parent, name, None))]
+            if len(modules) == len(names) and len({_kind(module) for module in modules}) == 1 and _is_worth(modules):
+                taken |= set(modules)
+                yield modules
+    yield from ([module] for module in model.modules() if module not in taken and _is_plain(module) and _is_worth([module]))
+
+
+def _is_plain(module: Any) -> TypeGuard[torch.nn.Module]:
     if type(module) not in (torch.nn.Linear, Conv1D) or "forward" in module.__dict__:
         return False
     weight = _weight(module)
-    if weight.device.type != "cpu" or weight.dtype not in _TYPES or weight.is_inference():
-        return False
-    return weight.numel() >= _least_weights(weight.dtype)
+    return weight.device.type == "cpu" and weight.dtype in _TYPES and not weight.is_inference()
+
+
+def _kind(module: Any) -> tuple[Any, ...]:
+    weight = _weight(module)
+    return type(module), weight.dtype, weight.shape[0 if isinstance(module, Conv1D) else 1], module.bias is None
+
+
+def _is_worth(modules: Sequence[torch.nn.Module]) -> bool:
+    return _numel(modules) >= _least_weights(_weight(modules[0]).dtype)
 
 
 _modules: weakref.WeakKeyDictionary[Any, CPUModules] = weakref.WeakKeyDictionary()

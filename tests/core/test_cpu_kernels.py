@@ -21,10 +21,13 @@ from core.compiled import attention, kernels, rows
 from core.compiled.formats import narrow, shown, wide
 from core.compiled.kernels import obstacle
 from core.config import EngineConfig, Execution
+from core.engine.runner import SamplingRow
 from core.models.probe import probe
-from core.runner import choose
+from core.runner import choose, sampling
 from core.runner.choose import choose_attention
 from core.runner.eager import CPUKernels
+from core.runner.sampling import sample
+from core.workload.request import SamplingParams
 from worlds.families import BY_NAME, RUNS, VOCAB, world
 
 FORMATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -78,6 +81,66 @@ def test_what_is_not_finite_stays_in_its_request():
     own = cpu.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
     assert torch.equal(out.isfinite(), own.isfinite())
     assert [bool(row.isfinite().all()) for row in out[0]] == [False, True, False]
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_every_head_is_computed_by_one_thread(dtype, threads):
+    """However many heads, keys and threads there are: requests of 1 to 40 keys, in slots that do not follow each other."""
+    draw = np.random.default_rng(threads)
+    for kv_heads, groups, lengths in ((3, 2, (1,)), (1, 4, (5, 40, 1)), (4, 1, (40,)), (2, 3, (3, 2, 1, 1, 17, 4))):
+        keys, values = (torch.from_numpy(draw.normal(size=(80, kv_heads, 16))).to(dtype) for _ in range(2))
+        query = torch.from_numpy(draw.normal(size=(1, kv_heads * groups, len(lengths), 16))).to(dtype)
+        slots = [draw.permutation(80)[:length] for length in lengths]
+        places = np.array([(0, column) for column in range(len(lengths))])
+        out = torch.full((1, len(lengths), kv_heads * groups, 16), torch.nan).to(dtype)
+        given = (places, np.concatenate(slots), np.cumsum(lengths), np.float32(0.25))
+        attention._decode(shown(query), shown(keys), shown(values), *given, shown(out), threads)
+        for column, mine in enumerate(slots):
+            k, v = (pool[mine].float().repeat_interleave(groups, 1) for pool in (keys, values))
+            weights = (0.25 * torch.einsum("hd,khd->hk", query[0, :, column].float(), k)).softmax(-1)
+            own = torch.einsum("hk,khd->hd", weights, v)
+            torch.testing.assert_close(out[0, column].float(), own, rtol=torch.finfo(dtype).eps, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_gelu(dtype):
+    edges = torch.tensor([0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 6e4, -6e4, torch.inf, -torch.inf, torch.nan])
+    x = torch.cat([torch.linspace(-12, 12, 4000), edges]).to(dtype).view(1, -1, 1)
+    own = torch.nn.functional.gelu(x.float(), approximate="tanh").to(dtype)
+    torch.testing.assert_close(rows.gelu(x), own, rtol=2 * torch.finfo(dtype).eps, atol=1e-6, equal_nan=True)
+    apart = torch.randn(2, 3, 24).to(dtype)[..., 5:17]
+    torch.testing.assert_close(rows.gelu(apart), rows.gelu(apart.contiguous()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("size", [1, 2, 63, 1024, 1025, 5000])
+def test_what_is_asked_of_logits(dtype, size):
+    """Blocks of -inf, equal logits, the best first or last: as torch finds it; the first of equals is the best."""
+    logits = (4 * torch.randn(7, size)).to(dtype)
+    logits[1] = 2
+    logits[2, : size - 1] = -torch.inf
+    logits[3, 1:] = -torch.inf
+    logits[4, 0] = logits[4, -1] = 60
+    logits[5] = -1e4
+    mine, own = rows.logit_stats(logits), sampling.logit_stats(logits)
+    assert torch.equal(mine[0], own[0]) and torch.equal(mine[1], own[1])
+    torch.testing.assert_close(mine[2], own[2], rtol=1e-6, atol=2e-6)
+    for broken in (torch.nan, torch.inf):
+        logits[0, size // 2] = broken
+        assert not rows.logit_stats(logits)[2][0].isfinite()
+
+
+def test_sampling_is_the_same():
+    logits = torch.randn(4, 3000).bfloat16()
+    asked = [
+        SamplingRow(SamplingParams(temperature=t, repetition_penalty=p, seed=1), 5, (), (7,)) for t in (0, 1) for p in (1, 1.5)
+    ]
+    assert sample(logits, asked, rows.logit_stats) == [
+        s._replace(logprob=pytest.approx(s.logprob, abs=2e-5)) for s in sample(logits, asked)
+    ]
+    logits[1] = torch.nan
+    assert [s.token_id is None for s in sample(logits, asked, rows.logit_stats)] == [False, True, False, False]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "mistral", "gemma2", "gpt_oss"])

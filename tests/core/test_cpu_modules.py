@@ -83,6 +83,47 @@ def test_gelu_in_one_operation():
     assert torch.equal(model[0](given), own)
 
 
+class _Attention(torch.nn.Module):
+    """Asks for keys twice, and for values of other rows, as a cross-attention would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(256, size) for size in (512, 128, 128))
+        self.gate_proj, self.up_proj = torch.nn.Linear(256, 320, bias=False), torch.nn.Linear(256, 320)
+
+    def forward(self, rows, others):
+        return [
+            self.q_proj(rows),
+            self.k_proj(rows),
+            self.v_proj(others),
+            self.k_proj(rows),
+            self.v_proj(rows),
+            self.up_proj(rows),
+        ]
+
+
+def test_layers_of_the_same_rows_are_one_product():
+    """And are computed on their own rows even so."""
+    torch.manual_seed(0)
+    model = _Attention()
+    copies = CPUModules(model)
+    assert len(copies) == 5
+    rows, others = torch.randn(2, 5, 256), torch.randn(2, 5, 256)
+    with torch.inference_mode():
+        own = model(rows, others)
+        with copies.in_use():
+            mine = model(rows, others)
+            again = model(rows + 1, others)
+        assert [out.stride(1) for out in mine] == [768, 768, 768, 768, 768, 320]  # gate and up do not agree about a bias
+        for found, expected in zip((*mine, *again), (*own, *model(rows + 1, others)), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():
+        model.k_proj.weight.zero_()
+        model.k_proj.bias.fill_(3)
+    with torch.inference_mode(), copies.in_use():
+        assert torch.equal(model.k_proj(rows), torch.full((2, 5, 128), 3.0))
+
+
 def test_the_model_is_as_it_was_outside_and_after_an_error():
     model = _model()
     copies = CPUModules(model)
