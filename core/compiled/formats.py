@@ -16,6 +16,7 @@ _BITS = {torch.bfloat16: torch.uint16, torch.float16: torch.int16}
 
 
 def is_known(dtype: torch.dtype) -> bool:
+    """Whether the kernels read and write a format."""
     return dtype == torch.float32 or dtype in _BITS
 
 
