@@ -6,6 +6,8 @@ them contiguous and in float32; here one call per layer reads those of all reque
 
 from __future__ import annotations
 
+from threading import Lock
+
 import numba
 import numpy as np
 import torch
@@ -22,6 +24,7 @@ from core.compiled.formats import MATH, exp, is_known, narrow, shown, use_torch_
 _CACHE_LINE = 64  # bytes
 _AHEAD = 8  # positions, of which keys and values are asked for before they are needed
 _INT = ir.IntType(32)
+_compiling = Lock()
 
 
 @intrinsic
@@ -204,6 +207,21 @@ def attend(
 def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
     """See `Store`."""
     _store(shown(key), shown(value), shown(keys), shown(values), slots.numpy())
+
+
+def prepare(dtype: torch.dtype) -> None:
+    """Compile the kernels for a number format, or read them from the disk, for tensors in any order; no pass waits for that later."""
+    number = numba.typeof(shown(torch.empty(0, dtype=dtype))).dtype
+    batch, pool, out = types.Array(number, 4, "A"), types.Array(number, 3, "C"), types.Array(number, 4, "C")
+    rows, slots = types.Array(types.int64, 2, "C"), types.Array(types.int64, 1, "C")
+    for kernel, given in (
+        (_decode, (batch, pool, pool, rows, slots, slots, types.float32, out, types.int64)),
+        (_store, (batch, batch, pool, pool, slots)),
+    ):
+        with _compiling:
+            kernel.disable_compile(False)
+            kernel.compile(given)
+            kernel.disable_compile()
 
 
 BACKEND = Backend(attend, store)

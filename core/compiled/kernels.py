@@ -10,7 +10,7 @@ import torch
 from core.attention import cpu
 from core.attention.batch import AttentionSegment, PackedBatch
 from core.attention.spec import AttentionSpec
-from core.compiled.attention import BACKEND
+from core.compiled.attention import BACKEND, prepare
 from core.compiled.formats import is_known
 from core.compiled.rows import gelu, logit_stats, rms_norm
 
@@ -23,16 +23,18 @@ def obstacle(dtype: torch.dtype) -> str | None:
     if not is_known(dtype):
         return f"they are not for {dtype}"
     draw = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(1, heads, 2, 16, generator=draw).to(dtype) for heads in (4, 2, 2))
+    query, key, value = (torch.randn(1, 2, heads, 16, generator=draw).to(dtype).transpose(1, 2) for heads in (4, 2, 2))
     keys, values = (torch.randn(9, 2, 16, generator=draw).to(dtype) for _ in range(2))
     slots = torch.tensor([2, 8])
     segments = (AttentionSegment(0, 0, 1, 2, 3, 0, slice(0, 3)), AttentionSegment(0, 1, 2, 4, 5, 0, slice(4, 9)))
     batch, spec = PackedBatch("packed", slots[None], slots[None], slots, slots, segments), AttentionSpec(0.25)
     rows = 3 * torch.randn(3, 1500, generator=draw).to(dtype)
     try:
+        prepare(dtype)
         BACKEND.store(key, value, keys, values, slots)
         out = BACKEND.attend(query, keys, values, batch, spec)
         activated, (best, margin, logsumexp) = gelu(rows), logit_stats(rows)
+        logit_stats(rows.float())  # penalties are in float32
         rms_norm(query, keys[0, 0], 1e-6)  # each norm is tried beside its own module
     except (numba.core.errors.NumbaError, ValueError, RuntimeError) as error:
         return f"numba says: {error}"

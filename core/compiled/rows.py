@@ -13,6 +13,11 @@ _BLOCK, _LANES = 1024, 64  # logits that stay in a core's cache; numbers that ar
 _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
 
 
+def _rows(tensor: torch.Tensor) -> np.ndarray:
+    """As rows in one piece, a copy only if they are not: kernels are compiled for such alone."""
+    return np.ascontiguousarray(shown(tensor).reshape(-1, tensor.shape[-1]))
+
+
 @numba.njit(parallel=True, fastmath=MATH, cache=True, error_model="numpy")
 def _rms_norm(x, weight, eps, out):
     size = x.shape[1]
@@ -29,8 +34,7 @@ def _rms_norm(x, weight, eps, out):
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """See `RMSNorm` in `core.runner.fused_norms`."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    size = x.shape[-1]
-    _rms_norm(shown(x).reshape(-1, size), shown(weight.detach()), np.float32(eps), shown(out).reshape(-1, size))
+    _rms_norm(_rows(x), shown(weight.detach()), np.float32(eps), _rows(out))
     return out
 
 
@@ -50,8 +54,7 @@ def _gelu(x, out):
 def gelu(x: torch.Tensor) -> torch.Tensor:
     """GELU by its approximation with tanh, which is the logistic function of twice its argument: Hendrycks and Gimpel (2016)."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    size = x.shape[-1]
-    _gelu(shown(x).reshape(-1, size), shown(out).reshape(-1, size))
+    _gelu(_rows(x), _rows(out))
     return out
 
 

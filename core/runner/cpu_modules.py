@@ -29,7 +29,10 @@ from core.models.memory import free_memory
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
 _LEAST_WEIGHTS = 2**16  # below that torch's own kernel is as fast
-_LEAST_FOR_MKL = 2**19  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
+_LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = (
+    2**19,
+    512,
+)  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
 _SAME_ROWS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # layers that many models call with the same rows
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -82,7 +85,8 @@ class _Linear:
         bias = torch.cat([bias.detach() for bias in biases]).to(dtype) if biases else None
         product = _product(packed, bias, dtype, outside)
         sizes = [weight.shape[1 if self._transposed else 0] for weight in weights]
-        self.forwards = list(zip(self._names, _parts(product, sizes) if len(sizes) > 1 else [product], strict=True))
+        forwards = _parts(product, sizes) if len(sizes) > 1 else [product]
+        self.forwards = list(zip(self._names, forwards, strict=True))
 
     def agrees(self, modules: Sequence[torch.nn.Module]) -> bool:
         """Whether the copy gives the same products as the layers."""
@@ -181,10 +185,6 @@ def _is_intel() -> bool:
     return "GenuineIntel" in platform.processor()
 
 
-def _least_weights(dtype: torch.dtype) -> int:
-    return _LEAST_FOR_MKL if dtype == torch.float32 and _is_intel() else _LEAST_WEIGHTS
-
-
 def _numel(modules: Sequence[torch.nn.Module]) -> int:
     return sum(_weight(module).numel() for module in modules)
 
@@ -214,7 +214,10 @@ def _kind(module: Any) -> tuple[Any, ...]:
 
 
 def _is_worth(modules: Sequence[torch.nn.Module]) -> bool:
-    return _numel(modules) >= _least_weights(_weight(modules[0]).dtype)
+    _, dtype, inputs, _ = _kind(modules[0])
+    if dtype == torch.float32 and _is_intel():
+        return inputs >= _LEAST_INPUTS_ON_INTEL and _numel(modules) >= _LEAST_ON_INTEL
+    return _numel(modules) >= _LEAST_WEIGHTS
 
 
 _modules: weakref.WeakKeyDictionary[Any, CPUModules] = weakref.WeakKeyDictionary()

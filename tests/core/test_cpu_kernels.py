@@ -26,8 +26,10 @@ from core.models.probe import probe
 from core.runner import choose, sampling
 from core.runner.choose import choose_attention
 from core.runner.eager import CPUKernels
+from core.runner.engine import Engine
 from core.runner.sampling import sample
-from core.workload.request import SamplingParams
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
 from worlds.families import BY_NAME, RUNS, VOCAB, world
 
 FORMATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -62,6 +64,7 @@ def test_formats_are_converted_as_torch_does(dtype):
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_what_is_stored(dtype):
     """Rows of a padded batch, K and V of different sizes, not in one piece; what is not written stays."""
+    attention.prepare(dtype)
     key, value = torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2), torch.randn(2, 4, 3, 5).to(dtype)
     slots = torch.tensor([7, 0, 3, 11, 9, 1])
     mine, own = ([torch.ones(12, 4, size, dtype=dtype) for size in (6, 5)] for _ in range(2))
@@ -70,8 +73,24 @@ def test_what_is_stored(dtype):
     assert all(torch.equal(a, b) for a, b in zip(mine, own, strict=True))
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2"])
+def test_nothing_is_compiled_within_a_run(name, monkeypatch):
+    """A step would be on record with the seconds that it takes."""
+    monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
+    everything = (attention._decode, attention._store, rows._rms_norm, rows._gelu, rows._logit_stats)
+    for dtype in FORMATS[:2]:
+        engine = Engine(BY_NAME[name].build().to(dtype), None, EngineConfig(max_num_batched_tokens=24))
+        before = [len(kernel.signatures) for kernel in everything]
+        engine.run(mixed(6, VOCAB, (5, 40), (2, 12)))
+        sampling = SamplingParams(max_new_tokens=3, temperature=1.0, repetition_penalty=1.2)
+        engine.run(Workload([Request("alone", prompt_token_ids=(1, 2, 3), sampling=sampling)]))
+        Engine(engine.adapter, None, EngineConfig(policy="static", max_num_seqs=3)).run(mixed(4, VOCAB, (5, 20), (2, 5)))
+        assert [len(kernel.signatures) for kernel in everything] == before
+
+
 def test_what_is_not_finite_stays_in_its_request():
     """And does not vanish in it: a broken key or value must be seen in the logits."""
+    attention.prepare(torch.float32)
     query, keys, values = torch.randn(1, 4, 3, 8), torch.randn(12, 2, 8), torch.randn(12, 2, 8)
     keys[1, 0, 3], values[10, 1, 2] = torch.nan, torch.inf
     segments = tuple(AttentionSegment(0, n, n + 1, 3, 4, 0, slice(4 * n, 4 * n + 4)) for n in range(3))
@@ -87,6 +106,7 @@ def test_what_is_not_finite_stays_in_its_request():
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 def test_every_head_is_computed_by_one_thread(dtype, threads):
     """However many heads, keys and threads there are: requests of 1 to 40 keys, in slots that do not follow each other."""
+    attention.prepare(dtype)
     draw = np.random.default_rng(threads)
     for kv_heads, groups, lengths in ((3, 2, (1,)), (1, 4, (5, 40, 1)), (4, 1, (40,)), (2, 3, (3, 2, 1, 1, 17, 4))):
         keys, values = (torch.from_numpy(draw.normal(size=(80, kv_heads, 16))).to(dtype) for _ in range(2))
@@ -182,7 +202,7 @@ def test_where_they_are_used(monkeypatch):
 def test_they_are_tried_before_they_are_used(monkeypatch):
     assert [obstacle(dtype) for dtype in FORMATS] == [None] * 3
     assert obstacle(torch.float64) == "they are not for torch.float64"
-    monkeypatch.setattr(attention, "_store", lambda *given: None)
+    monkeypatch.setattr(kernels, "BACKEND", replace(attention.BACKEND, store=lambda *given: None))
     assert obstacle.__wrapped__(torch.float32) == "what they compute here is wrong"
 
 

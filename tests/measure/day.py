@@ -84,13 +84,17 @@ PER_HOUR_MIB = (
 
 @dataclass
 class Day:
-    """minutes: its length. ledger: where each reading, misfortune and fault is written as it comes, a JSON object a line."""
+    """minutes: its length. ledger: where each reading, misfortune and fault is written as it comes, a JSON object a line. pace: how many times as
+    often as usual visitors come. calm: no misfortune befalls the page but the two kills.
+    """
 
     minutes: float
     seed: int
     folder: Path
     ledger: TextIO
     browser: bool = False
+    pace: float = 1.0
+    calm: bool = False
     readings: list[Reading] = field(default_factory=list)
     unmended: list[str] = field(default_factory=list)
     logged: Counter[str] = field(default_factory=Counter)
@@ -239,7 +243,7 @@ class Day:
                 await visit()
             finally:
                 self._busy -= 1
-            await asyncio.sleep(self.draw.expovariate(1 / mean))
+            await asyncio.sleep(self.draw.expovariate(self.pace / mean))
 
     async def _looker(self) -> None:
         """A real browser sees the page, now and then."""
@@ -269,7 +273,7 @@ class Day:
         habits = [*self.crowd.habits, *([(self._looker, 600.0)] if self.browser else [])]
         async with asyncio.TaskGroup() as group:
             going = [group.create_task(self._habit(*habit)) for habit in habits]
-            going += [group.create_task(self._keep_reading()), group.create_task(self._befall())]
+            going += [group.create_task(work()) for work in (self._keep_reading, *([] if self.calm else [self._befall]))]
             await asyncio.sleep(between / 3)
             await self.kill_and_restart()
             self.life = self.calls.life
@@ -386,12 +390,14 @@ def day(
         typer.Option(help="File for each reading, misfortune and fault as it comes, as JSON lines.", show_default=False),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser", help="A real Chromium looks in every ten minutes.")] = False,
+    pace: Annotated[float, typer.Option(min=0.1, help="How many times as often as usual visitors come.")] = 1.0,
+    calm: Annotated[bool, typer.Option("--calm", help="Nothing befalls the page but that it is killed, twice.")] = False,
 ) -> None:
     """Let a crowd use the page for a day while misfortunes befall it; print what it held at rest and what did not hold."""
     if not Path("/proc/self/fd").exists():
         raise InflightError("What a process holds is read from /proc, which this system does not have.")
     with own_disk() as folder, ledger.open("w") if ledger else nullcontext(sys.stderr) as file:
-        it = Day(minutes, seed, folder, file, browser)
+        it = Day(minutes, seed, folder, file, browser, pace, calm)
         asyncio.run(it.pass_by())
     it.show()
     for sentence in it.verdicts():
