@@ -64,6 +64,7 @@ def check(
         "tokens": found.num_tokens,
         "rerun": found.rerun and found.rerun.tokens,
         "ties": found.rerun and found.rerun.ties,
+        "parted": found.rerun and found.rerun.parted,
         "not_rerun": found.rerun and found.rerun.drawn,
         "not_replayed": found.not_replayed,
         "not_decoded": found.not_decoded,
@@ -180,6 +181,12 @@ def _rerun(again: Rerun) -> list[str]:
         lines.append(
             english(
                 f"Of these {again.ties:,} [is|are] not the one that is best here: the best two were nearer than that, and the request was run on from the one on record."
+            )
+        )
+    if again.parted:
+        lines.append(
+            english(
+                f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on trust."
             )
         )
     if again.drawn:

@@ -70,12 +70,14 @@ _ROUNDED_SHORT = 0.25  # and in 16 bits
 @dataclass(frozen=True)
 class Rerun:
     """What the model computed again. tokens: that are the model's, of which `ties` are not the best here, by less than `rounding` in their
-    logits. drawn: tokens by another engine's noise, which were not compared. has_probabilities: they were on record, and are the model's.
-    facts: of the model, on record and the same here.
+    logits. parted: tokens in 16 bits that temperature or penalties chose and that are others here; under penalties with all after them. drawn:
+    tokens by another engine's noise, which were not compared. has_probabilities: they were on record, and are the model's. facts: of the model,
+    on record and the same here.
     """
 
     tokens: int
     ties: int
+    parted: int
     drawn: int
     rounding: float
     has_probabilities: bool
@@ -285,7 +287,8 @@ class _Rerun:
     ours, and what ended its requests is not on record; its tokens are compared where the most probable one was taken.
 
     Where the best two logits are nearer than numbers are rounded, another machine may take the other: the request is then run on from the
-    token on record. Raises InvalidTrace if the model is not the one that the header describes, InflightError if its requests cannot arrive as
+    token on record. In 16 bits a draw near another may come out otherwise too, which no margin on record tells from a token that was exchanged:
+    such tokens are counted. Raises InvalidTrace if the model is not the one that the header describes, InflightError if its requests cannot arrive as
     they did.
     """
 
@@ -295,7 +298,7 @@ class _Rerun:
         self._engine, self._header, self._own = engine, header, header.engine is None
         self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
         self._facts = tuple(_same_facts(engine.trace.header, header))
-        self._ties = 0
+        self._ties = self._parted = 0
         if header.leak and (header.is_interactive or header.is_asynchronous or not header.counts_steps):
             raise InflightError(
                 "Requests read each other's keys in this run: to be run again they would have to arrive in the same steps."
@@ -322,7 +325,7 @@ class _Rerun:
                 here.add(event)
             to_run = [more for request, known in to_run if (more := self._compare(request, known, here))]
         has_probabilities = any(fact != (None, None) for facts in record.facts.values() for fact in facts)
-        return Rerun(num_tokens, self._ties, drawn, self._rounding, has_probabilities, self._facts)
+        return Rerun(num_tokens, self._ties, self._parted, drawn, self._rounding, has_probabilities, self._facts)
 
     def _compare(self, asked: Request, known: int, here: _Written) -> tuple[Request, int] | None:
         """Compare a request's tokens from `known` on; returns what has still to be run, and from which token on."""
@@ -332,11 +335,20 @@ class _Rerun:
             where = f"new token {position} of request {request!r}"
             if position - known >= len(ours):
                 raise InvalidTrace(f"{where} is {tokens[position]} on record, and the model writes none.")
-            found = here.facts[request][position - known]
-            for mine, theirs in zip(found, record.facts[request][position], strict=True):
+            found, is_other = here.facts[request][position - known], ours[position - known] != tokens[position]
+            may_part = is_other and self._may_part(asked, found[1])
+            for mine, theirs in list(zip(found, record.facts[request][position], strict=True))[
+                may_part:
+            ]:  # not the other token's
                 if theirs is not None and abs((mine or 0.0) - theirs) > self._rounding:
                     raise InvalidTrace(f"the probability of {where} is not what the model gives it.")
-            if ours[position - known] != tokens[position]:
+            if may_part and asked.sampling.looks_back:
+                self._parted += len(tokens) - position  # those after it depend on what was generated
+                return None
+            if may_part:
+                self._parted += 1
+                return self._from(asked, known, position + 1)
+            if is_other:
                 if not self._may_tie(asked, found[1]):
                     unless = "" if self._own else ", unless it was asked in a way that is not on record"
                     raise InvalidTrace(
@@ -355,6 +367,12 @@ class _Rerun:
         """Whether numbers rounded otherwise may have made another token the best."""
         sampling = asked.sampling
         return not (sampling.temperature or sampling.looks_back or self._header.leak) and (margin or 0.0) <= self._rounding
+
+    def _may_part(self, asked: Request, margin: float | None) -> bool:
+        """Whether rounding to 16 bits may have made another token the one that temperature or penalties choose."""
+        sampling = asked.sampling
+        is_near = bool(sampling.temperature) or (sampling.looks_back and (margin or 0.0) <= self._rounding)
+        return is_near and self._own and not self._header.leak and self._rounding == _ROUNDED_SHORT
 
     def _from(self, asked: Request, known: int, position: int) -> tuple[Request, int] | None:
         """The rest of a request, whose tokens before `position` are those on record; None if no more are."""

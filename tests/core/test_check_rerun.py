@@ -180,6 +180,27 @@ def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counte
     assert "and the model writes" in refusal(bare, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS))
 
 
+def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -> None:
+    """With temperature the request is run on from the token on record; under penalties, which look back, the rest is not compared."""
+
+    def there(tilt: float) -> Any:
+        return lambda _: memory_engine(model=Undecided(tilt), **LIMITS)
+
+    drawn = made(*(request(f"r{seed}", 5, 20, temperature=1.0, seed=seed) for seed in (3, 4)), model=Undecided(-0.1))
+    penalised = made(request("r0", 5, 20, temperature=1.0, seed=3, presence_penalty=0.01), model=Undecided(-0.1))
+    for rows in (drawn, penalised):
+        assert checked(rows, engine=there(-0.1)).rerun.parted == 0
+        assert "not what the model gives it" in refusal(rows, engine=there(0.1))
+        rows[0]["dtype"] = "bfloat16"
+        assert checked(rows, engine=there(-0.1)).rerun.parted == 0
+        found = checked(rows, engine=there(0.1))
+        assert 0 < found.rerun.parted < found.rerun.tokens and found.rerun.ties == 0
+        assert any("as may happen in 16 bits" in line for line in findings(found))
+        forged = copy.deepcopy(rows)
+        steps(forged)[0]["sampled"][0][4] += 0.5
+        assert "not what the model gives it" in refusal(forged, engine=there(0.1))
+
+
 def test_what_is_compared_of_the_model_is_what_is_said_to_be() -> None:
     found = checked(made(), engine=again)
     (line,) = [line for line in findings(found) if line.startswith("Model:")]
