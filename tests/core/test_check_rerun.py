@@ -190,7 +190,9 @@ def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -
     penalised = made(request("r0", 5, 20, temperature=1.0, seed=3, presence_penalty=0.01), model=Undecided(-0.1))
     for rows in (drawn, penalised):
         assert checked(rows, engine=there(-0.1)).rerun.parted == 0
-        assert "not what the model gives it" in refusal(rows, engine=there(0.1))
+        forged = copy.deepcopy(rows)
+        steps(forged)[-1]["sampled"][0][2] ^= 1
+        assert "and the model writes" in refusal(forged, engine=there(-0.1))
         rows[0]["dtype"] = "bfloat16"
         assert checked(rows, engine=there(-0.1)).rerun.parted == 0
         found = checked(rows, engine=there(0.1))

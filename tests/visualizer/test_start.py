@@ -110,3 +110,27 @@ answer = server.attention(server.catalogue[0]["id"], 0, 0, 0, 0)
 first.join()
 print(*answer)"""
     assert said(code) == ["segments"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says how much memory a process has")
+def test_large_blocks_go_back_to_the_system():
+    """Those that lie between small ones which stay, after larger ones had been freed: as in a page of many hours."""
+
+    def left(setting: str) -> float:
+        """The share that a process keeps of 60 blocks of 2 MiB after it has freed them."""
+        code = f"""
+from pathlib import Path
+from core.start import return_large_blocks
+{setting}
+def held(): return int(Path("/proc/self/statm").read_text().split()[1])
+for _ in range(2): bytearray(30 * 2**20)
+before, large, small = held(), [], []
+for _ in range(60): large.append(bytearray(2**21)), small.append(bytearray(4000))
+most = held()
+large.clear()
+print((held() - before) / (most - before))"""
+        return float(said(code)[0])
+
+    if left("") < 0.5:
+        pytest.skip("this C library returns them by itself")
+    assert left("return_large_blocks()") < 0.1
