@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from core.attention.paged_layout import PagedLayout
@@ -29,17 +30,18 @@ class AttentionSegment(NamedTuple):
     slots: slice | torch.Tensor
 
 
-class Decodes(NamedTuple):
-    """The queries of a pass that are the only one of their segment, and the keys that each may attend to: for a compiled kernel.
+class SegmentTable(NamedTuple):
+    """Segments of a pass for a compiled kernel.
 
-    rows: int64 `[n, 2]`, row and column of each; slots: int64, those of the first query's keys, then those of the second's, and so on; ends:
-    int64 `[n]`, where each one's end. others: the other segments.
+    places: int64 `[n, 5]`, of each its row in the batch, the column of its first query, how many queries it has, the first one's place among its
+    keys, and how many of them are pads. slots: int64, those of the first segment's keys that any of its queries may attend to, then
+    those of the second's, and so on; ends: int64 `[n]`, where each one's end; longest: the most keys of one.
     """
 
-    rows: np.ndarray
-    slots: np.ndarray
-    ends: np.ndarray
-    others: tuple[int, ...]
+    places: torch.Tensor
+    slots: torch.Tensor
+    ends: torch.Tensor
+    longest: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class PackedBatch:
     paged: PagedLayout | None = None
     _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(default_factory=dict, repr=False)
     _buffers: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict, repr=False)
-    _decodes: dict[int | None, Decodes] = field(default_factory=dict, repr=False)
+    _tables: dict[int | None, tuple[SegmentTable, SegmentTable]] = field(default_factory=dict, repr=False)
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
         """The keys that the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
@@ -86,19 +88,25 @@ class PackedBatch:
             self._masks[key] = mask
         return self._masks[key]
 
-    def decodes(self, window: int | None) -> Decodes:
-        """Built once per pass for all layers of a window."""
-        if window not in self._decodes:
-            single = [n for n, s in enumerate(self.segments) if s.end - s.first == 1 and not s.num_pads]
-            segments = [self.segments[n] for n in single]
-            slots = [slots_of(segment, first_visible_key(segment, window)).numpy() for segment in segments]
-            self._decodes[window] = Decodes(
-                np.array([(segment.row, segment.first) for segment in segments], dtype=np.int64).reshape(-1, 2),
-                np.concatenate([*slots, np.empty(0, dtype=np.int64)]),
-                np.cumsum([len(part) for part in slots], dtype=np.int64),
-                tuple(sorted(set(range(len(self.segments))) - set(single))),
+    def tables(self, window: int | None) -> tuple[SegmentTable, SegmentTable]:
+        """Decodes, whose query is the only one of its segment, and chunks. Built once per pass for all layers of a window."""
+        if window not in self._tables:
+            chunks = [s.num_pads > 0 or s.end - s.first > 1 for s in self.segments]
+            self._tables[window] = (
+                self._table([s for s, chunk in zip(self.segments, chunks, strict=True) if not chunk], window),
+                self._table([s for s, chunk in zip(self.segments, chunks, strict=True) if chunk], window),
             )
-        return self._decodes[window]
+        return self._tables[window]
+
+    def _table(self, segments: Sequence[AttentionSegment], window: int | None) -> SegmentTable:
+        lowests = [first_visible_key(segment, window) for segment in segments]
+        slots = [slots_of(segment, lowest) for segment, lowest in zip(segments, lowests, strict=True)]
+        places = [
+            (s.row, s.first - s.num_pads, s.end - s.first + s.num_pads, s.start - s.num_pads - lowest, s.num_pads)
+            for s, lowest in zip(segments, lowests, strict=True)
+        ]
+        ends = list(accumulate(map(len, slots)))
+        return SegmentTable(torch.tensor(places), torch.cat(slots) if slots else torch.empty(0), torch.tensor(ends), max(map(len, slots), default=0))
 
     def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Room for numbers that are needed within a layer only, contents unknown. All layers of the pass share it: memory just taken from the

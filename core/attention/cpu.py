@@ -8,7 +8,7 @@ speed of the memory, and attends to a single query over bfloat16 keys at a fifth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -23,32 +23,26 @@ def attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> torch.Tensor:
     """See `Attend`."""
-    outputs = list(attend_to(range(len(batch.segments)), query, keys, values, batch, spec))
+    outputs = list(_of_segments(query, keys, values, batch, spec))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1 if batch.layout == "packed" else 0)
     return joined.contiguous().to(query.dtype)  # some models call view() on it
 
 
-def attend_to(
-    segments: Sequence[int],
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    batch: PackedBatch,
-    spec: AttentionSpec,
+def _of_segments(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
 ) -> Iterator[torch.Tensor]:
-    """Attention of some segments of a batch, one after another: `[1, Q, H, Dv]` each, in float32 at least; a padded row with its pads."""
+    """One segment after another: `[1, Q, H, Dv]` each, in float32 at least; a padded row with its pads."""
     kv_heads = keys.shape[1]
     groups = query.shape[1] // kv_heads
     packed = batch.layout == "packed"
     plain = spec.softcap is None and spec.sinks is None
     wide = query.float() if query.dtype.itemsize < 4 else query
-    lowests = {index: first_visible_key(batch.segments[index], spec.window) for index in segments}
-    longest = max((batch.segments[index].kv_len - lowest for index, lowest in lowests.items()), default=0)
+    lowests = [first_visible_key(segment, spec.window) for segment in batch.segments]
+    longest = max(segment.kv_len - lowest for segment, lowest in zip(batch.segments, lowests, strict=True))
     key_buffer, value_buffer = (
         batch.buffer(index, (longest, *pool.shape[1:]), wide.dtype) for index, pool in enumerate((keys, values))
     )
-    for index, lowest in lowests.items():
-        segment = batch.segments[index]
+    for index, (segment, lowest) in enumerate(zip(batch.segments, lowests, strict=True)):
         first = segment.first if packed else 0
         q = wide[segment.row : segment.row + 1, :, first : segment.end]  # [1, H, Q, Dk]
         k = _cached(keys, segment, lowest, key_buffer).transpose(0, 1)[None]  # [1, Hkv, K, Dk]

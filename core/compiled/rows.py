@@ -2,105 +2,124 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
-from numba import prange
 
-from core.compiled.formats import MATH, exp, narrow, shown, use_torch_threads, wide
+from core.compiled.formats import exp, narrow, wide
+from core.compiled.kernel import Kernel, within
+from core.compiled.vectors import at, floats, pointer
 
 _BLOCK, _LANES = 1024, 64  # logits that stay in a core's cache; numbers that are compared side by side
 _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
 
 
-def _rows(tensor: torch.Tensor) -> np.ndarray:
-    """As rows in one piece, a copy only if they are not: kernels are compiled for such alone."""
-    return np.ascontiguousarray(shown(tensor).reshape(-1, tensor.shape[-1]))
+def _each_row(kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0) -> torch.Tensor:
+    """What a kernel makes of rows `[..., D]`, in rows of its own."""
+    x = x.contiguous()
+    out, size = torch.empty_like(x), x.shape[-1]
+    kernel(x.dtype, (x.data_ptr(), out.data_ptr(), x.numel() // size, size, *given), factor)
+    return out
 
 
-@numba.njit(parallel=True, fastmath=MATH, cache=True, error_model="numpy")
-def _rms_norm(x, weight, eps, out):
-    size = x.shape[1]
-    for row in prange(len(x)):
+def _rms_norm_share(like, numbers, eps, thread, threads):
+    rows, size, weight = numbers[2], numbers[3], pointer(numbers[4], like)
+    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+        x, out = at(pointer(numbers[0], like), row * size), at(pointer(numbers[1], like), row * size)
         squares = np.float32(0.0)
         for i in range(size):
-            squares += wide(x[row, i]) * wide(x[row, i])
-        scale = np.float32(1.0) / np.sqrt(squares / np.float32(size) + eps)
+            squares += wide(x[i]) * wide(x[i])
+        scale = np.float32(1.0) / np.sqrt(squares / np.float32(size) + np.float32(eps))
         for i in range(size):
-            normed = wide(narrow(wide(x[row, i]) * scale, out[0, 0]))
-            out[row, i] = narrow(normed * wide(weight[i]), out[0, 0])
+            out[i] = narrow(wide(narrow(wide(x[i]) * scale, like)) * wide(weight[i]), like)
+
+
+_rms_norm = Kernel(_rms_norm_share)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """See `RMSNorm` in `core.runner.fused_norms`."""
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _rms_norm(_rows(x), shown(weight.detach()), np.float32(eps), _rows(out))
-    return out
+    return _each_row(_rms_norm, x, weight.data_ptr(), factor=eps)
 
 
-@numba.njit(parallel=True, fastmath=MATH, cache=True, error_model="numpy")
-def _gelu(x, out):
-    for row in prange(len(x)):
-        for i in range(x.shape[1]):
-            a = wide(x[row, i])
-            twice = a * (np.float32(1.5957691216) + np.float32(0.0713548163) * a * a)  # 2 * sqrt(2 / pi) * (a + 0.044715 a^3)
-            small = exp(-abs(twice))
-            share = np.float32(1.0) / (np.float32(1.0) + small)
-            if twice < 0:
-                share = small * share if twice > -87 else np.float32(0.0)
-            out[row, i] = narrow(a * share, out[0, 0])
+def _gelu_share(like, numbers, factor, thread, threads):
+    count = numbers[2] * numbers[3]
+    x, out = pointer(numbers[0], like), pointer(numbers[1], like)
+    for i in range(count * thread // threads, count * (thread + 1) // threads):
+        a = wide(x[i])
+        twice = a * (np.float32(1.5957691216) + np.float32(0.0713548163) * a * a)  # 2 * sqrt(2 / pi) * (a + 0.044715 a^3)
+        small = exp(-abs(twice))
+        share = np.float32(1.0) / (np.float32(1.0) + small)
+        out[i] = narrow(a * (small * share if twice < 0 else share), like)
+
+
+_gelu = Kernel(_gelu_share)
 
 
 def gelu(x: torch.Tensor) -> torch.Tensor:
     """GELU by its approximation with tanh, which is the logistic function of twice its argument: Hendrycks and Gimpel (2016)."""
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _gelu(_rows(x), _rows(out))
-    return out
+    return _each_row(_gelu, x)
 
 
-@numba.njit(parallel=True, fastmath=MATH, cache=True, error_model="numpy")
-def _logit_stats(logits, best, margin, logsumexp):
+@within
+def _block(logits, begin, count, block, lanes):
+    """The highest of a block of logits, and the sum of their exponentials relative to it."""
+    for i in range(count):
+        block[i] = wide(logits[begin + i])
+    for i in range(count, _BLOCK):
+        block[i] = _LOWEST
+    for lane in range(_LANES):
+        lanes[lane] = _LOWEST
+    for i in range(0, _BLOCK, _LANES):
+        for lane in range(_LANES):
+            lanes[lane] = max(lanes[lane], block[i + lane])
+    top, total = _LOWEST, np.float32(0.0)
+    for lane in range(_LANES):
+        top = max(top, lanes[lane])
+    for i in range(count):
+        total += exp(block[i] - top)
+    return top, total
+
+
+def _logit_stats_share(like, numbers, factor, thread, threads):
     """A block is read once: its highest logit, and its sum relative to that. Then the blocks are put together."""
-    size = logits.shape[1]
+    rows, size = numbers[1], numbers[2]
+    best, margins, logsumexps = pointer(numbers[3], numbers), floats(numbers[4], 0), floats(numbers[5], 0)
     blocks = (size + _BLOCK - 1) // _BLOCK
-    for row in prange(len(logits)):
-        block, lanes = np.empty(_BLOCK, np.float32), np.empty(_LANES, np.float32)
-        highest, sums = np.empty(blocks, np.float32), np.empty(blocks, np.float32)
+    room = floats(numbers[6], thread * numbers[7])
+    block, lanes, highest, sums = room, at(room, _BLOCK), at(room, _BLOCK + _LANES), at(room, _BLOCK + _LANES + blocks)
+    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+        logits = at(pointer(numbers[0], like), row * size)
+        winner = 0  # the first of the highest
         for index in range(blocks):
-            begin = index * _BLOCK
-            count = min(_BLOCK, size - begin)
-            for i in range(count):
-                block[i] = wide(logits[row, begin + i])
-            block[count:] = _LOWEST
-            lanes[:] = _LOWEST
-            for i in range(0, _BLOCK, _LANES):
-                for lane in range(_LANES):
-                    lanes[lane] = max(lanes[lane], block[i + lane])
-            top, total = _LOWEST, np.float32(0.0)
-            for lane in range(_LANES):
-                top = max(top, lanes[lane])
-            for i in range(count):
-                total += exp(block[i] - top)
-            highest[index], sums[index] = top, total
-        winner = np.argmax(highest)  # the first of them
+            highest[index], sums[index] = _block(logits, index * _BLOCK, min(_BLOCK, size - index * _BLOCK), block, lanes)
+            if highest[index] > highest[winner]:
+                winner = index
         top, place, end = highest[winner], winner * _BLOCK, min((winner + 1) * _BLOCK, size)
-        while place < end - 1 and wide(logits[row, place]) != top:
+        while place < end - 1 and wide(logits[place]) != top:
             place += 1
         second, exact = _LOWEST, 0.0
         for i in range(winner * _BLOCK, end):
             if i != place:
-                second = max(second, wide(logits[row, i]))
+                second = max(second, wide(logits[i]))
         for index in range(blocks):
             if index != winner:
                 second = max(second, highest[index])
             exact += sums[index] * np.exp(np.float64(highest[index]) - top)
-        best[row], margin[row], logsumexp[row] = place, top - second, top + np.log(exact)
+        best[row], margins[row], logsumexps[row] = place, top - second, top + np.log(exact)
+
+
+logit_stats_kernel = Kernel(_logit_stats_share)
 
 
 def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """See `LogitStats` in `core.runner.sampling`."""
-    count = len(logits)
+    logits = logits.contiguous()
+    count, size = logits.shape
     best, margin, logsumexp = torch.empty(count, dtype=torch.int64), torch.empty(count), torch.empty(count)
-    use_torch_threads()
-    _logit_stats(shown(logits), best.numpy(), margin.numpy(), logsumexp.numpy())
+    room = torch.empty(torch.get_num_threads(), _BLOCK + _LANES + 2 * (-(-size // _BLOCK)))
+    results = (tensor.data_ptr() for tensor in (best, margin, logsumexp))
+    logit_stats_kernel(logits.dtype, (logits.data_ptr(), count, size, *results, room.data_ptr(), room.shape[1]))
     return best, margin, logsumexp
+
+
+KERNELS = (_rms_norm, _gelu, logit_stats_kernel)

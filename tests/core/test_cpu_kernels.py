@@ -8,18 +8,20 @@ import pytest
 
 pytest.importorskip("numba", reason="these kernels need the package numba, which this platform does not have")
 
-import numba
 import numpy as np
 import torch
+from numba.core import event
 
-from core.attention import cpu, spec
+from core.attention import cpu, dense, spec
 from core.attention.batch import AttentionSegment, PackedBatch
 from core.bench.gpu import TINY
 from core.bench.gpu.parts import logits_error
 from core.bench.synthetic import mixed
 from core.compiled import attention, kernels, rows
-from core.compiled.formats import narrow, shown, wide
+from core.compiled.formats import narrow, wide
+from core.compiled.kernel import Kernel
 from core.compiled.kernels import obstacle
+from core.compiled.vectors import floats, pointer
 from core.config import EngineConfig, Execution
 from core.engine.runner import SamplingRow
 from core.models.probe import probe
@@ -35,16 +37,11 @@ from worlds.families import BY_NAME, RUNS, VOCAB, world
 FORMATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
-@numba.njit
-def _round_trip(numbers, out):
-    for i in range(len(numbers)):
-        out[i] = narrow(numbers[i], out[0])
-
-
-@numba.njit
-def _widened(numbers, out):
-    for i in range(len(numbers)):
-        out[i] = wide(numbers[i])
+def _round_trip(like, numbers, factor, thread, threads):
+    exact, short, back = floats(numbers[0], 0), pointer(numbers[1], like), floats(numbers[2], 0)
+    for i in range(numbers[3]):
+        short[i] = narrow(exact[i], like)
+        back[i] = wide(short[i])
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -53,19 +50,16 @@ def test_formats_are_converted_as_torch_does(dtype):
     bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32)
     special = [0, 2**31, 0x7F800000, 0xFF800000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 1, 0x3F808000, 0x3F818000, 0x7F7FFFFF]
     numbers = torch.from_numpy(np.concatenate([bits, np.array(special, np.uint32)]).view(np.float32))
-    mine = torch.zeros(len(numbers), dtype=dtype)
-    _round_trip(numbers.numpy(), shown(mine))
+    mine, back = torch.zeros(len(numbers), dtype=dtype), torch.zeros(len(numbers))
+    Kernel(_round_trip)(dtype, [tensor.data_ptr() for tensor in (numbers, mine, back)] + [len(numbers)])
     torch.testing.assert_close(mine, numbers.to(dtype), rtol=0, atol=0, equal_nan=True)
-    back = torch.zeros(len(numbers))
-    _widened(shown(mine), back.numpy())
     torch.testing.assert_close(back, mine.float(), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_what_is_stored(dtype):
     """Rows of a padded batch, K and V of different sizes, not in one piece; what is not written stays."""
-    attention.prepare(dtype)
-    key, value = torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2), torch.randn(2, 4, 3, 5).to(dtype)
+    key, value = torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2), torch.randn(2, 4, 3, 10).to(dtype)[..., ::2]
     slots = torch.tensor([7, 0, 3, 11, 9, 1])
     mine, own = ([torch.ones(12, 4, size, dtype=dtype) for size in (6, 5)] for _ in range(2))
     attention.store(key, value, *mine, slots)
@@ -77,50 +71,75 @@ def test_what_is_stored(dtype):
 def test_nothing_is_compiled_within_a_run(name, monkeypatch):
     """A step would be on record with the seconds that it takes."""
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
-    everything = (attention._decode, attention._store, rows._rms_norm, rows._gelu, rows._logit_stats)
     for dtype in FORMATS[:2]:
         engine = Engine(BY_NAME[name].build().to(dtype), None, EngineConfig(max_num_batched_tokens=24))
-        before = [len(kernel.signatures) for kernel in everything]
-        engine.run(mixed(6, VOCAB, (5, 40), (2, 12)))
-        sampling = SamplingParams(max_new_tokens=3, temperature=1.0, repetition_penalty=1.2)
-        engine.run(Workload([Request("alone", prompt_token_ids=(1, 2, 3), sampling=sampling)]))
-        Engine(engine.adapter, None, EngineConfig(policy="static", max_num_seqs=3)).run(mixed(4, VOCAB, (5, 20), (2, 5)))
-        assert [len(kernel.signatures) for kernel in everything] == before
+        with event.install_recorder("numba:compile") as compiling:
+            engine.run(mixed(6, VOCAB, (5, 40), (2, 12)))
+            sampling = SamplingParams(max_new_tokens=3, temperature=1.0, repetition_penalty=1.2)
+            engine.run(Workload([Request("alone", prompt_token_ids=(1, 2, 3), sampling=sampling)]))
+            Engine(engine.adapter, None, EngineConfig(policy="static", max_num_seqs=3)).run(mixed(4, VOCAB, (5, 20), (2, 5)))
+        assert not compiling.buffer
 
 
-def test_what_is_not_finite_stays_in_its_request():
-    """And does not vanish in it: a broken key or value must be seen in the logits."""
-    attention.prepare(torch.float32)
-    query, keys, values = torch.randn(1, 4, 3, 8), torch.randn(12, 2, 8), torch.randn(12, 2, 8)
+NOTHING = torch.empty(1, 3, dtype=torch.long)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_not_finite_stays_in_its_request(count):
+    """And does not vanish in it: a broken key or value must be seen in the logits. count: queries of each, so decodes or chunks."""
+    query, keys, values = torch.randn(1, 4, 3 * count, 16), torch.randn(12, 2, 16), torch.randn(12, 2, 16)
     keys[1, 0, 3], values[10, 1, 2] = torch.nan, torch.inf
-    segments = tuple(AttentionSegment(0, n, n + 1, 3, 4, 0, slice(4 * n, 4 * n + 4)) for n in range(3))
-    nothing = torch.empty(1, 3, dtype=torch.long)
-    batch = PackedBatch("packed", nothing, nothing, nothing, nothing, segments)
+    segments = tuple(
+        AttentionSegment(0, count * n, count * n + count, 4 - count, 4, 0, slice(4 * n, 4 * n + 4)) for n in range(3)
+    )
+    batch = PackedBatch("packed", NOTHING, NOTHING, NOTHING, NOTHING, segments)
     out = attention.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
     own = cpu.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
     assert torch.equal(out.isfinite(), own.isfinite())
-    assert [bool(row.isfinite().all()) for row in out[0]] == [False, True, False]
+    assert [bool(row.isfinite().all()) for row in out[0, ::count]] == [False, True, False]
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_every_head_is_computed_by_one_thread(dtype, threads):
-    """However many heads, keys and threads there are: requests of 1 to 40 keys, in slots that do not follow each other."""
-    attention.prepare(dtype)
+@pytest.mark.parametrize("window", [None, 1, 3, 20])
+def test_every_query_is_computed_by_one_thread(dtype, threads, window, monkeypatch):
+    """However many heads, queries, keys and threads there are: decodes and chunks whose slots do not follow each other."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     draw = np.random.default_rng(threads)
-    for kv_heads, groups, lengths in ((3, 2, (1,)), (1, 4, (5, 40, 1)), (4, 1, (40,)), (2, 3, (3, 2, 1, 1, 17, 4))):
-        keys, values = (torch.from_numpy(draw.normal(size=(80, kv_heads, 16))).to(dtype) for _ in range(2))
-        query = torch.from_numpy(draw.normal(size=(1, kv_heads * groups, len(lengths), 16))).to(dtype)
-        slots = [draw.permutation(80)[:length] for length in lengths]
-        places = np.array([(0, column) for column in range(len(lengths))])
-        out = torch.full((1, len(lengths), kv_heads * groups, 16), torch.nan).to(dtype)
-        given = (places, np.concatenate(slots), np.cumsum(lengths), np.float32(0.25))
-        attention._decode(shown(query), shown(keys), shown(values), *given, shown(out), threads)
-        for column, mine in enumerate(slots):
-            k, v = (pool[mine].float().repeat_interleave(groups, 1) for pool in (keys, values))
-            weights = (0.25 * torch.einsum("hd,khd->hk", query[0, :, column].float(), k)).softmax(-1)
-            own = torch.einsum("hk,khd->hd", weights, v)
-            torch.testing.assert_close(out[0, column].float(), own, rtol=torch.finfo(dtype).eps, atol=1e-5)
+    for kv_heads, groups, lengths in (
+        (3, 2, ((1, 1),)),
+        (1, 4, ((1, 5), (1, 40), (1, 1))),
+        (4, 1, ((40, 40), (1, 9))),
+        (2, 3, ((3, 3), (1, 2), (15, 31), (16, 16), (17, 50), (1, 4), (2, 40))),
+    ):
+        keys, values = (torch.from_numpy(draw.normal(size=(300, kv_heads, 32))).to(dtype) for _ in range(2))
+        width = sum(count for count, _ in lengths)
+        query = torch.from_numpy(draw.normal(size=(1, kv_heads * groups, width, 32))).to(dtype)
+        segments, first = [], 0
+        for count, length in lengths:
+            slots = torch.from_numpy(draw.permutation(300)[:length])
+            segments.append(AttentionSegment(0, first, first + count, length - count, length, 0, slots))
+            first += count
+        batch = PackedBatch("packed", torch.empty(1, width), NOTHING, NOTHING, NOTHING, tuple(segments))
+        asked = spec.AttentionSpec(0.25, window)
+        mine = attention.attend(query, keys, values, batch, asked)
+        own = dense.attend(query.double(), keys.double(), values.double(), batch, asked)
+        torch.testing.assert_close(mine.double(), own, rtol=torch.finfo(dtype).eps, atol=1e-5)
+
+
+def test_pads_attend_to_nothing_and_spoil_nothing():
+    """A padded row is one chunk from its first column on."""
+    query, keys, values = torch.randn(2, 2, 40, 16), torch.randn(80, 1, 16), torch.randn(80, 1, 16)
+    segments = (
+        AttentionSegment(0, 0, 40, 0, 40, 0, slice(0, 40)),
+        AttentionSegment(1, 37, 40, 2, 5, 37, slice(40, 45)),
+    )
+    batch = PackedBatch("padded", NOTHING, NOTHING, NOTHING, NOTHING, segments)
+    mine = attention.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
+    own = cpu.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
+    torch.testing.assert_close(mine[0], own[0])
+    torch.testing.assert_close(mine[1, 37:], own[1, 37:])
+    assert torch.equal(mine[1, :37], torch.zeros(37, 2, 16))
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -166,9 +185,11 @@ def test_sampling_is_the_same():
 @pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "mistral", "gemma2", "gpt_oss"])
 @pytest.mark.parametrize("run", RUNS)
 def test_tokens_are_those_of_generate(name, run, monkeypatch):
-    """With windows, softcap and sinks, with prompts in chunks beside decodes, padded, in scattered blocks and after preemption."""
+    """With windows, with prompts in chunks beside decodes, padded, in scattered blocks and after preemption; and where a softcap or sinks leave
+    attention to SDPA.
+    """
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
-    family = world(name)
+    family = world(name, **({"n_embd": 64} if name == "gpt2" else {"head_dim": 16}))
     trace = family.run(None, **RUNS[run])
     assert trace.outputs == family.expected
     assert kernels.NOTE in trace.header.notes
@@ -209,6 +230,6 @@ def test_they_are_tried_before_they_are_used(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_logits_in_short_formats_err_no_more_than_the_models_own(dtype, monkeypatch):
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
-    short, exact = (BY_NAME["llama"].build().to(dtype) for _ in range(2))
+    short, exact = (BY_NAME["llama"].build(head_dim=16).to(dtype) for _ in range(2))
     found = logits_error(short, exact.float(), mixed(8, VOCAB, (5, 40), (5, 20)), TINY)
     assert found["tokens"] == 100 and 0 < found["packed_rms"] <= 1.2 * found["alone_rms"]

@@ -230,9 +230,9 @@ class World:
 
 
 @cache
-def world(name: str) -> World:
-    """The world of a family, built once."""
-    model = BY_NAME[name].build()
+def world(name: str, **options: Any) -> World:
+    """The world of a family, built once. options: of its config."""
+    model = BY_NAME[name].build(**options)
     asked = tuple(requests())
     return World(model, probe(model, name), asked, {r.id: generate(model, r) for r in asked})
 
