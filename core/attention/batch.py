@@ -106,7 +106,12 @@ class PackedBatch:
             for s, lowest in zip(segments, lowests, strict=True)
         ]
         ends = list(accumulate(map(len, slots)))
-        return SegmentTable(torch.tensor(places), torch.cat(slots) if slots else torch.empty(0), torch.tensor(ends), max(map(len, slots), default=0))
+        return SegmentTable(
+            torch.tensor(places),
+            torch.cat(slots) if slots else torch.empty(0),
+            torch.tensor(ends),
+            max(map(len, slots), default=0),
+        )
 
     def buffer(self, index: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Room for numbers that are needed within a layer only, contents unknown. All layers of the pass share it: memory just taken from the

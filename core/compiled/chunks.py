@@ -1,7 +1,8 @@
 """Attention of chunks: many queries of a request over the same keys.
 
-Here products count. A vector holds one number of as many queries as it has lanes, so a block of queries is computed side by side and nothing has to
-be added up across a vector; a number of a key or value is read once for all of them, and eight sums are kept in registers.
+Here products count. A vector holds a number each of as many queries as it has lanes, so a block of queries is computed side by side and nothing has to
+be added up across a vector. Eight sums stay in registers while numbers of keys or values pass by: of eight keys and one vector of queries, or of four
+keys and two vectors where these have eight lanes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from core.compiled.kernel import Kernel, within
 from core.compiled.segments import read
 from core.compiled.vectors import LANES, at, fma, load, spread, store
 
-_EIGHT = 8  # keys, or numbers of a value, that are computed together
+_QUERIES = 16  # of a block
+_TOGETHER = LANES // 2  # keys, or numbers of a value, that are computed with together
+_EACH = _TOGETHER // 4  # of them, for two of the eight sums
+_OTHER = _QUERIES - LANES  # where the second of these takes its queries: from the second vector, if there are two
 _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
 
 
 def room_of_chunks(key_size: int, value_size: int, length: int) -> int:
     """Numbers that a thread needs room for. length: the most keys of a request."""
-    return (length + _EIGHT) * (key_size + value_size + LANES) + LANES * (key_size + value_size + 2)
+    return (length + _TOGETHER) * (key_size + value_size + _QUERIES) + _QUERIES * (key_size + value_size + 2)
 
 
 @within
@@ -34,30 +38,29 @@ def _gather(pool, size, slot, slots, count, out):
 
 @within
 def _ask(s, row, head, column, lanes, factor, asked):
-    """Queries from a column on, turned: `asked [Dk, LANES]`; after the last one it stands again."""
-    for lane in range(LANES):
+    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; after the last one it stands again."""
+    for lane in range(_QUERIES):
         query = at(s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column)
         for i in range(s.key_size):
-            asked[i * LANES + lane] = wide(query[i]) * factor
+            asked[i * _QUERIES + lane] = wide(query[i]) * factor
 
 
 @within
 def _scores(asked, size, keys, first, end, scores):
-    """Products of queries `[Dk, LANES]` with keys first to end, into `scores [keys, LANES]`; up to seven more that nobody needs."""
-    for place in range(first, end, _EIGHT):
+    """Products of queries `[Dk, _QUERIES]` with keys first to end, into `scores [keys, _QUERIES]`, and of some more keys that nobody needs."""
+    for place in range(first, end, _TOGETHER):
         a = b = c = d = e = f = g = h = spread(np.float32(0.0))
-        key = at(keys, place * size)
+        key_a, key_b = at(keys, place * size), at(keys, (place + _EACH - 1) * size)
+        key_c, key_d = at(key_a, _EACH * size), at(key_b, _EACH * size)
+        key_e, key_f = at(key_c, _EACH * size), at(key_d, _EACH * size)
+        key_g, key_h = at(key_e, _EACH * size), at(key_f, _EACH * size)
         for i in range(size):
-            part = load(asked, i * LANES)
-            a = fma(part, spread(key[i]), a)
-            b = fma(part, spread(key[size + i]), b)
-            c = fma(part, spread(key[2 * size + i]), c)
-            d = fma(part, spread(key[3 * size + i]), d)
-            e = fma(part, spread(key[4 * size + i]), e)
-            f = fma(part, spread(key[5 * size + i]), f)
-            g = fma(part, spread(key[6 * size + i]), g)
-            h = fma(part, spread(key[7 * size + i]), h)
-        _store_eight(at(scores, place * LANES), a, b, c, d, e, f, g, h)
+            query, other = load(asked, i * _QUERIES), load(asked, i * _QUERIES + _OTHER)
+            a, b = fma(query, spread(key_a[i]), a), fma(other, spread(key_b[i]), b)
+            c, d = fma(query, spread(key_c[i]), c), fma(other, spread(key_d[i]), d)
+            e, f = fma(query, spread(key_e[i]), e), fma(other, spread(key_f[i]), f)
+            g, h = fma(query, spread(key_g[i]), g), fma(other, spread(key_h[i]), h)
+        _store_eight(at(scores, place * _QUERIES), a, b, c, d, e, f, g, h)
 
 
 @within
@@ -66,47 +69,44 @@ def _mask(scores, first, end, query, pads, window):
     many of the queries are.
     """
     for place in range(max(first, query + 1), end):
-        for lane in range(min(place - query, LANES)):
-            scores[place * LANES + lane] = np.float32(-np.inf)
-    for place in range(first, min(end, query + LANES - window)):
-        for lane in range(max(place - query + window, 0), LANES):
-            scores[place * LANES + lane] = np.float32(-np.inf)
+        for lane in range(min(place - query, _QUERIES)):
+            scores[place * _QUERIES + lane] = np.float32(-np.inf)
+    for place in range(first, min(end, query + _QUERIES - window)):
+        for lane in range(max(place - query + window, 0), _QUERIES):
+            scores[place * _QUERIES + lane] = np.float32(-np.inf)
     for place in range(first, end):
         for lane in range(pads):
-            scores[place * LANES + lane] = np.float32(-np.inf)
+            scores[place * _QUERIES + lane] = np.float32(-np.inf)
 
 
 @within
 def _softmax(scores, first, end, highest, totals):
     """Of every column, in its place, but for the division by `totals`, which are 0 where there is no key to attend to."""
-    for lane in range(LANES):
+    for lane in range(_QUERIES):
         highest[lane], totals[lane] = _LOWEST, np.float32(0.0)
     for place in range(first, end):
-        for lane in range(LANES):
-            highest[lane] = max(highest[lane], scores[place * LANES + lane])
+        for lane in range(_QUERIES):
+            highest[lane] = max(highest[lane], scores[place * _QUERIES + lane])
     for place in range(first, end):
-        for lane in range(LANES):
-            weight = exp(scores[place * LANES + lane] - highest[lane])
-            scores[place * LANES + lane] = weight
+        for lane in range(_QUERIES):
+            weight = exp(scores[place * _QUERIES + lane] - highest[lane])
+            scores[place * _QUERIES + lane] = weight
             totals[lane] += weight
 
 
 @within
 def _sums(weights, values, size, first, end, sums):
-    """Of values first to end, weighted, into `sums [Dv, LANES]`."""
-    for i in range(0, size, _EIGHT):
+    """Of values first to end, weighted, into `sums [Dv, _QUERIES]`."""
+    for i in range(0, size, _TOGETHER):
         a = b = c = d = e = f = g = h = spread(np.float32(0.0))
         for place in range(first, end):
-            part, value = load(weights, place * LANES), at(values, place * size + i)
-            a = fma(part, spread(value[0]), a)
-            b = fma(part, spread(value[1]), b)
-            c = fma(part, spread(value[2]), c)
-            d = fma(part, spread(value[3]), d)
-            e = fma(part, spread(value[4]), e)
-            f = fma(part, spread(value[5]), f)
-            g = fma(part, spread(value[6]), g)
-            h = fma(part, spread(value[7]), h)
-        _store_eight(at(sums, i * LANES), a, b, c, d, e, f, g, h)
+            weight, other = load(weights, place * _QUERIES), load(weights, place * _QUERIES + _OTHER)
+            value_a, value_b = at(values, place * size + i), at(values, place * size + i + _EACH - 1)
+            a, b = fma(weight, spread(value_a[0]), a), fma(other, spread(value_b[0]), b)
+            c, d = fma(weight, spread(value_a[_EACH]), c), fma(other, spread(value_b[_EACH]), d)
+            e, f = fma(weight, spread(value_a[2 * _EACH]), e), fma(other, spread(value_b[2 * _EACH]), f)
+            g, h = fma(weight, spread(value_a[3 * _EACH]), g), fma(other, spread(value_b[3 * _EACH]), h)
+        _store_eight(at(sums, i * _QUERIES), a, b, c, d, e, f, g, h)
 
 
 @within
@@ -128,18 +128,18 @@ def _keys(query, lanes, pads, length, window):
     """
     if pads > 0:
         return 0, length
-    return max(query - window + 1, 0) // _EIGHT * _EIGHT, query + lanes
+    return max(query - window + 1, 0) // _TOGETHER * _TOGETHER, query + lanes
 
 
 @within
 def _work(s):
     """Keys that the blocks of one head are computed with, all segments together."""
     work, end = 0, 0
-    for index in range(s.count):
+    for index in range(s.num_segments):
         begin, end = end, s.ends[index]
         count, query, pads = s.places[5 * index + 2], s.places[5 * index + 3], s.places[5 * index + 4]
-        for block in range(0, count, LANES):
-            low, high = _keys(query + block, min(LANES, count - block), pads - block, end - begin, s.window)
+        for block in range(0, count, _QUERIES):
+            low, high = _keys(query + block, min(_QUERIES, count - block), pads - block, end - begin, s.window)
             work += high - low
     return work
 
@@ -150,22 +150,26 @@ def _share(like, numbers, scaling, thread, threads):
     """
     s = read(like, numbers, thread)
     groups, key_size, value_size = s.heads // s.kv_heads, s.key_size, s.value_size
-    asked, sums = s.room, at(s.room, LANES * key_size)
-    highest, totals, keys = at(sums, LANES * value_size), at(sums, LANES * (value_size + 1)), at(sums, LANES * (value_size + 2))
+    asked, sums = s.room, at(s.room, _QUERIES * key_size)
+    highest, totals, keys = (
+        at(sums, _QUERIES * value_size),
+        at(sums, _QUERIES * (value_size + 1)),
+        at(sums, _QUERIES * (value_size + 2)),
+    )
     work, before, end = _work(s) * s.heads, 0, 0
     first_key, end_key = work * thread // threads, work * (thread + 1) // threads
-    for index in range(s.count):
+    for index in range(s.num_segments):
         begin, end = end, s.ends[index]
         length, slots = end - begin, at(s.slots, begin)
-        values = at(keys, (length + _EIGHT) * key_size)
+        values = at(keys, (length + _TOGETHER) * key_size)
         scores = at(values, length * value_size)
         row, column, count = s.places[5 * index], s.places[5 * index + 1], s.places[5 * index + 2]
         query, pads = s.places[5 * index + 3], s.places[5 * index + 4]
         for kv_head in range(s.kv_heads):
             gathered = False
             for head in range(kv_head * groups, (kv_head + 1) * groups):
-                for block in range(0, count, LANES):
-                    lanes = min(LANES, count - block)
+                for block in range(0, count, _QUERIES):
+                    lanes = min(_QUERIES, count - block)
                     low, high = _keys(query + block, lanes, pads - block, length, s.window)
                     place, before = before, before + high - low
                     if not first_key <= place < end_key:
@@ -183,7 +187,7 @@ def _share(like, numbers, scaling, thread, threads):
                         share = np.float32(0.0) if totals[lane] == 0 else np.float32(1.0) / totals[lane]
                         out = at(s.out, ((row * s.width + column + block + lane) * s.heads + head) * value_size)
                         for i in range(value_size):
-                            out[i] = narrow(sums[i * LANES + lane] * share, like)
+                            out[i] = narrow(sums[i * _QUERIES + lane] * share, like)
 
 
 attend_chunks = Kernel(_share)

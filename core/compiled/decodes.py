@@ -77,7 +77,7 @@ def _sums(s, weights, room, lowest, count, begin, end, sums):
     """Of the values of slots begin to end, weighted, into `sums [count * groups, Dv]`. Ends with the first keys of the next request on their way."""
     size, groups = s.value_size, s.heads // s.kv_heads
     slot, key_slot = s.kv_heads * size, s.kv_heads * s.key_size
-    values, slots, last = at(s.values, lowest * size), s.slots, s.ends[s.count - 1]
+    values, slots, last = at(s.values, lowest * size), s.slots, s.ends[s.num_segments - 1]
     for i in range(count * groups * size):
         sums[i] = np.float32(0.0)
     for place in range(begin, end, 4):
@@ -87,7 +87,12 @@ def _sums(s, weights, room, lowest, count, begin, end, sums):
             elif later < last:
                 fetch(at(s.keys, slots[later] * key_slot), key_slot)
         a, b, c, d = _four(slots, place, end)
-        values_a, values_b, values_c, values_d = at(values, a * slot), at(values, b * slot), at(values, c * slot), at(values, d * slot)
+        values_a, values_b, values_c, values_d = (
+            at(values, a * slot),
+            at(values, b * slot),
+            at(values, c * slot),
+            at(values, d * slot),
+        )
         for head in range(count * groups):
             four, first, sum_ = at(weights, head * room + place - begin), head // groups * size, at(sums, head * size)
             weight_a, weight_b, weight_c, weight_d = spread(four[0]), spread(four[1]), spread(four[2]), spread(four[3])
@@ -110,8 +115,8 @@ def _share(like, numbers, scaling, thread, threads):
     """
     s = read(like, numbers, thread)
     groups, factor = s.heads // s.kv_heads, np.float32(scaling)
-    work, begin, end = s.ends[s.count - 1] * s.kv_heads, 0, 0
-    for index in range(s.count):
+    work, begin, end = s.ends[s.num_segments - 1] * s.kv_heads, 0, 0
+    for index in range(s.num_segments):
         begin, end = end, s.ends[index]
         length = end - begin
         lowest = _heads_before(work * thread // threads - begin * s.kv_heads, length, s.kv_heads)

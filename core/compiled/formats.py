@@ -79,4 +79,6 @@ def exp(x):
     for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
         series = series * rest + np.float32(factor)
     series = series * rest * rest + rest + np.float32(1.0)
-    return np.float32(0.0) if x < np.float32(-87.0) else series * _float_of_bits((np.int32(power) + np.int32(127)) << np.int32(23))
+    return (
+        np.float32(0.0) if x < np.float32(-87.0) else series * _float_of_bits((np.int32(power) + np.int32(127)) << np.int32(23))
+    )

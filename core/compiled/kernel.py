@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numba
 import numpy as np
@@ -65,13 +66,16 @@ class Kernel:
     """
 
     def __init__(self, body: Callable[..., None]) -> None:
-        self._body, self._compiled = body, {}
+        self._body = body
+        self._compiled: dict[torch.dtype, Any] = {}
 
     def prepare(self, dtype: torch.dtype) -> int:
         """Compile it for a number format, or read it from the disk; its address."""
         with _compiling:
             if dtype not in self._compiled:
-                kind = types.void(types.CPointer(number_type(dtype)), types.CPointer(types.int64), types.float64, types.int64, types.int64)
+                kind = types.void(
+                    types.CPointer(number_type(dtype)), types.CPointer(types.int64), types.float64, types.int64, types.int64
+                )
                 self._compiled[dtype] = numba.cfunc(kind, cache=True, fastmath=MATH, error_model="numpy")(self._body)
         return self._compiled[dtype].address
 

@@ -13,7 +13,7 @@ from core.compiled.vectors import floats, pointer
 
 class Segments(NamedTuple):
     """query: `[R, H, W, Dk]`, with the numbers from one row, head and column to the next. keys, values: a layer's pool, `[slots, Hkv, Dk or Dv]`. out:
-    `[R, W, H, Dv]`, of which only what belongs to these segments is written. width: W. places, slots, ends: see `SegmentTable`; count: of segments.
+    `[R, W, H, Dv]`, of which only what belongs to these segments is written. width: W. places, slots, ends: see `SegmentTable`.
     window: in positions. room: float32 of this thread's own, as many as the kernel asks for.
     """
 
@@ -32,7 +32,7 @@ class Segments(NamedTuple):
     places: Any
     slots: Any
     ends: Any
-    count: int
+    num_segments: int
     window: int
     room: Any
 

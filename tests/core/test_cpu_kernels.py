@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +38,7 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from worlds.families import BY_NAME, RUNS, VOCAB, world
 
+ROOT = Path(__file__).resolve().parents[2]
 FORMATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -125,6 +130,28 @@ def test_every_query_is_computed_by_one_thread(dtype, threads, window, monkeypat
         mine = attention.attend(query, keys, values, batch, asked)
         own = dense.attend(query.double(), keys.double(), values.double(), batch, asked)
         torch.testing.assert_close(mine.double(), own, rtol=torch.finfo(dtype).eps, atol=1e-5)
+
+
+_ON_OTHER_PROCESSORS = """
+import sys, llvmlite.binding, pytest
+features = llvmlite.binding.get_host_cpu_features()
+features["avx512f"] = not features.get("avx512f")
+llvmlite.binding.get_host_cpu_features = lambda: features
+from core.compiled import vectors
+assert vectors.LANES == (16 if features["avx512f"] else 8)
+sys.exit(pytest.main(["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_vectors_of_other_processors(tmp_path):
+    """Those with half as many lanes, where this one has 16, and the other way round."""
+    tests = [f"{__file__}::{test.__name__}" for test in (test_every_query_is_computed_by_one_thread, test_what_is_stored)]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _ON_OTHER_PROCESSORS, *tests], env=environment, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_pads_attend_to_nothing_and_spoil_nothing():

@@ -148,7 +148,7 @@ FAULTS = (
     Fault("a chunk's window is one key wider", "core/compiled/chunks.py",
           "range(max(place - query + window, 0), LANES)", "range(max(place - query + window, 0) + 1, LANES)", (COMPILED,)),
     Fault("a block of queries begins after its first key", "core/compiled/chunks.py",
-          "max(query - window + 1, 0) // _EIGHT", "(max(query - window + 1, 0) + _EIGHT) // _EIGHT", (COMPILED,)),
+          "max(query - window + 1, 0) // _TOGETHER", "(max(query - window + 1, 0) + _TOGETHER) // _TOGETHER", (COMPILED,)),
     Fault("a chunk's heads share the keys of the first", "core/compiled/chunks.py",
           "at(s.keys, kv_head * key_size)", "s.keys", (COMPILED,)),
     Fault("pads of a chunk attend to keys", "core/compiled/chunks.py",
