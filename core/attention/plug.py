@@ -54,6 +54,11 @@ def step_context(context: StepContext) -> Iterator[StepContext]:
         _context.reset(token)
 
 
+def current_context() -> StepContext:
+    """That of the pass in flight."""
+    return _context.get()
+
+
 def paged_attention(
     module: Any,
     query: torch.Tensor,
@@ -66,7 +71,7 @@ def paged_attention(
     **kwargs,
 ) -> tuple[torch.Tensor, None]:
     """The function that transformers calls: query `[R, H, W, Dk]`, key `[R, Hkv, W, Dk]`, value `[R, Hkv, W, Dv]`; out `[R, W, H, Dv]`."""
-    context = _context.get()
+    context = current_context()
     layer = module.layer_idx
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     spec = AttentionSpec(scaling, context.windows[layer], softcap, s_aux)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 import numba
@@ -25,6 +25,7 @@ within = numba.njit(fastmath=MATH, error_model="numpy", no_cpython_wrapper=True,
 
 numba.config.THREADING_LAYER = "omp"  # torch's own threads: others would compete with them for the cores
 _compiling = Lock()
+_asked_for = local()  # numba, by this thread: how many are to compute
 
 
 @intrinsic
@@ -83,5 +84,7 @@ class Kernel:
         """Compute with a number format. Tensors whose addresses are given must live until then."""
         address = compiled.address if (compiled := self._compiled.get(dtype)) else self.prepare(dtype)
         threads = torch.get_num_threads()
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        if getattr(_asked_for, "threads", None) != threads:
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            _asked_for.threads = threads
         _on_threads(address, np.array(numbers, dtype=np.int64), factor, threads)

@@ -1,4 +1,6 @@
-"""Whether compiled kernels can be used here: they are compiled, or read from the disk, and tried beside torch."""
+"""Whether compiled kernels can be used here: they are compiled, or read from the disk, and tried beside torch. Norms, and what stands in for modules, are
+tried beside each module, by those who use them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,11 @@ import torch
 from core.attention import cpu
 from core.attention.batch import AttentionSegment, PackedBatch
 from core.attention.spec import AttentionSpec
-from core.compiled import attention, rows
+from core.compiled import attention, heads, rows
 from core.compiled.attention import BACKEND
 from core.compiled.formats import number_type
-from core.compiled.rows import gelu, logit_stats, rms_norm
 
-NOTE = f"Attention of decodes, RMS norms, GELU and sampling by kernels that numba {numba.__version__} compiled for this CPU."
+NOTE = f"Attention, norms, activations and sampling by kernels that numba {numba.__version__} compiled for this CPU."
 
 
 @cache
@@ -24,7 +25,7 @@ def obstacle(dtype: torch.dtype) -> str | None:
     if number_type(dtype) is None:
         return f"they are not for {dtype}"
     draw = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(1, 5, heads, 16, generator=draw).to(dtype).transpose(1, 2) for heads in (4, 2, 2))
+    query, key, value = (torch.randn(1, 5, n, 16, generator=draw).to(dtype).transpose(1, 2) for n in (4, 2, 2))
     keys, values = (torch.randn(20, 2, 16, generator=draw).to(dtype) for _ in range(2))
     slots = torch.tensor([2, 8, 17, 18, 19])
     segments = tuple(
@@ -34,13 +35,12 @@ def obstacle(dtype: torch.dtype) -> str | None:
     batch, spec = PackedBatch("packed", slots[None], slots[None], slots, slots, segments), AttentionSpec(0.25)
     logits = 3 * torch.randn(3, 1500, generator=draw).to(dtype)
     try:
-        for kernel in (*attention.KERNELS, *rows.KERNELS):
+        for kernel in (*attention.KERNELS, *heads.KERNELS, *rows.KERNELS):
             kernel.prepare(dtype)
         rows.logit_stats_kernel.prepare(torch.float32)  # as logits with penalties are
         BACKEND.store(key, value, keys, values, slots)
         out = BACKEND.attend(query, keys, values, batch, spec)
-        activated, (best, margin, logsumexp) = gelu(logits), logit_stats(logits)
-        rms_norm(query, keys[0, 0], 1e-6)  # each norm is tried beside its own module
+        activated, (best, margin, logsumexp) = rows.gelu(logits), rows.logit_stats(logits)
     except (numba.core.errors.NumbaError, ValueError, RuntimeError) as error:
         return f"numba says: {error}"
     stored = torch.equal(keys[slots], key[0].transpose(0, 1)) and torch.equal(values[slots], value[0].transpose(0, 1))

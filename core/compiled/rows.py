@@ -13,24 +13,35 @@ _BLOCK, _LANES = 1024, 64  # logits that stay in a core's cache; numbers that ar
 _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
 
 
-def _each_row(kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0) -> torch.Tensor:
-    """What a kernel makes of rows `[..., D]`, in rows of its own."""
-    x = x.contiguous()
-    out, size = torch.empty_like(x), x.shape[-1]
+def _each_row(kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0, width: int | None = None) -> torch.Tensor:
+    """What a kernel makes of rows `[..., D]`, in rows of its own, of the same width if none is named."""
+    x, size = x.contiguous(), x.shape[-1]
+    out = torch.empty_like(x) if width is None else x.new_empty(*x.shape[:-1], width)
     kernel(x.dtype, (x.data_ptr(), out.data_ptr(), x.numel() // size, size, *given), factor)
     return out
 
 
+@within
+def normed(source, weight, size, eps, target, like):
+    """A row by its RMS norm: see `RMSNorm` in `core.runner.fused_norms`."""
+    squares = np.float32(0.0)
+    for i in range(size):
+        squares += wide(source[i]) * wide(source[i])
+    scale = np.float32(1.0) / np.sqrt(squares / np.float32(size) + eps)
+    for i in range(size):
+        target[i] = narrow(wide(narrow(wide(source[i]) * scale, like)) * wide(weight[i]), like)
+
+
 def _rms_norm_share(like, numbers, eps, thread, threads):
-    rows, size, weight = numbers[2], numbers[3], pointer(numbers[4], like)
+    x, out, rows, size, weight = (
+        pointer(numbers[0], like),
+        pointer(numbers[1], like),
+        numbers[2],
+        numbers[3],
+        pointer(numbers[4], like),
+    )
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-        x, out = at(pointer(numbers[0], like), row * size), at(pointer(numbers[1], like), row * size)
-        squares = np.float32(0.0)
-        for i in range(size):
-            squares += wide(x[i]) * wide(x[i])
-        scale = np.float32(1.0) / np.sqrt(squares / np.float32(size) + np.float32(eps))
-        for i in range(size):
-            out[i] = narrow(wide(narrow(wide(x[i]) * scale, like)) * wide(weight[i]), like)
+        normed(at(x, row * size), weight, size, np.float32(eps), at(out, row * size), like)
 
 
 _rms_norm = Kernel(_rms_norm_share)
@@ -41,23 +52,49 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     return _each_row(_rms_norm, x, weight.data_ptr(), factor=eps)
 
 
-def _gelu_share(like, numbers, factor, thread, threads):
-    count = numbers[2] * numbers[3]
-    x, out = pointer(numbers[0], like), pointer(numbers[1], like)
+@within
+def _activated(a, bend):
+    """a times the logistic function of a * (slope + bend * a^2): SiLU where nothing is bent, otherwise GELU by its approximation with tanh, which is the
+    logistic function of twice its argument: Hendrycks and Gimpel (2016).
+    """
+    slope = np.float32(1.0) if bend == 0 else np.float32(1.5957691216)  # 2 * sqrt(2 / pi)
+    twice = a * (slope + np.float32(bend) * a * a)
+    small = exp(-abs(twice))
+    share = np.float32(1.0) / (np.float32(1.0) + small)
+    return a * (small * share if twice < 0 else share)
+
+
+_GELU = 0.0713548163  # 2 * sqrt(2 / pi) * 0.044715
+
+
+def _activate_share(like, numbers, bend, thread, threads):
+    x, out, count = pointer(numbers[0], like), pointer(numbers[1], like), numbers[2] * numbers[3]
     for i in range(count * thread // threads, count * (thread + 1) // threads):
-        a = wide(x[i])
-        twice = a * (np.float32(1.5957691216) + np.float32(0.0713548163) * a * a)  # 2 * sqrt(2 / pi) * (a + 0.044715 a^3)
-        small = exp(-abs(twice))
-        share = np.float32(1.0) / (np.float32(1.0) + small)
-        out[i] = narrow(a * (small * share if twice < 0 else share), like)
+        out[i] = narrow(_activated(wide(x[i]), bend), like)
 
 
-_gelu = Kernel(_gelu_share)
+_activate = Kernel(_activate_share)
 
 
 def gelu(x: torch.Tensor) -> torch.Tensor:
-    """GELU by its approximation with tanh, which is the logistic function of twice its argument: Hendrycks and Gimpel (2016)."""
-    return _each_row(_gelu, x)
+    """GELU by its approximation with tanh."""
+    return _each_row(_activate, x, factor=_GELU)
+
+
+def _gate_share(like, numbers, bend, thread, threads):
+    rows, size = numbers[2], numbers[3] // 2
+    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
+        gate, out = at(pointer(numbers[0], like), 2 * row * size), at(pointer(numbers[1], like), row * size)
+        for i in range(size):
+            out[i] = narrow(_activated(wide(gate[i]), bend) * wide(gate[size + i]), like)
+
+
+_gate = Kernel(_gate_share)
+
+
+def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """See `Gated` in `core.runner.cpu_blocks`."""
+    return _each_row(_gate, x, width=x.shape[-1] // 2, factor=_GELU if activation == "gelu" else 0.0)
 
 
 @within
@@ -122,4 +159,4 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
     return best, margin, logsumexp
 
 
-KERNELS = (_rms_norm, _gelu, logit_stats_kernel)
+KERNELS = (_rms_norm, _activate, _gate, logit_stats_kernel)

@@ -16,6 +16,7 @@ from core.attention.spec import Backend
 from core.config import EngineConfig, Execution
 from core.errors import InvalidConfig
 from core.models.adapter import ModelAdapter
+from core.runner.cpu_blocks import BlockKernels
 from core.runner.eager import NO_KERNELS, CPUKernels
 
 _WORTH_COMPILING = 2**12  # numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
@@ -67,13 +68,14 @@ def choose_attention(
         if adapter.dtype == torch.float16 and major < 8:
             notes += (f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.",)
     if backend is None and execution.attention == "auto" and (kernels := _compiled(adapter)) is not None:
-        norm, stats = (
-            kernels.rms_norm if execution.fused_norms else None,
-            kernels.logit_stats if execution.fused_sampling else None,
+        rows = kernels.rows
+        ours = CPUKernels(
+            rows.rms_norm if execution.fused_norms else None,
+            rows.gelu,
+            BlockKernels(kernels.heads.place, rows.gated),
+            rows.logit_stats if execution.fused_sampling else None,
         )
-        return AttentionChoice(
-            False, kernels.BACKEND, notes=(*notes, kernels.NOTE), kernels=CPUKernels(norm, kernels.gelu, stats)
-        )
+        return AttentionChoice(False, kernels.BACKEND, notes=(*notes, kernels.NOTE), kernels=ours)
     return AttentionChoice(False, backend or cpu.BACKEND, notes=notes)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import platform
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate
@@ -25,6 +25,7 @@ from transformers.pytorch_utils import Conv1D
 
 from core.models.adapter import model_lock
 from core.models.memory import free_memory
+from core.runner.stand_ins import forwards_replaced
 
 _LEAST_BYTES = 2**30  # for the copies of one model, whatever is free
 _SHARE_OF_FREE = 4  # otherwise a quarter of the free memory
@@ -40,20 +41,6 @@ _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 Operation = Callable[[torch.Tensor], torch.Tensor]
 
 
-@contextmanager
-def forwards_replaced(forwards: Iterable[tuple[dict[str, Any], Callable[..., Any]]]) -> Iterator[None]:
-    """Inside, modules compute with other functions. forwards: a module's `__dict__` and its function. Hold the model's lock around it."""
-    replaced = []
-    try:
-        for names, forward in forwards:
-            names["forward"] = forward
-            replaced.append(names)
-        yield
-    finally:
-        for names in replaced:
-            del names["forward"]
-
-
 def product_type(dtype: torch.dtype) -> torch.dtype:
     """The number format in which this CPU multiplies weights of a format."""
     native = dtype == torch.bfloat16 and torch.cpu._is_avx512_bf16_supported() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -63,7 +50,7 @@ def product_type(dtype: torch.dtype) -> torch.dtype:
 class _Linear:
     """Linear layers that are called with the same rows, mostly one, and the copy of their weights, renewed when a weight has changed.
 
-    forwards: for each of them what `forwards_replaced` takes.
+    forwards: see `Forwards`.
     """
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
@@ -83,10 +70,14 @@ class _Linear:
         plain = torch.cat([(weight.t() if self._transposed else weight).detach() for weight in weights]).to(dtype).contiguous()
         packed = torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS)
         bias = torch.cat([bias.detach() for bias in biases]).to(dtype) if biases else None
-        product = _product(packed, bias, dtype, outside)
+        self.product = _product(packed, bias, dtype, outside)
         sizes = [weight.shape[1 if self._transposed else 0] for weight in weights]
-        forwards = _parts(product, sizes) if len(sizes) > 1 else [product]
+        forwards = _parts(self.product, sizes) if len(sizes) > 1 else [self.product]
         self.forwards = list(zip(self._names, forwards, strict=True))
+
+    def is_of(self, modules: Sequence[torch.nn.Module]) -> bool:
+        """Whether it stands in for exactly these layers."""
+        return len(modules) == len(self._names) and all(m.__dict__ is own for m, own in zip(modules, self._names, strict=True))
 
     def agrees(self, modules: Sequence[torch.nn.Module]) -> bool:
         """Whether the copy gives the same products as the layers."""
@@ -153,6 +144,11 @@ class CPUModules:
 
     def __len__(self) -> int:
         return sum(len(layer.forwards) for layer in self._linear) + len(self._gelus)
+
+    def product_of(self, modules: Sequence[torch.nn.Module]) -> Operation | None:
+        """What gives the results of some linear layers side by side; for use inside `in_use()`. None if they have no copy in one."""
+        found = next((layer for layer in self._linear if layer.is_of(modules)), None)
+        return None if found is None else lambda rows: found.product(rows)
 
     @contextmanager
     def in_use(self, gelu: Operation | None = None) -> Iterator[None]:

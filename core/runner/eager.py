@@ -14,10 +14,12 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
+from core.runner.cpu_blocks import BlockKernels, cpu_blocks
 from core.runner.cpu_modules import Operation, cpu_modules
-from core.runner.fused_norms import RMSNorm, fused_norms, norms_replaced
+from core.runner.fused_norms import RMSNorm, fused_norms
 from core.runner.pool_size import memory_used
 from core.runner.sampling import LogitStats, sample
+from core.runner.stand_ins import replaced_in
 from core.scheduler.output import SchedulerOutput
 from core.workload.request import SamplingParams
 
@@ -27,6 +29,7 @@ class CPUKernels(NamedTuple):
 
     norm: RMSNorm | None = None
     gelu: Operation | None = None
+    blocks: BlockKernels | None = None
     stats: LogitStats | None = None
 
 
@@ -53,7 +56,10 @@ class ModelRunner:
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._modules = cpu_modules(getattr(adapter, "model", None))
         self._kernels = kernels
-        self._norms = tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
+        replaced = [*fused_norms(adapter.model, kernels.norm)] if kernels.norm is not None else []
+        if kernels.blocks is not None:
+            replaced += cpu_blocks(adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None)
+        self._replaced = tuple(replaced)
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -71,7 +77,7 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._modules.in_use(self._kernels.gelu), norms_replaced(self.adapter, self._norms):
+        with self._modules.in_use(self._kernels.gelu), replaced_in(self.adapter, self._replaced):
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing

@@ -5,45 +5,29 @@ Whether the kernel computes what a module computes is tested on that module, not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-
-from core.runner.cpu_modules import forwards_replaced
 
 RMSNorm = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
 """`x [..., D]` divided by the root of its mean square plus epsilon, rounded to its own type and then scaled by `weight [D]`, which has that
 type: Zhang and Sennrich (2019), as transformers computes it.
 """
 
-Norms = Sequence[tuple[dict[str, Any], Callable[..., Any]]]
-"""Modules' own names and what stands in for their forward: see `forwards_replaced`."""
-
 _MOST_SIZE = 16384  # of a row: one program of the GPU's kernel holds it in registers
 
 
-@contextmanager
-def norms_replaced(adapter: Any, norms: Norms) -> Iterator[None]:
-    """Inside, an adapter's model uses these norms; other passes of the model wait for their turn."""
-    if not norms:
-        yield
-        return
-    with adapter.lock, forwards_replaced(norms):
-        yield
-
-
 def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], Callable[..., Any]]]:
-    """The RMS norms of a model that a kernel can stand in for, each with its stand-in: see `forwards_replaced`."""
+    """The RMS norms of a model that a kernel can stand in for, each with its stand-in: see `Forwards`."""
     with torch.inference_mode():
         for module in model.modules():
-            eps = _epsilon(module)
+            eps = epsilon(module)
             if eps is not None and _agrees(module, eps, kernel):
                 yield module.__dict__, _forward(module, eps, kernel)
 
 
-def _epsilon(module: Any) -> float | None:
+def epsilon(module: Any) -> float | None:
     """The epsilon of a module that may be a plain RMS norm."""
     weight = getattr(module, "weight", None)
     if not type(module).__name__.endswith("RMSNorm") or not isinstance(weight, torch.Tensor) or "forward" in module.__dict__:

@@ -21,7 +21,7 @@ from core.attention.batch import AttentionSegment, PackedBatch
 from core.bench.gpu import TINY
 from core.bench.gpu.parts import logits_error
 from core.bench.synthetic import mixed
-from core.compiled import attention, kernels, rows
+from core.compiled import attention, heads, kernels, rows
 from core.compiled.formats import narrow, wide
 from core.compiled.kernel import Kernel
 from core.compiled.kernels import obstacle
@@ -31,6 +31,7 @@ from core.engine.runner import SamplingRow
 from core.models.probe import probe
 from core.runner import choose, sampling
 from core.runner.choose import choose_attention
+from core.runner.cpu_blocks import BlockKernels
 from core.runner.eager import CPUKernels
 from core.runner.engine import Engine
 from core.runner.sampling import sample
@@ -227,13 +228,15 @@ def test_where_they_are_used(monkeypatch):
         return choose_attention(adapter, EngineConfig(), execution, backend)
 
     adapter = probe(world("llama").model, "llama")
-    assert chosen().backend is cpu.BACKEND and chosen().kernels == (
-        None,
-        None,
-        None,
-    )  # small: importing numba would take longer than the run
+    assert chosen().backend is cpu.BACKEND
+    assert chosen().kernels == CPUKernels()  # small: importing numba would take longer than the run
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
-    assert chosen().backend is attention.BACKEND and chosen().kernels == (rows.rms_norm, rows.gelu, rows.logit_stats)
+    assert chosen().backend is attention.BACKEND and chosen().kernels == (
+        rows.rms_norm,
+        rows.gelu,
+        BlockKernels(heads.place, rows.gated),
+        rows.logit_stats,
+    )
     assert chosen(Execution(fused_norms=False)).kernels.norm is None
     assert chosen(Execution(fused_sampling=False)).kernels.stats is None
     assert chosen(Execution(attention="sdpa")).backend is cpu.BACKEND

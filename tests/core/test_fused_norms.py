@@ -11,8 +11,8 @@ import torch
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from core.runner.cpu_modules import forwards_replaced
 from core.runner.fused_norms import RMSNorm, fused_norms
+from core.runner.stand_ins import forwards_replaced
 from worlds.families import world
 
 

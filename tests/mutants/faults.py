@@ -40,7 +40,7 @@ CLOCK, CLIENT_TEXT, CLASSROOM = "core/test_serving_clock.py", "core/test_serving
 SERVED = "core/test_serving_http.py::test_several_prompts_and_choices_each_with_a_seed_of_its_own"
 RECORDING = "core/test_recorders.py::test_what_a_preemption_took_and_who_is_held_is_told_as_it_was"
 SNAPSHOT = "core/test_recorders.py::test_a_snapshot_has_every_queue_and_counts_no_rejected_draft"
-STREAM = "core/test_stream.py"
+STREAM, STAND_INS = "core/test_stream.py", "core/test_cpu_blocks.py"
 MASKS = "core/test_attention.py::test_a_window_that_slips_in_one_row_is_private"
 ROOFLINE, SIMULATED = "core/test_roofline.py", "core/test_simulated_commands.py"
 TOTALS = "core/test_simulate.py::test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away"
@@ -146,7 +146,7 @@ FAULTS = (
     Fault("a query of a chunk sees the key after it", "core/compiled/chunks.py",
           "range(max(first, query + 1), end)", "range(max(first, query + 2), end)", (COMPILED,)),
     Fault("a chunk's window is one key wider", "core/compiled/chunks.py",
-          "range(max(place - query + window, 0), LANES)", "range(max(place - query + window, 0) + 1, LANES)", (COMPILED,)),
+          "range(max(place - query + window, 0), _QUERIES)", "range(max(place - query + window, 0) + 1, _QUERIES)", (COMPILED,)),
     Fault("a block of queries begins after its first key", "core/compiled/chunks.py",
           "max(query - window + 1, 0) // _TOGETHER", "(max(query - window + 1, 0) + _TOGETHER) // _TOGETHER", (COMPILED,)),
     Fault("a chunk's heads share the keys of the first", "core/compiled/chunks.py",
@@ -169,6 +169,21 @@ FAULTS = (
           "exact += sums[index] * np.exp(np.float64(highest[index]) - top)", "exact += sums[index]", (COMPILED,)),
     Fault("the runner-up is of another block than the best", "core/compiled/rows.py",
           "                second = max(second, wide(logits[i]))\n", "                pass\n", (COMPILED,)),
+    Fault("keys are not turned by their positions", "core/compiled/heads.py",
+          "_turned(source, cos, sin, turned, size, target, like)", "_turned(source, cos, sin, turned if head < heads else 0, size, target, like)",
+          (STAND_INS,)),
+    Fault("values go to the slot of the position before", "core/compiled/heads.py",
+          "at(values, slot * kv_heads * value_size)", "at(values, slots[max(position - 1, 0)] * kv_heads * value_size)", (STAND_INS,)),
+    Fault("a gated MLP with another activation is taken for one with SiLU", "core/runner/cpu_blocks.py",
+          "type(parts[\"act_fn\"])\n", "SiLUActivation\n", (STAND_INS,)),
+    Fault("softcaps are not asked for", "core/runner/cpu_blocks.py",
+          "asked.spec.softcap is not None\n", "False\n", (STAND_INS,)),
+    Fault("no stand-in is tried far from the start", "core/runner/cpu_blocks.py",
+          "max(0, (adapter.max_model_len or 0) - 3)", "0", (STAND_INS,)),
+    Fault("what stands in is not tried", "core/runner/cpu_blocks.py",
+          "if module in agreed", "if module", (STAND_INS,)),
+    Fault("a stand-in keeps the weights that it was tried with", "core/runner/cpu_modules.py",
+          "lambda rows: found.product(rows)", "found.product", (STAND_INS,)),
     Fault("a layer takes what was computed of other rows", "core/runner/cpu_modules.py",
           "if not kept or kept[0][0] is not rows:", "if not kept:", ("core/test_cpu_modules.py",)),
     Fault("a pass ends before its tokens are sampled", "core/runner/eager.py",

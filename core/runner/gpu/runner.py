@@ -19,12 +19,13 @@ from core.config import EngineConfig, Execution
 from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
 from core.runner.choose import AttentionChoice
-from core.runner.fused_norms import fused_norms, norms_replaced
+from core.runner.fused_norms import fused_norms
 from core.runner.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.runner.gpu.fused_norms import rms_norm
 from core.runner.gpu.sampling_kernel import sample_rows
 from core.runner.pool_size import memory_used
 from core.runner.sampling import as_samples, choose_tokens
+from core.runner.stand_ins import replaced_in
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
@@ -252,7 +253,7 @@ class PagedRunner:
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
     def _forward(self, buffers: Buffers) -> torch.Tensor:
-        with norms_replaced(self.adapter, self._norms):
+        with replaced_in(self.adapter, self._norms):
             return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
     def _tiles(self, host: HostPass, prefill: int | None = None, decode: int | None = None) -> Tiles:

@@ -1,0 +1,129 @@
+"""What stands in for whole attention modules and MLPs on a CPU: for those alone that say the same, tried beside each."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+
+import pytest
+import torch
+
+pytest.importorskip("numba", reason="the kernels need the package numba, which this platform does not have")
+
+from transformers.models.llama.modeling_llama import LlamaAttention
+
+from core.attention import cpu
+from core.bench.gpu import TINY
+from core.bench.gpu.parts import logits_error
+from core.bench.synthetic import mixed
+from core.compiled import heads, rows
+from core.compiled.attention import BACKEND
+from core.config import EngineConfig
+from core.models.adapter import ModelAdapter
+from core.models.probe import probe
+from core.runner import choose, cpu_modules
+from core.runner.cpu_blocks import BlockKernels, cpu_blocks
+from core.runner.engine import Engine
+from core.workload.workload import Workload
+from worlds.families import BY_NAME, RUNS, VOCAB, requests, world
+
+KERNELS = BlockKernels(heads.place, rows.gated)
+SIXTEEN = {"head_dim": 16}
+
+
+@pytest.fixture(autouse=True)
+def every_layer_is_worth_it(monkeypatch):
+    """However small; and stand-ins are made anew."""
+    monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
+    monkeypatch.setattr(cpu_modules, "_LEAST_WEIGHTS", 1)
+    monkeypatch.setattr(cpu_modules, "_is_intel", lambda: False)
+    monkeypatch.setattr(cpu_modules, "_modules", weakref.WeakKeyDictionary())
+
+
+def _found(adapter: ModelAdapter, norms: bool = True) -> Counter[str]:
+    """How many attention modules and MLPs something stands in for."""
+    blocks = cpu_blocks(adapter, cpu_modules.cpu_modules(adapter.model), KERNELS, BACKEND, norms)
+    assert not any("forward" in module.__dict__ or module._forward_hooks for module in adapter.model.modules())
+    return Counter(type(block).__name__ for _, block in blocks)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("name", "attentions", "mlps"),
+    [
+        ("llama", 2, 2),
+        ("qwen2", 2, 2),
+        ("qwen3", 2, 2),
+        ("mistral", 2, 2),
+        ("phi3", 2, 0),  # its MLP is in one piece
+        ("gemma", 2, 2),
+        ("gemma2", 0, 2),  # softcaps
+        ("gemma3_text", 0, 2),  # other norms
+        ("granite", 2, 2),
+        ("cohere", 0, 2),  # turns neighbours
+        ("smollm3", 1, 2),  # one layer has no positions
+        ("gpt_oss", 0, 0),  # sinks
+        ("gpt2", 0, 0),
+    ],
+)
+def test_for_whom_there_is_a_stand_in(name, attentions, mlps, dtype):
+    options = {"hidden_size": 64} if name == "phi3" else {} if name == "gpt2" else SIXTEEN
+    found = _found(probe(BY_NAME[name].build(**options).to(dtype)))
+    assert (found["_Attention"], found["_GatedMLP"]) == (attentions, mlps)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "mistral", "gemma", "granite", "qwen2_moe"])
+@pytest.mark.parametrize("run", RUNS)
+def test_tokens_are_those_of_generate(name, run):
+    family = world(name, **SIXTEEN)
+    assert _found(family.adapter)["_Attention"] == 2
+    assert family.run(None, **RUNS[run]).outputs == family.expected
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma"])
+def test_logits_in_short_formats_err_no_more_than_the_models_own(name, dtype):
+    short, exact = (BY_NAME[name].build(**SIXTEEN).to(dtype) for _ in range(2))
+    found = logits_error(short, exact.float(), mixed(8, VOCAB, (5, 40), (5, 20)), TINY)
+    assert found["tokens"] == 100 and 0 < found["packed_rms"] <= 1.2 * found["alone_rms"]
+
+
+class _Tempered(LlamaAttention):
+    """Queries of distant positions are longer, as in Llama 4."""
+
+    def forward(self, hidden_states, position_embeddings, position_ids, **kwargs):
+        scale = torch.where(position_ids > 50, 1.1, 1.0)[..., None]
+        return super().forward(hidden_states * scale, position_embeddings, **kwargs)
+
+
+class _Twice(LlamaAttention):
+    def forward(self, hidden_states, **kwargs):
+        out, weights = super().forward(hidden_states, **kwargs)
+        return 2 * out, weights
+
+
+@pytest.mark.parametrize("kind", [_Tempered, _Twice])
+def test_what_says_something_else_is_left_alone(kind):
+    model = BY_NAME["llama"].build(**SIXTEEN)
+    assert _found(probe(model))["_Attention"] == 2
+    model.model.layers[1].self_attn.__class__ = kind
+    assert _found(probe(model))["_Attention"] == 1
+    model.model.layers[0].self_attn.forward = model.model.layers[0].self_attn.forward  # somebody else has replaced it
+    blocks = cpu_blocks(probe(model), cpu_modules.cpu_modules(model), KERNELS, BACKEND, True)
+    assert Counter(type(block).__name__ for _, block in blocks) == {"_GatedMLP": 2}
+
+
+def test_norms_of_queries_and_keys_are_left_alone_where_fused_norms_are_off():
+    adapter = probe(BY_NAME["qwen3"].build(**SIXTEEN))
+    assert _found(adapter, norms=False) == {"_GatedMLP": 2}
+
+
+def test_changed_weights_are_in_use():
+    """In an engine that has run before: those of products, and those of norms."""
+    model, other = (BY_NAME["qwen3"].build(seed, **SIXTEEN) for seed in (0, 1))
+    workload = Workload(requests())
+    engine = Engine(model, None, EngineConfig())
+    before = engine.run(workload).outputs
+    model.load_state_dict(other.state_dict())
+    own = Engine(other, None, EngineConfig(), backend=cpu.BACKEND).run(workload).outputs
+    assert engine.run(workload).outputs == own != before
