@@ -57,6 +57,8 @@ from visualizer.server.story import story_routes
 
 # Gradio's page for a shared address loads scripts from elsewhere, which our policy forbids; its page for a local address works there, too.
 _ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
+# What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts are.
+_PRELOAD = '<link rel="preload" as="fetch" crossorigin="anonymous" href="{}">'
 _LAST_WORDS = 1.0  # seconds for answers still being written at the end
 
 
@@ -166,6 +168,7 @@ def launch(
     page.space_id = None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
     templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
     page._queue.sleep_when_free = 0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core
+    firsts = [first["url"] for first in (*server.catalogue[:1], *filter(None, [begins.get("opening", server.opening)]))]
     served = page.launch(
         app_kwargs={
             "middleware": [
@@ -187,7 +190,7 @@ def launch(
             "exception_handlers": {404: nowhere, 405: nowhere},
         },
         favicon_path=ICON,
-        head="".join(f'<link rel="preload" as="fetch" crossorigin="anonymous" href="{e["url"]}">' for e in server.catalogue[:1]),
+        head="".join(map(_PRELOAD.format, firsts)),
         theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
         footer_links=[],
         share=share,

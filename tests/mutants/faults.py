@@ -49,6 +49,7 @@ TURNS, SITES, REFUSALS = "core/test_turns.py", "core/test_serving_sites.py", "co
 LIBRARY, CALLS, ONE_FILE = "core/test_library.py", "visualizer/test_calls.py", "visualizer/test_one_file.py"
 REPLAY, LIVE, VIEWS = "visualizer/test_replay.py", "visualizer/test_live.py", "visualizer/test_comparison_views.py"
 RUN_JS, LANES_JS, MASK_JS, SHOWN = "js/run.test.js", "js/lanes.test.js", "js/mask.test.js", "visualizer/test_shown.py"
+PRELOADED = "page/test_first_minute.py::test_what_the_first_picture_is_made_of_is_on_its_way_before_the_player_is"
 PANELS = "page/test_panels.py::test_the_panels_say_what_ran"
 DOOR = "page/test_panels.py::test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written"
 RACE = "page/test_compare_tab.py::test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is"
@@ -646,6 +647,10 @@ FAULTS = (
           "const rest = waiting.length - shown.length;", "const rest = Math.max(0, waiting.length - most);", (DOOR,)),
     Fault("a figure's lanes write the step to come", "assets/player/figure/lanes.js",
           "words: words ? WORDS : 0, until: index })", "words: words ? WORDS : 0, until: index + 1 })", ("page/test_figure.py",)),
+    Fault("the opening is fetched only when the player wants it", "visualizer/ui.py",
+          "(*server.catalogue[:1], *filter(None, [begins.get(\"opening\", server.opening)]))", "server.catalogue[:1]", (PRELOADED,)),
+    Fault("a run is prepared for with the page's first file", "visualizer/server/api.py",
+          "min(self._served + _QUIET_S, latest)", "min(self._served, latest)", ("visualizer/test_start.py",)),
     Fault("a racer's tokens a second are of the slowest one's time", "assets/player/compare/racer.js",
           "Math.round(tokens / Math.min(now, this.seconds))", "Math.round(tokens / now)", (RACE,)),
     Fault("a race opens where the last is done", "assets/player/compare/race.js",

@@ -157,3 +157,15 @@ def test_the_server_has_it(visit, page_url):
     page.wait_for_function(f"() => {PLAYS}")
     page.click(".opening-hood")
     settled(page, ON_THE_HOOD)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_the_first_picture_is_made_of_is_on_its_way_before_the_player_is(fresh, page_url, first):
+    """On a first visit, when the opening plays, and later. Each file is fetched once."""
+    page = fresh(opening=first)
+    page.goto(page_url)
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    assert page.evaluate("inflight.opening.on") == first
+    begun = page.evaluate("performance.getEntriesByType('resource').map((e) => [new URL(e.name).pathname, e.initiatorType])")
+    shown = page.evaluate("new URL((inflight.opening.on ? inflight.opening.offer : inflight.entry).url, location).pathname")
+    assert [by for path, by in begun if path == shown] == ["link"]

@@ -7,8 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from visualizer.jobs.limits import HERE
+from visualizer.server import api
+from visualizer.server.store import Store
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "torch", "transformers", "huggingface_hub", "gradio", "plotly", "fastapi", "uvicorn", "pandas"}
@@ -90,6 +95,36 @@ sys.path.insert(0, {str(tmp_path)!r})
 import mine
 print(mine.Mine("x").value)"""
     assert said(code) == ["x"] and not list(tmp_path.glob("*.pyi"))
+
+
+@pytest.mark.parametrize(("files", "expected"), [(0, 1.0), (3, 1.0 + 3 * 0.9), (100, 5.0)])
+def test_a_run_is_prepared_for_once_the_page_has_its_files(files, expected, tmp_path, monkeypatch):
+    """A second after the latest of them, five after the first at the latest. files: asked for, each 0.9 seconds after the one before."""
+    now, loaded, later = 0.0, [], iter(range(files))
+
+    class Clock:
+        monotonic = staticmethod(lambda: now)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            nonlocal now
+            if next(later, None) is None:
+                now += seconds
+            else:
+                now += 0.9
+                server.warm_up()
+
+    class Thread:
+        def __init__(self, target, **_):
+            self.start = target
+
+    server = api.Server(Store(tmp_path, 2**20), HERE, models=SimpleNamespace(get=lambda *asked: None))
+    monkeypatch.setattr(api, "time", Clock)
+    monkeypatch.setattr(api, "threading", SimpleNamespace(Thread=Thread))
+    monkeypatch.setattr(api, "load_libraries", lambda: loaded.append(now))
+    server.warm_up()
+    server.warm_up()
+    assert loaded == [pytest.approx(expected, abs=0.9 if files == 100 else 1e-6)]
 
 
 @pytest.mark.slow  # a process of its own loads torch

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ from visualizer.server.uploads import open_dataset, open_upload
 
 _Args = ParamSpec("_Args")
 
+_QUIET_S, _LATEST_S = 1.0, 5.0  # seconds after the latest file, and after the first, that preparations for a run begin
+
 
 def answering(function: Callable[_Args, dict[str, Any]], what: str = "") -> Callable[_Args, dict[str, Any]]:
     """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the refusal."""
@@ -54,7 +57,7 @@ class Server:
         self, store: Store, limits: Limits, traces: Path = TRACES, models: ModelCache | None = None, model: str = ""
     ) -> None:
         self.store, self._limits, self.model_at_start = store, limits, model
-        self._models, self._is_warm = models or ModelCache(), threading.Lock()
+        self._models, self._is_warm, self._served = models or ModelCache(), threading.Lock(), 0.0
         queues = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),
@@ -65,11 +68,17 @@ class Server:
         self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:
-        """Once the page has been served, import what a run needs and load the default model, in a thread."""
+        """Once the page has been served, import what a run needs and load the default model, in a thread. To be called with each of its files: while they
+        are asked for, a browser is on its way to the first picture, and importing holds Python's lock for much of its time.
+        """
+        self._served = time.monotonic()
         if self._is_warm.acquire(blocking=False):
             threading.Thread(target=self._prepare, name="warm-up", daemon=True).start()
 
     def _prepare(self) -> None:
+        latest = self._served + _LATEST_S
+        while (left := min(self._served + _QUIET_S, latest) - time.monotonic()) > 0:
+            time.sleep(left)
         load_libraries()
         for name in BUILTIN_MODELS:  # small, and then nobody waits for them behind a large one
             self._models.get(name, "cpu")
