@@ -35,6 +35,7 @@ def copy(folder: Path, fault: Fault | None) -> None:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for name in ("docs", "exercises", "inflight.py", "README.md", "CONTRIBUTING.md", "pyproject.toml", "package.json"):
         (folder / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "app.py", folder)  # the page finds the sources beside the file itself, not beside a link to it
     (folder / "assets").mkdir()
     for asset in (ROOT / "assets").iterdir():
         if asset.name == "player":
