@@ -67,9 +67,11 @@ def place(
     """See `Place` in `core.runner.cpu_blocks`."""
     rows, width, numbers = projected.shape
     (_, kv_heads, size), value_size = keys.shape, values.shape[2]
-    heads = (numbers - kv_heads * value_size) // size - kv_heads
+    heads, rest = divmod(numbers - kv_heads * (size + value_size), size)
     queries = projected.new_empty(rows, width, heads, size)
-    cos, sin = rotation or (queries[..., :0], queries[..., :0])
+    cos, sin = rotation or (queries[..., 0, :0], queries[..., 0, :0])
+    if rest or cos.shape[-1] > size or not cos.shape == sin.shape == (rows, width, cos.shape[-1]):
+        raise TypeError("These are not projections of heads, or not rotations of them.")
     addresses = [tensor.data_ptr() for tensor in (projected, cos, sin, keys, values, queries, slots)]
     weights = [weight.data_ptr() for weight in norms] or [0, 0]
     sizes = (rows * width, heads, kv_heads, size, value_size, cos.shape[-1])

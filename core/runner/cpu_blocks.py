@@ -1,12 +1,13 @@
-"""Attention and gated MLPs of a model on a CPU, each in a handful of operations where a module takes dozens.
+"""Layers of a model on a CPU, their attention and gated MLPs, each in a handful of operations where modules take dozens.
 
 With few rows an operation takes its time before it computes. What stands in for a module was tried beside it, in a pass of the model: that it asks the
-same of attention, with the same queries, keys and values, and gives the same result.
+same of attention, with the same queries, keys and values, and gives the same result. It calls no module within, so none stands in where somebody
+watches those by hooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -61,6 +62,7 @@ class BlockKernels(NamedTuple):
 
 _PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("qkv_proj",))
 _BESIDE = {"q_norm", "k_norm", "rotary_emb"}  # parts that an attention may have, too
+_LAYER = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 _GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
 _ACTIVATIONS = {SiLUActivation: "silu", torch.nn.SiLU: "silu", NewGELUActivation: "gelu", GELUTanh: "gelu"}
 
@@ -98,15 +100,17 @@ class _Attention:
         return self.out.forward(attended.flatten(2)), None
 
     def tried(
-        self, asked: _Asked, output: Any, hidden_states: torch.Tensor, position_embeddings: Rotation | None = None, **_: Any
+        self,
+        asked: _Asked | None,
+        output: Any,
+        hidden_states: torch.Tensor,
+        position_embeddings: Rotation | None = None,
+        **_: Any,
     ) -> bool:
         """Whether its queries, keys, values and results are those that the module has just had."""
-        if (
-            asked.spec.softcap is not None
-            or asked.spec.sinks is not None
-            or not isinstance(output, tuple)
-            or output[1:] != (None,)
-        ):
+        if asked is None or not isinstance(output, tuple) or output[1:] != (None,):
+            return False
+        if asked.spec.softcap is not None or asked.spec.sinks is not None:
             return False
         if position_embeddings is not None and any(part.dtype != hidden_states.dtype for part in position_embeddings):
             return False
@@ -142,18 +146,55 @@ class _GatedMLP:
     def __call__(self, hidden_states: torch.Tensor) -> torch.Tensor:
         return self.out.forward(self.gated(self.product(hidden_states), self.activation))
 
-    def tried(self, asked: _Asked, output: Any, hidden_states: torch.Tensor) -> bool:
+    def tried(self, asked: _Asked | None, output: Any, hidden_states: torch.Tensor) -> bool:
         """Whether its result is the one that the module has just had."""
         return isinstance(output, torch.Tensor) and _are_close(self(hidden_states), output)
 
 
-def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool) -> Forwards:
-    """What stands in for modules of a model in its passes, inside `modules.in_use()`: see `Forwards`. norms: whether for attention with norms
-    of its own, too.
-    """
+class _Layer:
+    """Stands in for a layer that adds to its rows what attention makes of them, and then what an MLP does, each after a norm."""
+
+    def __init__(
+        self, norm: torch.nn.Module, attention: torch.nn.Module, second_norm: torch.nn.Module, mlp: torch.nn.Module
+    ) -> None:
+        self._norm, self._attention, self._second_norm, self._mlp = norm, attention, second_norm, mlp
+
+    def __call__(self, hidden_states: torch.Tensor, *_: None, **given: Any) -> torch.Tensor:
+        attended, _weights = self._attention.forward(self._norm.forward(hidden_states), **given)
+        hidden_states = hidden_states + attended
+        return hidden_states + self._mlp.forward(self._second_norm.forward(hidden_states))
+
+    def tried(self, asked: _Asked | None, output: Any, hidden_states: torch.Tensor, *other: Any, **given: Any) -> bool:
+        """Whether its result is the one that the module has just had, which was given nothing else that it would leave out."""
+        given_all = isinstance(output, torch.Tensor) and all(one is None for one in other)
+        return given_all and _are_close(self(hidden_states, **given), output)
+
+
+class Blocks:
+    """What stands in for modules of a model in its passes, inside `modules.in_use()`."""
+
+    def __init__(self, blocks: Mapping[torch.nn.Module, Callable[..., Any]]) -> None:
+        self._blocks = [(module.__dict__, block, _hooks_within(module)) for module, block in blocks.items()]
+
+    @property
+    def forwards(self) -> Forwards:
+        """All but those for modules in which somebody watches others."""
+        return [(names, block) for names, block, hooks in self._blocks if not any(hooks)]
+
+
+def _hooks_within(module: torch.nn.Module) -> tuple[Mapping[int, Any], ...]:
+    """The hooks that calls of the modules within it would call, as they are from now on."""
+    within = [one for one in module.modules() if one is not module]
+    everywhere = torch.nn.modules.module
+    hooks = [hooks for one in within for hooks in (one._forward_hooks, one._forward_pre_hooks)]
+    return everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks, *hooks
+
+
+def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool) -> Blocks:
+    """For which modules there are stand-ins. norms: whether for attention with norms of its own, too."""
     blocks = dict(_candidates(adapter, modules, kernels, norms))
     if not blocks:
-        return ()
+        return Blocks({})
     agreed: set[torch.nn.Module] = set()
     asked: list[_Asked] = []
 
@@ -164,8 +205,8 @@ def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels
         return backend.attend(query, keys, values, batch, spec)
 
     def after(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        with suppress(TypeError):  # the module is called with something else
-            if blocks[module].tried(asked[0], output, *args, **kwargs):
+        with suppress(Exception):  # the module is called with something else, or gives something else
+            if blocks[module].tried(asked[0] if asked else None, output, *args, **kwargs):
                 agreed.add(module)
 
     with ExitStack() as stack:
@@ -173,17 +214,19 @@ def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels
         for module in blocks:
             stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
         _run(adapter, replace(backend, attend=attend))
-    return tuple((module.__dict__, block) for module, block in blocks.items() if module in agreed)
+    return Blocks({module: block for module, block in blocks.items() if module in agreed})
 
 
 def _candidates(
     adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, norms: bool
-) -> Iterator[tuple[torch.nn.Module, _Attention | _GatedMLP]]:
+) -> Iterator[tuple[torch.nn.Module, _Attention | _GatedMLP | _Layer]]:
     """What may stand in for the modules that are made of the right parts."""
     for module in adapter.model.modules():
         parts, layer = dict(module.named_children()), getattr(module, "layer_idx", None)
         if "forward" in module.__dict__:
             continue
+        if parts.keys() == {*_LAYER}:
+            yield module, _Layer(*(parts[name] for name in _LAYER))
         if parts.keys() == _GATED:
             product, activation = modules.product_of((parts["gate_proj"], parts["up_proj"])), type(parts["act_fn"])
             if product and activation in _ACTIVATIONS:

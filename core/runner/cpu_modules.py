@@ -61,11 +61,11 @@ class _Linear:
         self.refresh()
 
     def refresh(self) -> None:
-        weights, biases = ([p for each in self._parameters if (p := each[name]) is not None] for name in ("weight", "bias"))
-        state = [(t.data_ptr(), t._version) for t in (*weights, *biases)]
+        state = [(t.data_ptr(), t._version) for each in self._parameters for t in each.values() if t is not None]
         if state == self._state:
             return
         self._state = state
+        weights, biases = ([p for each in self._parameters if (p := each[name]) is not None] for name in ("weight", "bias"))
         dtype, outside = product_type(weights[0].dtype), weights[0].dtype
         plain = torch.cat([(weight.t() if self._transposed else weight).detach() for weight in weights]).to(dtype).contiguous()
         packed = torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS)

@@ -14,7 +14,7 @@ from core.attention.kv_pool import KVPool
 from core.attention.spec import Backend
 from core.engine.runner import PassResult, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
-from core.runner.cpu_blocks import BlockKernels, cpu_blocks
+from core.runner.cpu_blocks import BlockKernels, Blocks, cpu_blocks
 from core.runner.cpu_modules import Operation, cpu_modules
 from core.runner.fused_norms import RMSNorm, fused_norms
 from core.runner.pool_size import memory_used
@@ -56,10 +56,10 @@ class ModelRunner:
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._modules = cpu_modules(getattr(adapter, "model", None))
         self._kernels = kernels
-        replaced = [*fused_norms(adapter.model, kernels.norm)] if kernels.norm is not None else []
+        self._norms = tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
+        self._blocks = Blocks({})
         if kernels.blocks is not None:
-            replaced += cpu_blocks(adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None)
-        self._replaced = tuple(replaced)
+            self._blocks = cpu_blocks(adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None)
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -77,7 +77,8 @@ class ModelRunner:
         batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
         rows = sampling_rows(output, params)
         t1 = self.clock()
-        with self._modules.in_use(self._kernels.gelu), replaced_in(self.adapter, self._replaced):
+        replaced = [*self._norms, *self._blocks.forwards]
+        with self._modules.in_use(self._kernels.gelu), replaced_in(self.adapter, replaced):
             logits = self.adapter.forward(batch, self.pool, self.backend)
         if self.adapter.device.type != "cpu":
             torch.accelerator.synchronize()  # otherwise sampling would be charged for work the device is still doing

@@ -1,4 +1,4 @@
-"""What stands in for whole attention modules and MLPs on a CPU: for those alone that say the same, tried beside each."""
+"""What stands in for whole layers, attention modules and MLPs on a CPU: for those alone that say the same, tried beside each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from core.config import EngineConfig
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
 from core.runner import choose, cpu_modules
-from core.runner.cpu_blocks import BlockKernels, cpu_blocks
+from core.runner.cpu_blocks import BlockKernels, Blocks, cpu_blocks
 from core.runner.engine import Engine
 from core.workload.workload import Workload
 from worlds.families import BY_NAME, RUNS, VOCAB, requests, world
@@ -41,35 +41,39 @@ def every_layer_is_worth_it(monkeypatch):
 
 
 def _found(adapter: ModelAdapter, norms: bool = True) -> Counter[str]:
-    """How many attention modules and MLPs something stands in for."""
+    """How many layers, attention modules and MLPs something stands in for."""
     blocks = cpu_blocks(adapter, cpu_modules.cpu_modules(adapter.model), KERNELS, BACKEND, norms)
-    assert not any("forward" in module.__dict__ or module._forward_hooks for module in adapter.model.modules())
-    return Counter(type(block).__name__ for _, block in blocks)
+    assert not any(module._forward_hooks for module in adapter.model.modules())
+    return _kinds(blocks)
+
+
+def _kinds(blocks: Blocks) -> Counter[str]:
+    return Counter(type(block).__name__ for _, block in blocks.forwards)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
-    ("name", "attentions", "mlps"),
+    ("name", "layers", "attentions", "mlps"),
     [
-        ("llama", 2, 2),
-        ("qwen2", 2, 2),
-        ("qwen3", 2, 2),
-        ("mistral", 2, 2),
-        ("phi3", 2, 0),  # its MLP is in one piece
-        ("gemma", 2, 2),
-        ("gemma2", 0, 2),  # softcaps
-        ("gemma3_text", 0, 2),  # other norms
-        ("granite", 2, 2),
-        ("cohere", 0, 2),  # turns neighbours
-        ("smollm3", 1, 2),  # one layer has no positions
-        ("gpt_oss", 0, 0),  # sinks
-        ("gpt2", 0, 0),
+        ("llama", 2, 2, 2),
+        ("qwen2", 2, 2, 2),
+        ("qwen3", 2, 2, 2),
+        ("mistral", 2, 2, 2),
+        ("phi3", 0, 2, 0),  # its MLP is in one piece, and a layer has more parts
+        ("gemma", 2, 2, 2),
+        ("gemma2", 0, 0, 2),  # softcaps
+        ("gemma3_text", 0, 0, 2),  # other norms
+        ("granite", 0, 2, 2),  # adds a fraction
+        ("cohere", 0, 0, 2),  # turns neighbours
+        ("smollm3", 2, 1, 2),  # one layer has no positions
+        ("gpt_oss", 0, 0, 0),  # sinks
+        ("gpt2", 0, 0, 0),
     ],
 )
-def test_for_whom_there_is_a_stand_in(name, attentions, mlps, dtype):
-    options = {"hidden_size": 64} if name == "phi3" else {} if name == "gpt2" else SIXTEEN
+def test_for_whom_there_is_a_stand_in(name, layers, attentions, mlps, dtype):
+    options = {"phi3": {"hidden_size": 64}, "granite": SIXTEEN | {"residual_multiplier": 0.5}, "gpt2": {}}.get(name, SIXTEEN)
     found = _found(probe(BY_NAME[name].build(**options).to(dtype)))
-    assert (found["_Attention"], found["_GatedMLP"]) == (attentions, mlps)
+    assert (found["_Layer"], found["_Attention"], found["_GatedMLP"]) == (layers, attentions, mlps)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "mistral", "gemma", "granite", "qwen2_moe"])
@@ -109,13 +113,44 @@ def test_what_says_something_else_is_left_alone(kind):
     model.model.layers[1].self_attn.__class__ = kind
     assert _found(probe(model))["_Attention"] == 1
     model.model.layers[0].self_attn.forward = model.model.layers[0].self_attn.forward  # somebody else has replaced it
-    blocks = cpu_blocks(probe(model), cpu_modules.cpu_modules(model), KERNELS, BACKEND, True)
-    assert Counter(type(block).__name__ for _, block in blocks) == {"_GatedMLP": 2}
+    assert _found(probe(model)) == {"_Layer": 2, "_GatedMLP": 2}
 
 
 def test_norms_of_queries_and_keys_are_left_alone_where_fused_norms_are_off():
     adapter = probe(BY_NAME["qwen3"].build(**SIXTEEN))
-    assert _found(adapter, norms=False) == {"_GatedMLP": 2}
+    assert _found(adapter, norms=False) == {"_Layer": 2, "_GatedMLP": 2}
+
+
+def test_whoever_watches_a_module_sees_what_it_is_called_with_and_changes_what_it_gives():
+    model = BY_NAME["llama"].build(**SIXTEEN)
+    workload, engine = Workload(requests()), Engine(model, None, EngineConfig())
+    before, seen = engine.run(workload).outputs, []
+    layer = model.model.layers[0]
+    for watched in (layer.mlp.down_proj, layer.self_attn.q_proj, layer.mlp, layer.self_attn):
+        seen.clear()
+        handle = watched.register_forward_pre_hook(lambda _, given: seen.append(given))
+        assert engine.run(workload).outputs == before and seen
+        handle.remove()
+        handle = watched.register_forward_hook(lambda _, __, out: (-out[0], *out[1:]) if isinstance(out, tuple) else -out)
+        assert engine.run(workload).outputs != before
+        handle.remove()
+    seen.clear()
+    with torch.nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module)):
+        engine.run(workload)
+    assert {*layer.modules()} <= {*seen}
+    assert engine.run(workload).outputs == before
+
+
+def test_what_is_no_projection_of_heads_is_refused_before_it_is_read():
+    keys, values, rows = torch.zeros(8, 2, 16), torch.zeros(8, 2, 16), torch.zeros(1, 3, 8 * 16)
+    slots, cosines = torch.arange(3), torch.ones(1, 3, 16)
+    given = {"norms": (), "eps": 0.0, "keys": keys, "values": values, "slots": slots}
+    assert heads.place(rows, (cosines, cosines), **given).shape == (1, 4, 3, 16)
+    for rotation in ((cosines[:, :2], cosines[:, :2]), (torch.ones(1, 3, 32), torch.ones(1, 3, 32)), (cosines, cosines[..., :8])):
+        with pytest.raises(TypeError, match="not rotations"):
+            heads.place(rows, rotation, **given)
+    with pytest.raises(TypeError, match="not projections"):
+        heads.place(rows[..., :120].contiguous(), None, **given)
 
 
 def test_changed_weights_are_in_use():
