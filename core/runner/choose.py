@@ -1,5 +1,5 @@
 """Which attention computes a model's passes: the paged kernel where it is available; otherwise a call of SDPA for each sequence, but on a CPU, where
-numba is, one call of a compiled kernel for all decodes.
+numba is, a call of a compiled kernel for all decodes and one for all chunks.
 """
 
 from __future__ import annotations

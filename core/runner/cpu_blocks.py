@@ -2,7 +2,7 @@
 
 With few rows an operation takes its time before it computes. What stands in for a module was tried beside it, in a pass of the model: that it asks the
 same of attention, with the same queries, keys and values, and gives the same result. It calls no module within, so none stands in where somebody
-watches those by hooks.
+watches those by hooks, or has put others in their place since (an adapter, say).
 """
 
 from __future__ import annotations
@@ -174,20 +174,35 @@ class Blocks:
     """What stands in for modules of a model in its passes, inside `modules.in_use()`."""
 
     def __init__(self, blocks: Mapping[torch.nn.Module, Callable[..., Any]]) -> None:
-        self._blocks = [(module.__dict__, block, _hooks_within(module)) for module, block in blocks.items()]
+        self._blocks = [(module.__dict__, block, _Within.of(module)) for module, block in blocks.items()]
 
     @property
     def forwards(self) -> Forwards:
-        """All but those for modules in which somebody watches others."""
-        return [(names, block) for names, block, hooks in self._blocks if not any(hooks)]
+        """All but those for modules in which somebody watches or has exchanged others."""
+        return [(names, block) for names, block, within in self._blocks if within.is_as_it_was]
 
 
-def _hooks_within(module: torch.nn.Module) -> tuple[Mapping[int, Any], ...]:
-    """The hooks that calls of the modules within it would call, as they are from now on."""
-    within = [one for one in module.modules() if one is not module]
-    everywhere = torch.nn.modules.module
-    hooks = [hooks for one in within for hooks in (one._forward_hooks, one._forward_pre_hooks)]
-    return everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks, *hooks
+class _Within(NamedTuple):
+    """What a module is made of. hooks: those that calls of the modules within would call, as they are now; parts: modules by name, as they are now, and
+    as they were.
+    """
+
+    hooks: Sequence[Mapping[int, Any]]
+    parts: Sequence[tuple[Mapping[str, Any], list[Any]]]
+
+    @classmethod
+    def of(cls, module: torch.nn.Module) -> _Within:
+        _, *within = module.modules()
+        everywhere = torch.nn.modules.module
+        hooks = [hooks for one in within for hooks in (one._forward_hooks, one._forward_pre_hooks)]
+        return cls(
+            [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks, *hooks],
+            [(one._modules, [*one._modules.values()]) for one in (module, *within) if one._modules],
+        )
+
+    @property
+    def is_as_it_was(self) -> bool:
+        return not any(self.hooks) and all([*now.values()] == then for now, then in self.parts)
 
 
 def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool) -> Blocks:

@@ -12,12 +12,13 @@ Forwards = Sequence[tuple[dict[str, Any], Callable[..., Any]]]
 
 @contextmanager
 def forwards_replaced(forwards: Forwards) -> Iterator[None]:
-    """Inside, modules compute with other functions. Hold the model's lock around it."""
+    """Inside, modules compute with other functions, but those that somebody has given one meanwhile. Hold the model's lock around it."""
     replaced = []
     try:
         for names, forward in forwards:
-            names["forward"] = forward
-            replaced.append(names)
+            if "forward" not in names:
+                names["forward"] = forward
+                replaced.append(names)
         yield
     finally:
         for names in replaced:

@@ -141,6 +141,33 @@ def test_whoever_watches_a_module_sees_what_it_is_called_with_and_changes_what_i
     assert engine.run(workload).outputs == before
 
 
+class _Louder(torch.nn.Module):
+    """An adapter around a linear layer."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, rows):
+        return 1.5 * self.inner(rows)
+
+
+@pytest.mark.parametrize("where", ["self_attn.q_proj", "mlp.up_proj", "mlp.down_proj", "mlp"])
+def test_a_module_that_is_exchanged_or_given_another_forward_is_in_use(where):
+    model, other = (BY_NAME["llama"].build(**SIXTEEN) for _ in range(2))
+    workload, engine = Workload(requests()), Engine(model, None, EngineConfig())
+    before = engine.run(workload).outputs
+    for one in (model, other):
+        layer = one.model.layers[0]
+        layer.set_submodule(where, _Louder(layer.get_submodule(where)))
+    own = Engine(other, None, EngineConfig(), backend=cpu.BACKEND).run(workload).outputs
+    assert engine.run(workload).outputs == own != before
+    if where == "mlp":
+        inner = model.model.layers[1].mlp
+        inner.forward = quiet = lambda rows: 0 * rows
+        assert engine.run(workload).outputs != own and inner.forward is quiet
+
+
 def test_what_is_no_projection_of_heads_is_refused_before_it_is_read():
     keys, values, rows = torch.zeros(8, 2, 16), torch.zeros(8, 2, 16), torch.zeros(1, 3, 8 * 16)
     slots, cosines = torch.arange(3), torch.ones(1, 3, 16)
