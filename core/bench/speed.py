@@ -32,6 +32,7 @@ from core.measure.rounds import Contender, RunResult
 from core.models import load as models
 from core.models.adapter import ModelAdapter
 from core.models.probe import probe
+from core.runner.cpu_modules import product_type
 from core.runner.engine import Engine
 from core.trace.trace import Trace
 from core.workload.presets import preset
@@ -180,7 +181,7 @@ def gpt2_six(options: Options) -> Report:
 # -- beside vLLM -------------------------------------------------------------------------------------------------------
 
 
-def vllm_mixed(options: Options, dtype: torch.dtype = torch.float32) -> Report:
+def vllm_mixed(options: Options, dtype: torch.dtype) -> Report:
     """The 32 requests of `end-to-end`, beside vLLM."""
     shape = (gpt2(2, 128, 4, 211), 4, (5, 20), (4, 8)) if options.quick else (gpt2(4, 768), 32, (20, 200), (10, 60))
     return _beside_vllm(
@@ -188,7 +189,7 @@ def vllm_mixed(options: Options, dtype: torch.dtype = torch.float32) -> Report:
     )
 
 
-def vllm_decodes(options: Options, dtype: torch.dtype = torch.float32) -> Report:
+def vllm_decodes(options: Options, dtype: torch.dtype) -> Report:
     """16 requests that decode 64 tokens each on a Llama of 150 M, beside vLLM."""
     shape = (llama(2, 128, 4, 2, 256, 211), 4, (5, 20), (8, 8)) if options.quick else (llama(), 16, (16, 64), (64, 64))
     return _beside_vllm(
@@ -196,19 +197,25 @@ def vllm_decodes(options: Options, dtype: torch.dtype = torch.float32) -> Report
     )
 
 
+_SHORT = {torch.float32: "", torch.bfloat16: "-bf16", torch.float16: "-fp16"}
+
+
 def _beside_vllm(name: str, title: str, model, count: int, prompts, new, dtype: torch.dtype, options: Options) -> Report:
-    """In bfloat16 our float32 runs too, for its time alone: what two number formats write may differ."""
+    """In 16 bits our float32 runs too, for its time alone: what two number formats write may differ. There is a bar where the CPU multiplies such
+    numbers.
+    """
     workload, config = mixed(count, model.config.vocab_size, prompts, new), EngineConfig(max_num_seqs=count)
     half = dtype != torch.float32
     wide = [_time_alone("inflight-float32", Engine(copy.deepcopy(model), None, config), workload)] if half else []
     model = model.to(dtype)
     engine = Engine(model, None, config)
-    bars = [SpeedBar("inflight", "vllm", 1.0), *(SpeedBar("inflight", other.name, 1.6) for other in wide)]
+    native = product_type(dtype) == dtype
+    bars = [SpeedBar("inflight", "vllm", 1.0), *(SpeedBar("inflight", other.name, 1.6 if native else None) for other in wide)]
     options.on_run("starting vllm")
     with vllm_contender(model, config, baselines.baseline_requests(workload, None)) as vllm:
         contenders = [engine_contender(engine, workload, name="inflight"), vllm, *wide]
-        name, title = f"{name}-bf16" if half else name, f"{title}, {'bfloat16' if half else 'float32'}"
-        return _race_with_floor(name, title, engine, contenders, bars, options)
+        called = str(dtype).removeprefix("torch.")
+        return _race_with_floor(f"{name}{_SHORT[dtype]}", f"{title}, {called}", engine, contenders, bars, options)
 
 
 def _race_with_floor(
@@ -239,10 +246,8 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "gpt2-124m": gpt2_124m,
     "static-step": static_step,
     "gpt2-six": gpt2_six,
-    "vllm-mixed": vllm_mixed,
-    "vllm-mixed-bf16": partial(vllm_mixed, dtype=torch.bfloat16),
-    "vllm-decodes": vllm_decodes,
-    "vllm-decodes-bf16": partial(vllm_decodes, dtype=torch.bfloat16),
+    **{f"vllm-mixed{short}": partial(vllm_mixed, dtype=dtype) for dtype, short in _SHORT.items()},
+    **{f"vllm-decodes{short}": partial(vllm_decodes, dtype=dtype) for dtype, short in _SHORT.items()},
 }
 WITH_VLLM = tuple(name for name in BENCHMARKS if name.startswith("vllm-"))
 """Those that need `core.bench.vllm.vllm_python`."""

@@ -146,8 +146,9 @@ def test_the_benchmark_beside_it(python, name, monkeypatch):
     monkeypatch.setenv(PYTHON, python)
     report = BENCHMARKS[name](Options(repeats=1, quick=True))
     assert len(report.times["vllm"]) == len(report.times["inflight"]) == 1 and min(report.times["vllm"]) > 0
-    assert report.outputs_identical or name.endswith("bf16")
-    assert report.about["vllm"]["dtype"] == ("bfloat16" if name.endswith("bf16") else "float32")
+    dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(name[-4:], "float32")
+    assert report.outputs_identical or dtype != "float32"
+    assert report.about["vllm"]["dtype"] == dtype
 
 
 ERRANDS = (  # of a client each, one request after the other: (rank, tokens)
