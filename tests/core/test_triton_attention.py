@@ -83,7 +83,7 @@ def test_agrees_with_the_oracle(scheduled, kind, window, key_block):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(**ragged)
 def test_agrees_with_the_oracle_often(scheduled, kind, window, key_block):
     check_against_the_oracle(case(*scheduled, window=window, key_block=key_block, **KINDS[kind]))

@@ -178,7 +178,7 @@ FAULTS = (
     Fault("a gated MLP with another activation is taken for one with SiLU", "core/runner/cpu_blocks.py",
           "type(parts[\"act_fn\"])\n", "SiLUActivation\n", (STAND_INS,)),
     Fault("softcaps are not asked for", "core/runner/cpu_blocks.py",
-          "asked.spec.softcap is not None\n", "False\n", (STAND_INS,)),
+          "asked.spec.softcap is not None or", "", (STAND_INS,)),
     Fault("no stand-in is tried far from the start", "core/runner/cpu_blocks.py",
           "max(0, (adapter.max_model_len or 0) - 3)", "0", (STAND_INS,)),
     Fault("what stands in is not tried", "core/runner/cpu_blocks.py",

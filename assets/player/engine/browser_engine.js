@@ -85,7 +85,7 @@ export class BrowserEngine {
     if (!job) return { cancelled: false };
     job.isCancelled = true;
     this.worker?.postMessage({ id: this._next(), do: "cancel", of: job.number });
-    setTimeout(() => job.isOver || this.end("The run was cancelled."), ENDS);
+    setTimeout(() => job.isOver || this.end("Cancelled. The engine was ended too: the next run loads it again."), ENDS);
     return { cancelled: true };
   }
 
