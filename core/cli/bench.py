@@ -42,7 +42,8 @@ def speed(
     if not names and not vllm_python():
         print_note(f"Left out: {', '.join(WITH_VLLM)}. Name the Python of an environment with vLLM by {PYTHON} to run them.")
     versions = {"python": platform.python_version(), **models.versions()}
-    number_format = "bfloat16 where it is named, else float32" if any("bf16" in name for name in chosen) else "float32"
+    short = any(name.endswith(("bf16", "fp16")) for name in chosen)
+    number_format = "the 16 bits that are named, else float32" if short else "float32"
     any_model = {"name": "models as named above", "parameters": None}
     where = machine("cpu", platform.machine(), torch.get_num_threads(), number_format, any_model, versions)
     reports: list[dict[str, Any]] = []
