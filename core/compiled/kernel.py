@@ -7,6 +7,7 @@ converting a tensor takes as long as computing with a row of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, local
 from typing import Any
@@ -44,12 +45,15 @@ def _call(typing, function, numbers, factor, thread, threads):
 
 
 def _forget_older() -> None:
-    """Remove compiled code that is older than a file of this folder: numba looks only at the file that a kernel stands in, not at what it calls."""
+    """Remove compiled code that is older than a file of this folder: numba looks only at the file that a kernel stands in, not at what it calls. Where this
+    may not be written, numba keeps its code elsewhere.
+    """
     folder = Path(__file__).parent
     newest = max(file.stat().st_mtime for file in folder.glob("*.py"))
     for index in folder.glob("__pycache__/*.nbi"):
         if index.stat().st_mtime < newest:
-            index.unlink(missing_ok=True)
+            with suppress(OSError):
+                index.unlink()
 
 
 _forget_older()
