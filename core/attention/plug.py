@@ -10,6 +10,7 @@ The metadata of the pass travels in one `StepContext`, set around the forward ca
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -87,6 +88,11 @@ def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tens
     keys, values = context.pool.layers[layer]
     context.backend.store(key, value, keys, values, context.batch.slot_mapping)
     return keys, values
+
+
+def given_cache(model: Any, cache: Cache) -> dict[str, Cache]:
+    """A cache as an argument of a model, by the name that it has there: `cache` in most models from transformers 5.24 on, where the other warns."""
+    return {"cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values": cache}
 
 
 class CacheOfNoLength(Cache):

@@ -19,7 +19,7 @@ import torch
 from core.attention import cpu
 from core.attention.batch import PackedBatch
 from core.attention.kv_pool import KVPool, KVShape
-from core.attention.plug import ATTENTION_NAME, PagedCache, StepContext, additive_mask, step_context
+from core.attention.plug import ATTENTION_NAME, PagedCache, StepContext, additive_mask, given_cache, step_context
 from core.attention.spec import Backend
 
 _IMPLEMENTATION = {"attention": ATTENTION_NAME, "cache": "eager"}
@@ -117,7 +117,7 @@ class ModelAdapter:
         cache = None
         if self.plug == "cache":
             cache = PagedCache(context)
-            inputs |= {"use_cache": True, "past_key_values": cache, "attention_mask": additive_mask(batch, self.dtype)}
+            inputs |= {"use_cache": True, "attention_mask": additive_mask(batch, self.dtype)} | given_cache(self.model, cache)
         # A padded row ends at its last column; a packed row's samples may be anywhere.
         packed = batch.layout == "packed"
         if self.keeps_logits:

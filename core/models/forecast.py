@@ -17,6 +17,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AttentionInterface, Attent
 
 from core.attention.kv_pool import KVShape
 from core.attention.observe import ObservingCache
+from core.attention.plug import given_cache
 from core.errors import UnsupportedModel, first_sentence
 from core.models.adapter import context_of
 from core.models.hub import check_hub
@@ -132,7 +133,7 @@ def _kv_shapes(model: Any) -> dict[int, KVShape]:
         model.set_attn_implementation(_SHAPES_ONLY)
         with torch.inference_mode():
             positions = torch.arange(4, device="meta")[None]
-            model(input_ids=ids, position_ids=positions, use_cache=True, past_key_values=cache)
+            model(input_ids=ids, position_ids=positions, use_cache=True, **given_cache(model, cache))
     except Exception:  # what looks at contents
         return {}
     finally:

@@ -17,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from core.attention.batch import pack
 from core.attention.kv_pool import KVPool
 from core.attention.observe import OBSERVER_NAME, ObservingCache, PrivateMask, observation, window_of
+from core.attention.plug import given_cache
 from core.errors import UnsupportedModel, first_sentence
 from core.models.adapter import ModelAdapter
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
@@ -89,7 +90,8 @@ def _find_plug(adapter: ModelAdapter) -> bool:
     cache, mask = ObservingCache(), torch.zeros(1, 1, 8, 8, dtype=adapter.dtype, device=adapter.device)
     with adapter.attending("eager"), torch.inference_mode():
         try:
-            adapter.model(input_ids=ids, position_ids=positions, use_cache=True, past_key_values=cache, attention_mask=mask)
+            given = given_cache(adapter.model, cache)
+            adapter.model(input_ids=ids, position_ids=positions, use_cache=True, attention_mask=mask, **given)
         except Exception:
             cache.shapes.clear()
     if set(cache.shapes) != layers:

@@ -11,6 +11,8 @@ from functools import cache
 from typing import Any
 
 import torch
+import transformers
+from packaging.version import Version
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
@@ -106,6 +108,7 @@ _MLA = {
     "moe_intermediate_size": 16,
 }
 _SLIDING = ["sliding_attention", "full_attention"]
+_GPTJ_PLUG = "attention" if Version(transformers.__version__) >= Version("5.24") else "cache"
 _NO_KV_HEADS = {"num_key_value_heads": ...}
 
 FAMILIES: tuple[Family, ...] = (
@@ -174,8 +177,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("deepseek_v2", "K and V heads of unequal size, mixture of experts", {**_MLA, "topk_method": "greedy"}),
     Family("deepseek_v3", "K and V heads of unequal size, mixture of experts", _MLA),
     Family("smollm3", "layers without positions", {"no_rope_layers": [1, 0]}),
-    Family("gptj", "partial rotary, parallel residual", {"rotary_dim": 4}, plug="cache", sizes=_SIZES_GPT2),
-    Family("codegen", "partial rotary, parallel residual", {"rotary_dim": 4}, plug="cache", sizes=_SIZES_GPT2),
+    Family("gptj", "partial rotary, parallel residual", {"rotary_dim": 4}, plug=_GPTJ_PLUG, sizes=_SIZES_GPT2),
+    Family("codegen", "partial rotary, parallel residual", {"rotary_dim": 4}, plug=_GPTJ_PLUG, sizes=_SIZES_GPT2),
     Family(
         "falcon",
         "one KV head, parallel residual",

@@ -11,6 +11,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from core.attention.plug import given_cache
 from core.measure.baselines.records import BaselineRequest, BaselineRun, Work, prompt_lengths
 
 
@@ -61,7 +62,7 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
     k_position = torch.cat([*(torch.arange(c, device=device) for c in cached), q_position])
     allowed = (q_owner[:, None] == k_owner) & (k_position <= q_position[:, None])
     mask = torch.zeros(1, 1, *allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, torch.finfo(dtype).min)
-    past = DynamicCache()
+    past: Any = DynamicCache()
     held = [r.layers for r in rows if r.layers is not None]
     for layer in range(len(held[0]) if held else 0):
         joined = DynamicLayer()
@@ -75,14 +76,14 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
         input_ids=ids,
         attention_mask=mask,
         position_ids=q_position[None],
-        past_key_values=past,
         use_cache=True,
         logits_to_keep=ends,
+        **given_cache(model, past),
     )
     tokens = out.logits[0].argmax(-1).tolist()
     at = sum(cached)
     for row, count, token in zip(rows, fed, tokens, strict=True):
-        new = [(layer.keys[:, :, at : at + count], layer.values[:, :, at : at + count]) for layer in out.past_key_values.layers]
+        new = [(layer.keys[:, :, at : at + count], layer.values[:, :, at : at + count]) for layer in past.layers]
         if row.layers is not None:
             new = [(torch.cat([a, c], 2), torch.cat([b, d], 2)) for (a, b), (c, d) in zip(row.layers, new, strict=True)]
         row.layers, row.feed = new, [token]
