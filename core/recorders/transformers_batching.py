@@ -28,7 +28,7 @@ from core.errors import InflightError
 from core.recorders.vllm.inflight_vllm.recorder import RAW
 from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 
-TESTED = ("5.23.0",)
+TESTED = ("5.23.0", "5.24.0")
 
 
 def _units(cache: Any) -> int:
