@@ -25,6 +25,6 @@ def test_the_site_plays_a_run(firefox, tmp_path):
         settled(page, "inflight.drawn >= 0")
         assert page.evaluate("inflight.run.length") == len(Trace.load(TRACES / "chunk-7-by-4.jsonl").events)
         page.get_by_role("button", name="Compare").first.click()
-        page.wait_for_function("inflightCompare?.race?.run ?? inflightCompare")
+        settled(page, "window.inflightCompare?.doc")
         assert not errors and all(url.startswith((host.url, "data:", "blob:")) for url in asked)
         page.close()

@@ -24,7 +24,6 @@ from worlds.recording_writer import writing
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 VLLM, SPECULATION = DATA / "vllm-0.32.raw.jsonl.gz", DATA / "vllm-0.32-speculation.raw.jsonl.gz"
-expect.set_options(timeout=90_000)  # a machine with other work is slow, not wrong
 SAYS = "document.querySelector('.live-says').textContent"
 
 

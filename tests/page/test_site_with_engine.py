@@ -95,6 +95,16 @@ def test_reloading_the_page_while_the_engine_is_fetched(host, fresh):
     ran(page)
 
 
+def test_a_form_that_is_not_filled_yet(host, fresh):
+    page = opened(fresh(), host.url)
+    host.held = {"engine/offers.js"}
+    page.get_by_role("button", name="Edit", exact=True).click()
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
+    host.held = set()
+    press_run(page)
+    ran(page)
+
+
 def test_two_tabs_at_once(host, fresh):
     one = opened(fresh(), host.url)
     other = opened(one.context.new_page(), host.url)

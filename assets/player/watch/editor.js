@@ -27,6 +27,7 @@ export class Editor {
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
     this.frame = new Drawer(drawer, "Edit requests", { close: () => this.toggle(false), cancel: () => app.live.cancel() });
+    this.frame.button.disabled = true; // until the form is filled
     $(".add-request").addEventListener("click", () => {
       this._row({ prompt: "To be, or not to be", sampling: { max_new_tokens: 16 }, arrival: this.rows.length }, true);
       this.touch();
@@ -144,19 +145,23 @@ export class Editor {
 
   /** Ask once what can be run here; false if no engine answers. */
   async ready() {
-    if (this.state) return true;
+    if (!this.state) await (this._asking ??= this._ask().finally(() => { this._asking = null; }));
+    return Boolean(this.state);
+  }
+
+  async _ask() {
     try {
       this.state = await this.app.engines.get("inflight/state");
     } catch (error) {
       this.frame.say(`The engine cannot be reached: ${error.message}.`, true);
-      return false;
+      return;
     }
     const { presets, policies, limits } = this.state;
     this.limits = limits || {};
     this.field("preset").replaceChildren(h("option", { value: "" }, t("the run on screen")), ...presets.map((p) => h("option", { value: p.name }, t(p.title))));
     this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
     this.model.fill(this.state);
-    return true;
+    this.frame.button.disabled = false;
   }
 
   // -- the form ------------------------------------------------------------------------------------------------------------
