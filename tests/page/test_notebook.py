@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -15,6 +16,7 @@ from worlds.page_server import ROOT
 @pytest.mark.slow
 def test_the_notebook_runs_and_shows_a_run_a_race_and_what_happens(visit, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
+    monkeypatch.delitem(sys.modules, "inflight", raising=False)  # what a test of the sandbox offered in this process, for one
     logging.enable_progress_bar()  # as they are where the tests have not switched them off
     shell, shown = InteractiveShell.instance(), []
     drawn: list[str] = []

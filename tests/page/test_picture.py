@@ -20,7 +20,7 @@ _DIFFERENT = """async (pictures) => {
     const [[w, h, a], [w2, h2, b]] = [await read(pictures[0]), await read(pictures[1])];
     let n = 0;
     for (let i = 0; i < a.length; i += 4) n += Math.abs(a[i] - b[i]) + Math.abs(a[i + 1] - b[i + 1]) + Math.abs(a[i + 2] - b[i + 2]) > 60;
-    return [w, h, w2, h2, n / (w * h)];
+    return [w, h, w2, h2, a.subarray(0, 4 * w).every((value, i) => value === b[i]), n / (w * h)];
 }"""
 
 
@@ -35,6 +35,8 @@ def test_the_picture_is_the_page(visit, traces):
         page.evaluate("inflight.take('png')")
     assert download.value.suggested_filename.endswith("step-6.png")
     taken = Path(download.value.path()).read_bytes()
-    *sizes, share = page.evaluate(_DIFFERENT, [base64.b64encode(data).decode() for data in (seen, taken)])
+    *sizes, edge, share = page.evaluate(_DIFFERENT, [base64.b64encode(data).decode() for data in (seen, taken)])
     assert sizes == [2880, 1800, 2880, 1800]
-    assert share < 0.01, f"{share:.1%} of the pixels differ"  # another font changes one in twenty
+    assert edge, "there is a frame around it"
+    # Another font changes one in twenty; words that Chromium sets one pixel lower, as it may from its second picture on, one in a hundred.
+    assert share < 0.02, f"{share:.1%} of the pixels differ"

@@ -15,9 +15,10 @@ export async function picture(app) {
   const copy = root.cloneNode(true);
   const canvases = [...root.querySelectorAll("canvas")];
   [...copy.querySelectorAll("canvas")].forEach((canvas, i) => {
-    const image = document.createElement("img");
     const source = canvases[i];
-    if (source.width > 1 && source.clientWidth) image.src = source.toDataURL();
+    if (source.width <= 1 || !source.clientWidth) return canvas.remove();
+    const image = document.createElement("img");
+    image.src = source.toDataURL();
     image.setAttribute("style", "position:absolute;inset:0;width:100%;height:100%");
     canvas.replaceWith(image);
   });
