@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import pytest
+
 from visualizer.documents.replay import replay
 from worlds.browser import seek, still
 
@@ -24,10 +26,13 @@ _DIFFERENT = """async (pictures) => {
 }"""
 
 
-def test_the_picture_is_the_page(visit, traces):
+@pytest.mark.parametrize("drawer", ["closed", "open"])
+def test_the_picture_is_the_page(visit, traces, drawer):
     page = visit(replay=replay(traces["continuous"]), device_scale_factor=2)
     page.evaluate("inflight.intro.used()")
     seek(page, 6)
+    if drawer == "open":  # it fades in
+        page.evaluate("inflight.editor.drawer.hidden = false")
     page.mouse.move(3, 700)
     still(page)
     seen = page.screenshot()

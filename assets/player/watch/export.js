@@ -32,7 +32,7 @@ export async function picture(app) {
   [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) => said(field, fields[i]));
   const css = [...document.querySelectorAll("style")].map((sheet) => sheet.textContent).filter((text) => text.includes(".inflight")).join("\n"); // as written: a serialized style sheet loses the fonts
   const style = document.createElement("style");
-  style.textContent = css;
+  style.textContent = `${css}\n.inflight * { animation: none !important; }`; // what fades in would be drawn as it begins: not at all
   copy.prepend(style);
   const markup = new XMLSerializer().serializeToString(copy).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width * scale}" height="${height * scale}" viewBox="0 0 ${width} ${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;
