@@ -12,18 +12,33 @@ from pathlib import Path
 
 def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
     """Serve the page until it is interrupted. Defaults come from Gradio's environment variables, which a Space sets."""
-    parser = argparse.ArgumentParser(prog=program, description="Serve the page on which a run can be watched, step by step.")
+    parser = argparse.ArgumentParser(
+        prog=program, description="Serve the page on which a run can be watched, step by step."
+    )
     setting = os.environ.get
     parser.add_argument(
-        "--host", default=setting("GRADIO_SERVER_NAME", "127.0.0.1"), help="address to listen on (default: %(default)s)"
+        "--host",
+        default=setting("GRADIO_SERVER_NAME", "127.0.0.1"),
+        help="address to listen on (default: %(default)s)",
     )
     parser.add_argument(
-        "--port", type=int, default=int(setting("GRADIO_SERVER_PORT", "7860")), help="port (default: %(default)s)"
+        "--port",
+        type=int,
+        default=int(setting("GRADIO_SERVER_PORT", "7860")),
+        help="port (default: %(default)s)",
     )
-    parser.add_argument("--share", action="store_true", help="also open a public address, through Gradio's tunnel")
-    parser.add_argument("--root-path", default=setting("GRADIO_ROOT_PATH"), help="path under which a proxy serves the page")
     parser.add_argument(
-        "--trust-visitors", action="store_true", help="give everyone who can reach the page the limits of a page at home"
+        "--share", action="store_true", help="also open a public address, through Gradio's tunnel"
+    )
+    parser.add_argument(
+        "--root-path",
+        default=setting("GRADIO_ROOT_PATH"),
+        help="path under which a proxy serves the page",
+    )
+    parser.add_argument(
+        "--trust-visitors",
+        action="store_true",
+        help="give everyone who can reach the page the limits of a page at home",
     )
     parser.add_argument(
         "--trace-host",
@@ -59,11 +74,23 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         metavar="FOLDER",
         help="take the recordings that engines send to this page, write them into a folder, and follow that",
     )
-    parser.add_argument("--tokenizer", metavar="NAME", help="tokenizer of the followed engine's model: a folder or a hub id")
     parser.add_argument(
-        "--model", default="", metavar="NAME", help="open the page with this model: built in, a local folder or a hub id"
+        "--tokenizer",
+        metavar="NAME",
+        help="tokenizer of the followed engine's model: a folder or a hub id",
     )
-    parser.add_argument("--live-model", default="", metavar="NAME", help="model of the shared engine (default: as --model)")
+    parser.add_argument(
+        "--model",
+        default="",
+        metavar="NAME",
+        help="open the page with this model: built in, a local folder or a hub id",
+    )
+    parser.add_argument(
+        "--live-model",
+        default="",
+        metavar="NAME",
+        help="model of the shared engine (default: as --model)",
+    )
     options = parser.parse_args(arguments)
     if refusal := _cannot_listen(options.host, options.port):
         print(refusal, file=sys.stderr)
@@ -107,7 +134,9 @@ def _cannot_listen(host: str, port: int) -> str:
     if not 0 < port < 65536:
         return f"Port {port} does not exist: choose one from 1 to 65535."
     try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+        with socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        ):
             return ""
     except OSError as error:
         if error.errno == errno.EADDRINUSE:

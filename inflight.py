@@ -55,7 +55,9 @@ if __name__ == "__main__":
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while this is imported needs no traceback; `main` listens again
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # Ctrl-C while this is imported needs no traceback; `main` listens again
     from visualizer.__main__ import start
 
     start()

@@ -30,7 +30,9 @@ def _installed(policy: PolicyOrName) -> Policy:
     if isinstance(policy, Policy):
         return policy
     if not isinstance(policy, str) or policy not in POLICIES:
-        raise InvalidConfig(f"There is no policy {shown(policy)}; the policies are {', '.join(POLICIES)}.")
+        raise InvalidConfig(
+            f"There is no policy {shown(policy)}; the policies are {', '.join(POLICIES)}."
+        )
     return POLICIES[policy]
 
 
@@ -65,19 +67,29 @@ class EngineConfig:
             if name == "num_blocks" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-                raise InvalidConfig(f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}.")
+                raise InvalidConfig(
+                    f"{name} must be a whole number from 1 to {_MOST:,}, not {shown(value)}."
+                )
         for name in ("chunked_prefill", "prefix_caching", "prefill_first"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidConfig(f"{name} must be true or false, not {shown(getattr(self, name))}.")
+                raise InvalidConfig(
+                    f"{name} must be true or false, not {shown(getattr(self, name))}."
+                )
         decode_first = not self.prefill_first or self.policy.layout == "split"
-        if self.policy.token_budget and decode_first and self.max_num_batched_tokens < self.num_lanes:
+        if (
+            self.policy.token_budget
+            and decode_first
+            and self.max_num_batched_tokens < self.num_lanes
+        ):
             raise InvalidConfig(
                 f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes} lanes: "
                 "every decoding request needs one token a step."
             )
         if self.prefix_caching and not self.policy.prefix_caching:
             sharing = " or ".join(p.name for p in POLICIES.values() if p.prefix_caching)
-            raise InvalidConfig(f"Prefix caching needs a policy that can share blocks ({sharing}), not {self.policy.name}.")
+            raise InvalidConfig(
+                f"Prefix caching needs a policy that can share blocks ({sharing}), not {self.policy.name}."
+            )
 
     @property
     def num_lanes(self) -> int:
@@ -131,14 +143,18 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.attention not in get_args(Attention):
-            raise InvalidConfig(f"There is no attention {shown(self.attention)}; there are {', '.join(get_args(Attention))}.")
+            raise InvalidConfig(
+                f"There is no attention {shown(self.attention)}; there are {', '.join(get_args(Attention))}."
+            )
         for name in ("cuda_graphs", "asynchronous", "fused_sampling", "fused_norms"):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (name == "asynchronous" and value is None):
                 raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-            raise InvalidConfig(f"gpu_memory_utilization must be above 0 and at most 1, not {shown(share)}.")
+            raise InvalidConfig(
+                f"gpu_memory_utilization must be above 0 and at most 1, not {shown(share)}."
+            )
 
 
 # -- the files that ship with the code -----------------------------------------------------------------------------------

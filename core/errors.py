@@ -40,7 +40,9 @@ class InvalidRequest(InflightError, ValueError):
     """A request that could never run: its prompt, its sampling parameters or its length. request: its id, where it has one. param: the field at
     fault, where it is one."""
 
-    def __init__(self, message: str, request: str | None = None, *, param: str | None = None) -> None:
+    def __init__(
+        self, message: str, request: str | None = None, *, param: str | None = None
+    ) -> None:
         super().__init__(message if request is None else f"Request {request}: {message}")
         self.message, self.request, self.param = message, request, param
 

@@ -41,7 +41,9 @@ def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
 
 def _opened(partial: Path, compressed: bool) -> TextIO:
     if compressed:
-        return cast(TextIO, gzip.open(partial, "wt", compresslevel=6, encoding="utf-8", newline="\n"))
+        return cast(
+            TextIO, gzip.open(partial, "wt", compresslevel=6, encoding="utf-8", newline="\n")
+        )
     return partial.open("w", encoding="utf-8", newline="\n")
 
 
@@ -68,7 +70,9 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
                 folder = place.parent if path.is_symlink() else path.parent
                 raise InflightError(f"{path} cannot be written: there is no folder {folder}.")
             if place in [_place(other) for other in given[:index]]:
-                raise InflightError(f"{path} cannot be written twice: give each result a file of its own.")
+                raise InflightError(
+                    f"{path} cannot be written twice: give each result a file of its own."
+                )
             if place in [_place(other) for other in read]:
                 raise InflightError(f"{path} cannot be written: it is what is read.")
             if place.exists() and not os.access(place, os.W_OK):
@@ -82,7 +86,9 @@ def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
 
 def _is_special(path: Path) -> bool:
     """Whether nothing can take its place: a pipe, a device, or a stream under its name in /dev."""
-    return path.exists() and not path.is_dir() and (not path.is_file() or path.is_relative_to("/dev"))
+    return (
+        path.exists() and not path.is_dir() and (not path.is_file() or path.is_relative_to("/dev"))
+    )
 
 
 def _place(path: Path) -> Path:
@@ -109,4 +115,6 @@ def _named(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE or error.filename not in ours:
             raise  # not of this file
-        raise InflightError(f"{os.fspath(path)} cannot be written: {error.strerror or error}.") from None
+        raise InflightError(
+            f"{os.fspath(path)} cannot be written: {error.strerror or error}."
+        ) from None

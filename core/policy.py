@@ -136,8 +136,14 @@ class Room(NamedTuple):
         cached = self.cached_blocks * self.block_size
         if self.tokens_left <= 0:
             return Why("budget", 0, request.num_tokens - cached, self.token_budget)
-        need = self.blocks_for(min(request.num_tokens, cached + self.tokens_left)) - self.cached_blocks
-        return Why("blocks", max(0, self.blocks_free), need, self.num_blocks) if need > self.blocks_free else None
+        need = (
+            self.blocks_for(min(request.num_tokens, cached + self.tokens_left)) - self.cached_blocks
+        )
+        return (
+            Why("blocks", max(0, self.blocks_free), need, self.num_blocks)
+            if need > self.blocks_free
+            else None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,9 +199,13 @@ class Policy:
     def __post_init__(self) -> None:
         own = type(self)
         if own.select_victim is not Policy.select_victim and self.victim == Policy.victim:
-            raise InvalidConfig(f"The policy {self} chooses who gives way, so its `victim` has to say in words who that is.")
+            raise InvalidConfig(
+                f"The policy {self} chooses who gives way, so its `victim` has to say in words who that is."
+            )
         if own.order is not Policy.order and self.order_by in ("arrival", "shortest"):
-            raise InvalidConfig(f"The policy {self} chooses who is next, so its `order_by` has to say in words who that is.")
+            raise InvalidConfig(
+                f"The policy {self} chooses who is next, so its `order_by` has to say in words who that is."
+            )
 
     def __str__(self) -> str:
         return self.name
@@ -215,16 +225,24 @@ class Policy:
         if self.one_prefill and not all(r.is_decoding for r in room.running):
             return Why("prefill", 0, 1, 1)
         left, pending = room.tokens_left, request.num_tokens - room.cached_blocks * room.block_size
-        whole = not room.cuts_prompts and pending <= room.token_budget  # a longer recomputation has to be cut anyway
+        whole = (
+            not room.cuts_prompts and pending <= room.token_budget
+        )  # a longer recomputation has to be cut anyway
         if left <= 0 or (whole and left < pending):
             return Why("budget", max(0, left), pending, room.token_budget)
         if self.reserve == "output":
             need = room.blocks_for(request.max_num_tokens)
             free = room.num_blocks - sum([room.blocks_for(r.max_num_tokens) for r in room.held])
         else:
-            tokens = request.num_tokens if self.reserve == "prompt" else request.num_tokens - pending + min(pending, left)
+            tokens = (
+                request.num_tokens
+                if self.reserve == "prompt"
+                else request.num_tokens - pending + min(pending, left)
+            )
             need = room.blocks_for(tokens) - room.cached_blocks
-            kept = int(self.watermark * (room.num_blocks + 1)) if room.running else 0  # vLLM counts its null block, too
+            kept = (
+                int(self.watermark * (room.num_blocks + 1)) if room.running else 0
+            )  # vLLM counts its null block, too
             free = 0 if room.is_short else room.blocks_free - kept
         return Why("blocks", max(0, free), need, room.num_blocks) if need > free else None
 
@@ -256,7 +274,9 @@ class Policy:
 
     def to_json(self) -> dict[str, Any]:
         """The fields that affect decisions, as a trace's header carries them: all but the name and its description."""
-        return {name: value for name, value in asdict(self).items() if name not in ("name", "shows")}
+        return {
+            name: value for name, value in asdict(self).items() if name not in ("name", "shows")
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +317,9 @@ def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
     Raises InvalidConfig for a name that is not a single word, or that a built-in policy has.
     """
     if not re.fullmatch(r"[\w.-]{1,40}", name):
-        raise InvalidConfig(f"A policy's name is a word of at most 40 letters, digits, dots and hyphens, not {shown(name)}.")
+        raise InvalidConfig(
+            f"A policy's name is a word of at most 40 letters, digits, dots and hyphens, not {shown(name)}."
+        )
     if name in _BUILT_IN:
         raise InvalidConfig(f"There is a policy {name} already; give yours a name of its own.")
     POLICIES[name] = replace(policy, name=name) if isinstance(policy, Policy) else policy(name=name)
@@ -328,8 +350,16 @@ for _policy in (
         layout="padded",
         finished_rows="dropped",
     ),
-    _older("dynamic", "lanes refill at once, but a joining prompt pads every other row to its length", layout="padded"),
-    _older("split", "a prefill pass for each joining request, then one padded decode pass", layout="split"),
+    _older(
+        "dynamic",
+        "lanes refill at once, but a joining prompt pads every other row to its length",
+        layout="padded",
+    ),
+    _older(
+        "split",
+        "a prefill pass for each joining request, then one padded decode pass",
+        layout="split",
+    ),
     _older(
         "split-chunked",
         "one prompt at a time in chunks within the token budget, then the padded decode pass",
@@ -337,7 +367,10 @@ for _policy in (
         token_budget=True,
         one_prefill=True,
     ),
-    Policy(name="continuous", shows="decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM does"),
+    Policy(
+        name="continuous",
+        shows="decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM does",
+    ),
     Policy(
         name="stall",
         shows="as continuous, but a request that lacks a KV block stalls, and the newest is preempted only when no request can go on",

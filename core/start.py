@@ -21,7 +21,9 @@ def own_process() -> None:
     """Say that this process runs a program of ours and nothing else; until then, loading changes nothing in it."""
     global _is_ours
     _is_ours = True
-    atexit.register(gc.unfreeze)  # what is not taken apart at the end, some libraries report as leaks
+    atexit.register(
+        gc.unfreeze
+    )  # what is not taken apart at the end, some libraries report as leaks
 
 
 def return_large_blocks() -> None:

@@ -36,14 +36,42 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None, program: str = "python -m exercises") -> int:
     parser = _Parser(prog=program, description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"exercises to check: {', '.join(EXERCISES)}; all by default")
-    parser.add_argument("--begin", action="store_true", help="write a blank yours.py into this folder, and check nothing")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="name",
+        help=f"exercises to check: {', '.join(EXERCISES)}; all by default",
+    )
+    parser.add_argument(
+        "--begin",
+        action="store_true",
+        help="write a blank yours.py into this folder, and check nothing",
+    )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--file", type=Path, metavar="FILE.py", help="check this file instead of yours.py")
-    which.add_argument("--solution", action="store_true", help="check the solutions instead of yours")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which random cases are asked; 0 by default")
-    parser.add_argument("--show", type=Path, metavar="FILE.html", help="write the run of the last scheduler checked, as a page")
-    parser.add_argument("--json", action="store_true", help="print the grade as JSON; exercises/README.md has its schema")
+    which.add_argument(
+        "--file", type=Path, metavar="FILE.py", help="check this file instead of yours.py"
+    )
+    which.add_argument(
+        "--solution", action="store_true", help="check the solutions instead of yours"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="which random cases are asked; 0 by default",
+    )
+    parser.add_argument(
+        "--show",
+        type=Path,
+        metavar="FILE.html",
+        help="write the run of the last scheduler checked, as a page",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the grade as JSON; exercises/README.md has its schema",
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(EXERCISES):
         parser.refuse(f"There is no exercise {min(unknown)}; there are {', '.join(EXERCISES)}.")
@@ -63,7 +91,9 @@ def main(arguments: list[str] | None = None, program: str = "python -m exercises
     trace, graded, has_case, is_unseen = None, [], False, False
     try:
         require_writable(options.show, read=[file])
-        for name, result, seconds in _checked(options.names or list(EXERCISES), source, file.name, options.seed):
+        for name, result, seconds in _checked(
+            options.names or list(EXERCISES), source, file.name, options.seed
+        ):
             has_case = has_case or bool(result.lines)
             if result.trace is not None:
                 trace, is_unseen = result.trace, not result.is_right and result.trace.complete
@@ -76,9 +106,18 @@ def main(arguments: list[str] | None = None, program: str = "python -m exercises
         return 130
     if options.json:
         about = {"schema": SCHEMA, "inflight": __version__}
-        asked = {"file": str(file), "sha256": hashlib.sha256(source).hexdigest(), "seed": options.seed}
+        asked = {
+            "file": str(file),
+            "sha256": hashlib.sha256(source).hexdigest(),
+            "seed": options.seed,
+        }
         passed = sum(grade["passed"] for grade in graded)
-        print(json.dumps({**about, **asked, "passed": passed, "of": len(graded), "exercises": graded}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {**about, **asked, "passed": passed, "of": len(graded), "exercises": graded},
+                ensure_ascii=False,
+            )
+        )
     elif has_case:
         print(f"To see a case for yourself, paste its lines into `python -i {file}`.")
     if options.show:
@@ -93,7 +132,9 @@ def main(arguments: list[str] | None = None, program: str = "python -m exercises
     return 0 if all(grade["passed"] for grade in graded) else 1
 
 
-def _checked(names: Sequence[str], source: bytes, file: str, seed: int) -> Iterator[tuple[str, Result, float]]:
+def _checked(
+    names: Sequence[str], source: bytes, file: str, seed: int
+) -> Iterator[tuple[str, Result, float]]:
     """Each exercise in a process of its own, with the seconds that it computed."""
     for name in dict.fromkeys(names):
         with Process(source, file) as process:
@@ -108,7 +149,11 @@ def _checked(names: Sequence[str], source: bytes, file: str, seed: int) -> Itera
 
 def _graded(name: str, result: Result, seconds: float) -> dict[str, Any]:
     fault = result.fault
-    case = {"lines": list(result.lines), "expected": fault.expected, "got": result.got} if fault and result.lines else None
+    case = (
+        {"lines": list(result.lines), "expected": fault.expected, "got": result.got}
+        if fault and result.lines
+        else None
+    )
     return {
         "name": name,
         "passed": result.is_right,
@@ -133,7 +178,11 @@ def _said(name: str, result: Result, seconds: float) -> str:
         lines += [f"    # expected {_plain(fault.expected)}"] * (fault.expected is not None)
         lines += [f"    # got      {_plain(result.got)}"] * (result.got is not None) + [""]
     if result.printed.strip():
-        lines += ["    It printed:", *(f"    | {_plain(line)}" for line in result.printed.splitlines()), ""]
+        lines += [
+            "    It printed:",
+            *(f"    | {_plain(line)}" for line in result.printed.splitlines()),
+            "",
+        ]
     return "\n".join(lines)
 
 

@@ -60,13 +60,23 @@ class Answers:
         line = self.line_of(error.__traceback__)
         if isinstance(error, SyntaxError) and error.filename == self.name:
             line = error.lineno
-        missing = getattr(error, "name", None) if isinstance(error, (AttributeError, NameError)) else None
+        missing = (
+            getattr(error, "name", None) if isinstance(error, (AttributeError, NameError)) else None
+        )
         try:
-            why = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())[:300]
+            why = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())[
+                :300
+            ]
         except BaseException:
             why = ""
         missing = missing if isinstance(missing, str) else None
-        return {"type": _name(error), "why": why, "line": line, "missing": missing, "is_reading": is_reading}
+        return {
+            "type": _name(error),
+            "why": why,
+            "line": line,
+            "missing": missing,
+            "is_reading": is_reading,
+        }
 
     def line_of(self, at: TracebackType | FrameType | None) -> int | None:
         """The innermost line of the learner's code in a traceback, or above a frame."""
@@ -154,7 +164,9 @@ def _encoded(value: Any, left: list[int]) -> Any:
     if isinstance(value, tuple):
         return {"tuple": [_encoded(item, left) for item in tuple.__iter__(value)]}
     if isinstance(value, dict):
-        return {"dict": [[_encoded(key, left), _encoded(item, left)] for key, item in dict.items(value)]}
+        return {
+            "dict": [[_encoded(key, left), _encoded(item, left)] for key, item in dict.items(value)]
+        }
     try:
         text = str(reprlib.repr(value) if len(repr(value)) > 300 else repr(value))
     except Exception:
@@ -186,7 +198,10 @@ def main() -> None:
 
     say({"id": 0})
     who = json.loads(asked.readline())
-    answers, main_thread = Answers(who["source"].encode("latin-1"), who["name"]), threading.get_ident()
+    answers, main_thread = (
+        Answers(who["source"].encode("latin-1"), who["name"]),
+        threading.get_ident(),
+    )
 
     is_read = threading.Event()
 
@@ -214,7 +229,9 @@ def offer(given: ModuleType) -> None:
 
 
 def _given_beside() -> ModuleType:
-    spec = util.spec_from_file_location("exercises.given", os.path.join(os.path.dirname(os.path.abspath(__file__)), "given.py"))
+    spec = util.spec_from_file_location(
+        "exercises.given", os.path.join(os.path.dirname(os.path.abspath(__file__)), "given.py")
+    )
     assert spec is not None and spec.loader is not None
     module = sys.modules["exercises.given"] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -227,11 +244,15 @@ class _OnlyGiven:
     @staticmethod
     def find_spec(name: str, *_: Any) -> None:
         if name.partition(".")[0] in OURS:
-            raise ModuleNotFoundError(f"of Inflight only exercises.given can be imported here, not {name}", name=name)
+            raise ModuleNotFoundError(
+                f"of Inflight only exercises.given can be imported here, not {name}", name=name
+            )
 
 
 def _hold_memory() -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has none of this, macOS part of it
+    with contextlib.suppress(
+        ImportError, OSError, ValueError
+    ):  # Windows has none of this, macOS part of it
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from exercises.given import Chunk, RequestProgress
 
 
-def schedule_static(waiting: list[RequestProgress], running: list[RequestProgress], lanes: int) -> dict[str, int]:
+def schedule_static(
+    waiting: list[RequestProgress], running: list[RequestProgress], lanes: int
+) -> dict[str, int]:
     """Static batching: how many positions each request computes in this step, by its id.
 
     waiting: in order of arrival. running: the unfinished requests of the current wave. A wave begins only when none is

@@ -96,12 +96,19 @@ def _fault(case: Case, reply: Reply) -> Fault | None:
     if found := case.judge(reply.values):
         return found
     if (raised := reply.raised) is None:
-        return None if at >= len(case.lines) else Fault("It answered a part of what it was asked.", at)
+        return (
+            None if at >= len(case.lines) else Fault("It answered a part of what it was asked.", at)
+        )
     holes = {"why": f"{raised.type}: {raised.why}" if raised.why else raised.type}
     if raised.line is not None:
         holes["line"] = str(raised.line)
     if raised.is_reading:
-        return Fault(UNREADABLE if raised.line is None else UNREADABLE_LINE, at, line=raised.line, holes=holes)
+        return Fault(
+            UNREADABLE if raised.line is None else UNREADABLE_LINE,
+            at,
+            line=raised.line,
+            holes=holes,
+        )
     if raised.type == "NotImplementedError" and raised.line is not None:
         return Fault(NOT_WRITTEN, at, line=raised.line, holes=holes)
     if raised.line is None and raised.missing:
@@ -111,7 +118,9 @@ def _fault(case: Case, reply: Reply) -> Fault | None:
     return Fault(says, at, case.due(at), raised.line, holes)
 
 
-def _smallest(case: Case, reply: Reply, fault: Fault, ask: Ask, count: int) -> Generator[int, None, tuple[Case, Reply, Fault]]:
+def _smallest(
+    case: Case, reply: Reply, fault: Fault, ask: Ask, count: int
+) -> Generator[int, None, tuple[Case, Reply, Fault]]:
     """A case with the same fault from which nothing can be left out."""
     for smaller in case.smaller():
         found = ask(smaller.lines)

@@ -34,19 +34,35 @@ def _row(draw: random.Random, lanes: int) -> list[Chunk]:
 
 def _case(chunks: list[Chunk]) -> Call:
     mask = expected(chunks)
-    given = "chunks = [" + ", ".join(f'Chunk("{c.request}", start={c.start}, end={c.end})' for c in chunks) + "]"
+    given = (
+        "chunks = ["
+        + ", ".join(f'Chunk("{c.request}", start={c.start}, end={c.end})' for c in chunks)
+        + "]"
+    )
     due = [list(map(bool, row)) for row in mask.allowed]
-    return Call((given,), _CALL, ("chunks", [chunks]), due, lambda found: _wrong(chunks, mask, found))
+    return Call(
+        (given,), _CALL, ("chunks", [chunks]), due, lambda found: _wrong(chunks, mask, found)
+    )
 
 
 def expected(chunks: list[Chunk]) -> Mask:
     """The trace's mask of a pass that computes these."""
     segments = [
-        Segment(0, c.request, lane, "decode" if c.start and c.end - c.start == 1 else "prefill", c.start, c.end - c.start, c.end)
+        Segment(
+            0,
+            c.request,
+            lane,
+            "decode" if c.start and c.end - c.start == 1 else "prefill",
+            c.start,
+            c.end - c.start,
+            c.end,
+        )
         for lane, c in enumerate(chunks)
     ]
     tokens = sum(s.length for s in segments)
-    return mask_of(Pass("packed", 1, tokens, tokens, 0, 0.0, 0.0), segments, lambda request, position: "")
+    return mask_of(
+        Pass("packed", 1, tokens, tokens, 0, 0.0, 0.0), segments, lambda request, position: ""
+    )
 
 
 def _wrong(chunks: list[Chunk], due: Mask, found: Any) -> Fault | None:
@@ -55,13 +71,19 @@ def _wrong(chunks: list[Chunk], due: Mask, found: Any) -> Fault | None:
     for index, row in enumerate(found):
         if not isinstance(row, list):
             return fault(
-                "In what it returned, row {row} is of type {got}, not a list of `True` and `False`.", 0, row=index, got=typed(row)
+                "In what it returned, row {row} is of type {got}, not a list of `True` and `False`.",
+                0,
+                row=index,
+                got=typed(row),
             )
     right = [list(map(bool, row)) for row in due.allowed]
     if found == right:
         return None
     if found == [list(column) for column in zip(*right, strict=True)]:
-        return fault("It has rows and columns exchanged: a row is a position computed now, a column is a key.", 0)
+        return fault(
+            "It has rows and columns exchanged: a row is a position computed now, a column is a key.",
+            0,
+        )
     if len(found) != len(right):
         says = "It has {count} rows, and one for each position that is computed now makes {due}."
         return fault(says, 0, count=len(found), due=len(right))
@@ -71,24 +93,42 @@ def _wrong(chunks: list[Chunk], due: Mask, found: Any) -> Fault | None:
             return fault(says, 0, row=index, count=len(row), due=len(due.keys))
         for column, cell in enumerate(row):
             if cell not in (True, False):
-                says = "Row {row} has a value of type {got} in column {column}, not `True` or `False`."
+                says = (
+                    "Row {row} has a value of type {got} in column {column}, not `True` or `False`."
+                )
                 return fault(says, 0, row=index, got=typed(cell), column=column)
-    if any(found == list(map(list, expected(list(other)).allowed)) for other in permutations(chunks)):
+    if any(
+        found == list(map(list, expected(list(other)).allowed)) for other in permutations(chunks)
+    ):
         return fault("Its chunks are in another order than those that it was given.", 0)
     if sorted(zip(*found, strict=True)) == sorted(zip(*right, strict=True)):
-        return fault("Its columns are in another order: chunk after chunk come the keys of each, from 0 on.", 0)
+        return fault(
+            "Its columns are in another order: chunk after chunk come the keys of each, from 0 on.",
+            0,
+        )
     if sorted(found) == sorted(right):
-        return fault("Its rows are in another order: chunk after chunk come the positions of each, from `start` on.", 0)
+        return fault(
+            "Its rows are in another order: chunk after chunk come the positions of each, from `start` on.",
+            0,
+        )
     return _wrong_cell(due, found)
 
 
 def _wrong_cell(due: Mask, found: list[list[bool]]) -> Fault:
     """The first cell that differs."""
     row, column = next(
-        (q, k) for q, cells in enumerate(found) for k, cell in enumerate(cells) if bool(cell) != bool(due.allowed[q][k])
+        (q, k)
+        for q, cells in enumerate(found)
+        for k, cell in enumerate(cells)
+        if bool(cell) != bool(due.allowed[q][k])
     )
     query, key = due.queries[row], due.keys[column]
-    holes = {"position": query.position, "request": query.request, "key": key.position, "other": key.request}
+    holes = {
+        "position": query.position,
+        "request": query.request,
+        "key": key.position,
+        "other": key.request,
+    }
     if query.request != key.request:
         says = "Position {position} of {request} must not look at key {key} of {other}: that is another request."
     elif not due.allowed[row][column]:

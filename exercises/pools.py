@@ -33,7 +33,11 @@ class Op(NamedTuple):
 def blocks(seed: int) -> list[Script]:
     draw = random.Random(f"blocks {seed}")
     found = [_drawn(draw, draw.choice((1, 2, 3, 4, 5, 6, 8, LONG))) for _ in range(SCRIPTS)]
-    found += [Script(1, 1, (Op("grow", "A", 1), Op("table", "A", 0, "other"), Op("grow", "A", 1, "other")))]
+    found += [
+        Script(
+            1, 1, (Op("grow", "A", 1), Op("table", "A", 0, "other"), Op("grow", "A", 1, "other"))
+        )
+    ]
     return sorted(found, key=lambda script: (len(script.ops), script.num_blocks * script.size))
 
 
@@ -75,14 +79,18 @@ class Script:
 
     @property
     def lines(self) -> Sequence[str]:
-        return *(f"{pool} = Blocks({self.num_blocks}, {self.size})" for pool in self._made), *map(str, self.ops)
+        return *(f"{pool} = Blocks({self.num_blocks}, {self.size})" for pool in self._made), *map(
+            str, self.ops
+        )
 
     @property
     def asked(self) -> int:
         return len(self.lines) - 1
 
     def judge(self, values: Sequence[Any]) -> Fault | None:
-        for (at, op, rules, due), value in zip(self._walk(), values[len(self._made) :], strict=False):
+        for (at, op, rules, due), value in zip(
+            self._walk(), values[len(self._made) :], strict=False
+        ):
             if found := rules.wrong(op, due, value):
                 return replace(found, at=at)
         return None
@@ -90,12 +98,20 @@ class Script:
     def due(self, at: int) -> str | None:
         for index, op, _, due in self._walk():
             if index == at:
-                return repr(due) if op.kind == "grow" else "[]" if op.kind == "table" and not due else None
+                return (
+                    repr(due)
+                    if op.kind == "grow"
+                    else "[]"
+                    if op.kind == "table" and not due
+                    else None
+                )
         return None
 
     def _walk(self) -> Iterator[tuple[int, Op, _Rules, Any]]:
         """Each call, the line where it is, the rules of its pool after it, and what it must give."""
-        pools = {pool: _Rules(self.num_blocks, self.size, is_other=pool != "pool") for pool in self._made}
+        pools = {
+            pool: _Rules(self.num_blocks, self.size, is_other=pool != "pool") for pool in self._made
+        }
         for at, op in enumerate(self.ops, len(pools)):
             yield at, op, pools[op.pool], pools[op.pool].call(op)
 
@@ -175,7 +191,12 @@ class _Rules:
         if self.is_other:
             return fault(_OWN, 0, due)
         if due and not lacks:
-            return fault("{request} has the blocks for this already, so `grow` must return {due}, not {got}.", 0, due, **holes)
+            return fault(
+                "{request} has the blocks for this already, so `grow` must return {due}, not {got}.",
+                0,
+                due,
+                **holes,
+            )
         if due and value is False and self.freed:
             says = "Blocks that {request} lacks: {lacks}; blocks that are free, since {other} gave its own back: {free}. So `grow` must return {due}, not {got}."
             return fault(says, 0, due, other=self.freed[-1], **holes)
@@ -194,17 +215,26 @@ class _Rules:
         return None
 
     def _wrong_length(self, name: str, due: int, count: int) -> Fault:
-        holes = {"request": name, "due": due, "count": count, "positions": self.positions.get(name, 0), "size": self.size}
+        holes = {
+            "request": name,
+            "due": due,
+            "count": count,
+            "positions": self.positions.get(name, 0),
+            "size": self.size,
+        }
         if self.is_other:
             return fault(_OWN, 0, None if due else [])
         if name in self.spoiled:
-            return fault("The list that `table` returns is the caller's: what is done to it must not change the pool.", 0)
-        if self.refused == name or (self.refused and len(self.known.get(name, {})) == due):
-            says = (
-                "A `grow` that returns `False` changes nothing: the table of {request} has {due} blocks as before, not {count}."
+            return fault(
+                "The list that `table` returns is the caller's: what is done to it must not change the pool.",
+                0,
             )
+        if self.refused == name or (self.refused and len(self.known.get(name, {})) == due):
+            says = "A `grow` that returns `False` changes nothing: the table of {request} has {due} blocks as before, not {count}."
         elif not due and name in self.freed:
-            return fault("{request} gave its blocks back, and its table still has some.", 0, [], **holes)
+            return fault(
+                "{request} gave its blocks back, and its table still has some.", 0, [], **holes
+            )
         elif count < due and name in self.fewer:
             says = "{request} keeps the blocks that it has: `grow` takes none away."
         elif not due:
@@ -216,7 +246,11 @@ class _Rules:
     def _wrong_block(self, name: str, index: int, block: Any) -> Fault | None:
         holes = {"request": name, "block": block, "last": self.num_blocks - 1}
         if not is_number(block) or not 0 <= block < self.num_blocks:
-            return fault("There are only blocks 0 to {last}, and the table of {request} has {block}.", 0, **holes)
+            return fault(
+                "There are only blocks 0 to {last}, and the table of {request} has {block}.",
+                0,
+                **holes,
+            )
         mine = self.known.setdefault(name, {})
         if index in mine and mine[index] != block:
             says = "{request} keeps the blocks that it has, in their order: block {index} of its table was {was}, and is {block} now."
@@ -224,23 +258,42 @@ class _Rules:
         for other, theirs in self.known.items():
             if any(held == block and (other, at) != (name, index) for at, held in theirs.items()):
                 if other == name:
-                    return fault("Block {block} was handed out twice, both times to {request}.", 0, **holes)
-                return fault("Block {block} was handed out twice, to {other} and to {request}.", 0, other=other, **holes)
+                    return fault(
+                        "Block {block} was handed out twice, both times to {request}.", 0, **holes
+                    )
+                return fault(
+                    "Block {block} was handed out twice, to {other} and to {request}.",
+                    0,
+                    other=other,
+                    **holes,
+                )
         mine[index] = block
         return None
 
     def _wrong_slot(self, op: Op, value: Any) -> Fault | None:
         index, offset = divmod(op.number, self.size)
         block = self.known.get(op.name, {}).get(index)
-        holes = {"position": op.number, "request": op.name, "offset": offset, "size": self.size, "got": named(value)}
+        holes = {
+            "position": op.number,
+            "request": op.name,
+            "offset": offset,
+            "size": self.size,
+            "got": named(value),
+        }
         if block is not None:
             due = block * self.size + offset
             says = "Position {position} of {request} lies in block {block}, at offset {offset} of {size}: its slot is {due}, not {got}."
-            return None if is_number(value) and value == due else fault(says, 0, due, block=block, due=due, **holes)
+            return (
+                None
+                if is_number(value) and value == due
+                else fault(says, 0, due, block=block, due=due, **holes)
+            )
         if is_number(value) and value % self.size == offset:
             return self._wrong_block(op.name, index, value // self.size)
         return fault(
-            "Position {position} of {request} lies at offset {offset} of a block of {size}: its slot is not {got}.", 0, **holes
+            "Position {position} of {request} lies at offset {offset} of a block of {size}: its slot is not {got}.",
+            0,
+            **holes,
         )
 
 

@@ -49,7 +49,14 @@ class Process:
         if self._next(_START) is None:
             self.end()
             raise InflightError("Python did not start to check the exercises.")
-        self._say({"source": source.decode("latin-1"), "name": name, "reading": READING, "seconds": SECONDS})
+        self._say(
+            {
+                "source": source.decode("latin-1"),
+                "name": name,
+                "reading": READING,
+                "seconds": SECONDS,
+            }
+        )
         self._limit = READING
         self._last: Reply | None = None
         read = self.ask([])
@@ -60,7 +67,12 @@ class Process:
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.end()
 
     def ask(self, lines: Sequence[str]) -> Reply:
@@ -86,7 +98,9 @@ class Process:
             try:
                 told = json.loads(line)
                 if "overdue" in told:
-                    return {"overdue": told["overdue"] if isinstance(told["overdue"], int) else None}
+                    return {
+                        "overdue": told["overdue"] if isinstance(told["overdue"], int) else None
+                    }
                 if told.get("id") == self._count:
                     return Reply.of(told)
             except (ValueError, TypeError, AttributeError, RecursionError):
@@ -94,16 +108,22 @@ class Process:
 
     def _why(self, told: dict[str, Any], took: float) -> Fault:
         if "left" in told:
-            return Fault("It ended the Python that ran it (exit code {code}).", holes={"code": str(told["left"])})
+            return Fault(
+                "It ended the Python that ran it (exit code {code}).",
+                holes={"code": str(told["left"])},
+            )
         if "overdue" not in told:
             return Fault("It wrote something to where the answers go, which is no answer.")
         line, holes = told["overdue"], {"seconds": f"{self._limit:g}"}
         if took < self._limit / 2:
             return Fault(
-                "It takes too long: {count} cases took {seconds} seconds.", holes={**holes, "count": str(self._count - 2)}
+                "It takes too long: {count} cases took {seconds} seconds.",
+                holes={**holes, "count": str(self._count - 2)},
             )
         if line is None:
-            return Fault("It was still running after {seconds} seconds and was stopped.", holes=holes)
+            return Fault(
+                "It was still running after {seconds} seconds and was stopped.", holes=holes
+            )
         says = "Line {line} was still running after {seconds} seconds: is there a loop that never ends?"
         return Fault(says, line=line, holes={**holes, "line": str(line)})
 

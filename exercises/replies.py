@@ -49,7 +49,11 @@ class Reply(NamedTuple):
                 and isinstance(raised.missing, str | None)
             ):
                 raise ValueError("an exception that is none")
-            return cls([_decoded(value) for value in told["values"]], raised, list(map(str, told["printed"])))
+            return cls(
+                [_decoded(value) for value in told["values"]],
+                raised,
+                list(map(str, told["printed"])),
+            )
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
@@ -75,7 +79,12 @@ class Fault:
 
 def fault(says: str, at: int, expected: object = None, **holes: object) -> Fault:
     """See `Fault`; expected: a value, or text that is not to be quoted as an `Odd`."""
-    return Fault(says, at, None if expected is None else repr(expected), holes={name: str(hole) for name, hole in holes.items()})
+    return Fault(
+        says,
+        at,
+        None if expected is None else repr(expected),
+        holes={name: str(hole) for name, hole in holes.items()},
+    )
 
 
 def typed(value: object) -> str:

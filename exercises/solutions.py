@@ -5,7 +5,9 @@ from __future__ import annotations
 from exercises.given import Chunk, RequestProgress
 
 
-def schedule_static(waiting: list[RequestProgress], running: list[RequestProgress], lanes: int) -> dict[str, int]:
+def schedule_static(
+    waiting: list[RequestProgress], running: list[RequestProgress], lanes: int
+) -> dict[str, int]:
     wave = running or waiting[:lanes]
     return {request.id: request.left for request in wave}
 
@@ -14,7 +16,11 @@ def schedule_continuous(
     waiting: list[RequestProgress], running: list[RequestProgress], lanes: int, budget: int
 ) -> dict[str, int]:
     plan: dict[str, int] = {}
-    in_order = [r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[: lanes - len(running)]
+    in_order = (
+        [r for r in running if r.decodes]
+        + [r for r in running if not r.decodes]
+        + waiting[: lanes - len(running)]
+    )
     for request in in_order:
         share = min(request.left, budget)
         if not share:
@@ -26,8 +32,12 @@ def schedule_continuous(
 
 def block_diagonal_mask(chunks: list[Chunk]) -> list[list[bool]]:
     keys = [(chunk.request, position) for chunk in chunks for position in range(chunk.end)]
-    queries = [(chunk.request, position) for chunk in chunks for position in range(chunk.start, chunk.end)]
-    return [[request == of and key <= position for of, key in keys] for request, position in queries]
+    queries = [
+        (chunk.request, position) for chunk in chunks for position in range(chunk.start, chunk.end)
+    ]
+    return [
+        [request == of and key <= position for of, key in keys] for request, position in queries
+    ]
 
 
 class Blocks:

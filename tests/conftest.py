@@ -5,7 +5,12 @@ from __future__ import annotations
 import gc
 import os
 
-os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", GRADIO_ANALYTICS_ENABLED="False", OMP_NUM_THREADS="1")
+os.environ.update(
+    HF_HUB_OFFLINE="1",
+    HF_HUB_DISABLE_TELEMETRY="1",
+    GRADIO_ANALYTICS_ENABLED="False",
+    OMP_NUM_THREADS="1",
+)
 
 import pytest
 import torch
@@ -13,7 +18,9 @@ from hypothesis import settings
 from transformers.utils import logging
 
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run on CPU tensors; read when a module that has kernels is imported
+    os.environ.setdefault(
+        "TRITON_INTERPRET", "1"
+    )  # kernels run on CPU tensors; read when a module that has kernels is imported
 
 # Properties are tried on a third of their examples (`worlds.examples`); CI names a profile with all of them, `--hypothesis-profile=ci`.
 settings.register_profile("quick", settings(), max_examples=33)

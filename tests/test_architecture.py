@@ -29,7 +29,9 @@ _JS_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[\w./]+\.js)";', re.MULTILI
 def ladder(folder: str) -> list[str]:
     """The rooms of a folder, top to bottom, as the map lists them."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    table = re.search(rf"^\| `{re.escape(folder)}` \| \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    table = re.search(
+        rf"^\| `{re.escape(folder)}` \| \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE
+    )
     assert table, f"docs/architecture.md has no map of {folder}"
     return re.findall(r"^\| `(\w+)/?` \|", table[1], re.MULTILINE)
 
@@ -57,7 +59,9 @@ def imports(path: Path, top_only: bool = False) -> frozenset[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 or path.parent.name == "inflight_vllm", f"{path.name} imports relatively"
+            assert node.level == 0 or path.parent.name == "inflight_vllm", (
+                f"{path.name} imports relatively"
+            )
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
                 names.add(whole if whole in ALL else node.module or "")
@@ -85,7 +89,11 @@ def against(package: str, module: str, imported: frozenset[str]) -> list[str]:
     here = room(module)
     if not here:
         return []
-    return [m for m in imported if m.split(".")[0] == package and room(m) and rooms.index(room(m)) > rooms.index(here)]
+    return [
+        m
+        for m in imported
+        if m.split(".")[0] == package and room(m) and rooms.index(room(m)) > rooms.index(here)
+    ]
 
 
 @pytest.mark.parametrize("package", list(MODULES))
@@ -102,7 +110,9 @@ def test_no_import_goes_against_the_ladder(package):
 
 def test_an_import_against_the_ladder_is_found():
     """A control for the test above: it would see one."""
-    assert against("core", "core.trace.events", frozenset({"core.engine.engine"})) == ["core.engine.engine"]
+    assert against("core", "core.trace.events", frozenset({"core.engine.engine"})) == [
+        "core.engine.engine"
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(MODULES["core"]))
@@ -116,7 +126,11 @@ def test_the_exercises_lie_between_core_and_the_page(name):
 
 
 def test_only_the_app_knows_gradio():
-    knows = {name for name, path in MODULES["visualizer"].items() if any(m.split(".")[0] == "gradio" for m in imports(path))}
+    knows = {
+        name
+        for name, path in MODULES["visualizer"].items()
+        if any(m.split(".")[0] == "gradio" for m in imports(path))
+    }
     assert knows == {"visualizer.ui"}
 
 
@@ -142,7 +156,11 @@ def test_what_needs_no_model_imports_no_torch(name):
 @pytest.mark.parametrize("name", [n for n in ALL if n.startswith(PLAIN) and n != RECORDS])
 def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(name):
     for module, names in reached(name).items():
-        others = {m for m in names if m.split(".")[0] not in {"core", "exercises", "visualizer", *sys.stdlib_module_names}}
+        others = {
+            m
+            for m in names
+            if m.split(".")[0] not in {"core", "exercises", "visualizer", *sys.stdlib_module_names}
+        }
         assert not others, f"{module} imports {', '.join(others)}"
 
 
@@ -150,7 +168,10 @@ def test_an_engine_and_what_is_told_of_its_runs_need_the_standard_library_alone(
 def test_imports_make_no_circle(package):
     """Between modules, types aside."""
     modules = MODULES[package]
-    graph = {name: {m for m in imports(path, top_only=True) if m in modules and m != name} for name, path in modules.items()}
+    graph = {
+        name: {m for m in imports(path, top_only=True) if m in modules and m != name}
+        for name, path in modules.items()
+    }
     done: set[str] = set()
 
     def visit(name: str, way: tuple[str, ...]) -> None:
@@ -173,11 +194,16 @@ def test_the_scripts_keep_their_ladder():
         here = path.relative_to(player).parts[0]
         for name in _JS_IMPORT.findall(path.read_text(encoding="utf-8")):
             there = (path.parent / name).resolve().relative_to(player).parts[0]
-            assert rooms.index(there) <= rooms.index(here), f"{path.relative_to(player)} imports {name}"
+            assert rooms.index(there) <= rooms.index(here), (
+                f"{path.relative_to(player)} imports {name}"
+            )
 
 
 def test_the_figure_of_the_rooms_has_those_of_the_map():
     drawn = re.findall(
-        r'font-weight="600"[^>]*>(\w+)</text>', (ROOT / "docs" / "figures" / "rooms.svg").read_text(encoding="utf-8")
+        r'font-weight="600"[^>]*>(\w+)</text>',
+        (ROOT / "docs" / "figures" / "rooms.svg").read_text(encoding="utf-8"),
     )
-    assert drawn == [name for folder in ("core/", "visualizer/", "assets/player/") for name in ladder(folder)]
+    assert drawn == [
+        name for folder in ("core/", "visualizer/", "assets/player/") for name in ladder(folder)
+    ]

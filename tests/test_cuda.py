@@ -44,7 +44,9 @@ def alone(name: str) -> dict[str, list[int]]:
     for request in world(name).requests:
         ids = torch.tensor([request.prompt_token_ids], device=CUDA)
         new = request.sampling.max_new_tokens
-        out = on_gpu(name).model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new)
+        out = on_gpu(name).model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new
+        )
         outputs[request.id] = out[0, ids.shape[1] :].tolist()
     return outputs
 
@@ -72,7 +74,11 @@ def test_tokens_are_those_of_generate(name, how):
 @pytest.mark.parametrize("execution", SWITCHES, ids=str)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_switch_changes_a_token(policy, execution):
-    trace = run("llama", {"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4}, **execution)
+    trace = run(
+        "llama",
+        {"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4},
+        **execution,
+    )
     assert trace.outputs == alone("llama")
     assert faults(trace) == []
 
@@ -85,7 +91,9 @@ def test_passes_of_few_tokens_are_graphs():
 
 def test_a_model_that_waits_for_the_device_falls_back_and_says_so_once():
     adapter = probe(copy.deepcopy(world("llama").model).to(CUDA), "waits")
-    adapter.model.model.layers[0].register_forward_pre_hook(lambda module, args: None if args[0].sum().item() > -1e9 else args)
+    adapter.model.model.layers[0].register_forward_pre_hook(
+        lambda module, args: None if args[0].sum().item() > -1e9 else args
+    )
     engine = Engine(adapter, None, EngineConfig(**RUNS["chunked"]))
     for _ in range(2):
         trace = engine.run(Workload(list(world("llama").requests), name="families"))
@@ -104,28 +112,52 @@ def test_times_are_the_devices_and_memory_is_on_record():
 
 def test_sampled_text_is_that_of_the_request_alone():
     asked = [
-        Request(r.id, prompt_token_ids=r.prompt_token_ids, sampling=SamplingParams(12, temperature=0.9, seed=i, ignore_eos=True))
+        Request(
+            r.id,
+            prompt_token_ids=r.prompt_token_ids,
+            sampling=SamplingParams(12, temperature=0.9, seed=i, ignore_eos=True),
+        )
         for i, r in enumerate(requests())
     ]
-    together = Engine(on_gpu("llama"), None, EngineConfig(max_num_seqs=4)).run(Workload(asked, name="all")).outputs
+    together = (
+        Engine(on_gpu("llama"), None, EngineConfig(max_num_seqs=4))
+        .run(Workload(asked, name="all"))
+        .outputs
+    )
     for request in asked:
-        assert Engine(on_gpu("llama"), None).run(Workload([request], name="one")).outputs[request.id] == together[request.id]
+        assert (
+            Engine(on_gpu("llama"), None).run(Workload([request], name="one")).outputs[request.id]
+            == together[request.id]
+        )
 
 
 def test_the_pool_is_as_large_as_the_longest_request_in_every_lane_or_what_is_free():
     engine = Engine(on_gpu("llama"), None, EngineConfig(max_num_seqs=3, block_size=4))
     trace = engine.run(Workload(list(world("llama").requests), name="families"))
     assert trace.header.num_blocks == 3 * -(-max(17 + 12, 3 + 16) // 4)
-    tight = Engine(on_gpu("llama"), None, EngineConfig(max_num_seqs=3), execution=Execution(gpu_memory_utilization=1e-9))
-    with pytest.raises(InflightError, match=r"exceed the whole KV pool of 1 blocks of 16 tokens; 0\.00 GiB are left for it: of "):
+    tight = Engine(
+        on_gpu("llama"),
+        None,
+        EngineConfig(max_num_seqs=3),
+        execution=Execution(gpu_memory_utilization=1e-9),
+    )
+    with pytest.raises(
+        InflightError,
+        match=r"exceed the whole KV pool of 1 blocks of 16 tokens; 0\.00 GiB are left for it: of ",
+    ):
         tight.run(Workload(list(world("llama").requests), name="families"))
 
 
 def test_running_out_of_memory_is_told_and_survived():
-    total = torch.cuda.get_device_properties(CUDA).total_memory  # a pool of all of it: weights take some
+    total = torch.cuda.get_device_properties(
+        CUDA
+    ).total_memory  # a pool of all of it: weights take some
     blocks = total // (on_gpu("llama").kv_bytes_per_token * 16)
     engine = Engine(on_gpu("llama"), None, EngineConfig(num_blocks=blocks, max_num_seqs=3))
-    with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: the GPU ran out of memory"):
+    with pytest.raises(
+        ExecutionFailed,
+        match=r"^The KV pool and its passes could not be prepared: the GPU ran out of memory",
+    ):
         engine.run(Workload(list(world("llama").requests), name="families"))
     assert run("llama", RUNS["packed"]).outputs == alone("llama")
 
@@ -133,7 +165,9 @@ def test_running_out_of_memory_is_told_and_survived():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_runs_and_stays_close(dtype):
     adapter = probe(copy.deepcopy(BY_NAME["llama"].build()).to(CUDA, dtype), "half")
-    trace = Engine(adapter, None, EngineConfig(**RUNS["chunked"])).run(Workload(list(world("llama").requests), name="families"))
+    trace = Engine(adapter, None, EngineConfig(**RUNS["chunked"])).run(
+        Workload(list(world("llama").requests), name="families")
+    )
     assert trace.complete and faults(trace) == []
     first = {request: ids[0] for request, ids in trace.outputs.items()}
     same = sum(first[request] == ids[0] for request, ids in alone("llama").items())

@@ -43,7 +43,8 @@ def lower_bounds(text: str) -> dict[str, str]:
 
 def test_the_lowest_versions_are_the_lower_ends_of_the_ranges():
     run, test, lowest = (
-        lower_bounds((ROOT / f"requirements{part}.txt").read_text(encoding="utf-8")) for part in ("", "-test", "-lowest")
+        lower_bounds((ROOT / f"requirements{part}.txt").read_text(encoding="utf-8"))
+        for part in ("", "-test", "-lowest")
     )
     wanted = run | test
     assert wanted.keys() == lowest.keys() and len(wanted) >= 8
@@ -55,7 +56,9 @@ def test_the_lowest_versions_are_the_lower_ends_of_the_ranges():
 def test_the_head_of_readme_is_what_a_space_can_read():
     """A thumbnail would have to be a URL."""
     head = dict(line.split(": ", 1) for line in README.split("---\n")[1].splitlines())
-    assert (ROOT / head["app_file"]).is_file() and head.get("thumbnail", "https://").startswith("https://")
+    assert (ROOT / head["app_file"]).is_file() and head.get("thumbnail", "https://").startswith(
+        "https://"
+    )
     assert len(head["short_description"]) <= 60
 
 
@@ -73,21 +76,37 @@ def test_one_lowest_python():
     """As the package says it: for a Space, for CI, for the tools, and where `make` refuses an older one."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lowest = project["project"]["requires-python"].removeprefix(">=")
-    said = re.findall(r'python[_-]version: "([\d.]+)"', README + (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
-    said += re.findall(r"needs Python ([\d.]+) or later", (ROOT / "Makefile").read_text(encoding="utf-8"))
-    said += re.findall(r"Python ([\d.]+) or later", README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    said = re.findall(
+        r'python[_-]version: "([\d.]+)"',
+        README + (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"),
+    )
+    said += re.findall(
+        r"needs Python ([\d.]+) or later", (ROOT / "Makefile").read_text(encoding="utf-8")
+    )
+    said += re.findall(
+        r"Python ([\d.]+) or later", README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    )
     tools = project["tool"]
     said += [tools["mypy"]["python_version"], tools["ruff"]["target-version"].replace("py3", "3.")]
     assert len(said) >= 8 and set(said) == {lowest}
 
 
 def test_what_to_open_is_there():
-    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("| To change | open |")[1].split("\n\n")[0]
+    table = (
+        (ROOT / "docs" / "architecture.md")
+        .read_text(encoding="utf-8")
+        .split("| To change | open |")[1]
+        .split("\n\n")[0]
+    )
     paths = [path for path in re.findall(r"`([\w./]+)`", table) if "/" in path]
     assert len(paths) > 10 and not [path for path in paths if not (ROOT / path).exists()]
 
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -101,14 +120,24 @@ def test_links_lead_somewhere(name):
         assert page.exists(), link
         if section:
             titles = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
-            assert section in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}, link
+            assert section in {
+                re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+            }, link
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/")])
 def test_paths_in_the_docs_exist(name):
     """A word in backticks or in a command is a path of the repository where it begins with one of its folders."""
-    folders = "|".join(sorted(re.escape(path.name) for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"))
-    words = re.findall(rf"(?<![\w./-])(?:{folders}|\.ci)/[\w./*-]*\w/?", (ROOT / name).read_text(encoding="utf-8"))
+    folders = "|".join(
+        sorted(
+            re.escape(path.name)
+            for path in ROOT.iterdir()
+            if path.is_dir() and path.name[0] not in "._"
+        )
+    )
+    words = re.findall(
+        rf"(?<![\w./-])(?:{folders}|\.ci)/[\w./*-]*\w/?", (ROOT / name).read_text(encoding="utf-8")
+    )
     assert [word for word in words if not list(ROOT.glob(word))] == []
 
 
@@ -122,7 +151,9 @@ def test_readme_is_short_and_leads_to_every_document():
 def test_every_command_of_the_readme_runs(tmp_path):
     """In a clean clone, in the order of reading, each at its cheapest. Of `make` only that the target is there: CI runs it."""
     clone = tmp_path / "clone"
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     for name in names:
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, clone / name)
@@ -152,7 +183,9 @@ def test_the_python_is_typed_for_its_readers(tmp_path):
     names = [f"page{number}.py" for number in range(len(IN_PYTHON))]
     for name, page in zip(names, IN_PYTHON, strict=True):
         (tmp_path / name).write_text(examples(page), encoding="utf-8")
-    every = "".join(f"from inflight import {name} as {name}\n" for name in ("__version__", *inflight.__all__))
+    every = "".join(
+        f"from inflight import {name} as {name}\n" for name in ("__version__", *inflight.__all__)
+    )
     (tmp_path / "every.py").write_text(every, encoding="utf-8")
     wrong = (
         "from inflight import Engin",
@@ -161,11 +194,23 @@ def test_the_python_is_typed_for_its_readers(tmp_path):
     )
     (tmp_path / "wrong.py").write_text("\n".join(wrong), encoding="utf-8")
     told = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-site-packages", "--ignore-missing-imports", "--follow-imports=silent"]
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-site-packages",
+            "--ignore-missing-imports",
+            "--follow-imports=silent",
+        ]
         + ["--cache-dir", str(tmp_path / "cache"), *names, "every.py", "wrong.py"],
         cwd=tmp_path,
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,
         text=True,
     ).stdout
-    assert [line.rpartition("[")[2] for line in told.splitlines()[:-1]] == ["attr-defined]", "attr-defined]", "arg-type]"], told
+    assert [line.rpartition("[")[2] for line in told.splitlines()[:-1]] == [
+        "attr-defined]",
+        "attr-defined]",
+        "arg-type]",
+    ], told

@@ -49,7 +49,9 @@ def test_the_solution_is_right_and_the_stub_is_not_written(name, seed):
         assert str(checked(name, blank, seed).fault).startswith("Not written yet: line ")
 
 
-@pytest.mark.parametrize(("name", "title"), [(name, title) for name, titles in WRONG.items() for title in titles])
+@pytest.mark.parametrize(
+    ("name", "title"), [(name, title) for name, titles in WRONG.items() for title in titles]
+)
 def test_a_wrong_answer_is_told_why_and_where_to_see_it(name, title):
     """Whatever the cases are; and who runs the lines of the case sees what it says."""
     code, words = WRONG[name][title]
@@ -62,13 +64,16 @@ def test_a_wrong_answer_is_told_why_and_where_to_see_it(name, title):
         for line in found.lines[:-1]:
             exec(line, scope)
         got = eval(found.lines[-1], scope)
-        assert ADDRESS.sub("", repr(got)) == ADDRESS.sub("", found.got) or found.got.endswith(("values", "itself"))
+        assert ADDRESS.sub("", repr(got)) == ADDRESS.sub("", found.got) or found.got.endswith(
+            ("values", "itself")
+        )
         assert found.fault.expected is None or repr(got) != found.fault.expected
 
 
 def test_what_numpy_counts_and_decides_is_taken_as_python_takes_it():
     code = RIGHT.replace("def ", "import numpy\n\n\ndef ", 1).replace(
-        "request == of and key <= position for", "numpy.bool_(request == of and key <= position) for"
+        "request == of and key <= position for",
+        "numpy.bool_(request == of and key <= position) for",
     )
     assert code != RIGHT and checked("mask", code).is_right
 
@@ -77,13 +82,23 @@ def test_the_run_is_drawn_up_to_the_step_that_differs():
     late = checked("static", HEAD + WRONG["static"]["refills at once"][0])
     assert not late.trace.complete and "where the exercise differs" in late.trace.header.notes[0]
     unseen = checked("continuous", HEAD + WRONG["continuous"]["decodes not first"][0])
-    assert unseen.trace.complete  # no run of this engine comes to a decoding request behind a prompt
+    assert (
+        unseen.trace.complete
+    )  # no run of this engine comes to a decoding request behind a prompt
 
 
 def test_the_smallest_case_is_shown():
     found = checked("blocks", HEAD + WRONG["blocks"]["forgets release"][0])
-    assert [line.split("(")[0] for line in found.lines] == ["pool = Blocks", "pool.grow", "pool.release", "pool.table"]
-    assert (found.fault.expected, str(found.fault)) == ("[]", "A gave its blocks back, and its table still has some.")
+    assert [line.split("(")[0] for line in found.lines] == [
+        "pool = Blocks",
+        "pool.grow",
+        "pool.release",
+        "pool.table",
+    ]
+    assert (found.fault.expected, str(found.fault)) == (
+        "[]",
+        "A gave its blocks back, and its table still has some.",
+    )
 
 
 # -- in a process of its own -------------------------------------------------------------------------------------------
@@ -92,7 +107,15 @@ def test_the_smallest_case_is_shown():
 def graded(folder: Path, code: str, *options: str) -> tuple[int, dict]:
     """As a course's own system does it."""
     (folder / "theirs.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "-m", "exercises", "--file", str(folder / "theirs.py"), "--json", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "exercises",
+        "--file",
+        str(folder / "theirs.py"),
+        "--json",
+        *options,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)
 
@@ -102,10 +125,22 @@ def test_a_grade_is_json_with_the_documented_keys(tmp_path):
     readme = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
     said = set(re.findall(r"^\| `([\w.\[\]]+)`", readme.partition("## Grades")[2], re.MULTILINE))
     keys = {*grade, *(f"exercises[].{key}" for key in grade["exercises"][0])}
-    assert code == 0 and grade["passed"] == grade["of"] == 4 and [e["name"] for e in grade["exercises"]] == list(EXERCISES)
-    assert all(e["seconds"] > 0 and e["cases"] == e["of"] and e["case"] is None for e in grade["exercises"])
-    code, grade = graded(tmp_path, RIGHT.replace("-(-positions //", "(positions //"), "blocks", "static")
-    assert code == 1 and [e["passed"] for e in grade["exercises"]] == [False, True] and grade["passed"] == 1
+    assert (
+        code == 0
+        and grade["passed"] == grade["of"] == 4
+        and [e["name"] for e in grade["exercises"]] == list(EXERCISES)
+    )
+    assert all(
+        e["seconds"] > 0 and e["cases"] == e["of"] and e["case"] is None for e in grade["exercises"]
+    )
+    code, grade = graded(
+        tmp_path, RIGHT.replace("-(-positions //", "(positions //"), "blocks", "static"
+    )
+    assert (
+        code == 1
+        and [e["passed"] for e in grade["exercises"]] == [False, True]
+        and grade["passed"] == 1
+    )
     keys |= {f"exercises[].case.{key}" for key in grade["exercises"][0]["case"]}
     assert said == keys and f"`{grade['schema']}`" in readme
 
@@ -137,15 +172,22 @@ def test_what_was_learned_by_heart_fails_on_other_cases(tmp_path):
 
 def test_a_loop_in_the_file_itself_is_stopped_too(monkeypatch):
     monkeypatch.setattr(process, "READING", 0.5)
-    with process.Process(b"import time\nwhile True:\n    time.sleep(0.01)\n", "yours.py") as running:
+    with process.Process(
+        b"import time\nwhile True:\n    time.sleep(0.01)\n", "yours.py"
+    ) as running:
         found = ended(checking("mask", running.ask))
-    assert re.search(r"Line [23] was still running after 0.5 seconds", str(found.fault)) and found.right == 0
+    assert (
+        re.search(r"Line [23] was still running after 0.5 seconds", str(found.fault))
+        and found.right == 0
+    )
 
 
 def test_reading_the_file_does_not_count_as_computing():
     code = "import time\ntime.sleep(0.3)\n\n\ndef block_diagonal_mask(chunks):\n    pass\n"
     with process.Process(code.encode(), "yours.py") as running:
-        assert running.seconds == 0.0 and running.ask(["1 + 1"]).values == [2] and running.seconds > 0
+        assert (
+            running.seconds == 0.0 and running.ask(["1 + 1"]).values == [2] and running.seconds > 0
+        )
 
 
 def test_a_loop_without_end_is_stopped_and_its_line_said(tmp_path, monkeypatch, capsys):
@@ -154,12 +196,18 @@ def test_a_loop_without_end_is_stopped_and_its_line_said(tmp_path, monkeypatch, 
     (tmp_path / "yours.py").write_text(HEAD + ENDLESS["mask"]["never ends"][0], encoding="utf-8")
     assert main(["mask"]) == 1
     said = capsys.readouterr().out
-    assert re.search(r"Line [678] was still running after 0.5 seconds: is there a loop that never ends\?", said)
-    assert "chunks = [Chunk(" in said and "block_diagonal_mask(chunks)" in said  # the case in which it was
+    assert re.search(
+        r"Line [678] was still running after 0.5 seconds: is there a loop that never ends\?", said
+    )
+    assert (
+        "chunks = [Chunk(" in said and "block_diagonal_mask(chunks)" in said
+    )  # the case in which it was
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "title"), [(name, title) for name, titles in ENDLESS.items() for title in titles])
+@pytest.mark.parametrize(
+    ("name", "title"), [(name, title) for name, titles in ENDLESS.items() for title in titles]
+)
 def test_whatever_does_not_end_is_stopped(name, title, monkeypatch):
     monkeypatch.setattr(process, "SECONDS", 0.7)
     code, words = ENDLESS[name][title]
@@ -169,7 +217,9 @@ def test_whatever_does_not_end_is_stopped(name, title, monkeypatch):
     assert running._process.poll() is not None
 
 
-@pytest.mark.parametrize(("name", "title"), [(name, title) for name, titles in ENDS.items() for title in titles])
+@pytest.mark.parametrize(
+    ("name", "title"), [(name, title) for name, titles in ENDS.items() for title in titles]
+)
 def test_what_ends_its_python_is_told(name, title):
     code, words = ENDS[name][title]
     with process.Process((HEAD + code).encode(), "yours.py") as running:
@@ -185,7 +235,10 @@ def test_what_an_answer_started_ends_with_it(tmp_path):
     assert graded(tmp_path, code, "mask")[0] == 1
     (pid,) = map(int, (tmp_path / "pid").read_text().split())
     until = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+    while (
+        Path(f"/proc/{pid}").exists()
+        and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+    ):
         assert time.monotonic() < until, "it still runs"
         time.sleep(0.05)
 
@@ -196,10 +249,16 @@ def test_what_an_answer_started_ends_with_it(tmp_path):
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("def schedule_static(waiting, running, lanes):\n    return waiting[0].prompt\n", "Line 2 raised AttributeError"),
+        (
+            "def schedule_static(waiting, running, lanes):\n    return waiting[0].prompt\n",
+            "Line 2 raised AttributeError",
+        ),
         ("def schedule_static(waiting, running, lanes):\n    print('seen', lanes)\n", "| seen 1"),
         ("", "There is no schedule_static in the file."),
-        ("def schedule_static(waiting, running, lanes)\n", "The file cannot be read, line 1: SyntaxError: expected ':'"),
+        (
+            "def schedule_static(waiting, running, lanes)\n",
+            "The file cannot be read, line 1: SyntaxError: expected ':'",
+        ),
         ("import nothing_of_that_name\n", "The file cannot be read, line 1: ModuleNotFoundError"),
     ],
 )
@@ -213,13 +272,25 @@ def test_answers_are_those_of_this_folder_or_of_a_file(tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         main(["mask"])
-    assert capsys.readouterr().err == "There is no yours.py in this folder: `python -m exercises --begin` writes one.\n"
+    assert (
+        capsys.readouterr().err
+        == "There is no yours.py in this folder: `python -m exercises --begin` writes one.\n"
+    )
     assert main(["--begin"]) == 0 and main(["mask"]) == 1
     (tmp_path / "yours.py").write_text(RIGHT)
     assert main(["mask"]) == 0 and "mask: right. 200 cases in " in capsys.readouterr().out
     (tmp_path / "other.py").write_text(RIGHT.replace("key <= position", "key < position"))
-    assert main(["mask", "--file", "other.py"]) == 1 and "may look at itself" in capsys.readouterr().out
-    for refused in (["--begin"], ["--file", "none.py"], ["--file", "other.py", "--solution"], ["masks"], ["--show", "."]):
+    assert (
+        main(["mask", "--file", "other.py"]) == 1
+        and "may look at itself" in capsys.readouterr().out
+    )
+    for refused in (
+        ["--begin"],
+        ["--file", "none.py"],
+        ["--file", "other.py", "--solution"],
+        ["masks"],
+        ["--show", "."],
+    ):
         with pytest.raises(SystemExit) as code:
             main(refused)
         assert code.value.code == 2
@@ -229,12 +300,31 @@ def test_answers_are_those_of_this_folder_or_of_a_file(tmp_path, monkeypatch, ca
 
 def test_the_command_shows_the_run(tmp_path, capsys):
     assert main(["static", "--solution", "--show", str(tmp_path / "run.html")]) == 0
-    assert "static: right." in capsys.readouterr().out and "exercise: static" in (tmp_path / "run.html").read_text()
-    (tmp_path / "unseen.py").write_text(HEAD + WRONG["continuous"]["decodes not first"][0], encoding="utf-8")
-    assert main(["continuous", "--file", str(tmp_path / "unseen.py"), "--show", str(tmp_path / "run.html")]) == 1
+    assert (
+        "static: right." in capsys.readouterr().out
+        and "exercise: static" in (tmp_path / "run.html").read_text()
+    )
+    (tmp_path / "unseen.py").write_text(
+        HEAD + WRONG["continuous"]["decodes not first"][0], encoding="utf-8"
+    )
+    assert (
+        main(
+            [
+                "continuous",
+                "--file",
+                str(tmp_path / "unseen.py"),
+                "--show",
+                str(tmp_path / "run.html"),
+            ]
+        )
+        == 1
+    )
     assert "no run comes to the last case above" in capsys.readouterr().out
     assert main(["mask", "--solution", "--show", str(tmp_path / "none.html")]) == 0
-    assert "none.html was not written: no scheduler ran." in capsys.readouterr().err and not (tmp_path / "none.html").exists()
+    assert (
+        "none.html was not written: no scheduler ran." in capsys.readouterr().err
+        and not (tmp_path / "none.html").exists()
+    )
 
 
 def test_a_case_is_seen_by_hand_as_it_says(tmp_path, monkeypatch, capsys):
@@ -264,21 +354,29 @@ def sentences() -> set[str]:
     for path in (ROOT / "exercises").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("fault", "Fault"):
-                found.update(each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant))
+                found.update(
+                    each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)
+                )
             elif (
                 isinstance(node, ast.Assign)
                 and isinstance(name := node.targets[0], ast.Name)
                 and (name.id == "says" or name.id.isupper())
             ):
-                found.update(each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant))
+                found.update(
+                    each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)
+                )
     return {text for text in found if isinstance(text, str) and " " in text}
 
 
 def test_every_sentence_has_its_german():
     said = sentences()
-    told = {checked(name, HEAD + code).fault.says for name, titles in WRONG.items() for code, _ in list(titles.values())[:20]}
-    assert said >= told and len(said) > 40
-    said |= {text for task in exercises().values() for text in (task.title, task.says, task.before, ASKS)} | {
-        SAYS.format(right=1, of=2)
+    told = {
+        checked(name, HEAD + code).fault.says
+        for name, titles in WRONG.items()
+        for code, _ in list(titles.values())[:20]
     }
+    assert said >= told and len(said) > 40
+    said |= {
+        text for task in exercises().values() for text in (task.title, task.says, task.before, ASKS)
+    } | {SAYS.format(right=1, of=2)}
     assert not {key_of(text)[0] for text in said} - set(catalogue("de"))

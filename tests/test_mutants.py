@@ -18,7 +18,9 @@ def test_a_fault_can_be_made(fault: Fault):
     source = (ROOT / fault.file).read_text(encoding="utf-8")
     assert source.count(fault.old) == 1
     if fault.file.endswith(".py"):
-        assert ast.dump(ast.parse(source.replace(fault.old, fault.new))) != ast.dump(ast.parse(source))
+        assert ast.dump(ast.parse(source.replace(fault.old, fault.new))) != ast.dump(
+            ast.parse(source)
+        )
     assert all((ROOT / "tests" / test.split("::")[0]).exists() for test in fault.tests)
 
 
@@ -29,11 +31,18 @@ def test_faults_in_javascript_can_be_read(tmp_path: Path):
         pytest.skip("node is not installed")
     for index, fault in enumerate(fault for fault in FAULTS if fault.file.endswith(".js")):
         source = (ROOT / fault.file).read_text(encoding="utf-8")
-        (tmp_path / f"{index}.js").write_text(source.replace(fault.old, fault.new), encoding="utf-8")
-    script = (
-        "for (const path of process.argv.slice(1)) new vm.SourceTextModule(fs.readFileSync(path, 'utf8'), { identifier: path })"
-    )
-    command = [node, "--no-warnings", "--experimental-vm-modules", "--eval", script, *sorted(map(str, tmp_path.iterdir()))]
+        (tmp_path / f"{index}.js").write_text(
+            source.replace(fault.old, fault.new), encoding="utf-8"
+        )
+    script = "for (const path of process.argv.slice(1)) new vm.SourceTextModule(fs.readFileSync(path, 'utf8'), { identifier: path })"
+    command = [
+        node,
+        "--no-warnings",
+        "--experimental-vm-modules",
+        "--eval",
+        script,
+        *sorted(map(str, tmp_path.iterdir())),
+    ]
     read = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert read.returncode == 0, read.stderr
 

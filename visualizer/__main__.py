@@ -12,7 +12,14 @@ import typer
 from core.cli import COMMANDS, PROGRAM, program
 from core.cli import main as run_command
 from core.cli.options import Json, Repeats, Threads
-from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_json, print_line, print_note
+from core.cli.output import (
+    INTERRUPTED,
+    ProgressReporter,
+    finish,
+    print_json,
+    print_line,
+    print_note,
+)
 from core.start import own_process
 
 
@@ -24,7 +31,9 @@ def page(context: typer.Context) -> None:
 
 
 def record(
-    names: Annotated[list[str] | None, typer.Argument(help="Presets to record; all by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Presets to record; all by default.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
     json: Json = False,
 ) -> None:
@@ -36,7 +45,9 @@ def record(
 
 
 def record_comparisons(
-    names: Annotated[list[str] | None, typer.Argument(help="Comparisons to record; all by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Comparisons to record; all by default.")
+    ] = None,
     repeats: Repeats = 5,
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
@@ -46,7 +57,9 @@ def record_comparisons(
     from visualizer.documents.record import record_comparisons as measure
 
     _list_sizes(
-        "record-comparisons/1", measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note), json
+        "record-comparisons/1",
+        measure(names or (), repeats=repeats, threads=threads, device=device, say=print_note),
+        json,
     )
 
 
@@ -56,7 +69,13 @@ def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool
     try:
         for name, path in recorded:
             files = [path] if path.is_file() else path.iterdir()
-            found.append({"name": name, "path": str(path), "bytes": sum(file.stat().st_size for file in files)})
+            found.append(
+                {
+                    "name": name,
+                    "path": str(path),
+                    "bytes": sum(file.stat().st_size for file in files),
+                }
+            )
             if not as_json:
                 print_line(f"{name}: {found[-1]['bytes']:,} bytes")
         complete = True
@@ -72,10 +91,19 @@ def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool
 def export_site(
     folder: Annotated[Path, typer.Argument(help="Folder to write it to.")],
     url: Annotated[
-        str, typer.Option(help="Where it will be served: link previews need the whole address of their picture.")
+        str,
+        typer.Option(
+            help="Where it will be served: link previews need the whole address of their picture."
+        ),
     ] = "",
-    engine: Annotated[bool, typer.Option("--engine", help="With the engine, which then runs in each visitor's tab.")] = False,
-    pyodide: Annotated[Path | None, typer.Option(help="Folder of the npm package pyodide, if npm has not put it here.")] = None,
+    engine: Annotated[
+        bool,
+        typer.Option("--engine", help="With the engine, which then runs in each visitor's tab."),
+    ] = False,
+    pyodide: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the npm package pyodide, if npm has not put it here."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write the recorded runs and comparisons as a static site."""
@@ -94,7 +122,16 @@ def export_site(
                 f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs."
             )
 
-    finish({"schema": "export-site/1", "folder": str(folder), "first": str(first), "engine": files is not None}, print_it, json)
+    finish(
+        {
+            "schema": "export-site/1",
+            "folder": str(folder),
+            "first": str(first),
+            "engine": files is not None,
+        },
+        print_it,
+        json,
+    )
 
 
 def exercises(context: typer.Context) -> None:
@@ -112,9 +149,14 @@ commands = program(
         "export-site": export_site,
     }
 )
-for name, command in {"page": page, "exercises": exercises}.items():  # these parse their own options
+for name, command in {
+    "page": page,
+    "exercises": exercises,
+}.items():  # these parse their own options
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-    commands.command(name, short_help=command.__doc__, context_settings=settings, add_help_option=False)(command)
+    commands.command(
+        name, short_help=command.__doc__, context_settings=settings, add_help_option=False
+    )(command)
 
 
 def main(args: list[str] | None = None, name: str = PROGRAM) -> None:

@@ -48,7 +48,14 @@ from visualizer.server.embed import embed_routes
 from visualizer.server.engine_files import engine_routes
 from visualizer.server.followed import Followed
 from visualizer.server.limits import are_strangers, is_space, limits
-from visualizer.server.middleware import SILENT, PageGuard, address_of, body_guard, nowhere, origins_of
+from visualizer.server.middleware import (
+    SILENT,
+    PageGuard,
+    address_of,
+    body_guard,
+    nowhere,
+    origins_of,
+)
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
@@ -73,7 +80,9 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
         "model": server.model_at_start,
         "plotly": parts["compare"]["options"]["plotly"],
     }
-    with gr.Blocks(title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False) as page:
+    with gr.Blocks(
+        title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False
+    ) as page:
         gr.HTML(
             html_template=_literal(markup()),
             js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',
@@ -93,7 +102,9 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
 
 def _literal(html: str) -> str:
     """Escape markup for Gradio's template languages, which interpret `${…}` and `{{…}}`."""
-    return html.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("{{", "\\{{")
+    return (
+        html.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("{{", "\\{{")
+    )
 
 
 def launch(
@@ -128,7 +139,12 @@ def launch(
     share = is_shared(options.pop("share", None))
     host = "shared" if share else options.get("server_name")
     # Where a proxy or a tunnel stands in front it has names of its own, which only it knows.
-    behind = is_space() or share or options.get("root_path") or (trust_visitors and not are_strangers(host, False))
+    behind = (
+        is_space()
+        or share
+        or options.get("root_path")
+        or (trust_visitors and not are_strangers(host, False))
+    )
     names = None if behind else (*filter(None, [host]), *allow_hosts)
     here = here or limits(host=host, trusted=trust_visitors)
     model = checked_name(model)
@@ -145,7 +161,9 @@ def launch(
     if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
     if live_model not in here.offered and not here.any_model:
-        raise InflightError(f"On a public page only its own models can be shared: {', '.join(here.offered)}.")
+        raise InflightError(
+            f"On a public page only its own models can be shared: {', '.join(here.offered)}."
+        )
     models = ModelCache()
     server = Server(store, here, traces, models, model)
     shared: SharedEngine | Followed | None = None
@@ -153,7 +171,10 @@ def launch(
         collected = Collected.into(collect) if collect else None
         places = [*follow, *([collect] if collect else ())]
         shared = Followed(
-            places, not are_strangers(host, trust_visitors), named_tokenizer(tokenizer) if tokenizer else None, collected
+            places,
+            not are_strangers(host, trust_visitors),
+            named_tokenizer(tokenizer) if tokenizer else None,
+            collected,
         )
     elif not is_space() if live is None else live:
         shared = SharedEngine(live_model, models, here, teacher_token)
@@ -164,11 +185,20 @@ def launch(
     engine = engine_files()
     in_tab = {"engine": engine.address} if engine else {}
     parts = parts_of(files, address, live_tab, **in_tab)
-    page = build(server, parts, traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins, **in_tab)
-    page.space_id = None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
+    page = build(
+        server, parts, traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins, **in_tab
+    )
+    page.space_id = (
+        None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
+    )
     templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
-    page._queue.sleep_when_free = 0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core
-    firsts = [first["url"] for first in (*server.catalogue[:1], *filter(None, [begins.get("opening", server.opening)]))]
+    page._queue.sleep_when_free = (
+        0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core
+    )
+    firsts = [
+        first["url"]
+        for first in (*server.catalogue[:1], *filter(None, [begins.get("opening", server.opening)]))
+    ]
     served = page.launch(
         app_kwargs={
             "middleware": [
@@ -177,7 +207,9 @@ def launch(
                 Middleware(
                     ResponseCache,
                     is_everybodys=store.is_pinned,
-                    head=lambda at: f"<title>Inflight</title>{head((of_a_space() or at) + address(picture))}",
+                    head=lambda at: (
+                        f"<title>Inflight</title>{head((of_a_space() or at) + address(picture))}"
+                    ),
                 ),
             ],
             "routes": [
@@ -211,7 +243,9 @@ def launch(
     if shared is not None:
         print(shared.announce(*served[1:3], options.get("server_name")), flush=True)
     if not prevent_thread_lock:
-        _serve_until_interrupted(server, shared if isinstance(shared, SharedEngine) else None, page.server)
+        _serve_until_interrupted(
+            server, shared if isinstance(shared, SharedEngine) else None, page.server
+        )
     return served
 
 
@@ -225,7 +259,9 @@ def checked_name(name: str) -> str:
     """The name of a model as the owner of the page gives it; raises UnsupportedModel for a folder that is none."""
     name = model_named(name)
     if name and (fault := folder_fault(name)):
-        raise UnsupportedModel(f"The model {name!r} cannot be loaded: {fault}; built in are {' and '.join(BUILTIN_MODELS)}.")
+        raise UnsupportedModel(
+            f"The model {name!r} cannot be loaded: {fault}; built in are {' and '.join(BUILTIN_MODELS)}."
+        )
     return name
 
 
@@ -233,7 +269,11 @@ def is_shared(asked: bool | None) -> bool:
     """Whether the page gets a public address through Gradio's tunnel, by Gradio's own rules if not set explicitly: strangers can use it."""
     if asked is not None:
         return asked
-    return colab_check() or is_hosted_notebook() or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    return (
+        colab_check()
+        or is_hosted_notebook()
+        or os.environ.get("GRADIO_SHARE", "").lower() == "true"
+    )
 
 
 def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listening: Any) -> None:
@@ -257,7 +297,9 @@ def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listen
             signal.signal(number, order)
 
     heed(begin)
-    while not interrupted:  # no lock is waited for, which the code that a signal interrupts could hold
+    while (
+        not interrupted
+    ):  # no lock is waited for, which the code that a signal interrupts could hold
         time.sleep(0.2)
     if shared is not None:
         shared.close()

@@ -3,9 +3,18 @@
 
 const KEPT = "inflight-engine"; // the cache, see `caches`
 const SNAPSHOT = "snapshot";
-const INTERPRETER = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"];
+const INTERPRETER = [
+  "pyodide.mjs",
+  "pyodide.asm.mjs",
+  "pyodide.asm.wasm",
+  "python_stdlib.zip",
+  "pyodide-lock.json",
+];
 /** A function of WebAssembly with one instruction of SIMD. */
-const SIMD = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11]);
+const SIMD = new Uint8Array([
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15,
+  253, 98, 11,
+]);
 const INDEX = "https://engine.invalid/"; // where Pyodide believes its files to be
 const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "application/json" };
 
@@ -19,8 +28,13 @@ export class Refused extends Error {
 
 /** Why this browser cannot run it, or null. */
 export function obstacle() {
-  const able = typeof WebAssembly !== "undefined" && typeof DecompressionStream !== "undefined" && WebAssembly.validate(SIMD);
-  return able ? null : "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off.";
+  const able =
+    typeof WebAssembly !== "undefined" &&
+    typeof DecompressionStream !== "undefined" &&
+    WebAssembly.validate(SIMD);
+  return able
+    ? null
+    : "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off.";
 }
 
 /** The engine's files at one address, which names their version. */
@@ -42,7 +56,9 @@ export class Files {
   /** {version, package, files: {name: bytes}, models: {name: [files]}} */
   async manifest() {
     this._manifest ??= this._told();
-    this._manifest.catch(() => { this._manifest = null; });
+    this._manifest.catch(() => {
+      this._manifest = null;
+    });
     return this._manifest;
   }
 
@@ -61,7 +77,17 @@ export class Files {
     const { files } = await this.manifest();
     for (const name of names) this.sizes[name] = files[`${name}.gz`] || 0;
     this._tell();
-    return new Map(await Promise.all(names.map(async (name) => /** @type {[string, ArrayBuffer]} */ ([name, await this._bytes(name, this.sizes[name])]))));
+    return new Map(
+      await Promise.all(
+        names.map(
+          async (name) =>
+            /** @type {[string, ArrayBuffer]} */ ([
+              name,
+              await this._bytes(name, this.sizes[name]),
+            ]),
+        ),
+      ),
+    );
   }
 
   /** The picture of the interpreter's memory that was kept, or undefined. */
@@ -80,7 +106,8 @@ export class Files {
   /** Forget everything kept, or what other versions left. @param {boolean} all */
   async forget(all) {
     const cache = await opened();
-    for (const { url } of (await cache?.keys().catch(() => [])) || []) if (all || !url.startsWith(this.base)) await cache.delete(url).catch(() => {});
+    for (const { url } of (await cache?.keys().catch(() => [])) || [])
+      if (all || !url.startsWith(this.base)) await cache.delete(url).catch(() => {});
   }
 
   async _bytes(name, size = 0) {
@@ -100,7 +127,12 @@ export class Files {
   _tell() {
     const names = Object.keys(this.sizes);
     const sum = (of) => names.reduce((all, name) => all + (of[name] || 0), 0);
-    this.progress({ what: names.find((name) => (this.arrived[name] || 0) < this.sizes[name]) || "", done: sum(this.arrived), total: sum(this.sizes), kept: this.keeps });
+    this.progress({
+      what: names.find((name) => (this.arrived[name] || 0) < this.sizes[name]) || "",
+      done: sum(this.arrived),
+      total: sum(this.sizes),
+      kept: this.keeps,
+    });
   }
 
   async _fetched(name, size, count) {
@@ -123,7 +155,11 @@ export class Files {
 
   async _keep(name, bytes) {
     const type = TYPES[name.split(".").at(-1)] || "application/octet-stream";
-    await (await opened())?.put(this.base + name, new Response(bytes, { headers: { "Content-Type": type } })).catch(() => {}); // no room: fetched again next time
+    await (
+      await opened()
+    )
+      ?.put(this.base + name, new Response(bytes, { headers: { "Content-Type": type } }))
+      .catch(() => {}); // no room: fetched again next time
   }
 }
 
@@ -160,7 +196,9 @@ async function unpacked(answer, size, count) {
       else control.close();
     },
   });
-  const bytes = await new Response(packed ? stream.pipeThrough(new DecompressionStream("gzip")) : stream).arrayBuffer(); // gzip checks what it unpacks
+  const bytes = await new Response(
+    packed ? stream.pipeThrough(new DecompressionStream("gzip")) : stream,
+  ).arrayBuffer(); // gzip checks what it unpacks
   if (packed && size && sum !== size) throw new Refused(BROKEN);
   return bytes;
 }
@@ -193,17 +231,31 @@ export async function interpreter(files, prepare) {
 }
 
 async function start(found, options) {
-  const scripts = ["pyodide.mjs", "pyodide.asm.mjs"].map((name) => URL.createObjectURL(new Blob([found.get(name)], { type: TYPES.mjs })));
-  const [{ loadPyodide }, { default: createPyodideModule }] = await Promise.all(scripts.map((url) => import(url)));
+  const scripts = ["pyodide.mjs", "pyodide.asm.mjs"].map((name) =>
+    URL.createObjectURL(new Blob([found.get(name)], { type: TYPES.mjs })),
+  );
+  const [{ loadPyodide }, { default: createPyodideModule }] = await Promise.all(
+    scripts.map((url) => import(url)),
+  );
   for (const url of scripts) URL.revokeObjectURL(url);
   const outside = self.fetch;
-  self.fetch = async (address, ...more) => { // what Pyodide asks for is here already; a model may be on its way at the same time
+  self.fetch = async (address, ...more) => {
+    // what Pyodide asks for is here already; a model may be on its way at the same time
     const name = String(address).startsWith(INDEX) ? String(address).split("/").at(-1) : "";
-    return name ? new Response(found.get(name), { headers: { "Content-Type": TYPES[name.split(".").at(-1)] || "" } }) : outside(address, ...more);
+    return name
+      ? new Response(found.get(name), {
+          headers: { "Content-Type": TYPES[name.split(".").at(-1)] || "" },
+        })
+      : outside(address, ...more);
   };
   try {
     const lockFileContents = new TextDecoder().decode(found.get("pyodide-lock.json"));
-    return await loadPyodide({ createPyodideModule, lockFileContents, indexURL: INDEX, ...options });
+    return await loadPyodide({
+      createPyodideModule,
+      lockFileContents,
+      indexURL: INDEX,
+      ...options,
+    });
   } finally {
     self.fetch = outside;
   }

@@ -20,8 +20,16 @@ const TILE = 64; // rows whose wide middle is held at once: a long prompt would 
 /** Every float16 as a number, once. */
 const HALF = new Float32Array(65536);
 for (let h = 0; h < 65536; h++) {
-  const exponent = (h >> 10) & 31, rest = h & 1023;
-  const size = exponent === 0 ? rest * 2 ** -24 : exponent === 31 ? (rest ? NaN : Infinity) : (1 + rest / 1024) * 2 ** (exponent - 15);
+  const exponent = (h >> 10) & 31,
+    rest = h & 1023;
+  const size =
+    exponent === 0
+      ? rest * 2 ** -24
+      : exponent === 31
+        ? rest
+          ? NaN
+          : Infinity
+        : (1 + rest / 1024) * 2 ** (exponent - 15);
   HALF[h] = h >> 15 ? -size : size;
 }
 
@@ -56,24 +64,40 @@ export class Model {
     for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
     this.#name(header.tensors);
     this.table = this.sizes.rope_theta ? this.#rope() : 0;
-    this.slots = 0; this.keys = 0; this.values = 0; this.owner = 0;
+    this.slots = 0;
+    this.keys = 0;
+    this.values = 0;
+    this.owner = 0;
     this.base = this.behind = this.top;
   }
 
-  get bytes() { return this.memory.buffer.byteLength; }
-  get heads() { return this.sizes.heads; }
+  get bytes() {
+    return this.memory.buffer.byteLength;
+  }
+  get heads() {
+    return this.sizes.heads;
+  }
 
   /** Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string, [number, number, number]>} tensors */
   #name(tensors) {
     /** @param {string} name */
     const at = (name) => (name in tensors ? this.weights + 4 * tensors[name][0] : 0);
     /** @param {string} name */
-    const matrix = (name) => ({ w: at(name), b: at(name + ".bias"), outputs: tensors[name][1], inputs: tensors[name][2] });
+    const matrix = (name) => ({
+      w: at(name),
+      b: at(name + ".bias"),
+      outputs: tensors[name][1],
+      inputs: tensors[name][2],
+    });
     /** @param {string} name */
     const norm = (name) => ({ g: at(name), b: at(name + ".bias") });
     this.layers = Array.from({ length: this.sizes.layers }, (_, l) => ({
-      norm: norm(`${l}.norm`), qkv: matrix(`${l}.qkv`), out: matrix(`${l}.out`),
-      mlpNorm: norm(`${l}.mlp_norm`), up: matrix(`${l}.up`), down: matrix(`${l}.down`),
+      norm: norm(`${l}.norm`),
+      qkv: matrix(`${l}.qkv`),
+      out: matrix(`${l}.out`),
+      mlpNorm: norm(`${l}.mlp_norm`),
+      up: matrix(`${l}.up`),
+      down: matrix(`${l}.down`),
     }));
     this.head = matrix("head");
     this.lastNorm = norm("norm");
@@ -82,9 +106,14 @@ export class Model {
 
   /** Cosines and sines of every position, rounded where torch rounds them. */
   #rope() {
-    const { positions, head_size: d, rope_theta: theta } = this.sizes, at = this.#take(positions * d), f = this.f, to = at >> 2;
+    const { positions, head_size: d, rope_theta: theta } = this.sizes,
+      at = this.#take(positions * d),
+      f = this.f,
+      to = at >> 2;
     for (let p = 0; p < d / 2; p++) {
-      const frequency = Math.fround(1 / Math.fround(/** @type {number} */ (theta) ** ((2 * p) / d)));
+      const frequency = Math.fround(
+        1 / Math.fround(/** @type {number} */ (theta) ** ((2 * p) / d)),
+      );
       for (let t = 0; t < positions; t++) {
         const angle = Math.fround(t * frequency);
         f[to + t * d + p] = Math.cos(angle);
@@ -116,7 +145,8 @@ export class Model {
 
   /** K and V of so many tokens from here on, and activations behind them. @param {number} slots */
   #keep(slots) {
-    const { layers, kv_heads, head_size } = this.sizes, numbers = layers * slots * kv_heads * head_size;
+    const { layers, kv_heads, head_size } = this.sizes,
+      numbers = layers * slots * kv_heads * head_size;
     this.slots = slots;
     this.keys = this.#take(numbers);
     this.values = this.#take(numbers);
@@ -128,14 +158,25 @@ export class Model {
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
-    room.rows = Math.max(rows, room.rows, TILE); room.keys = Math.max(keys, room.keys, 1024); room.samples = Math.max(samples, room.samples, 8);
+    room.rows = Math.max(rows, room.rows, TILE);
+    room.keys = Math.max(keys, room.keys, 1024);
+    room.samples = Math.max(samples, room.samples, 8);
     const { hidden, heads, kv_heads, head_size, inner } = this.sizes;
     this.top = this.behind;
     this.#at = {
-      x: this.#take(room.rows * hidden), h: this.#take(room.rows * hidden), qkv: this.#take(room.rows * (heads + 2 * kv_heads) * head_size),
-      mixed: this.#take(room.rows * heads * head_size), wide: this.#take(TILE * 2 * inner), narrow: this.#take(TILE * inner),
-      places: this.#take(room.rows), slots: this.#take(room.rows), keys: this.#take(room.keys), scores: this.#take(room.keys + 4),
-      picked: this.#take(room.samples * hidden), normed: this.#take(room.samples * hidden), logits: this.#take(room.samples * this.vocabulary),
+      x: this.#take(room.rows * hidden),
+      h: this.#take(room.rows * hidden),
+      qkv: this.#take(room.rows * (heads + 2 * kv_heads) * head_size),
+      mixed: this.#take(room.rows * heads * head_size),
+      wide: this.#take(TILE * 2 * inner),
+      narrow: this.#take(TILE * inner),
+      places: this.#take(room.rows),
+      slots: this.#take(room.rows),
+      keys: this.#take(room.keys),
+      scores: this.#take(room.keys + 4),
+      picked: this.#take(room.samples * hidden),
+      normed: this.#take(room.samples * hidden),
+      logits: this.#take(room.samples * this.vocabulary),
     };
   }
 
@@ -148,8 +189,18 @@ export class Model {
     let p = 3;
     for (let r = 0; r < requests; r++) {
       const [pads, count, start, reads, samples, blocks] = told.subarray(p, (p += 6));
-      for (let n = 0; n < pads; n++) { laid.ids.push(0); laid.places.push(0); laid.slots.push(-1); }
-      const part = { row: laid.ids.length, count, start, reads, blocks: told.subarray(p + count, p + count + blocks) };
+      for (let n = 0; n < pads; n++) {
+        laid.ids.push(0);
+        laid.places.push(0);
+        laid.slots.push(-1);
+      }
+      const part = {
+        row: laid.ids.length,
+        count,
+        start,
+        reads,
+        blocks: told.subarray(p + count, p + count + blocks),
+      };
       for (let n = 0; n < count; n++) {
         laid.ids.push(told[p + n]);
         laid.places.push(start + n);
@@ -161,7 +212,8 @@ export class Model {
     }
     /** @param {Part} part */
     const cache = ({ start, count, blocks }) => {
-      for (let t = 0; t < start + count; t++) laid.keys.push(blocks[Math.floor(t / size)] * size + (t % size));
+      for (let t = 0; t < start + count; t++)
+        laid.keys.push(blocks[Math.floor(t / size)] * size + (t % size));
       return start + count;
     };
     for (const part of laid.parts) {
@@ -173,16 +225,27 @@ export class Model {
   }
 
   /** @param {number} y @param {number} x @param {{w: number, b: number, outputs: number, inputs: number}} matrix @param {number} rows */
-  #linear(y, x, { w, b, outputs, inputs }, rows) { this.#ops.linear(y, x, w, b, rows, inputs, outputs); }
+  #linear(y, x, { w, b, outputs, inputs }, rows) {
+    this.#ops.linear(y, x, w, b, rows, inputs, outputs);
+  }
 
   /** @param {number} y @param {number} x @param {{g: number, b: number}} norm @param {number} rows */
-  #norm(y, x, { g, b }, rows) { this.#ops.norm(y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon); }
+  #norm(y, x, { g, b }, rows) {
+    this.#ops.norm(y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon);
+  }
 
   /** A token's embedding stands in the head's panels, a column of eight apart. @param {Laid} laid */
   #embed({ ids, places }) {
-    const { f, sizes: { hidden } } = this, x = this.#at.x >> 2, head = this.head.w >> 2, at = this.positions >> 2;
+    const {
+        f,
+        sizes: { hidden },
+      } = this,
+      x = this.#at.x >> 2,
+      head = this.head.w >> 2,
+      at = this.positions >> 2;
     ids.forEach((id, row) => {
-      const from = head + (id >> 3) * hidden * 8 + (id & 7), to = x + row * hidden;
+      const from = head + (id >> 3) * hidden * 8 + (id & 7),
+        to = x + row * hidden;
       for (let p = 0; p < hidden; p++) f[to + p] = f[from + 8 * p];
       if (at) for (let p = 0; p < hidden; p++) f[to + p] += f[at + places[row] * hidden + p];
     });
@@ -190,8 +253,13 @@ export class Model {
 
   /** Queries, keys and values of a layer, and keys and values to the pool. @param {Laid} laid @param {number} l */
   #project(laid, l) {
-    const { heads, kv_heads, head_size: d } = this.sizes, { x, h, qkv, places, slots } = this.#at, ops = this.#ops;
-    const rows = laid.ids.length, stride = (heads + 2 * kv_heads) * d, size = kv_heads * d, layer = 4 * l * this.slots * size;
+    const { heads, kv_heads, head_size: d } = this.sizes,
+      { x, h, qkv, places, slots } = this.#at,
+      ops = this.#ops;
+    const rows = laid.ids.length,
+      stride = (heads + 2 * kv_heads) * d,
+      size = kv_heads * d,
+      layer = 4 * l * this.slots * size;
     this.#norm(h, x, this.layers[l].norm, rows);
     this.#linear(qkv, h, this.layers[l].qkv, rows);
     if (this.table) ops.rope(qkv, this.table, places, rows, heads + kv_heads, stride, d);
@@ -201,13 +269,27 @@ export class Model {
 
   /** @param {Laid} laid @param {number} l */
   #attend(laid, l) {
-    const { heads, kv_heads, head_size: d } = this.sizes, { qkv, mixed, keys, scores, x, h } = this.#at, ops = this.#ops;
-    const rows = laid.ids.length, stride = (heads + 2 * kv_heads) * d, layer = 4 * l * this.slots * kv_heads * d;
+    const { heads, kv_heads, head_size: d } = this.sizes,
+      { qkv, mixed, keys, scores, x, h } = this.#at,
+      ops = this.#ops;
+    const rows = laid.ids.length,
+      stride = (heads + 2 * kv_heads) * d,
+      layer = 4 * l * this.slots * kv_heads * d;
     this.f.fill(0, mixed >> 2, (mixed >> 2) + rows * heads * d); // a pad attends to nothing
     for (const { row, count, seen, at } of /** @type {Required<Part>[]} */ (laid.parts))
       ops.attend(
-        mixed + 4 * row * heads * d, qkv + 4 * row * stride, this.keys + layer, this.values + layer, keys + 4 * at,
-        count, seen, heads, kv_heads, d, stride, scores,
+        mixed + 4 * row * heads * d,
+        qkv + 4 * row * stride,
+        this.keys + layer,
+        this.values + layer,
+        keys + 4 * at,
+        count,
+        seen,
+        heads,
+        kv_heads,
+        d,
+        stride,
+        scores,
       );
     this.#linear(h, mixed, this.layers[l].out, rows);
     ops.add(x, h, rows * this.sizes.hidden);
@@ -215,9 +297,13 @@ export class Model {
 
   /** @param {number} rows @param {number} l */
   #transform(rows, l) {
-    const { hidden, inner } = this.sizes, { wide, narrow, h } = this.#at, { mlpNorm, up, down } = this.layers[l], ops = this.#ops;
+    const { hidden, inner } = this.sizes,
+      { wide, narrow, h } = this.#at,
+      { mlpNorm, up, down } = this.layers[l],
+      ops = this.#ops;
     for (let row = 0; row < rows; row += TILE) {
-      const count = Math.min(TILE, rows - row), x = this.#at.x + 4 * row * hidden;
+      const count = Math.min(TILE, rows - row),
+        x = this.#at.x + 4 * row * hidden;
       this.#norm(h, x, mlpNorm, count);
       if (up.outputs === 2 * inner) {
         this.#linear(wide, h, up, count);
@@ -239,8 +325,16 @@ export class Model {
       this.#attend(laid, l);
       this.#transform(laid.ids.length, l);
     }
-    const { hidden } = this.sizes, { x, picked, normed, logits } = this.#at, count = laid.picked.length;
-    laid.picked.forEach((row, j) => this.f.copyWithin((picked >> 2) + j * hidden, (x >> 2) + row * hidden, (x >> 2) + (row + 1) * hidden));
+    const { hidden } = this.sizes,
+      { x, picked, normed, logits } = this.#at,
+      count = laid.picked.length;
+    laid.picked.forEach((row, j) =>
+      this.f.copyWithin(
+        (picked >> 2) + j * hidden,
+        (x >> 2) + row * hidden,
+        (x >> 2) + (row + 1) * hidden,
+      ),
+    );
     this.#norm(normed, picked, this.lastNorm, count);
     this.#linear(logits, normed, this.head, count);
     return this.f.subarray(logits >> 2, (logits >> 2) + count * this.vocabulary);
@@ -258,7 +352,10 @@ export class Model {
 
   /** @param {Int32Array} told @param {import("./sampling.js").Row[]} rows how to choose each token */
   pass(told, rows) {
-    const began = performance.now(), logits = this.#forward(this.#lay(told)), computed = performance.now(), V = this.vocabulary;
+    const began = performance.now(),
+      logits = this.#forward(this.#lay(told)),
+      computed = performance.now(),
+      V = this.vocabulary;
     const out = new Float64Array(3 * rows.length + 2);
     rows.forEach((row, j) => out.set(sample(logits.subarray(j * V, (j + 1) * V), row), 3 * j));
     out.set([(computed - began) / 1e3, (performance.now() - computed) / 1e3], 3 * rows.length);
@@ -266,7 +363,9 @@ export class Model {
   }
 
   /** @param {PythonArray} told @param {string} rows */
-  compute(told, rows) { return read(told, (numbers) => this.pass(numbers, JSON.parse(rows))); }
+  compute(told, rows) {
+    return read(told, (numbers) => this.pass(numbers, JSON.parse(rows)));
+  }
 
   /**
    * The weights of one head over a text that is computed by itself: a row for each token, with a weight for every token.
@@ -279,7 +378,21 @@ export class Model {
       return read(ids, (numbers) => {
         this.#keep(numbers.length);
         const places = Int32Array.from(numbers, (_, t) => t);
-        const laid = this.#lay(Int32Array.of(this.owner, 1, 1, 0, numbers.length, 0, -1, 0, numbers.length, ...numbers, ...places));
+        const laid = this.#lay(
+          Int32Array.of(
+            this.owner,
+            1,
+            1,
+            0,
+            numbers.length,
+            0,
+            -1,
+            0,
+            numbers.length,
+            ...numbers,
+            ...places,
+          ),
+        );
         this.#begin(laid);
         for (let l = 0; l < layer; l++) {
           this.#project(laid, l);
@@ -297,17 +410,27 @@ export class Model {
 
   /** @param {number} length @param {number} layer @param {number} head */
   #weights(length, layer, head) {
-    const { heads, kv_heads, head_size: d } = this.sizes, f = this.f, stride = (heads + 2 * kv_heads) * d, out = new Float64Array(length * length);
-    const keys = (this.keys >> 2) + layer * this.slots * kv_heads * d + Math.floor((head * kv_heads) / heads) * d;
+    const { heads, kv_heads, head_size: d } = this.sizes,
+      f = this.f,
+      stride = (heads + 2 * kv_heads) * d,
+      out = new Float64Array(length * length);
+    const keys =
+      (this.keys >> 2) +
+      layer * this.slots * kv_heads * d +
+      Math.floor((head * kv_heads) / heads) * d;
     for (let row = 0; row < length; row++) {
-      const query = (this.#at.qkv >> 2) + row * stride + head * d, weights = out.subarray(row * length, row * length + row + 1);
+      const query = (this.#at.qkv >> 2) + row * stride + head * d,
+        weights = out.subarray(row * length, row * length + row + 1);
       for (let t = 0; t <= row; t++) {
         let dot = 0;
         for (let p = 0; p < d; p++) dot += f[query + p] * f[keys + t * kv_heads * d + p];
         weights[t] = dot / Math.sqrt(d);
       }
-      const best = weights.reduce((a, b) => Math.max(a, b)), sum = weights.reduce((total, score) => total + Math.exp(score - best), 0);
-      weights.forEach((score, t) => { weights[t] = Math.exp(score - best) / sum; });
+      const best = weights.reduce((a, b) => Math.max(a, b)),
+        sum = weights.reduce((total, score) => total + Math.exp(score - best), 0);
+      weights.forEach((score, t) => {
+        weights[t] = Math.exp(score - best) / sum;
+      });
     }
     return out;
   }

@@ -9,7 +9,8 @@
 import { Files } from "./loading.js";
 
 /** It is this policy that holds (tests/page/test_sandbox.py has its control). Pyodide needs the two words of `script-src` after the gate's. */
-const CSP = "default-src 'none'; script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:";
+const CSP =
+  "default-src 'none'; script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:";
 const MOST = { once: 8e6, inAll: 64e6, each: 10000 }; // characters of a message, of all that answer one request, and what each counts for at least
 const MEMORY = 768 * 2 ** 20; // bytes: a list without end is then an error with a line, not a machine without memory
 
@@ -27,12 +28,19 @@ function gate(most) {
     worker.onmessage = ({ data }) => {
       const size = typeof data === "string" ? Math.max(most.each, data.length) : Infinity;
       left -= size;
-      if (size > most.once || left < 0) end("This code answered more than the page takes from a stranger.");
+      if (size > most.once || left < 0)
+        end("This code answered more than the page takes from a stranger.");
       else page.postMessage(data);
     };
     worker.onerror = (event) => {
       event.preventDefault();
-      end(event.message ? `The sandbox failed: “${String(event.message).replace(/^Uncaught /, "").slice(0, 200)}”.` : "The sandbox did not start in this browser.");
+      end(
+        event.message
+          ? `The sandbox failed: “${String(event.message)
+              .replace(/^Uncaught /, "")
+              .slice(0, 200)}”.`
+          : "The sandbox did not start in this browser.",
+      );
     };
     page.onmessage = ({ data }) => {
       left = most.inAll;
@@ -55,7 +63,8 @@ function bootstrap() {
     };
     const { grow } = WebAssembly.Memory.prototype;
     WebAssembly.Memory.prototype.grow = function (pages) {
-      if (this.buffer.byteLength + pages * 65536 > memory) throw new RangeError("The sandbox has no more memory.");
+      if (this.buffer.byteLength + pages * 65536 > memory)
+        throw new RangeError("The sandbox has no more memory.");
       return grow.call(this, pages);
     };
     const cache = {
@@ -63,16 +72,23 @@ function bootstrap() {
         const name = address.replace(HERE, "");
         const bytes = files[name];
         delete files[name];
-        return bytes && new Response(bytes, { headers: { "Content-Type": name.endsWith(".wasm") ? "application/wasm" : "" } });
+        return (
+          bytes &&
+          new Response(bytes, {
+            headers: { "Content-Type": name.endsWith(".wasm") ? "application/wasm" : "" },
+          })
+        );
       },
       put: async () => {},
       keys: async () => [],
     };
     Object.defineProperty(self, "caches", { value: { open: async () => cache } }); // where loading.js looks first, and here alone
     const urls = {};
-    const url = (name) => (urls[name] ??= URL.createObjectURL(new Blob([module(name)], { type: "text/javascript" })));
+    const url = (name) =>
+      (urls[name] ??= URL.createObjectURL(new Blob([module(name)], { type: "text/javascript" })));
     const module = (name) =>
-      new TextDecoder().decode(files[name])
+      new TextDecoder()
+        .decode(files[name])
         .replace(/\bfrom\s*"\.\/([\w.-]+)"/g, (_, other) => `from "${url(other)}"`)
         .replaceAll("import.meta.url", JSON.stringify(HERE + name));
     try {
@@ -105,7 +121,8 @@ class Frame {
     this.port = port1;
     this.port.onmessage = ({ data }) => this._hear(data);
     const handed = { script: `(${bootstrap})()`, files, memory: MEMORY };
-    const hand = () => this.element.contentWindow.postMessage(handed, "*", [port2, ...Object.values(files)]);
+    const hand = () =>
+      this.element.contentWindow.postMessage(handed, "*", [port2, ...Object.values(files)]);
     this.element.addEventListener("load", hand, { once: true });
     document.body.append(this.element);
   }
@@ -132,7 +149,9 @@ class Frame {
         signal?.throwIfAborted();
         while (!this.heard.length) {
           if (this.silence > patience) throw new Error(SILENT);
-          await new Promise((wake) => { this.wake = wake; });
+          await new Promise((wake) => {
+            this.wake = wake;
+          });
           signal?.throwIfAborted();
         }
         const said = this.heard.shift();
@@ -165,10 +184,15 @@ const SILENT = `Nothing was heard of this code for ${QUIET / 1000} seconds and i
 function checked(text) {
   try {
     const { kind, id, delta, sentence } = JSON.parse(text);
-    if (kind === "started" || kind === "loading" || kind === "alive" || kind === "ready") return { kind, id };
-    if (kind === "delta" && delta && typeof delta === "object" && !Array.isArray(delta)) return { kind, id, delta };
-    if (kind === "failed" && typeof sentence === "string") return { kind, id, sentence: sentence.slice(0, 1000) };
-  } catch { /* as below */ }
+    if (kind === "started" || kind === "loading" || kind === "alive" || kind === "ready")
+      return { kind, id };
+    if (kind === "delta" && delta && typeof delta === "object" && !Array.isArray(delta))
+      return { kind, id, delta };
+    if (kind === "failed" && typeof sentence === "string")
+      return { kind, id, sentence: sentence.slice(0, 1000) };
+  } catch {
+    /* as below */
+  }
   return { kind: "failed", sentence: "This code answered with something that is not an answer." };
 }
 
@@ -193,7 +217,9 @@ export class Sandbox {
   warm() {
     if (this.waiting) return;
     const start = this._started();
-    start.catch(() => { if (this.waiting === start) this.waiting = undefined; });
+    start.catch(() => {
+      if (this.waiting === start) this.waiting = undefined;
+    });
     this.waiting = start;
   }
 
@@ -208,7 +234,11 @@ export class Sandbox {
     frames.add(frame);
     try {
       await frame.last(null, ({ kind }) => kind === "started", START);
-      await frame.last({ id: 1, do: "load", model: this.model }, ({ kind }) => kind === "ready", START);
+      await frame.last(
+        { id: 1, do: "load", model: this.model },
+        ({ kind }) => kind === "ready",
+        START,
+      );
       return frame;
     } catch (error) {
       this._end(frame);
@@ -229,7 +259,8 @@ export class Sandbox {
     const frame = yield* this._waited(start, signal);
     try {
       const begin = { id: 2, do: "begin", kind, spec, limit: LIMIT };
-      for await (const { delta } of frame.answers(begin, ({ delta }) => delta?.done, QUIET, signal)) if (delta) yield delta;
+      for await (const { delta } of frame.answers(begin, ({ delta }) => delta?.done, QUIET, signal))
+        if (delta) yield delta;
     } finally {
       const wanted = this.frames.has(frame);
       this._end(frame);
@@ -240,14 +271,19 @@ export class Sandbox {
   /** The frame once it has started. Aborted, it is left to the next job. */
   async *_waited(start, signal) {
     let frame, told;
-    const aborted = new Promise((_, fail) => { signal?.addEventListener("abort", () => fail(signal.reason), { once: true }); });
+    const aborted = new Promise((_, fail) => {
+      signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
+    });
     try {
       for (;;) {
         signal?.throwIfAborted();
-        const news = new Promise((wake) => { this.wake = wake; });
+        const news = new Promise((wake) => {
+          this.wake = wake;
+        });
         frame = await Promise.race([start, news, aborted]);
         if (frame) return frame;
-        if (told !== this.loading && this.loading.done < this.loading.total) yield { loading: this.loading };
+        if (told !== this.loading && this.loading.done < this.loading.total)
+          yield { loading: this.loading };
         told = this.loading;
       }
     } finally {
@@ -267,11 +303,24 @@ export class Sandbox {
 async function brought(base, model, progress) {
   const files = new Files(base, progress);
   const manifest = await files.manifest();
-  const others = Object.entries(manifest.models).flatMap(([name, names]) => (name === model ? [] : names));
-  const names = Object.keys(manifest.files).filter((name) => !others.includes(name)).map((name) => name.replace(/\.gz$/, ""));
-  const [found, snapshot, modules] = await Promise.all([files.get(names), files.snapshot(), scripts(base)]);
+  const others = Object.entries(manifest.models).flatMap(([name, names]) =>
+    name === model ? [] : names,
+  );
+  const names = Object.keys(manifest.files)
+    .filter((name) => !others.includes(name))
+    .map((name) => name.replace(/\.gz$/, ""));
+  const [found, snapshot, modules] = await Promise.all([
+    files.get(names),
+    files.snapshot(),
+    scripts(base),
+  ]);
   const told = new TextEncoder().encode(JSON.stringify(manifest)).buffer;
-  return { ...modules, ...Object.fromEntries(found), "manifest.json": told, ...(snapshot && { snapshot }) };
+  return {
+    ...modules,
+    ...Object.fromEntries(found),
+    "manifest.json": told,
+    ...(snapshot && { snapshot }),
+  };
 }
 
 /** worker.js and what it imports, by name. */
@@ -280,9 +329,15 @@ async function scripts(base) {
   for (const todo = ["worker.js"]; todo.length;) {
     const name = todo.pop();
     const answer = await fetch(base + name);
-    if (!answer.ok) throw new Error("The engine's files cannot be reached: what has arrived is kept, so try again.");
+    if (!answer.ok)
+      throw new Error(
+        "The engine's files cannot be reached: what has arrived is kept, so try again.",
+      );
     found[name] = await answer.arrayBuffer();
-    for (const [, other] of new TextDecoder().decode(found[name]).matchAll(/\bfrom\s*"\.\/([\w.-]+)"/g)) if (!(other in found)) todo.push(other);
+    for (const [, other] of new TextDecoder()
+      .decode(found[name])
+      .matchAll(/\bfrom\s*"\.\/([\w.-]+)"/g))
+      if (!(other in found)) todo.push(other);
   }
   return found;
 }

@@ -51,25 +51,33 @@ function limited(ms) {
 }
 
 /** In a sandbox, which is known by its opaque origin, a timed run's next step has its own time, and the page hears that it goes on. */
-const stepped = self.origin === "null" ? () => {
-  limited(allowed);
-  if (performance.now() - alive < HEARD) return;
-  alive = performance.now();
-  say({ kind: "alive" });
-} : undefined;
+const stepped =
+  self.origin === "null"
+    ? () => {
+        limited(allowed);
+        if (performance.now() - alive < HEARD) return;
+        alive = performance.now();
+        say({ kind: "alive" });
+      }
+    : undefined;
 
 /** Let messages in. */
-const turn = () => new Promise((done) => {
-  const { port1, port2 } = new MessageChannel();
-  port1.onmessage = done;
-  port2.postMessage(0);
-});
+const turn = () =>
+  new Promise((done) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = done;
+    port2.postMessage(0);
+  });
 
 /** What kind of machine computes, for a trace's header. */
 function machine() {
-  const [, name, version] = /(Firefox|Edg|OPR|Chrome|Version)\/(\d+)/.exec(navigator.userAgent) || [];
+  const [, name, version] =
+    /(Firefox|Edg|OPR|Chrome|Version)\/(\d+)/.exec(navigator.userAgent) || [];
   const known = { Chrome: "Chromium", Edg: "Edge", OPR: "Opera", Version: "Safari" };
-  return { device_name: `${name ? `${known[name] || name} ${version}` : "a browser"}, WebAssembly`, versions: { pyodide: python.version } };
+  return {
+    device_name: `${name ? `${known[name] || name} ${version}` : "a browser"}, WebAssembly`,
+    versions: { pyodide: python.version },
+  };
 }
 
 async function start() {
@@ -81,7 +89,11 @@ async function start() {
       started.FS.mkdirTree(`/engine/${path.replace(/[^/]*$/, "")}`);
       started.FS.writeFile(`/engine/${path}`, /** @type {string} */ (text));
     }
-    started.runPython(restored ? "import random; random.seed()" : `import sys; sys.path.insert(0, "/engine"); import ${ours}visualizer.browser.tab`);
+    started.runPython(
+      restored
+        ? "import random; random.seed()"
+        : `import sys; sys.path.insert(0, "/engine"); import ${ours}visualizer.browser.tab`,
+    );
   });
   python = found.python;
   python.setInterruptBuffer(interrupt);
@@ -91,9 +103,13 @@ async function start() {
 
 async function model(name) {
   const { models: known } = await files.manifest();
-  if (!Object.hasOwn(known, name)) throw new Refused("The engine in this tab has the built-in models, and no other.", true);
+  if (!Object.hasOwn(known, name))
+    throw new Refused("The engine in this tab has the built-in models, and no other.", true);
   const found = await files.get([`${name}/weights`, "kernels.wasm"]);
-  const made = new Model(found.get(`${name}/weights`), await WebAssembly.compile(found.get("kernels.wasm")));
+  const made = new Model(
+    found.get(`${name}/weights`),
+    await WebAssembly.compile(found.get("kernels.wasm")),
+  );
   await begun;
   tab.add(name, made);
   return made;
@@ -118,8 +134,17 @@ async function load({ id, model: name, fresh = false }) {
   if (name && !models.has(name)) models.set(name, model(name));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
-    const bytes = [...models.values()].length && (await Promise.all(models.values())).reduce((sum, { bytes }) => sum + bytes, 0);
-    say({ kind: "ready", id, restored, ms: performance.now() - began, fetched: files.fetched, memory: python._module.HEAPU8.length + bytes });
+    const bytes =
+      [...models.values()].length &&
+      (await Promise.all(models.values())).reduce((sum, { bytes }) => sum + bytes, 0);
+    say({
+      kind: "ready",
+      id,
+      restored,
+      ms: performance.now() - began,
+      fetched: files.fetched,
+      memory: python._module.HEAPU8.length + bytes,
+    });
   } catch (error) {
     if (!python) begun = undefined; // asked again, it starts again …
     if (!(error instanceof Refused)) await files.forget(true); // … from what is fetched anew
@@ -129,13 +154,16 @@ async function load({ id, model: name, fresh = false }) {
 }
 
 async function run({ id, kind, spec, limit }) {
-  if (kind === "policy" && !stepped) throw new Refused("A visitor's code runs in the sandbox alone.", true);
+  if (kind === "policy" && !stepped)
+    throw new Refused("A visitor's code runs in the sandbox alone.", true);
   const job = tab.begin(kind, JSON.stringify(spec));
   if (jobs.size) say({ kind: "delta", id, delta: { progress: { ahead: jobs.size } } });
   jobs.set(id, job);
   const before = last;
   let left = () => {};
-  last = new Promise((done) => { left = () => done(undefined); });
+  last = new Promise((done) => {
+    left = () => done(undefined);
+  });
   try {
     await before;
     for (let done = false; !done; await turn()) {
@@ -170,7 +198,10 @@ const asked = {
   load,
   begin: run,
   async call({ id, name, args }) {
-    const value = name === "document" ? tab.document(...args) ?? null : JSON.parse(tab.call(name, JSON.stringify(args)));
+    const value =
+      name === "document"
+        ? (tab.document(...args) ?? null)
+        : JSON.parse(tab.call(name, JSON.stringify(args)));
     say({ kind: "answer", id, value });
   },
   async cancel({ of }) {
@@ -183,7 +214,10 @@ self.onmessage = async ({ data }) => {
     await asked[data.do](data);
   } catch (error) {
     if (!(error instanceof Refused)) console.error(error);
-    const sentence = error instanceof Refused ? error.message : "The engine in this tab failed: the browser's console says how.";
+    const sentence =
+      error instanceof Refused
+        ? error.message
+        : "The engine in this tab failed: the browser's console says how.";
     say({ kind: "failed", id: data.id, sentence, lasting: Boolean(error.lasting) });
   }
 };

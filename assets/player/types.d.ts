@@ -86,8 +86,19 @@ interface StepEvent {
   sampled: { passIndex: number; request: string }[];
   finished: { request: string; finishReason: string }[];
   released: { request: string; when: "before" | "after" }[];
-  kv: { used: number; total: number; changes: { request: string; added: (number | null)[]; group?: number; left?: number[] }[]; prefixHits: { request: string; numCachedTokens: number }[] };
-  budget: { limit: number | null; decode: number; prefill: number; unused: number; binding: string };
+  kv: {
+    used: number;
+    total: number;
+    changes: { request: string; added: (number | null)[]; group?: number; left?: number[] }[];
+    prefixHits: { request: string; numCachedTokens: number }[];
+  };
+  budget: {
+    limit: number | null;
+    decode: number;
+    prefill: number;
+    unused: number;
+    binding: string;
+  };
   overrun: { request: string; rows: number }[];
   drafts: { request: string; drafted: number; accepted: number }[];
   warnings?: string[]; // see `warningsOf`
@@ -153,9 +164,24 @@ interface Replay extends Beside {
 /** Where requests' time went: see visualizer/documents/delays.py. Times in microseconds. */
 interface Delays {
   parts: [string, string, string][];
-  requests: Record<string, { us: number[]; steps: number[]; queued: Record<string, number>; uncompared: number; ended: boolean }>;
+  requests: Record<
+    string,
+    {
+      us: number[];
+      steps: number[];
+      queued: Record<string, number>;
+      uncompared: number;
+      ended: boolean;
+    }
+  >;
   limits: Record<string, string>;
-  worst: { kind: "gap" | "wait"; us: number; step: number | null; request: string; say: Record<string, Span[]> }[];
+  worst: {
+    kind: "gap" | "wait";
+    us: number;
+    step: number | null;
+    request: string;
+    say: Record<string, Span[]>;
+  }[];
 }
 
 /** Data in addition to the events, by request. texts: new pieces. */
@@ -188,7 +214,14 @@ interface Frame {
   i: number;
   event: StepEvent;
   caption: Caption | null;
-  lanes: { lane: number; laneSpan: LaneSpan | null; request: RunRequest | null; status: number; kvLen: number; before: number }[];
+  lanes: {
+    lane: number;
+    laneSpan: LaneSpan | null;
+    request: RunRequest | null;
+    status: number;
+    kvLen: number;
+    before: number;
+  }[];
   vanished: { request: RunRequest; tokensLost: number; lane: number; laneSpan?: LaneSpan }[];
   waiting: Waiting[];
   passes: Pass[];
@@ -209,7 +242,15 @@ interface Happenings {
   left: { request: RunRequest; lane: number }[]; // it was over before this step: its lane is free
   preempted: { request: RunRequest; lane: number; tokensLost: number }[];
   admitted: { request: RunRequest; lane: number; resumes: boolean }[]; // resumes: after a preemption
-  computed: { request: RunRequest; lane: number; passIndex: number; phase: string; start: number; length: number; kvLen: number }[];
+  computed: {
+    request: RunRequest;
+    lane: number;
+    passIndex: number;
+    phase: string;
+    start: number;
+    length: number;
+    kvLen: number;
+  }[];
   sampled: { request: RunRequest; passIndex: number; count: number }[];
   finished: { request: RunRequest; reason: string }[];
   given: (HeldPlace & { why: string })[]; // back to the pool: "preempted", "over", or "window"
@@ -256,7 +297,11 @@ interface Pass extends ForwardPass {
 }
 
 /** A piece of a sentence: text, or a request by its id or itself. */
-type Span = string | { r: string; request?: undefined; said?: undefined } | { r?: undefined; request: RunRequest; said?: undefined } | { r?: undefined; request?: undefined; said: string };
+type Span =
+  | string
+  | { r: string; request?: undefined; said?: undefined }
+  | { r?: undefined; request: RunRequest; said?: undefined }
+  | { r?: undefined; request?: undefined; said: string };
 
 /** Moments, which are steps or seconds of a run, to pixels: see run/lane_layout.js. */
 interface LaneScale {

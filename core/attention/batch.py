@@ -60,9 +60,13 @@ class PackedBatch:
     sample_rows: torch.Tensor
     segments: tuple[AttentionSegment, ...] = ()
     paged: PagedLayout | None = None
-    _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(default_factory=dict, repr=False)
+    _masks: dict[tuple[int, int | None, int], torch.Tensor | None] = field(
+        default_factory=dict, repr=False
+    )
     _buffers: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict, repr=False)
-    _tables: dict[int | None, tuple[SegmentTable, SegmentTable]] = field(default_factory=dict, repr=False)
+    _tables: dict[int | None, tuple[SegmentTable, SegmentTable]] = field(
+        default_factory=dict, repr=False
+    )
 
     def mask(self, index: int, window: int | None, repeats: int = 1) -> torch.Tensor | None:
         """The keys that the queries of segment `index` may attend to: bool `[queries * repeats, keys]`, or None for all keys.
@@ -79,7 +83,9 @@ class PackedBatch:
                 mask = None
             else:
                 device = self.input_ids.device
-                queries = torch.arange(segment.start - segment.num_pads, segment.kv_len, device=device)[:, None]
+                queries = torch.arange(
+                    segment.start - segment.num_pads, segment.kv_len, device=device
+                )[:, None]
                 keys = torch.arange(lowest, segment.kv_len, device=device)[None]
                 mask = (keys <= queries) & (queries >= segment.start)
                 if window is not None:
@@ -93,16 +99,28 @@ class PackedBatch:
         if window not in self._tables:
             chunks = [s.num_pads > 0 or s.end - s.first > 1 for s in self.segments]
             self._tables[window] = (
-                self._table([s for s, chunk in zip(self.segments, chunks, strict=True) if not chunk], window),
-                self._table([s for s, chunk in zip(self.segments, chunks, strict=True) if chunk], window),
+                self._table(
+                    [s for s, chunk in zip(self.segments, chunks, strict=True) if not chunk], window
+                ),
+                self._table(
+                    [s for s, chunk in zip(self.segments, chunks, strict=True) if chunk], window
+                ),
             )
         return self._tables[window]
 
     def _table(self, segments: Sequence[AttentionSegment], window: int | None) -> SegmentTable:
         lowests = [first_visible_key(segment, window) for segment in segments]
-        slots = [slots_of(segment, lowest) for segment, lowest in zip(segments, lowests, strict=True)]
+        slots = [
+            slots_of(segment, lowest) for segment, lowest in zip(segments, lowests, strict=True)
+        ]
         places = [
-            (s.row, s.first - s.num_pads, s.end - s.first + s.num_pads, s.start - s.num_pads - lowest, s.num_pads)
+            (
+                s.row,
+                s.first - s.num_pads,
+                s.end - s.first + s.num_pads,
+                s.start - s.num_pads - lowest,
+                s.num_pads,
+            )
             for s, lowest in zip(segments, lowests, strict=True)
         ]
         ends = list(accumulate(map(len, slots)))
@@ -120,14 +138,22 @@ class PackedBatch:
         size = math.prod(shape)
         room = self._buffers.get((index, dtype))
         if room is None or room.numel() < size:
-            room = self._buffers[index, dtype] = torch.empty(size, dtype=dtype, device=self.input_ids.device)
+            room = self._buffers[index, dtype] = torch.empty(
+                size, dtype=dtype, device=self.input_ids.device
+            )
         return room[:size].view(shape)
 
 
-def slots_of(segment: AttentionSegment, lowest: int = 0, device: torch.device | None = None) -> torch.Tensor:
+def slots_of(
+    segment: AttentionSegment, lowest: int = 0, device: torch.device | None = None
+) -> torch.Tensor:
     """Its cache's slots from position `lowest` on, int64 `[K]`."""
     slots = segment.slots
-    return torch.arange(slots.start + lowest, slots.stop, device=device) if isinstance(slots, slice) else slots[lowest:]
+    return (
+        torch.arange(slots.start + lowest, slots.stop, device=device)
+        if isinstance(slots, slice)
+        else slots[lowest:]
+    )
 
 
 def first_visible_key(segment: AttentionSegment, window: int | None) -> int:
@@ -135,7 +161,9 @@ def first_visible_key(segment: AttentionSegment, window: int | None) -> int:
     return 0 if window is None else max(0, segment.start - window + 1)
 
 
-def pack(output: SchedulerOutput, block_size: int, trash_slot: int, device: torch.device) -> PackedBatch:
+def pack(
+    output: SchedulerOutput, block_size: int, trash_slot: int, device: torch.device
+) -> PackedBatch:
     """Lay out a pass. Left padding: a row's real positions are its last ones, pads have id and position 0."""
     padded = output.layout == "padded"
     ids: list[int] = []
@@ -161,7 +189,9 @@ def pack(output: SchedulerOutput, block_size: int, trash_slot: int, device: torc
         if length == 1:
             mapping.append(blocks[start // block_size] * block_size + start % block_size)
         else:
-            mapping += [blocks[p // block_size] * block_size + p % block_size for p in range(start, kv_len)]
+            mapping += [
+                blocks[p // block_size] * block_size + p % block_size for p in range(start, kv_len)
+            ]
         if table.consecutive:
             base = blocks[0] * block_size if blocks else 0
             slots: slice | torch.Tensor = slice(base, base + kv_len)

@@ -20,16 +20,28 @@ _WORTH_COPYING = 2**16  # numbers; fewer are read faster where they are
 
 
 def attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """See `Attend`."""
     outputs = list(_of_segments(query, keys, values, batch, spec))
-    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1 if batch.layout == "packed" else 0)
+    joined = (
+        outputs[0]
+        if len(outputs) == 1
+        else torch.cat(outputs, dim=1 if batch.layout == "packed" else 0)
+    )
     return joined.contiguous().to(query.dtype)  # some models call view() on it
 
 
 def _of_segments(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> Iterator[torch.Tensor]:
     """One segment after another: `[1, Q, H, Dv]` each, in float32 at least; a padded row with its pads."""
     kv_heads = keys.shape[1]
@@ -38,9 +50,12 @@ def _of_segments(
     plain = spec.softcap is None and spec.sinks is None
     wide = query.float() if query.dtype.itemsize < 4 else query
     lowests = [first_visible_key(segment, spec.window) for segment in batch.segments]
-    longest = max(segment.kv_len - lowest for segment, lowest in zip(batch.segments, lowests, strict=True))
+    longest = max(
+        segment.kv_len - lowest for segment, lowest in zip(batch.segments, lowests, strict=True)
+    )
     key_buffer, value_buffer = (
-        batch.buffer(index, (longest, *pool.shape[1:]), wide.dtype) for index, pool in enumerate((keys, values))
+        batch.buffer(index, (longest, *pool.shape[1:]), wide.dtype)
+        for index, pool in enumerate((keys, values))
     )
     for index, (segment, lowest) in enumerate(zip(batch.segments, lowests, strict=True)):
         first = segment.first if packed else 0
@@ -61,12 +76,18 @@ def _of_segments(
         yield out.transpose(1, 2)
 
 
-def _cached(pool: torch.Tensor, segment: AttentionSegment, lowest: int, buffer: torch.Tensor) -> torch.Tensor:
+def _cached(
+    pool: torch.Tensor, segment: AttentionSegment, lowest: int, buffer: torch.Tensor
+) -> torch.Tensor:
     """A segment's keys or values from position `lowest` on, `[K, Hkv, D]` in the buffer's format: where they are, or in the buffer."""
     slots, length = segment.slots, segment.kv_len - lowest
     if isinstance(slots, slice):
         there = pool[slots.start + lowest : slots.stop]
-        return there if there.dtype == buffer.dtype and there.numel() < _WORTH_COPYING else buffer[:length].copy_(there)
+        return (
+            there
+            if there.dtype == buffer.dtype and there.numel() < _WORTH_COPYING
+            else buffer[:length].copy_(there)
+        )
     if pool.dtype == buffer.dtype:
         return torch.index_select(pool, 0, slots[lowest:], out=buffer[:length])
     return buffer[:length].copy_(pool.index_select(0, slots[lowest:]))

@@ -16,7 +16,9 @@ def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
     key_owner, key_position = [], []
     for index, segment in enumerate(batch.segments):
         owner[segment.row, segment.first : segment.end] = index
-        position[segment.row, segment.first : segment.end] = torch.arange(segment.start, segment.kv_len)
+        position[segment.row, segment.first : segment.end] = torch.arange(
+            segment.start, segment.kv_len
+        )
         if segment.end > segment.first:
             key_owner.append(torch.full((segment.kv_len,), index))
             key_position.append(torch.arange(segment.kv_len))
@@ -29,14 +31,23 @@ def dense_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
 
 
 def attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """See `Attend`."""
     return attend_under(dense_mask(batch, spec.window), query, keys, values, batch, spec)
 
 
 def attend_under(
-    mask: torch.Tensor, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    mask: torch.Tensor,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """Attention of all queries to all cached keys of the pass under any mask shaped like `dense_mask`."""
     rows, heads, width, _ = query.shape

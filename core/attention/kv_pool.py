@@ -19,14 +19,21 @@ class KVPool:
     """Per layer `K [slots, Hkv, Dk]` and `V [slots, Hkv, Dv]`; one extra block, unknown to the bookkeeping, takes what pads write."""
 
     def __init__(
-        self, shapes: dict[int, KVShape], num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+        self,
+        shapes: dict[int, KVShape],
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
         slots = (num_blocks + 1) * block_size
         self.layers = {
             layer: (
                 torch.zeros(slots, shape.num_kv_heads, shape.key_size, dtype=dtype, device=device),
-                torch.zeros(slots, shape.num_kv_heads, shape.value_size, dtype=dtype, device=device),
+                torch.zeros(
+                    slots, shape.num_kv_heads, shape.value_size, dtype=dtype, device=device
+                ),
             )
             for layer, shape in shapes.items()
         }

@@ -18,7 +18,9 @@ from core.attention.kv_pool import KVShape
 from core.attention.plug import CacheOfNoLength
 
 OBSERVER_NAME = "inflight_observer"
-_LONGEST_ROW = 2**20  # positions at which a mask's rule is read where the model names no shorter context
+_LONGEST_ROW = (
+    2**20
+)  # positions at which a mask's rule is read where the model names no shorter context
 
 MaskRule = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Whether a query at a position may attend to the keys at others."""
@@ -51,7 +53,9 @@ class Observation:
     calls: dict[int, LayerCall] = field(default_factory=dict)
     _masks: list[tuple[torch.Tensor, MaskRule]] = field(default_factory=list)
 
-    def build_mask(self, q_length: int, kv_length: int, mask_function, device, **kwargs) -> torch.Tensor:
+    def build_mask(
+        self, q_length: int, kv_length: int, mask_function, device, **kwargs
+    ) -> torch.Tensor:
         """Stands in for transformers' mask builders: a boolean mask `[1, 1, Q, K]`, its rule kept."""
         zero = torch.zeros((), dtype=torch.long, device=device)
 
@@ -74,7 +78,9 @@ class Observation:
             rule = self._rule_of(attention_mask)
             altered = attention_mask is not None and rule is None
             shape = KVShape(key.shape[1], key.shape[3], value.shape[3])
-            self.calls[layer] = LayerCall(query.shape[1], shape, sliding_window, rule, altered, softcap)
+            self.calls[layer] = LayerCall(
+                query.shape[1], shape, sliding_window, rule, altered, softcap
+            )
         rows, heads, width, _ = query.shape
         return value.new_zeros(rows, width, heads, value.shape[3]), None
 
@@ -94,9 +100,13 @@ class ObservingCache(CacheOfNoLength):
         super().__init__()
         self.shapes: dict[int, KVShape] = {}
 
-    def update(self, key_states, value_states, layer_idx, *args, **kwargs) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(
+        self, key_states, value_states, layer_idx, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Note the shapes of a layer's keys and values, `[batch, heads, tokens, head size]`, and return them as they are."""
-        self.shapes[layer_idx] = KVShape(key_states.shape[1], key_states.shape[3], value_states.shape[3])
+        self.shapes[layer_idx] = KVShape(
+            key_states.shape[1], key_states.shape[3], value_states.shape[3]
+        )
         return key_states, value_states
 
 
@@ -113,8 +123,12 @@ def observation() -> Iterator[Observation]:
         _observation.reset(token)
 
 
-AttentionInterface.register(OBSERVER_NAME, lambda *args, **kwargs: _observation.get().call(*args, **kwargs))
-AttentionMaskInterface.register(OBSERVER_NAME, lambda **kwargs: _observation.get().build_mask(**kwargs))
+AttentionInterface.register(
+    OBSERVER_NAME, lambda *args, **kwargs: _observation.get().call(*args, **kwargs)
+)
+AttentionMaskInterface.register(
+    OBSERVER_NAME, lambda **kwargs: _observation.get().build_mask(**kwargs)
+)
 
 
 def window_of(call: LayerCall, context: int | None) -> int | None:
@@ -135,7 +149,15 @@ def window_of(call: LayerCall, context: int | None) -> int | None:
     last = call.rule(torch.tensor(length - 1), keys)
     width = int(last.sum())
     window = None if width == length else width
-    edges = {0, 1, 2, length // 3, length // 2, length - 2, *(m * width + d for m in (1, 2, 3) for d in (-2, -1, 0, 1))}
+    edges = {
+        0,
+        1,
+        2,
+        length // 3,
+        length // 2,
+        length - 2,
+        *(m * width + d for m in (1, 2, 3) for d in (-2, -1, 0, 1)),
+    }
     for position in sorted(p for p in edges if 0 <= p < length) + [length - 1]:
         expected = keys <= position
         if window is not None:

@@ -13,12 +13,20 @@ import torch
 import triton
 
 from core.attention.batch import PackedBatch
-from core.attention.paged_kernels import LOG2_E, combine_kernel, decode_kernel, prefill_kernel, store_kernel
+from core.attention.paged_kernels import (
+    LOG2_E,
+    combine_kernel,
+    decode_kernel,
+    prefill_kernel,
+    store_kernel,
+)
 from core.attention.spec import AttentionSpec, Backend
 
 SPLITS_AT_ONCE = 16
 COMBINERS = 32  # programs per head that look for sequences to combine: most steps have none, and every program has a cost
-FUSED = {"enable_fp_fusion": True}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
+FUSED = {
+    "enable_fp_fusion": True
+}  # multiply-adds, as Triton does by default up to 3.9, which warns that 3.10 will not
 
 
 class Launch(NamedTuple):
@@ -45,7 +53,11 @@ def launch_of(rows: int, key_size: int, value_size: int, itemsize: int) -> Launc
 
 
 def attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """See `Attend`. `batch` needs `paged`, its `PagedLayout`, and `input_ids`; rows that belong to no request get zeros."""
     layout = batch.paged
@@ -58,7 +70,10 @@ def attend(
     if spec.softcap is None:
         inner, outer = spec.scaling * LOG2_E.value, 0.0  # the scale of the scores
     else:
-        inner, outer = spec.scaling / spec.softcap, spec.softcap * LOG2_E.value  # in the argument of tanh, and before it
+        inner, outer = (
+            spec.scaling / spec.softcap,
+            spec.softcap * LOG2_E.value,
+        )  # in the argument of tanh, and before it
     sinks = query if spec.sinks is None else spec.sinks  # a kernel without sinks reads none
     group = heads // kv_heads
     sizes = {
@@ -146,7 +161,13 @@ def attend(
     return out
 
 
-def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+def store(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    slots: torch.Tensor,
+) -> None:
     """See `Store`."""
     rows, kv_heads, width, key_size = key.shape
     value_size = value.shape[3]
@@ -176,12 +197,21 @@ def _cut(rows: int, keys: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
     """The launch of tiles of at least `rows` rows, as a kernel takes it."""
     rows = _padded(rows)
     launch = launch_of(rows, _padded(keys.shape[2]), _padded(values.shape[2]), keys.element_size())
-    return {"ROWS": rows, "KEYS": launch.keys, "num_warps": launch.warps, "num_stages": launch.stages, **FUSED}
+    return {
+        "ROWS": rows,
+        "KEYS": launch.keys,
+        "num_warps": launch.warps,
+        "num_stages": launch.stages,
+        **FUSED,
+    }
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
     """Strides of rows, heads and positions of `[R, H, W, D]`; 0 along a length of 1, where a stride may be any number."""
-    return tuple(stride if length > 1 else 0 for length, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True))
+    return tuple(
+        stride if length > 1 else 0
+        for length, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True)
+    )
 
 
 def _padded(size: int) -> int:

@@ -10,12 +10,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LOG2_E = tl.constexpr(1.4426950408889634)  # scores are kept in units of log 2: the hardware has an instruction for 2^x
+LOG2_E = tl.constexpr(
+    1.4426950408889634
+)  # scores are kept in units of log 2: the hardware has an instruction for 2^x
 
 # Values that differ from pass to pass must not trigger another compilation in the middle of a run: by default Triton compiles anew for
 # sizes that are 1 or multiples of 16 and for aligned pointers.
-_VARYING = ["tables", "query_rows", "query_lens", "kv_lens", "tile_sequences", "tile_first", "tile_last"]
-_VARYING += ["split_start", "split_count", "slots", "width", "table_stride", "window", "num_sequences", "sequences_each"]
+_VARYING = [
+    "tables",
+    "query_rows",
+    "query_lens",
+    "kv_lens",
+    "tile_sequences",
+    "tile_first",
+    "tile_last",
+]
+_VARYING += [
+    "split_start",
+    "split_count",
+    "slots",
+    "width",
+    "table_stride",
+    "window",
+    "num_sequences",
+    "sequences_each",
+]
 
 
 @triton.jit
@@ -59,8 +78,16 @@ def _scan(
         # Looked up one iteration ahead: a load that depends on another of the same iteration could not be issued early.
         block = tl.load(table + (key + KEYS) // PAGE, mask=key + KEYS < last, other=0)
         # Memory beyond a cache's end may hold anything, NaN included: it is never read.
-        k = tl.load(key_head + slot[:, None] * key_stride + dk[None], mask=there[:, None] & (dk < DK)[None], other=0.0)
-        v = tl.load(value_head + slot[:, None] * value_stride + dv[None], mask=there[:, None] & (dv < DV)[None], other=0.0)
+        k = tl.load(
+            key_head + slot[:, None] * key_stride + dk[None],
+            mask=there[:, None] & (dk < DK)[None],
+            other=0.0,
+        )
+        v = tl.load(
+            value_head + slot[:, None] * value_stride + dv[None],
+            mask=there[:, None] & (dv < DV)[None],
+            other=0.0,
+        )
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * inner
         if CAPPED:
             scores = outer * (1.0 - 2.0 / (tl.exp(2.0 * scores) + 1.0))  # tanh
@@ -71,7 +98,9 @@ def _scan(
                 seen &= positions[:, None] - key[None] < window
         scores = tl.where(seen, scores, float("-inf"))
         new_greatest = tl.maximum(greatest, tl.max(scores, 1))
-        base = tl.where(new_greatest == float("-inf"), 0.0, new_greatest)  # a row may not have seen any key yet
+        base = tl.where(
+            new_greatest == float("-inf"), 0.0, new_greatest
+        )  # a row may not have seen any key yet
         weights = tl.exp2(scores - base[:, None])
         shrink = tl.exp2(greatest - base)
         total = total * shrink + tl.sum(weights, 1)
@@ -153,7 +182,9 @@ def prefill_kernel(
     dk, dv = tl.arange(0, DK_PAD), tl.arange(0, DV_PAD)
 
     flat = tl.load(query_rows + sequence)
-    place = (flat // width).to(tl.int64) * q_row_stride + (flat % width + index).to(tl.int64) * q_token_stride
+    place = (flat // width).to(tl.int64) * q_row_stride + (flat % width + index).to(
+        tl.int64
+    ) * q_token_stride
     q_pointers = query + (place + head.to(tl.int64) * q_head_stride)[:, None] + dk[None]
     q = tl.load(q_pointers, mask=real[:, None] & (dk < DK)[None], other=0.0)
 
@@ -185,7 +216,9 @@ def prefill_kernel(
         DV_PAD,
     )
     result = _divide(greatest, total, summed, _sinks_of(sinks, head, real, SINKS))
-    o_pointers = out + ((flat + index).to(tl.int64) * (KV_HEADS * GROUP) + head)[:, None] * DV + dv[None]
+    o_pointers = (
+        out + ((flat + index).to(tl.int64) * (KV_HEADS * GROUP) + head)[:, None] * DV + dv[None]
+    )
     tl.store(o_pointers, result.to(out.dtype.element_ty), mask=real[:, None] & (dv < DV)[None])
 
 
@@ -246,7 +279,9 @@ def decode_kernel(
     dk, dv = tl.arange(0, DK_PAD), tl.arange(0, DV_PAD)
 
     flat = tl.load(query_rows + sequence)
-    place = (flat // width).to(tl.int64) * q_row_stride + (flat % width).to(tl.int64) * q_token_stride
+    place = (flat // width).to(tl.int64) * q_row_stride + (flat % width).to(
+        tl.int64
+    ) * q_token_stride
     q_pointers = query + (place + head.to(tl.int64) * q_head_stride)[:, None] + dk[None]
     q = tl.load(q_pointers, mask=real[:, None] & (dk < DK)[None], other=0.0)
 
@@ -331,7 +366,9 @@ def combine_kernel(
                 greatest = new_greatest
             result = _divide(greatest, total, summed, _sinks_of(sinks, head + one, one == 0, SINKS))
             row = tl.load(query_rows + sequence).to(tl.int64) * HEADS + head
-            tl.store(out + row * DV + dv[None], result.to(out.dtype.element_ty), mask=(dv < DV)[None])
+            tl.store(
+                out + row * DV + dv[None], result.to(out.dtype.element_ty), mask=(dv < DV)[None]
+            )
 
 
 @triton.jit(do_not_specialize=_VARYING)
@@ -366,7 +403,11 @@ def store_kernel(
     head = tl.arange(0, HEADS_PAD)[:, None].to(tl.int64)
     dk, dv = tl.arange(0, DK_PAD)[None], tl.arange(0, DV_PAD)[None]
     k_mask, v_mask = (head < KV_HEADS) & (dk < DK), (head < KV_HEADS) & (dv < DV)
-    k = tl.load(key + row * k_row_stride + token * k_token_stride + head * k_head_stride + dk, mask=k_mask)
-    v = tl.load(value + row * v_row_stride + token * v_token_stride + head * v_head_stride + dv, mask=v_mask)
+    k = tl.load(
+        key + row * k_row_stride + token * k_token_stride + head * k_head_stride + dk, mask=k_mask
+    )
+    v = tl.load(
+        value + row * v_row_stride + token * v_token_stride + head * v_head_stride + dv, mask=v_mask
+    )
     tl.store(keys + slot * key_stride + head * key_head_stride + dk, k, mask=k_mask)
     tl.store(values + slot * value_stride + head * value_head_stride + dv, v, mask=v_mask)

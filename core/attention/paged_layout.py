@@ -17,8 +17,12 @@ from core.scheduler.output import SchedulerOutput
 
 TILE_ROWS = 64  # queries x group of a prefill tile: the height of one Hopper matrix instruction
 KEY_BLOCK = 64  # keys; splits begin at its multiples
-LEAST_BLOCKS = 4  # key blocks of a split: a shorter one costs more to start and to combine than it hides
-PROGRAMS_PER_PROCESSOR = 4  # enough loads in flight to fill the memory's pipeline; more would only add partial results
+LEAST_BLOCKS = (
+    4  # key blocks of a split: a shorter one costs more to start and to combine than it hides
+)
+PROGRAMS_PER_PROCESSOR = (
+    4  # enough loads in flight to fill the memory's pipeline; more would only add partial results
+)
 H200_PROCESSORS = 132
 
 
@@ -71,11 +75,15 @@ def queries_per_tile(group: int) -> int:
 
 def prefill_capacity(num_tokens: int, num_sequences: int, queries: int) -> int:
     """The most prefill tiles of `queries` queries that a pass of `num_tokens` tokens and `num_sequences` sequences can need."""
-    prefills = min(num_sequences, num_tokens // 2)  # each has two tokens or more, and at worst a last tile of one query
+    prefills = min(
+        num_sequences, num_tokens // 2
+    )  # each has two tokens or more, and at worst a last tile of one query
     return (num_tokens + prefills * (queries - 1)) // queries
 
 
-def decode_capacity(num_sequences: int, num_kv_heads: int, num_processors: int = H200_PROCESSORS) -> int:
+def decode_capacity(
+    num_sequences: int, num_kv_heads: int, num_processors: int = H200_PROCESSORS
+) -> int:
     """The most decode tiles that `plan_tiles` makes for `num_sequences` sequences."""
     return num_sequences + _extra_tiles(num_kv_heads, num_processors)
 
@@ -109,11 +117,15 @@ def plan_tiles(
     q, kv = np.asarray(query_lens, np.int32), np.asarray(kv_lens, np.int32)
     return Tiles(
         *_prefill_tiles(q, kv, queries, prefill_capacity),
-        *_decode_tiles(q, kv, _extra_tiles(num_kv_heads, num_processors), decode_capacity, key_block),
+        *_decode_tiles(
+            q, kv, _extra_tiles(num_kv_heads, num_processors), decode_capacity, key_block
+        ),
     )
 
 
-def _prefill_tiles(q: np.ndarray, kv: np.ndarray, queries: int, capacity: int | None) -> tuple[np.ndarray, np.ndarray]:
+def _prefill_tiles(
+    q: np.ndarray, kv: np.ndarray, queries: int, capacity: int | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Sequence and first query of each prefill tile."""
     prefills = np.flatnonzero(q > 1)
     if not prefills.size:
@@ -128,7 +140,9 @@ def _prefill_tiles(q: np.ndarray, kv: np.ndarray, queries: int, capacity: int | 
     return _filled(sequences[order], capacity), _filled(first[order], capacity)
 
 
-def _decode_tiles(q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | None, key_block: int) -> tuple[np.ndarray, ...]:
+def _decode_tiles(
+    q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | None, key_block: int
+) -> tuple[np.ndarray, ...]:
     """Sequence, first and last key of each decode tile; first tile and number of tiles of each sequence."""
     start, count = np.zeros((2, q.size), np.int32)
     decodes = np.flatnonzero(q == 1)
@@ -143,11 +157,18 @@ def _decode_tiles(q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | Non
     # All keys together hold at most `extra` whole shares, and each decode's remainder adds at most one tile.
     share = -(-int(lengths.sum(dtype=np.int64)) // extra) if extra else most
     if most <= share or most <= (2 * LEAST_BLOCKS - 1) * key_block:
-        sequences, first, last, splits = decodes, np.zeros_like(decodes), lengths, np.ones_like(decodes)
+        sequences, first, last, splits = (
+            decodes,
+            np.zeros_like(decodes),
+            lengths,
+            np.ones_like(decodes),
+        )
         begins = np.arange(decodes.size)
     else:
         blocks = -(-lengths // key_block)
-        splits = np.maximum(np.minimum(-(-blocks // -(-share // key_block)), blocks // LEAST_BLOCKS), 1)
+        splits = np.maximum(
+            np.minimum(-(-blocks // -(-share // key_block)), blocks // LEAST_BLOCKS), 1
+        )
         ends = splits.cumsum()
         begins = ends - splits
         sequences, of, blocks = (values.repeat(splits) for values in (decodes, splits, blocks))
@@ -155,7 +176,13 @@ def _decode_tiles(q: np.ndarray, kv: np.ndarray, extra: int, capacity: int | Non
         first = index * blocks // of * key_block
         last = np.minimum((index + 1) * blocks // of * key_block, lengths.repeat(splits))
     start[decodes], count[decodes] = begins, splits
-    return _filled(sequences, capacity), _filled(first, capacity), _filled(last, capacity), start, count
+    return (
+        _filled(sequences, capacity),
+        _filled(first, capacity),
+        _filled(last, capacity),
+        start,
+        count,
+    )
 
 
 def _filled(values: np.ndarray, length: int | None) -> np.ndarray:
@@ -185,10 +212,14 @@ def paged_layout(
         rows = lens.cumsum(dtype=np.int32) - lens
     else:
         rows = np.arange(1, lens.size + 1, dtype=np.int32) * width - lens
-    tables = np.zeros((lens.size, max(1, max(len(s.block_table.blocks) for s in scheduled))), np.int32)
+    tables = np.zeros(
+        (lens.size, max(1, max(len(s.block_table.blocks) for s in scheduled))), np.int32
+    )
     for table, s in zip(tables, scheduled, strict=True):
         table[: len(s.block_table.blocks)] = s.block_table.blocks
     queries = queries_per_tile(num_heads // num_kv_heads)
     tiles = plan_tiles(lens, kv_lens, num_kv_heads, queries, key_block=key_block)
     arrays = (tables, rows, lens, kv_lens, *tiles)
-    return PagedLayout(block_size, queries, *(torch.from_numpy(array).to(device) for array in arrays))
+    return PagedLayout(
+        block_size, queries, *(torch.from_numpy(array).to(device) for array in arrays)
+    )

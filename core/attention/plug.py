@@ -83,7 +83,9 @@ def paged_attention(
 AttentionInterface.register(ATTENTION_NAME, paged_attention)
 
 
-def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def store(
+    context: StepContext, layer: int, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Write the pass's K and V into their slots; returns the layer's pool."""
     keys, values = context.pool.layers[layer]
     context.backend.store(key, value, keys, values, context.batch.slot_mapping)
@@ -92,7 +94,11 @@ def store(context: StepContext, layer: int, key: torch.Tensor, value: torch.Tens
 
 def given_cache(model: Any, cache: Cache) -> dict[str, Cache]:
     """A cache as an argument of a model, by the name that it has there: `cache` in most models from transformers 5.24 on, where the other warns."""
-    return {"cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values": cache}
+    return {
+        "cache"
+        if "cache" in inspect.signature(model.forward).parameters
+        else "past_key_values": cache
+    }
 
 
 class CacheOfNoLength(Cache):

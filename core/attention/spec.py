@@ -22,7 +22,9 @@ class AttentionSpec(NamedTuple):
     sinks: torch.Tensor | None = None
 
 
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, PackedBatch, AttentionSpec], torch.Tensor]
+Attend = Callable[
+    [torch.Tensor, torch.Tensor, torch.Tensor, PackedBatch, AttentionSpec], torch.Tensor
+]
 """Attention of all queries of a pass: query `[R, H, W, Dk]`; keys `[slots, Hkv, Dk]` and values `[slots, Hkv, Dv]`, a layer's pool with this
 pass's K and V already written; the batch; what the layer asks. Returns `[R, W, H, Dv]`.
 """
@@ -33,7 +35,13 @@ values, slots.
 """
 
 
-def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+def store(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    slots: torch.Tensor,
+) -> None:
     """See `Store`."""
     keys.index_copy_(0, slots, key.transpose(1, 2).reshape(-1, key.shape[1], key.shape[3]))
     values.index_copy_(0, slots, value.transpose(1, 2).reshape(-1, value.shape[1], value.shape[3]))
@@ -49,7 +57,11 @@ class Backend:
 
 
 def scores_to_output(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, spec: AttentionSpec
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """Attention spelled out, with softcap and sinks: query `[B, H, Q, Dk]`, key and value `[B, H, K, D]`, mask bool, True = may attend.
 

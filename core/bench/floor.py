@@ -41,8 +41,15 @@ class Floor:
         model, dtype = engine.adapter.model, engine.adapter.dtype
         self._dtype = product_type(dtype) if torch.backends.mkldnn.is_available() else dtype
         head = model.get_output_embeddings()
-        layers = [module for module in model.modules() if type(module) in (torch.nn.Linear, Conv1D) and module is not head]
-        self._layers, self._head = [_product(layer, self._dtype) for layer in layers], _product(head, self._dtype)
+        layers = [
+            module
+            for module in model.modules()
+            if type(module) in (torch.nn.Linear, Conv1D) and module is not head
+        ]
+        self._layers, self._head = (
+            [_product(layer, self._dtype) for layer in layers],
+            _product(head, self._dtype),
+        )
         self._turns: list[dict[str, float]] = []
 
     @property
@@ -52,18 +59,26 @@ class Floor:
 
     def about(self) -> dict[str, float]:
         """Medians over the turns after the warm-up: seconds of the products and of reading the cache, bytes of it that were read, bytes a second."""
-        return {name: statistics.median(turn[name] for turn in self._turns[1:]) for name in self._turns[0]}
+        return {
+            name: statistics.median(turn[name] for turn in self._turns[1:])
+            for name in self._turns[0]
+        }
 
     @contextmanager
     def _ready(self) -> Iterator[Callable[[], float]]:
         adapter, events = self._engine.adapter, self._engine.trace.events
         passes, read = list(rows_of_passes(events)), cache_bytes(events, adapter)
         most = max(rows for rows, _ in passes)
-        given = {width: torch.randn(most, width, dtype=self._dtype) for width, _ in (*self._layers, self._head)}
+        given = {
+            width: torch.randn(most, width, dtype=self._dtype)
+            for width, _ in (*self._layers, self._head)
+        }
         yield lambda: self._turn(passes, given, read)
 
     @torch.inference_mode()
-    def _turn(self, passes: list[tuple[int, int]], given: dict[int, torch.Tensor], read: int) -> float:
+    def _turn(
+        self, passes: list[tuple[int, int]], given: dict[int, torch.Tensor], read: int
+    ) -> float:
         started = self._clock()
         for rows, sampled in passes:
             for width, multiply in self._layers:
@@ -73,7 +88,14 @@ class Floor:
                 multiply(given[width][:sampled])
         products = self._clock() - started
         speed = self._bytes_per_s()
-        self._turns.append({"products_s": products, "cache_s": read / speed, "cache_bytes": read, "bytes_per_s": speed})
+        self._turns.append(
+            {
+                "products_s": products,
+                "cache_s": read / speed,
+                "cache_bytes": read,
+                "bytes_per_s": speed,
+            }
+        )
         return products + read / speed
 
     def _bytes_per_s(self) -> float:
@@ -87,11 +109,17 @@ class Floor:
 
 def _product(layer: Any, dtype: torch.dtype) -> tuple[int, Callable[[torch.Tensor], torch.Tensor]]:
     """A linear layer's width, and what multiplies rows of that width with its weight, all in this number format."""
-    weight, bias = layer.weight.detach().to(dtype), None if layer.bias is None else layer.bias.detach().to(dtype)
+    weight, bias = (
+        layer.weight.detach().to(dtype),
+        None if layer.bias is None else layer.bias.detach().to(dtype),
+    )
     weight = (weight.t() if isinstance(layer, Conv1D) else weight).contiguous()
     if not torch.backends.mkldnn.is_available():
         return weight.shape[1], lambda rows: torch.nn.functional.linear(rows, weight, bias)
-    packed, multiply = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS), torch.ops.mkldnn._linear_pointwise
+    packed, multiply = (
+        torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS),
+        torch.ops.mkldnn._linear_pointwise,
+    )
     return weight.shape[1], lambda rows: multiply(rows, packed, bias, "none", [], "")
 
 
@@ -101,7 +129,9 @@ def rows_of_passes(events: Iterable[StepEvent]) -> Iterator[tuple[int, int]]:
         sampled = [0] * len(event.passes)
         for token in event.sampled:
             sampled[token.pass_index] += 1
-        yield from ((p.rows * p.width, count) for p, count in zip(event.passes, sampled, strict=True))
+        yield from (
+            (p.rows * p.width, count) for p, count in zip(event.passes, sampled, strict=True)
+        )
 
 
 def cache_bytes(events: Iterable[StepEvent], adapter: ModelAdapter) -> int:
@@ -110,6 +140,10 @@ def cache_bytes(events: Iterable[StepEvent], adapter: ModelAdapter) -> int:
     segments = [segment for event in events for segment in event.segments]
     for layer, shape in adapter.shapes.items():
         window = adapter.windows[layer]
-        seen = sum(s.kv_len if window is None else min(s.kv_len, s.length + window - 1) for s in segments)
-        total += seen * shape.num_kv_heads * (shape.key_size + shape.value_size) * adapter.dtype.itemsize
+        seen = sum(
+            s.kv_len if window is None else min(s.kv_len, s.length + window - 1) for s in segments
+        )
+        total += (
+            seen * shape.num_kv_heads * (shape.key_size + shape.value_size) * adapter.dtype.itemsize
+        )
     return total

@@ -56,7 +56,13 @@ class Ratio:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, with the spread over the rounds."""
-        return {"faster": self.faster, "than": self.than, "at_least": self.at_least, "met": self.met, **summary(self.runs)}
+        return {
+            "faster": self.faster,
+            "than": self.than,
+            "at_least": self.at_least,
+            "met": self.met,
+            **summary(self.runs),
+        }
 
 
 class Limit(NamedTuple):
@@ -73,7 +79,9 @@ class Limit(NamedTuple):
         """Whether the value lies within its limits; None where there are none."""
         if self.at_most is None and self.at_least is None:
             return None
-        return (self.at_most is None or self.value <= self.at_most) and (self.at_least is None or self.value >= self.at_least)
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, and whether it is met."""
@@ -101,7 +109,10 @@ class Report:
     @property
     def met(self) -> bool:
         """Whether every bar was met."""
-        return all(met is not False for met in [r.met for r in self.ratios] + [limit.met for limit in self.limits])
+        return all(
+            met is not False
+            for met in [r.met for r in self.ratios] + [limit.met for limit in self.limits]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, seconds of every round included."""
@@ -109,7 +120,10 @@ class Report:
             "name": self.name,
             "title": self.title,
             "met": self.met,
-            "seconds": {name: {**summary(times), **self.apart.get(name, {})} for name, times in self.times.items()},
+            "seconds": {
+                name: {**summary(times), **self.apart.get(name, {})}
+                for name, times in self.times.items()
+            },
             "ratios": [r.to_json() for r in self.ratios],
             "limits": [limit.to_json() for limit in self.limits],
             "outputs_identical": self.outputs_identical,
@@ -119,7 +133,13 @@ class Report:
         }
 
 
-def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[SpeedBar], options: Options) -> Report:
+def race(
+    name: str,
+    title: str,
+    contenders: Sequence[Contender],
+    bars: Sequence[SpeedBar],
+    options: Options,
+) -> Report:
     """A whole benchmark: measure, divide, report. Pairs without a bar are reported against the first contender.
 
     All outputs are compared, in every round and in the warm-up; contenders without outputs are left out.
@@ -132,18 +152,32 @@ def race(name: str, title: str, contenders: Sequence[Contender], bars: Sequence[
     found = compare(contenders, options.repeats, clock=options.clock, on_run=on_run)
     held = {(bar.faster, bar.than) for bar in bars}
     pairs = [bar._replace(at_least=None) if options.quick else bar for bar in bars]
-    pairs += [SpeedBar(found.baseline, other, None) for other in found.names[1:] if (found.baseline, other) not in held]
+    pairs += [
+        SpeedBar(found.baseline, other, None)
+        for other in found.names[1:]
+        if (found.baseline, other) not in held
+    ]
     writes = {contender for contender, run in found.runs.items() if run.outputs}
-    apart = {contender: {d["request"] for d in found.differences if d["policy"] == contender} for contender in writes}
+    apart = {
+        contender: {d["request"] for d in found.differences if d["policy"] == contender}
+        for contender in writes
+    }
     requests = len(found.runs[found.baseline].outputs)
     return Report(
         name,
         title,
         found.walls,
-        [Ratio(bar.faster, bar.than, found.verdict(bar.faster, bar.than).ratios, bar.at_least) for bar in pairs],
+        [
+            Ratio(bar.faster, bar.than, found.verdict(bar.faster, bar.than).ratios, bar.at_least)
+            for bar in pairs
+        ],
         about={contender: dict(about) for contender, about in found.about.items() if about},
         outputs_identical=not any(apart.values()) if writes else None,
-        outputs_same={contender: (requests - len(differ), requests) for contender, differ in sorted(apart.items()) if differ},
+        outputs_same={
+            contender: (requests - len(differ), requests)
+            for contender, differ in sorted(apart.items())
+            if differ
+        },
         load=(before, load_average()),
         apart=found.apart,
     )

@@ -13,7 +13,9 @@ from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
 
-def gpt2(layers: int, width: int, heads: int = 12, vocab_size: int = 50257, context: int = 1024) -> Any:
+def gpt2(
+    layers: int, width: int, heads: int = 12, vocab_size: int = 50257, context: int = 1024
+) -> Any:
     """A GPT-2 with random weights, spread widely enough that its answers differ (float32, seeded)."""
     torch.manual_seed(0)
     config = GPT2Config(
@@ -57,10 +59,17 @@ def requests(prompts: list[int], new: list[int], vocab_size: int, seed: int = 0)
     )
 
 
-def mixed(count: int, vocab_size: int, prompts: tuple[int, int], new: tuple[int, int], seed: int = 0) -> Workload:
+def mixed(
+    count: int, vocab_size: int, prompts: tuple[int, int], new: tuple[int, int], seed: int = 0
+) -> Workload:
     """`count` requests, prompt and answer lengths drawn evenly from these ranges."""
     draw = random.Random(seed)
-    return requests([draw.randint(*prompts) for _ in range(count)], [draw.randint(*new) for _ in range(count)], vocab_size, seed)
+    return requests(
+        [draw.randint(*prompts) for _ in range(count)],
+        [draw.randint(*new) for _ in range(count)],
+        vocab_size,
+        seed,
+    )
 
 
 def greedy(workload: Workload, most_tokens: int | None = None) -> Workload:
@@ -70,7 +79,13 @@ def greedy(workload: Workload, most_tokens: int | None = None) -> Workload:
     """
     return Workload(
         [
-            replace(r, sampling=SamplingParams(min(r.sampling.max_new_tokens, most_tokens or 10**9), ignore_eos=True), arrival=0)
+            replace(
+                r,
+                sampling=SamplingParams(
+                    min(r.sampling.max_new_tokens, most_tokens or 10**9), ignore_eos=True
+                ),
+                arrival=0,
+            )
             for r in workload
         ],
         name=workload.name,

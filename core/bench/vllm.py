@@ -73,9 +73,18 @@ def vllm_contender(model: Any, config: EngineConfig, work: Work) -> Iterator[Con
         outputs = {request.id: ids for request, ids in zip(work, answer["outputs"], strict=True)}
         return RunResult(outputs, seconds=answer["seconds"])
 
-    with PipedProcess("vLLM", (python, str(_WORKER)), environment(torch.get_num_threads())) as process:
+    with PipedProcess(
+        "vLLM", (python, str(_WORKER)), environment(torch.get_num_threads())
+    ) as process:
         logging.disable_progress_bar()
         model.save_pretrained(process.folder / "model")
-        start = {"model": str(process.folder / "model"), "skip_tokenizer_init": True, "disable_log_stats": True, **settings}
+        start = {
+            "model": str(process.folder / "model"),
+            "skip_tokenizer_init": True,
+            "disable_log_stats": True,
+            **settings,
+        }
         version = process.ask(start, START_S)["ready"]
-        yield Contender.of("vllm", lambda: process.ask(asked, RUN_S), read, {"version": version, **settings})
+        yield Contender.of(
+            "vllm", lambda: process.ask(asked, RUN_S), read, {"version": version, **settings}
+        )

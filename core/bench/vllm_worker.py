@@ -17,11 +17,17 @@ def run(llm: Any, work: list[tuple[list[int], int]]) -> dict[str, Any]:
     from vllm import SamplingParams
 
     prompts = [{"prompt_token_ids": ids} for ids, _ in work]
-    params = [SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True, detokenize=False) for _, new in work]
+    params = [
+        SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True, detokenize=False)
+        for _, new in work
+    ]
     started = time.perf_counter()
     answers = llm.generate(prompts, params, use_tqdm=False)
     seconds = time.perf_counter() - started
-    return {"seconds": seconds, "outputs": [list(answer.outputs[0].token_ids) for answer in answers]}
+    return {
+        "seconds": seconds,
+        "outputs": [list(answer.outputs[0].token_ids) for answer in answers],
+    }
 
 
 def main(lines: IO[str], answers: IO[str]) -> None:

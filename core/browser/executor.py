@@ -49,7 +49,9 @@ class BrowserExecutor:
 
     memory_sentence = ""
 
-    def __init__(self, model: BrowserModel, machine: Mapping[str, Any], leaks: bool = False) -> None:
+    def __init__(
+        self, model: BrowserModel, machine: Mapping[str, Any], leaks: bool = False
+    ) -> None:
         known = json.loads(model.facts)
         lists = {name: tuple(known[name]) for name in ("eos_token_ids", "windows")}
         self.model = ModelFacts(**known | lists)
@@ -69,14 +71,18 @@ class BrowserExecutor:
         """See `Executor`."""
         return _MOST_POOL // self._block_bytes(config)
 
-    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> BrowserRunner:
+    def new_runner(
+        self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
+    ) -> BrowserRunner:
         """See `Executor`."""
         return BrowserRunner(self._computes, num_blocks, config.block_size, clock, self._leaks)
 
     def failure(self, error: Exception) -> str | None:
         """See `Executor`: memory is all that a tab can run out of."""
         said = str(error)  # by each browser in other words
-        no_room = isinstance(error, MemoryError) or ("RangeError" in said and "memory" in said.lower())
+        no_room = isinstance(error, MemoryError) or (
+            "RangeError" in said and "memory" in said.lower()
+        )
         return "the tab ran out of memory" if no_room else None
 
     def attention(self, token_ids: Sequence[int], layer: int, head: int) -> list[list[float]]:
@@ -85,7 +91,9 @@ class BrowserExecutor:
         Raises InflightError for a head that does not exist.
         """
         if not 0 <= head < self._computes.heads:
-            raise InflightError(f"Layer {layer} hands out {self._computes.heads} heads, so there is no head {head}.")
+            raise InflightError(
+                f"Layer {layer} hands out {self._computes.heads} heads, so there is no head {head}."
+            )
         length = len(token_ids)
         weights = self._computes.attention(array("i", token_ids), layer, head).to_py().tolist()
         return [weights[row : row + length] for row in range(0, length * length, length)]
@@ -131,7 +139,16 @@ class BrowserRunner:
         for index, s in enumerate(scheduled):
             tokens, blocks = s.tokens, s.block_table.blocks
             count = len(tokens)
-            told.extend((max(0, width - count), count, s.start, read.get(index, _NOBODY), s.samples, len(blocks)))
+            told.extend(
+                (
+                    max(0, width - count),
+                    count,
+                    s.start,
+                    read.get(index, _NOBODY),
+                    s.samples,
+                    len(blocks),
+                )
+            )
             told.extend(tokens)
             told.extend(blocks)
         rows = json.dumps([_in_words(row) for row in sampling_rows(output, params)])
@@ -164,13 +181,18 @@ def _in_words(row: SamplingRow) -> dict[str, Any]:
         told |= {"top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p}
     if params.adjusts:
         names = ("logit_bias", "repetition_penalty", "frequency_penalty", "presence_penalty")
-        told |= {name: getattr(params, name) for name in names} | {"prompt": row.prompt, "generated": row.generated}
+        told |= {name: getattr(params, name) for name in names} | {
+            "prompt": row.prompt,
+            "generated": row.generated,
+        }
     return told
 
 
 def _samples(facts: Sequence[float]) -> list[Sample]:
     """Token, log-probability and margin of each; a token that is not a number had logits that were not finite."""
     return [
-        Sample(int(token), round(logprob, 5), round(margin, 5)) if token == token else Sample(None, 0.0, 0.0)
+        Sample(int(token), round(logprob, 5), round(margin, 5))
+        if token == token
+        else Sample(None, 0.0, 0.0)
         for token, logprob, margin in zip(facts[::3], facts[1::3], facts[2::3], strict=True)
     ]

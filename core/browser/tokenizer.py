@@ -15,7 +15,9 @@ from typing import Any
 from core.errors import UnsupportedModel
 
 # GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks. Looked for in a text's shadow, see `_shadow`.
-_WORDS = re.compile(r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII)
+_WORDS = re.compile(
+    r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
+)
 _ALIKE = {"L": "a", "N": "1", "Z": "\t"}  # by the first letter of a character's category
 
 
@@ -23,14 +25,19 @@ def _shadow(text: str) -> str:
     """The text with an ASCII character of the same kind for every other one: `re` knows no categories of Unicode."""
     if text.isascii():
         return text
-    return "".join(c if c < "\x80" else "\t" if c == "\x85" else _ALIKE.get(unicodedata.category(c)[0], "!") for c in text)
+    return "".join(
+        c if c < "\x80" else "\t" if c == "\x85" else _ALIKE.get(unicodedata.category(c)[0], "!")
+        for c in text
+    )
 
 
 def byte_characters() -> dict[int, str]:
     """The character that stands for each byte: itself if it can be seen, otherwise one from 256 on."""
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     unseen = [byte for byte in range(256) if byte not in seen]
-    return {byte: chr(byte) for byte in seen} | {byte: chr(256 + place) for place, byte in enumerate(unseen)}
+    return {byte: chr(byte) for byte in seen} | {
+        byte: chr(256 + place) for place, byte in enumerate(unseen)
+    }
 
 
 class PlainTokenizer:
@@ -41,21 +48,33 @@ class PlainTokenizer:
     def __init__(self, text: str) -> None:
         data = json.loads(text)
         kind, steps = data["model"]["type"], (data["pre_tokenizer"] or {}).get("type")
-        if (kind, steps) not in (("BPE", "ByteLevel"), ("WordLevel", "Split")) or data["normalizer"]:
-            raise UnsupportedModel(f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be read here.")
+        if (kind, steps) not in (("BPE", "ByteLevel"), ("WordLevel", "Split")) or data[
+            "normalizer"
+        ]:
+            raise UnsupportedModel(
+                f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be read here."
+            )
         self._ids: dict[str, int] = data["model"]["vocab"]
         self._special = {t["content"]: t["id"] for t in data["added_tokens"]}
         self._by_bytes = kind == "BPE"
         merges = data["model"].get("merges", ())
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
         self._characters = byte_characters()
-        bytes_of = {character: byte for byte, character in self._characters.items()} if self._by_bytes else {}
+        bytes_of = (
+            {character: byte for byte, character in self._characters.items()}
+            if self._by_bytes
+            else {}
+        )
         self._bytes = {
             i: bytes(bytes_of[c] for c in token) if bytes_of else token.encode()
             for token, i in (self._ids | self._special).items()
         }
         self._known: dict[str, list[int]] = {}  # ids of words met before
-        self._specials = re.compile("(" + "|".join(map(re.escape, self._special)) + ")") if self._special else None
+        self._specials = (
+            re.compile("(" + "|".join(map(re.escape, self._special)) + ")")
+            if self._special
+            else None
+        )
 
     def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
         """`{"input_ids"}` of a text; raises KeyError for a character that has no token."""
@@ -73,7 +92,9 @@ class PlainTokenizer:
     def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
         """The text of some ids; bytes that make no character become U+FFFD, and an id that is no token is left out."""
         special = self._special.values() if skip_special_tokens else ()
-        return b"".join([self._bytes.get(i, b"") for i in token_ids if i not in special]).decode(errors="replace")
+        return b"".join([self._bytes.get(i, b"") for i in token_ids if i not in special]).decode(
+            errors="replace"
+        )
 
     def _ids_of(self, word: str) -> list[int]:
         """The ids of a word: its bytes, merged pair by pair, the earliest learned pair first."""

@@ -33,7 +33,9 @@ def pack_weights(folder: Path) -> bytes:
     packed = _Packed()
     lay_out = {"gpt2": _gpt2, "llama": _llama}.get(config["model_type"])
     if lay_out is None:
-        raise UnsupportedModel(f"A browser computes models of the types gpt2 and llama, not {config['model_type']}.")
+        raise UnsupportedModel(
+            f"A browser computes models of the types gpt2 and llama, not {config['model_type']}."
+        )
     sizes = lay_out(config, reader, packed)
     facts = ModelFacts(
         name=folder.name,
@@ -47,7 +49,9 @@ def pack_weights(folder: Path) -> bytes:
         plug="attention",
         kv_bytes_per_token=2 * _FLOAT32 * sizes["layers"] * sizes["kv_heads"] * sizes["head_size"],
     )
-    header = json.dumps({"model": facts.to_json(), "sizes": sizes, "tensors": packed.tensors}).encode()
+    header = json.dumps(
+        {"model": facts.to_json(), "sizes": sizes, "tensors": packed.tensors}
+    ).encode()
     header += b" " * (-len(header) % 4)
     return struct.pack("<I", len(header)) + header + packed.numbers.tobytes()
 
@@ -67,13 +71,19 @@ class _Safetensors:
     def __init__(self, path: Path) -> None:
         self._data = path.read_bytes()
         (length,) = struct.unpack("<Q", self._data[:8])
-        self._about, self._begin, self.parameters = json.loads(self._data[8 : 8 + length]), 8 + length, 0
+        self._about, self._begin, self.parameters = (
+            json.loads(self._data[8 : 8 + length]),
+            8 + length,
+            0,
+        )
 
     def __call__(self, name: str) -> tuple[array[int], list[int]]:
         """The numbers of a tensor, as the bits of float16, and its shape."""
         about = self._about[name]
         if about["dtype"] != "F16":
-            raise UnsupportedModel(f"A browser computes weights in float16, and {name} is {about['dtype']}.")
+            raise UnsupportedModel(
+                f"A browser computes weights in float16, and {name} is {about['dtype']}."
+            )
         start, end = about["data_offsets"]
         numbers = array("H", self._data[self._begin + start : self._begin + end])
         self.parameters += len(numbers)
@@ -116,8 +126,15 @@ class _Packed:
 
 
 def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
-    if not config["tie_word_embeddings"] or config["attention_bias"] or config["mlp_bias"] or config["hidden_act"] != "silu":
-        raise UnsupportedModel("A browser computes Llama models with tied embeddings, without biases, and with SiLU.")
+    if (
+        not config["tie_word_embeddings"]
+        or config["attention_bias"]
+        or config["mlp_bias"]
+        or config["hidden_act"] != "silu"
+    ):
+        raise UnsupportedModel(
+            "A browser computes Llama models with tied embeddings, without biases, and with SiLU."
+        )
 
     def rows(*names: str) -> list[Rows]:
         return [read.rows(f"{name}_proj.weight") for name in names]
@@ -148,7 +165,9 @@ def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[
 
 def _gpt2(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:
     if not config["tie_word_embeddings"] or config["activation_function"] != "gelu_new":
-        raise UnsupportedModel("A browser computes GPT-2 models with tied embeddings, and with its own GELU.")
+        raise UnsupportedModel(
+            "A browser computes GPT-2 models with tied embeddings, and with its own GELU."
+        )
 
     def vector(name: str, of: str) -> None:
         packed.vector(name, read(of + ".weight")[0])

@@ -66,7 +66,10 @@ def _say_version(wanted: bool) -> None:
 
 
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_say_version)] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_say_version),
+    ] = False,
 ) -> None: ...
 
 
@@ -80,7 +83,9 @@ def _group(commands: Mapping[str, Target], help: str) -> typer.Typer:
 
 def _typer(**options: Any) -> typer.Typer:
     boxes = "rich" if sys.stdout and sys.stdout.isatty() else None  # boxes are for terminals
-    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=boxes, **options)  # type: ignore[arg-type]
+    return typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=boxes, **options
+    )  # type: ignore[arg-type]
 
 
 def _first_paragraph(function: Callable[..., None]) -> str:
@@ -96,7 +101,11 @@ def _stub(target: str) -> Callable[..., None]:
 
     def stub() -> None: ...
 
-    stub.__doc__ = next(ast.get_docstring(n) for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+    stub.__doc__ = next(
+        ast.get_docstring(n)
+        for n in tree.body
+        if isinstance(n, ast.FunctionDef) and n.name == function
+    )
     stub.target = target  # type: ignore[attr-defined]
     return stub
 

@@ -16,7 +16,15 @@ from core.bench.report import Options
 from core.bench.speed import BENCHMARKS, WITH_VLLM
 from core.bench.vllm import PYTHON, vllm_python
 from core.cli.options import Json, Out, Quick, Repeats, Threads
-from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, print_note, seconds, table
+from core.cli.output import (
+    INTERRUPTED,
+    ProgressReporter,
+    finish,
+    print_line,
+    print_note,
+    seconds,
+    table,
+)
 from core.cli.report import measured_on
 from core.errors import InflightError
 from core.files import require_writable
@@ -25,7 +33,10 @@ from core.models import load as models
 
 
 def speed(
-    names: Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}.", show_default="all")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}.", show_default="all"),
+    ] = None,
     repeats: Repeats = 5,
     quick: Quick = False,
     out: Out = None,
@@ -36,16 +47,22 @@ def speed(
     require_writable(out)
     chosen = names or [name for name in BENCHMARKS if vllm_python() or name not in WITH_VLLM]
     if unknown := [name for name in chosen if name not in BENCHMARKS]:
-        raise InflightError(f"There is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}.")
+        raise InflightError(
+            f"There is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}."
+        )
     if threads is not None:
         torch.set_num_threads(threads)
     if not names and not vllm_python():
-        print_note(f"Left out: {', '.join(WITH_VLLM)}. Name the Python of an environment with vLLM by {PYTHON} to run them.")
+        print_note(
+            f"Left out: {', '.join(WITH_VLLM)}. Name the Python of an environment with vLLM by {PYTHON} to run them."
+        )
     versions = {"python": platform.python_version(), **models.versions()}
     short = any(name.endswith(("bf16", "fp16")) for name in chosen)
     number_format = "the 16 bits that are named, else float32" if short else "float32"
     any_model = {"name": "models as named above", "parameters": None}
-    where = machine("cpu", platform.machine(), torch.get_num_threads(), number_format, any_model, versions)
+    where = machine(
+        "cpu", platform.machine(), torch.get_num_threads(), number_format, any_model, versions
+    )
     reports: list[dict[str, Any]] = []
     with ProgressReporter("benchmarks", len(chosen)) as work:
         try:
@@ -77,15 +94,23 @@ def _print_speed(data: Mapping[str, Any]) -> None:
     for report in data["benchmarks"]:
         print_report(report)
         print_line()
-    print_line(f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians.")
+    print_line(
+        f"Medians of {data['repeats']} rounds; the median of the rounds' ratios is not the ratio of the two medians."
+    )
     print_line(measured_on(data["environment"]))
 
 
 def gpu(
-    parts: Annotated[str | None, typer.Option(help="Parts to run, separated by commas.", show_default="all")] = None,
+    parts: Annotated[
+        str | None, typer.Option(help="Parts to run, separated by commas.", show_default="all")
+    ] = None,
     quick: Quick = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the finished parts that --out already holds.")] = False,
-    minutes: Annotated[float, typer.Option(min=0, help="Time budget: a part that would end later is not started.")] = 8.0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the finished parts that --out already holds.")
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Time budget: a part that would end later is not started.")
+    ] = 8.0,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -100,7 +125,9 @@ def gpu(
     names = [name.strip() for name in parts.split(",")] if parts else None
     device = gpu_benchmark.Device(torch.device("cuda", torch.cuda.current_device()))
     scale = gpu_benchmark.TINY if quick else gpu_benchmark.FULL
-    data = gpu_benchmark.run(scale, device, names=names, out=out, resume=resume, minutes=minutes, note=print_note)
+    data = gpu_benchmark.run(
+        scale, device, names=names, out=out, resume=resume, minutes=minutes, note=print_note
+    )
     finish(data, print_gpu, json)
     if not data["complete"]:
         print_note("Interrupted: these are the parts before it.")
@@ -119,7 +146,9 @@ def print_gpu(data: Mapping[str, Any]) -> None:
     print_report(data["report"])
     print_line()
     key = data["key"]
-    versions = ", ".join(f"{name} {version}" for name, version in key["versions"].items() if version is not None)
+    versions = ", ".join(
+        f"{name} {version}" for name, version in key["versions"].items() if version is not None
+    )
     print_line(f"{key['name']} ({key['device']}), bfloat16, random weights; {versions}.")
 
 
@@ -154,14 +183,26 @@ def print_report(report: Mapping[str, Any]) -> None:
             )
     for limit in report["limits"]:
         bars = [
-            f"{word} {limit[key]:g}" for word, key in (("at least", "at_least"), ("at most", "at_most")) if limit[key] is not None
+            f"{word} {limit[key]:g}"
+            for word, key in (("at least", "at_least"), ("at most", "at_most"))
+            if limit[key] is not None
         ]
-        print_line(f"  {limit['what']}: {limit['value']:g} {limit['unit']}" + _verdict(limit["met"], " and ".join(bars)))
+        print_line(
+            f"  {limit['what']}: {limit['value']:g} {limit['unit']}"
+            + _verdict(limit["met"], " and ".join(bars))
+        )
     if report["outputs_identical"] is not None:
-        same = "".join(f"; {name} wrote {same} of {whole} as the first" for name, (same, whole) in report["outputs_same"].items())
-        print_line(f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}{same}")
+        same = "".join(
+            f"; {name} wrote {same} of {whole} as the first"
+            for name, (same, whole) in report["outputs_same"].items()
+        )
+        print_line(
+            f"  outputs: {'identical, token for token' if report['outputs_identical'] else 'THEY DIFFER'}{same}"
+        )
     if report["load_average"]:
-        print_line(f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after")
+        print_line(
+            f"  load average {report['load_average'][0]} before, {report['load_average'][1]} after"
+        )
 
 
 def _verdict(met: bool | None, bar: str) -> str:

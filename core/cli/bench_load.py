@@ -65,23 +65,38 @@ _WINDOW = 20_000  # tokens whose steps a stream keeps; older ones remain in its 
 def load(
     rate: Annotated[
         list[str] | None,
-        typer.Option(help="Requests per second, repeatable; or auto: fractions of the measured capacity.", show_default="auto"),
+        typer.Option(
+            help="Requests per second, repeatable; or auto: fractions of the measured capacity.",
+            show_default="auto",
+        ),
     ] = None,
-    policy: Annotated[list[str] | None, typer.Option(help=f"{MORE_POLICIES}.", show_default="static, continuous")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.")] = DEFAULT_MODEL,
+    policy: Annotated[
+        list[str] | None, typer.Option(help=f"{MORE_POLICIES}.", show_default="static, continuous")
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.")
+    ] = DEFAULT_MODEL,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,
-    point_seconds: Annotated[float, typer.Option(help="Seconds per point, at most 20 where they are measured.")] = POINT_SECONDS,
+    point_seconds: Annotated[
+        float, typer.Option(help="Seconds per point, at most 20 where they are measured.")
+    ] = POINT_SECONDS,
     prompt_tokens: Tokens = _DEFAULT.prompt,
     output_tokens: Tokens = _DEFAULT.output,
     lengths: Annotated[
         Path | None,
-        typer.Option(help="Take lengths and arrivals from this file: JSONL of ours or Mooncake's, CSV of Azure's or BurstGPT's."),
+        typer.Option(
+            help="Take lengths and arrivals from this file: JSONL of ours or Mooncake's, CSV of Azure's or BurstGPT's."
+        ),
     ] = None,
     slo: SLO = None,
     simulate: Simulate = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="Simulate a stream of this many requests.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="Write the stream's trace here, step by step.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="Simulate a stream of this many requests.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the stream's trace here, step by step.")
+    ] = None,
     out: Out = None,
     json: Json = False,
     *,
@@ -107,7 +122,9 @@ def load(
         refuse_idle("with --lengths", "prompt_tokens", "output_tokens")
     if trace is not None and not requests:
         raise InflightError("--trace writes the trace of a stream: give --requests too.")
-    require_writable(out, trace, read=[*([lengths] if lengths else []), *([Path(simulate)] if simulate else [])])
+    require_writable(
+        out, trace, read=[*([lengths] if lengths else []), *([Path(simulate)] if simulate else [])]
+    )
     sweep = Sweep(
         _rates(rate), seconds=point_seconds, burstiness=burstiness, seed=seed, lengths=Lengths(prompt_tokens, output_tokens),
         sizes=read_dataset(lengths).sizes if lengths else None, slos=parse_slos(slo) or SLOs(),
@@ -133,15 +150,23 @@ def _rates(given: list[str] | None) -> tuple[float, ...] | None:
     try:
         return tuple(float(text) for text in given)
     except ValueError:
-        raise InflightError("--rate takes numbers of requests a second, or auto by itself.") from None
+        raise InflightError(
+            "--rate takes numbers of requests a second, or auto by itself."
+        ) from None
 
 
 def _load(
-    simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, model: str, device_options: DeviceOptions
+    simulate: str | None,
+    configs: dict[str, EngineConfig],
+    sweep: Sweep,
+    model: str,
+    device_options: DeviceOptions,
 ) -> dict[str, Any]:
     if simulate:
         cost = cost_for(simulate)
-        engines: dict[str, Engine | SimulatedEngine] = {name: SimulatedEngine(cost, config) for name, config in configs.items()}
+        engines: dict[str, Engine | SimulatedEngine] = {
+            name: SimulatedEngine(cost, config) for name, config in configs.items()
+        }
     else:
         first = engine_for(model, next(iter(configs.values())), device_options)
         engines = {name: first.under(config) for name, config in configs.items()}
@@ -152,14 +177,20 @@ def _load(
         data = sweep_load(
             engines,
             sweep,
-            lambda name, rate: work.update(next(done), f"{name}, {'capacity' if math.isinf(rate) else f'{rate:g} requests/s'}"),
+            lambda name, rate: work.update(
+                next(done), f"{name}, {'capacity' if math.isinf(rate) else f'{rate:g} requests/s'}"
+            ),
             until_interrupted=True,
         )
     data = {"schema": "bench-load/1", **data, "environment": where}
     data["limits"] = {name: config.to_json() for name, config in configs.items()}
     if simulate:
         data["cost"] = cost.to_json()
-        data["beyond"] = {name: engine.beyond for name, engine in engines.items() if isinstance(engine, SimulatedEngine)}
+        data["beyond"] = {
+            name: engine.beyond
+            for name, engine in engines.items()
+            if isinstance(engine, SimulatedEngine)
+        }
     return data
 
 
@@ -167,12 +198,21 @@ def _print_load(data: dict[str, Any]) -> None:
     if data["source"] == "simulated":
         print_line("SIMULATED: a cost model stands in for the forward pass.")
     if data["capacity_requests_per_s"]:
-        print_line(f"{data['source'].capitalize()} capacity: {data['capacity_requests_per_s']:.2f} requests/s.")
+        print_line(
+            f"{data['source'].capitalize()} capacity: {data['capacity_requests_per_s']:.2f} requests/s."
+        )
     columns = (
         "policy", "rate", "offered", "finished", "req/s", "out tok/s", "TTFT p50", "TTFT p99", "TPOT p50", "ITL p99", "E2E p50", "E2E p99",
         "good req/s", "",
     )  # fmt: skip
-    times = (("ttft_s", "p50"), ("ttft_s", "p99"), ("tpot_s", "p50"), ("itl_s", "p99"), ("e2e_s", "p50"), ("e2e_s", "p99"))
+    times = (
+        ("ttft_s", "p50"),
+        ("ttft_s", "p99"),
+        ("tpot_s", "p50"),
+        ("itl_s", "p99"),
+        ("e2e_s", "p50"),
+        ("e2e_s", "p99"),
+    )
     rows = []
     for point in data["points"]:
         n = point["numbers"]
@@ -198,26 +238,39 @@ def _print_load(data: dict[str, Any]) -> None:
 def _left_out(point: Mapping[str, Any]) -> str:
     """How many requests a point that was cut left without a first token, and unfinished."""
     n = point["numbers"]
-    return f"cut, {n['ttft_s']['left_out']} unserved, {n['e2e_s']['left_out']} unfinished" if point["cut"] else ""
+    return (
+        f"cut, {n['ttft_s']['left_out']} unserved, {n['e2e_s']['left_out']} unfinished"
+        if point["cut"]
+        else ""
+    )
 
 
 # -- simulated streams -------------------------------------------------------------------------------------------------
 
 
 def _stream(
-    simulate: str | None, configs: dict[str, EngineConfig], sweep: Sweep, requests: int, trace: Path | None
+    simulate: str | None,
+    configs: dict[str, EngineConfig],
+    sweep: Sweep,
+    requests: int,
+    trace: Path | None,
 ) -> dict[str, Any]:
     if simulate is None:
         raise InflightError("A stream of requests is simulated: give --simulate too.")
     if len(sweep.rates or (1,)) > 1 or len(configs) > 1:
         raise InflightError("A stream has one rate and one policy.")
     if sweep.sizes and sweep.sizes[0].arrival is not None and len(sweep.sizes) < requests:
-        raise InflightError(f"--lengths gives the arrivals of {len(sweep.sizes):,} requests, fewer than {requests:,}.")
+        raise InflightError(
+            f"--lengths gives the arrivals of {len(sweep.sizes):,} requests, fewer than {requests:,}."
+        )
     config = next(iter(configs.values()))
     engine = SimulatedEngine(cost_for(simulate), config, window=_WINDOW)
     started, process = time.perf_counter(), time.process_time()
     totals, complete = RunTotals(), True
-    with writing(engine, trace) if trace else nullcontext(), ProgressReporter("requests", requests) as work:
+    with (
+        writing(engine, trace) if trace else nullcontext(),
+        ProgressReporter("requests", requests) as work,
+    ):
 
         def on_step(so_far: RunTotals) -> None:
             nonlocal totals
@@ -263,4 +316,6 @@ def _print_stream(data: dict[str, Any]) -> None:
         print_line(text)
     if data["beyond"]:
         print_line(data["beyond"])
-    print_note(f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept.")
+    print_note(
+        f"Simulated in {data['took_s']:,.1f} s ({data['cpu_s']:,.1f} s of CPU time); {data['events_kept']} events kept."
+    )

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 def check(
     trace: TraceFile,
-    rerun: Annotated[bool, typer.Option("--rerun", help="Run the model again and compare tokens and margins.")] = False,
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="Run the model again and compare tokens and margins.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Verify a trace: checksums, the rules that hold for every run, and every decision, which the scheduler takes again.
@@ -46,13 +48,23 @@ def check(
             yield line
 
     try:
-        found = verify(counted(reading(lines_of(trace), trace)), tokenizer_of, _engine if rerun else None)
+        found = verify(
+            counted(reading(lines_of(trace), trace)), tokenizer_of, _engine if rerun else None
+        )
     except InvalidTrace as error:
         where = f"{trace.name}, {error}" if error.line else f"{trace.name}: {error}"
-        finish({"schema": "check/1", "valid": False, "line": error.line, "fault": str(error)}, lambda _: print_note(where), json)
+        finish(
+            {"schema": "check/1", "valid": False, "line": error.line, "fault": str(error)},
+            lambda _: print_note(where),
+            json,
+        )
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        so_far = f": nothing is wrong in {trace.name} up to line {lines - 1:,}, and the rest was not checked" if lines > 1 else ""
+        so_far = (
+            f": nothing is wrong in {trace.name} up to line {lines - 1:,}, and the rest was not checked"
+            if lines > 1
+            else ""
+        )
         print_note(f"Interrupted{so_far}.")
         raise typer.Exit(INTERRUPTED) from None
     data = {
@@ -73,7 +85,9 @@ def check(
         "warnings": [{"step": step, "says": warning} for step, warning in found.warnings],
         "unrecorded": found.unrecorded,
         "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
-        "believed": {fact: believed for fact, (_, believed) in OTHERS.items() if believed} if found.header.engine else {},
+        "believed": {fact: believed for fact, (_, believed) in OTHERS.items() if believed}
+        if found.header.engine
+        else {},
     }
     finish(data, lambda _: _print_result(trace.name, found), json)
     if found.warnings or found.breaks_off:
@@ -81,7 +95,9 @@ def check(
 
 
 def agree(
-    workloads: Annotated[Path, typer.Argument(help="Recorded workloads, .jsonl or .jsonl.gz.", metavar="FILE")],
+    workloads: Annotated[
+        Path, typer.Argument(help="Recorded workloads, .jsonl or .jsonl.gz.", metavar="FILE")
+    ],
     json: Json = False,
 ) -> None:
     """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
@@ -131,20 +147,32 @@ def findings(found: CheckResult) -> list[str]:
     """What was proved, what was bounded, and what is taken on trust."""
     header = found.header
     if found.not_replayed:
-        odd = english(f"; {len(found.warnings):,} [time|times] they were not, see above") if found.warnings else ""
-        lines = [f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed{odd}."]
+        odd = (
+            english(f"; {len(found.warnings):,} [time|times] they were not, see above")
+            if found.warnings
+            else ""
+        )
+        lines = [
+            f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed{odd}."
+        ]
     else:
-        last = " but those of the last step" if header.is_asynchronous and not found.complete else ""
+        last = (
+            " but those of the last step" if header.is_asynchronous and not found.complete else ""
+        )
         lines = [
             f"Decisions: all{last} taken again by the scheduler under the policy {header.policy.name}, and the same; another policy, "
             "switch or block size under which they would be the same does not show."
         ]
     if found.never_bound:
-        lines.append(f"Limits that never bound, so their sizes are taken on trust: {', '.join(found.never_bound)}.")
+        lines.append(
+            f"Limits that never bound, so their sizes are taken on trust: {', '.join(found.never_bound)}."
+        )
     if header.engine:
         return [*lines, *_of_another(found)]
     if header.is_interactive:
-        lines.append("Arrivals: in order; when they came is taken on trust, as requests came while it ran.")
+        lines.append(
+            "Arrivals: in order; when they came is taken on trust, as requests came while it ran."
+        )
     lines.append(
         "Times: those that the cost model in the header gives, computed again; its numbers are taken on trust."
         if found.is_retimed
@@ -167,12 +195,17 @@ def _of_another(found: CheckResult) -> list[str]:
             )
         )
     lines.append("Nothing in the file can prove the rest, which is taken on trust:")
-    return [*lines, *[f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed]]
+    return [
+        *lines,
+        *[f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed],
+    ]
 
 
 def _rerun(again: Rerun) -> list[str]:
     probabilities = (
-        "with the same probabilities and margins" if again.has_probabilities else "whose probabilities are not on record"
+        "with the same probabilities and margins"
+        if again.has_probabilities
+        else "whose probabilities are not on record"
     )
     lines = [
         f"Tokens: {again.tokens:,} written again by the model, {probabilities}, where {again.rounding} in a logit counts as the same."
@@ -191,7 +224,9 @@ def _rerun(again: Rerun) -> list[str]:
         )
     if again.drawn:
         lines.append(
-            english(f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not ours: taken on trust.")
+            english(
+                f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not ours: taken on trust."
+            )
         )
     return [
         *lines,
@@ -204,7 +239,10 @@ def _rerun(again: Rerun) -> list[str]:
 def _not_rerun(header: Header) -> list[str]:
     inside = "" if header.model.vocab_size is None else "inside the vocabulary; "
     if header.is_simulated:
-        return [f"Tokens: {inside}made up, as no model ran.", "Model: its facts, as none ran: taken on trust."]
+        return [
+            f"Tokens: {inside}made up, as no model ran.",
+            "Model: its facts, as none ran: taken on trust.",
+        ]
     return [
         f"Tokens: {inside}which they are, and the sampling that chose them, is taken on trust (--rerun runs the model again).",
         "Model: that it ran, its facts, and whether requests read each other's keys: taken on trust.",
@@ -230,17 +268,26 @@ def _engine(header: Header) -> Engine:
     """An engine for the model of a trace, as it ran. Raises InflightError for a run that cannot be run again here."""
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
-    name, device_options = str(header.model.name), DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
+    name, device_options = (
+        str(header.model.name),
+        DeviceOptions(header.device.split(":")[0], header.dtype, header.threads),
+    )
     if header.engine is None:
         config = header.config if header.policy.name in POLICIES else EngineConfig()
     else:
         if lacking := [fact for fact in ("tokens", "prompts") if fact in header.absent]:
-            raise InflightError(f"Its {lacking[0]} are not on record, so its requests cannot be run again.")
+            raise InflightError(
+                f"Its {lacking[0]} are not on record, so its requests cannot be run again."
+            )
         if (folder := model_folder(name)) is None:
             raise InflightError(
                 f"The model {shown(name)} is neither built in nor a folder here, so its tokens cannot be computed again."
             )
-        name, config, device_options = str(folder), EngineConfig(), DeviceOptions(dtype=header.dtype or "auto")
+        name, config, device_options = (
+            str(folder),
+            EngineConfig(),
+            DeviceOptions(dtype=header.dtype or "auto"),
+        )
     engine = engine_for(name, config, device_options, Execution())
     if header.leak:
         from core.measure.mistakes import leaky_engine  # with torch

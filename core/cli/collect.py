@@ -23,15 +23,26 @@ _LIMITS = ServingLimits(max_requests=64, max_viewers=0, body_s=BODY.seconds, dra
 
 
 def collect(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the recordings; made if it is not there.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets engines on other machines send.")] = "127.0.0.1",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the recordings; made if it is not there.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 lets engines on other machines send.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 7861,
     token: Annotated[
         str | None,
-        typer.Option(envvar="INFLIGHT_COLLECT_TOKEN", help="What engines must send.", show_default="the folder's own"),
+        typer.Option(
+            envvar="INFLIGHT_COLLECT_TOKEN",
+            help="What engines must send.",
+            show_default="the folder's own",
+        ),
     ] = None,
     max_mb: Annotated[float, typer.Option(min=0.001, help="Size of a file, in MiB.")] = 256,
-    max_gb: Annotated[float, typer.Option(min=0.001, help="Size of all, in GiB: beyond, the oldest files are deleted.")] = 64,
+    max_gb: Annotated[
+        float,
+        typer.Option(min=0.001, help="Size of all, in GiB: beyond, the oldest files are deleted."),
+    ] = 64,
     json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
 ) -> None:
     """Collect the recordings that engines send over the network, a file for each start and rank, until Ctrl-C."""
@@ -50,11 +61,20 @@ def collect(
     with bound(host, port) as listening:
         collection = Collection(out, round(max_mb * 2**20), round(max_gb * 2**30), tell)
         secret = token_of(out, token)
-        name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+        name = (
+            socket.gethostname()
+            if host in ("0.0.0.0", "::")
+            else f"[{host}]"
+            if ":" in host
+            else host
+        )
         address = f"http://{name}:{listening.getsockname()[1]}"
         listening.listen()  # who reads the next line may send
         trace = f"{address}/?token={secret}"
-        say(f"Collecting into {out}. Start engines with INFLIGHT_TRACE='{trace}'", {"folder": str(out), "trace": trace})
+        say(
+            f"Collecting into {out}. Start engines with INFLIGHT_TRACE='{trace}'",
+            {"folder": str(out), "trace": trace},
+        )
         print_note(f"To watch them: python app.py --follow {out}")
         if host not in LOOPBACK:
             print_note(

@@ -56,17 +56,29 @@ def compare(
     workload: WorkloadFile = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"{MORE_POLICIES}, the first one is the baseline.", show_default="static, continuous"),
+        typer.Option(
+            help=f"{MORE_POLICIES}, the first one is the baseline.",
+            show_default="static, continuous",
+        ),
     ] = None,
     baseline: Annotated[
-        list[str] | None, typer.Option(help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length.")
+        list[str] | None,
+        typer.Option(
+            help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length."
+        ),
     ] = None,
     model: Model = None,
     simulate: Simulate = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")] = 5,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")
+    ] = 5,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Save the comparison here as JSON.")
+    ] = None,
     html: Html = None,
-    traces: Annotated[Path | None, typer.Option(help="Save the trace of each policy's median run in this folder.")] = None,
+    traces: Annotated[
+        Path | None, typer.Option(help="Save the trace of each policy's median run in this folder.")
+    ] = None,
     json: Json = False,
     *,
     limits: dict[str, Any],
@@ -82,7 +94,12 @@ def compare(
     if traces is not None and not traces.is_dir():
         raise InflightError(f"There is no folder {traces}.")
     kept = {name: traces / f"{name}.jsonl" for name in policies} if traces else {}
-    require_writable(out, html, *kept.values(), read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])])
+    require_writable(
+        out,
+        html,
+        *kept.values(),
+        read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])],
+    )
     for name in policies:
         check_policy(name)
     if len(set(policies)) < len(policies):
@@ -90,11 +107,17 @@ def compare(
     outside = list(dict.fromkeys(baseline or []))
     for name in outside:
         if name not in BASELINES:
-            raise InflightError(f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}.")
+            raise InflightError(
+                f"There is no baseline {name!r}; the baselines are {', '.join(BASELINES)}."
+            )
     if simulate is not None:
-        refuse_idle("with --simulate, which loads no model and is the same each time", "repeats", *LOADED)
+        refuse_idle(
+            "with --simulate, which loads no model and is the same each time", "repeats", *LOADED
+        )
     if simulate is not None and outside:
-        raise InflightError("A baseline runs a model, which a simulation does not: give --baseline or --simulate.")
+        raise InflightError(
+            "A baseline runs a model, which a simulation does not: give --baseline or --simulate."
+        )
     if simulate is not None and html:
         raise InflightError(
             "A simulated comparison has no page; --traces saves its runs, and `show --html` makes a page of each."
@@ -125,7 +148,9 @@ def compare(
     if outside:
         work, limits_of_all = baseline_requests(requests, first.tokenizer), configs[-1]
         lanes, budget = limits_of_all.max_num_seqs, limits_of_all.max_num_batched_tokens
-        contenders += [baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside]
+        contenders += [
+            baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside
+        ]
     where = environment(first.trace.header)
     with ProgressReporter("runs", (repeats + 1) * len(contenders)) as bar:
 
@@ -136,11 +161,15 @@ def compare(
     data = _data(asked.workload, where, result, repeats)
     finish(data, lambda _: _print_comparison(result, data), json, out, _keep(result, kept, html))
     if not data["complete"]:
-        print_note(f"Interrupted after {data['repeats']} of {repeats} rounds: these are the rounds that are whole.")
+        print_note(
+            f"Interrupted after {data['repeats']} of {repeats} rounds: these are the rounds that are whole."
+        )
         raise typer.Exit(INTERRUPTED)
 
 
-def _data(workload: Workload, where: dict[str, Any], result: Comparison, repeats: int) -> dict[str, Any]:
+def _data(
+    workload: Workload, where: dict[str, Any], result: Comparison, repeats: int
+) -> dict[str, Any]:
     """repeats: how many rounds there were to be."""
     source, found = SIMULATED if result.is_simulated else "measured", result.to_json()
     complete = found["repeats"] == repeats
@@ -157,9 +186,9 @@ def _data(workload: Workload, where: dict[str, Any], result: Comparison, repeats
 def _keep(result: Comparison, traces: dict[str, Path], html: Path | None) -> list[InflightError]:
     """Save the runs, by policy, and the page; what could not be saved after all."""
     kept = [(result.runs[name].trace, path) for name, path in traces.items()]
-    return [error for trace, path in kept if trace is not None for error in saved(trace.save, path)] + saved(
-        result.save_html, html
-    )
+    return [
+        error for trace, path in kept if trace is not None for error in saved(trace.save, path)
+    ] + saved(result.save_html, html)
 
 
 def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
@@ -179,7 +208,12 @@ def _print_simulated(result: Comparison, data: dict[str, Any]) -> None:
         )
     table(columns, rows, right=columns[1:])
     print_line()
-    notes = {note: None for run in result.runs.values() if run.trace is not None for note in run.trace.header.notes}
+    notes = {
+        note: None
+        for run in result.runs.values()
+        if run.trace is not None
+        for note in run.trace.header.notes
+    }
     for text in (*cost_sentences(data["cost"]), *notes):
         print_line(text)
     for name, beyond in data["beyond"].items():
@@ -194,7 +228,10 @@ def _metrics(numbers: dict[str, Any]) -> list[str]:
     """The cells of `_METRICS`."""
     return [
         *(number(_get(numbers, key)) for key in ("steps", "output_tok_s")),
-        *(seconds(_get(numbers, *keys)) for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))),
+        *(
+            seconds(_get(numbers, *keys))
+            for keys in (("ttft_s", "p50"), ("itl_s", "p50"), ("itl_s", "p99"))
+        ),
         *(percent(_get(numbers, key)) for key in ("padding_waste", "lane_occupancy")),
     ]
 
@@ -222,7 +259,10 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     print_line(
         f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order; the ratio is the median of the rounds' own ratios."
     )
-    apart = ", ".join(f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}" for name, a in result.apart.items())
+    apart = ", ".join(
+        f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}"
+        for name, a in result.apart.items()
+    )
     print_line(f"Setup and teardown, not in these times: {apart}.")
     print_line(_outputs_sentence(result))
     if len(result.names) > 2:
@@ -237,8 +277,12 @@ def _outputs_sentence(result: Comparison) -> str:
     if result.outputs_identical:
         return "Outputs: identical, token for token."
     first = result.differences[0]
-    margin = "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"
-    others = f" ({len(result.differences)} differences in all)" if len(result.differences) > 1 else ""
+    margin = (
+        "" if first["margin"] is None else f", where the best logit led by {first['margin']:.3g}"
+    )
+    others = (
+        f" ({len(result.differences)} differences in all)" if len(result.differences) > 1 else ""
+    )
     return (
         f"Outputs differ: {first['policy']} departs from {result.baseline} in request {first['request']} at token {first['position']}"
         f"{margin}{others}."

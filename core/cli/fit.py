@@ -22,7 +22,10 @@ _PROMPT, _CACHE = 1000, 500  # tokens, of the passes that are told as examples
 def fit(
     file: Annotated[
         Path,
-        typer.Argument(help="A trace, a raw recording of another engine, or a cost that was saved.", show_default=False),
+        typer.Argument(
+            help="A trace, a raw recording of another engine, or a cost that was saved.",
+            show_default=False,
+        ),
     ],
     out: Out = None,
     json: Json = False,
@@ -45,10 +48,17 @@ def examples(cost: Linear) -> list[dict[str, Any]]:
     """What some passes take by this cost: `pass`, in words; `seconds`; `beyond`, whether no pass so small or so large was measured."""
     each = cost.kv_bytes_per_token
     prompt = Load(_PROMPT, _PROMPT * each, Load.pairs_of(_PROMPT, _PROMPT))
-    passes = {f"a decode step of 1 request, {_CACHE} tokens in its cache": Load(1, _CACHE * each, _CACHE)}
-    passes[f"a decode step of 16 requests, {_CACHE} tokens in each cache"] = Load(16, 16 * _CACHE * each, 16 * _CACHE)
+    passes = {
+        f"a decode step of 1 request, {_CACHE} tokens in its cache": Load(1, _CACHE * each, _CACHE)
+    }
+    passes[f"a decode step of 16 requests, {_CACHE} tokens in each cache"] = Load(
+        16, 16 * _CACHE * each, 16 * _CACHE
+    )
     passes[f"a prompt of {_PROMPT:,} tokens in one pass"] = prompt
-    return [{"pass": said, "seconds": cost.seconds(load), "beyond": cost.beyond(load)} for said, load in passes.items()]
+    return [
+        {"pass": said, "seconds": cost.seconds(load), "beyond": cost.beyond(load)}
+        for said, load in passes.items()
+    ]
 
 
 def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
@@ -66,7 +76,10 @@ def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
         if not took:
             print_line(f"For {what} no time could be told from the rest.")
     print_line()
-    rows = [(one["pass"], _time(one["seconds"]), "beyond what was measured" if one["beyond"] else "") for one in found]
+    rows = [
+        (one["pass"], _time(one["seconds"]), "beyond what was measured" if one["beyond"] else "")
+        for one in found
+    ]
     table(("a pass", "takes", ""), rows, right=("takes",))
     print_line()
     least, most = cost.least, cost.most
@@ -85,5 +98,11 @@ def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
 
 def _time(seconds: float) -> str:
     """Three digits with their unit."""
-    unit, number = ("s", seconds) if seconds >= 1 else ("ms", 1e3 * seconds) if seconds >= 1e-3 else ("µs", 1e6 * seconds)
+    unit, number = (
+        ("s", seconds)
+        if seconds >= 1
+        else ("ms", 1e3 * seconds)
+        if seconds >= 1e-3
+        else ("µs", 1e6 * seconds)
+    )
     return f"{number:,.0f} {unit}" if number >= 100 or not number else f"{number:.3g} {unit}"

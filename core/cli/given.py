@@ -24,13 +24,20 @@ class Command(TyperCommand):
         rest = super().parse_args(ctx, args)
         texts, _, _ = self.make_parser(ctx).parse_args(args=told)
         names = {
-            param.name: max(param.opts, key=len) if param.param_type_name == "option" else param.name for param in self.params
+            param.name: max(param.opts, key=len)
+            if param.param_type_name == "option"
+            else param.name
+            for param in self.params
         }
         for name, value in texts.items():
             if any(isinstance(text, str) and not text.strip() for text in _each(value)):
-                raise InflightError(f"{names[name]} has an empty value: give it one, or leave it out.")
+                raise InflightError(
+                    f"{names[name]} has an empty value: give it one, or leave it out."
+                )
         for name, value in ctx.params.items():
-            if any(isinstance(number, float) and not math.isfinite(number) for number in _each(value)):
+            if any(
+                isinstance(number, float) and not math.isfinite(number) for number in _each(value)
+            ):
                 raise InflightError(f"{names[name]} takes a finite number, not {value}.")
         _given.set({name: names[name] for name in texts})
         return rest

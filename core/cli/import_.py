@@ -22,26 +22,44 @@ from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 
-RawFiles = Annotated[list[Path], typer.Argument(help="Raw recordings: every part and every rank of one run.", show_default=False)]
+RawFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Raw recordings: every part and every rank of one run.", show_default=False
+    ),
+]
 
 
 def import_(
     raw: RawFiles,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Save the trace here; with several ranks, one file each.", show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Save the trace here; with several ranks, one file each.",
+            show_default=False,
+        ),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--verify", help="Compare every step of the trace with the raw lines; exit code 1 if any differs.")
+        bool,
+        typer.Option(
+            "--verify",
+            help="Compare every step of the trace with the raw lines; exit code 1 if any differs.",
+        ),
     ] = False,
     metrics: Annotated[
         Path | None,
         typer.Option(
-            help="With --verify: vLLM's /metrics at the end, whose counters the totals are compared with.", show_default=False
+            help="With --verify: vLLM's /metrics at the end, whose counters the totals are compared with.",
+            show_default=False,
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Folder or hub id of a tokenizer.", show_default="the model's, if available")
+        str | None,
+        typer.Option(
+            help="Folder or hub id of a tokenizer.", show_default="the model's, if available"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -50,7 +68,9 @@ def import_(
     Steps that are against a rule are shown, and counted as warnings; a recording that cannot be read leaves no file.
     """
     if out is None and not compare:
-        raise InflightError("--out says where to save the trace; --verify alone compares it with the recording.")
+        raise InflightError(
+            "--out says where to save the trace; --verify alone compares it with the recording."
+        )
     if metrics is not None and not compare:
         raise InflightError("--metrics belongs to --verify.")
     require_writable(out, read=raw)
@@ -58,11 +78,18 @@ def import_(
         recordings = read_raw(raw)
         given = named_tokenizer(tokenizer) if tokenizer else None
         paths = {
-            r.rank: out and (out if len(recordings) == 1 else out.with_name(f"{out.stem}.rank{r.rank}{out.suffix}"))
+            r.rank: out
+            and (
+                out
+                if len(recordings) == 1
+                else out.with_name(f"{out.stem}.rank{r.rank}{out.suffix}")
+            )
             for r in recordings
         }
         require_writable(*paths.values(), read=raw)
-        opened = open_all((recording.name, partial(checked_trace, recording, given)) for recording in recordings)
+        opened = open_all(
+            (recording.name, partial(checked_trace, recording, given)) for recording in recordings
+        )
     ranks = Ranks.of(opened.traces, opened.refused)
     by_rank = {recording.rank: recording for recording in recordings}
     rows = []
@@ -76,7 +103,9 @@ def import_(
             row["compared"] = [asdict(found) for found in compare_steps(mine, trace)]
         rows.append(row)
     if metrics is not None:
-        rows[-1]["compared"] += [asdict(found) for found in compare_totals(metrics, [rank.trace for rank in ranks.ranks])]
+        rows[-1]["compared"] += [
+            asdict(found) for found in compare_totals(metrics, [rank.trace for rank in ranks.ranks])
+        ]
     for fault in ranks.faults if ranks.count > 1 else recordings[0].faults:
         print_note(fault)
     if len(ranks.ranks) > 1:

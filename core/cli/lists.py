@@ -17,7 +17,11 @@ from core.workload.presets import PRESETS, Preset
 
 def presets(json: Json = False) -> None:
     """List the presets: named workloads, each with the model, policy and limits that show it best."""
-    finish({"schema": "presets/1", "presets": [_preset_json(preset) for preset in PRESETS.values()]}, _print_presets, json)
+    finish(
+        {"schema": "presets/1", "presets": [_preset_json(preset) for preset in PRESETS.values()]},
+        _print_presets,
+        json,
+    )
 
 
 def _print_presets(_: object) -> None:
@@ -25,14 +29,21 @@ def _print_presets(_: object) -> None:
         count = len(preset.workload)
         text = Text(preset.name, style="bold")
         print_line(
-            text.append(english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"), style="not bold")
+            text.append(
+                english(f"  {count} [request|requests], {_limits(preset.config)}, {preset.model}"),
+                style="not bold",
+            )
         )
         print_line(f"    {preset.shows}")
 
 
 def models(json: Json = False) -> None:
     """List the built-in models; `--model` also takes a local folder or a hub id."""
-    finish({"schema": "models/1", "models": [describe_model(name) for name in BUILTIN_MODELS]}, _print_models, json)
+    finish(
+        {"schema": "models/1", "models": [describe_model(name) for name in BUILTIN_MODELS]},
+        _print_models,
+        json,
+    )
 
 
 def _print_models(found: dict[str, Any]) -> None:
@@ -51,7 +62,9 @@ def _print_models(found: dict[str, Any]) -> None:
     columns = ("model", "architecture", "parameters", "layers", "context", "vocabulary", "weights")
     table(columns, rows, right=columns[2:])
     print_line()
-    print_line("--model also takes a local folder or a hub id. A model that cannot be run exactly is refused, with the reason.")
+    print_line(
+        "--model also takes a local folder or a hub id. A model that cannot be run exactly is refused, with the reason."
+    )
 
 
 def describe_model(name: str) -> dict[str, Any]:

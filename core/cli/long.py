@@ -17,7 +17,9 @@ from core.trace.header import Header
 from core.trace.request_times import SLOs
 from core.trace.trace import Trace
 
-MOST_REQUESTS = 10_000  # of which a run is kept whole, to be summed up exactly and request by request
+MOST_REQUESTS = (
+    10_000  # of which a run is kept whole, to be summed up exactly and request by request
+)
 
 
 def is_long(path: Path) -> bool:
@@ -25,7 +27,9 @@ def is_long(path: Path) -> bool:
     try:
         lines = lines_of(path)
         header = next(lines, "")
-        asked = islice((line for line in lines if line.startswith('{"kind":"request"')), MOST_REQUESTS, None)
+        asked = islice(
+            (line for line in lines if line.startswith('{"kind":"request"')), MOST_REQUESTS, None
+        )
         return '"engine":{' not in header and next(asked, None) is not None
     except InvalidTrace:
         return False
@@ -33,7 +37,11 @@ def is_long(path: Path) -> bool:
 
 def print_file(path: Path, slos: SLOs | None) -> None:
     """The totals of a trace, read line by line. Raises InvalidTrace."""
-    reader, totals, end = Reader(reading(lines_of(path), path)), RunTotals(slos), End(complete=False)
+    reader, totals, end = (
+        Reader(reading(lines_of(path), path)),
+        RunTotals(slos),
+        End(complete=False),
+    )
     for record in reader.records():
         if isinstance(record, StepEvent):
             totals.add(record)
@@ -72,6 +80,10 @@ def print_totals(totals: Mapping[str, Any]) -> None:
         )
     if good := totals.get("goodput"):
         slos = ", ".join(
-            f"{slo.removesuffix('_s').upper()} ≤ {limit:g} s" for slo, limit in good["slos"].items() if limit is not None
+            f"{slo.removesuffix('_s').upper()} ≤ {limit:g} s"
+            for slo, limit in good["slos"].items()
+            if limit is not None
         )
-        print_line(f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos} ({percent(good['share'])})")
+        print_line(
+            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos} ({percent(good['share'])})"
+        )

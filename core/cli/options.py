@@ -29,22 +29,50 @@ if TYPE_CHECKING:
     from core.simulate.engine import SimulatedEngine
 
 Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's")
+    str | None,
+    typer.Option(
+        "--model", "-m", help="Built-in model, local folder or hub id.", show_default="the preset's"
+    ),
 ]
-PresetName = Annotated[str | None, typer.Option("--preset", "-p", help="A preset; `presets` lists them.")]
-WorkloadFile = Annotated[Path | None, typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset.")]
-MOST_THREADS = 4 * (os.cpu_count() or 1)  # far more than useful; many thousands would crash the process
-Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own")]
+PresetName = Annotated[
+    str | None, typer.Option("--preset", "-p", help="A preset; `presets` lists them.")
+]
+WorkloadFile = Annotated[
+    Path | None,
+    typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset."),
+]
+MOST_THREADS = 4 * (
+    os.cpu_count() or 1
+)  # far more than useful; many thousands would crash the process
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own"),
+]
 POLICY = f"The batching policy: {', '.join(POLICIES)}."
 MORE_POLICIES = f"A policy, of {', '.join(POLICIES)}; repeatable"
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables; docs/command-line.md has the schema.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print JSON instead of tables; docs/command-line.md has the schema."
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
-Html = Annotated[Path | None, typer.Option("--html", help="Save it as a page: one file, which opens without a network.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", help="Save it as a page: one file, which opens without a network."),
+]
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick", help="Tiny shapes: proves that everything runs; the numbers mean nothing."
+    ),
+]
 SLO = Annotated[
     list[str] | None,
-    typer.Option("--slo", help="A goodput limit in seconds: ttft=0.5, tpot=0.05 or e2e=3; repeatable."),
+    typer.Option(
+        "--slo", help="A goodput limit in seconds: ttft=0.5, tpot=0.05 or e2e=3; repeatable."
+    ),
 ]
 Burstiness = Annotated[float, typer.Option(help="1 is Poisson; below 1 is burstier.")]
 Seed = Annotated[int, typer.Option(help="Seed for arrivals and lengths.")]
@@ -94,8 +122,14 @@ LOADED = ("threads", *EXECUTION)
 def _options(record: type, helps: Mapping[str, str]) -> list[inspect.Parameter]:
     """An option for each of these fields of a record; None if not given."""
     types = get_type_hints(record)
-    options = {name: Annotated[types[name] | None, typer.Option(help=text, show_default=False)] for name, text in helps.items()}
-    return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=o) for name, o in options.items()]
+    options = {
+        name: Annotated[types[name] | None, typer.Option(help=text, show_default=False)]
+        for name, text in helps.items()
+    }
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=o)
+        for name, o in options.items()
+    ]
 
 
 _GROUPS: dict[str, list[inspect.Parameter]] = {
@@ -119,11 +153,18 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for name, options in groups.items():
             given = {option.name: kwargs.pop(option.name) for option in options}
             is_device = name == "device_options"
-            kwargs[name] = DeviceOptions(**given) if is_device else {k: v for k, v in given.items() if v is not None}
+            kwargs[name] = (
+                DeviceOptions(**given)
+                if is_device
+                else {k: v for k, v in given.items() if v is not None}
+            )
         command(**kwargs)
 
     own = [p for p in signature.parameters.values() if p.name not in groups]
-    every = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *itertools.chain(*groups.values()))]
+    every = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in (*own, *itertools.chain(*groups.values()))
+    ]
     call.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in every}
     return call
@@ -146,21 +187,40 @@ class Plan:
 
 
 def plan(
-    preset: str | None, workload: Path | None, model: str | None, limits: Mapping[str, Any], device_options: DeviceOptions
+    preset: str | None,
+    workload: Path | None,
+    model: str | None,
+    limits: Mapping[str, Any],
+    device_options: DeviceOptions,
 ) -> Plan:
     """A preset or a workload file, overridden by the options that were given; raises InflightError."""
     if (preset is None) == (workload is None):
-        raise InflightError("Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the presets.")
+        raise InflightError(
+            "Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the presets."
+        )
     if workload is not None:
         saved = SavedWorkload.load(workload)
         device_options = (
-            replace(device_options, device=saved.device) if saved.device and device_options.device == "auto" else device_options
+            replace(device_options, device=saved.device)
+            if saved.device and device_options.device == "auto"
+            else device_options
         )
         named = model or saved.model
-        return Plan(saved.workload, named or DEFAULT_MODEL, saved.config, limits, device_options, named is not None)
+        return Plan(
+            saved.workload,
+            named or DEFAULT_MODEL,
+            saved.config,
+            limits,
+            device_options,
+            named is not None,
+        )
     assert preset is not None
     chosen = preset_named(preset)
-    device_options = replace(device_options, dtype=chosen.dtype) if device_options.dtype == "auto" else device_options
+    device_options = (
+        replace(device_options, dtype=chosen.dtype)
+        if device_options.dtype == "auto"
+        else device_options
+    )
     return Plan(chosen.workload, model or chosen.model, chosen.config, limits, device_options)
 
 
@@ -174,10 +234,17 @@ def require_file(path: Path) -> Path:
 def check_policy(policy: str) -> None:
     """Raises InvalidConfig for a name that no policy has."""
     if policy not in POLICIES:
-        raise InvalidConfig(f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}.")
+        raise InvalidConfig(
+            f"There is no policy {policy!r}; the policies are {', '.join(POLICIES)}."
+        )
 
 
-def engine_for(model: str, config: EngineConfig, device_options: DeviceOptions, execution: Execution | None = None) -> Engine:
+def engine_for(
+    model: str,
+    config: EngineConfig,
+    device_options: DeviceOptions,
+    execution: Execution | None = None,
+) -> Engine:
     """Load a model without its progress bars: this program prints its own."""
     with loading("Loading the model"):
         load_libraries()  # takes seconds, and reading a trace does not need it
@@ -191,7 +258,11 @@ def engine_for(model: str, config: EngineConfig, device_options: DeviceOptions, 
         if device_options.threads is not None:
             torch.set_num_threads(device_options.threads)
         return Engine.from_pretrained(
-            model, config, device=device_options.device, dtype=device_options.dtype, execution=execution
+            model,
+            config,
+            device=device_options.device,
+            dtype=device_options.dtype,
+            execution=execution,
         )
 
 
@@ -221,8 +292,12 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedE
         model = model if asked.names_model else str(fitted.model.name)
         fitted.check_hardware(asked.device_options.device, asked.device_options.dtype)
         fitted.check_model(model)
-    has_texts = any(request.prompt is not None or request.sampling.stop for request in asked.workload)
-    is_enough = cost.deployment.context is not None and not has_texts  # what the cost knows of its model
+    has_texts = any(
+        request.prompt is not None or request.sampling.stop for request in asked.workload
+    )
+    is_enough = (
+        cost.deployment.context is not None and not has_texts
+    )  # what the cost knows of its model
     told = None
     if not is_enough or (fitted is not None and asked.names_model):
         try:
@@ -240,7 +315,9 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedE
     if told is None or is_enough:
         return SimulatedEngine(cost, config)
     known: dict[str, Any] = (
-        {} if cost.deployment.context is not None else {"vocab_size": told.vocab_size, "max_model_len": told.context}
+        {}
+        if cost.deployment.context is not None
+        else {"vocab_size": told.vocab_size, "max_model_len": told.context}
     )
     return SimulatedEngine(cost, config, told.tokenizer, **known)
 
@@ -259,11 +336,15 @@ def parse_slos(given: list[str] | None) -> SLOs | None:
                 raise InflightError(f"The SLO {text!r} is a second one of its kind.")
             limits[limit] = float(value)
         except (KeyError, ValueError):
-            raise InflightError(f"{text!r} is no SLO; write one of {', '.join(f'{k}=SECONDS' for k in known)}.") from None
+            raise InflightError(
+                f"{text!r} is no SLO; write one of {', '.join(f'{k}=SECONDS' for k in known)}."
+            ) from None
     return SLOs(**limits)
 
 
 def require_page(path: Path | None) -> None:
     """Raises InflightError, before anything runs, if no page can be made."""
     if path is not None and page.draw is None:
-        raise InflightError("`python -m core` makes no pages; `python -m inflight` has the same commands, and does.")
+        raise InflightError(
+            "`python -m core` makes no pages; `python -m inflight` has the same commands, and does."
+        )

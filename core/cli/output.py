@@ -16,7 +16,14 @@ from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from core.errors import InflightError
@@ -96,7 +103,11 @@ def print_json(data: Any) -> None:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, stretch: str | None = None, right: Iterable[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    stretch: str | None = None,
+    right: Iterable[str] = (),
 ) -> None:
     """A table on stdout. `stretch` names the column that is cut to fit the width, `right` those that hold numbers."""
     console, cells, numbers = out(), [list(row) for row in rows], frozenset(right)
@@ -151,7 +162,9 @@ class ProgressReporter:
     amount is not known (`total` None): a spinner on a terminal once it has taken a second, otherwise a line once it has taken five.
     """
 
-    def __init__(self, what: str, total: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, what: str, total: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._what, self._total, self._clock = what, total, clock
         self._console = err()
         self._bar: Progress | None = None
@@ -205,7 +218,10 @@ def loading(what: str) -> Iterator[None]:
     interrupt for a module that is missing.
     """
     before = signal.getsignal(signal.SIGINT)
-    is_ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    is_ours = (
+        before is signal.default_int_handler
+        and threading.current_thread() is threading.main_thread()
+    )
     with ProgressReporter(what) as work:
 
         def leave(*_: object) -> None:
@@ -225,7 +241,9 @@ def loading(what: str) -> Iterator[None]:
 def reading(lines: Iterable[str], path: Path) -> Iterator[str]:
     """The lines of a file as they are read, with progress."""
     total = None if is_compressed(path) else path.stat().st_size >> 20
-    with ProgressReporter(f"{path.name}, MiB read" if total else f"Reading {path.name}", total) as work:
+    with ProgressReporter(
+        f"{path.name}, MiB read" if total else f"Reading {path.name}", total
+    ) as work:
         read = 0
         for line in lines:
             before, read = read, read + len(line)  # near enough

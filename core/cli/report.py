@@ -23,7 +23,9 @@ MOST_ROWS = 40
 
 def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     """The run as plain data: header, metrics, and every request with its text, which is empty in a simulated run."""
-    requests = [{**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()]
+    requests = [
+        {**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()
+    ]
     return {
         "header": {**trace.about(), "prompts": trace.prompts},
         "complete": trace.complete,
@@ -38,7 +40,17 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     print_line(headline(trace))
     print_line()
     names, lives = letters(trace), list(request_times(trace).values())
-    columns = ("request", "prompt", "new", "first step", "finish step", "reason", "TTFT", "E2E", "text")
+    columns = (
+        "request",
+        "prompt",
+        "new",
+        "first step",
+        "finish step",
+        "reason",
+        "TTFT",
+        "E2E",
+        "text",
+    )
     writes = not trace.header.is_simulated
     rows = [
         (
@@ -47,14 +59,21 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
             str(life.num_tokens),
             _step(life.first_step),
             _step(life.finish_step),
-            "from outside" if life.finish_reason == "cancelled" and trace.header.engine else life.finish_reason or "unfinished",
+            "from outside"
+            if life.finish_reason == "cancelled" and trace.header.engine
+            else life.finish_reason or "unfinished",
             seconds(life.ttft_s),
             seconds(life.e2e_s),
             one_line(trace.text(life.request)) if writes else "simulated: no text",
         )
         for life in lives[:MOST_ROWS]
     ]
-    table(columns, rows, stretch="text", right=("prompt", "new", "first step", "finish step", "TTFT", "E2E"))
+    table(
+        columns,
+        rows,
+        stretch="text",
+        right=("prompt", "new", "first step", "finish step", "TTFT", "E2E"),
+    )
     if len(lives) > MOST_ROWS:
         print_line(f"… and {len(lives) - MOST_ROWS} more; --json has them all.")
     print_line()
@@ -64,7 +83,11 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
         print_line(text)
     print_worst(trace)
     if odd := [event.step for event in trace.events if event.warnings]:
-        print_line(english(f"{len(odd):,} [step has|steps have] warnings, first step {odd[0]}; `check` lists them."))
+        print_line(
+            english(
+                f"{len(odd):,} [step has|steps have] warnings, first step {odd[0]}; `check` lists them."
+            )
+        )
     if not trace.complete:
         print_line("This run was cut short.")
 
@@ -73,7 +96,13 @@ def print_delays(trace: Trace) -> None:
     """Where each request's time went, a row each: the parts add up to the whole."""
     names = letters(trace)
     found = delays(trace).requests
-    rows = [(f"{names[d.request]} {d.request}", *(seconds(us / 1e6) if us else "–" for us in (d.whole_us, *d.us))) for d in found]
+    rows = [
+        (
+            f"{names[d.request]} {d.request}",
+            *(seconds(us / 1e6) if us else "–" for us in (d.whole_us, *d.us)),
+        )
+        for d in found
+    ]
     columns = ("request", "whole", *PART_NAMES.values())
     table(columns, rows, right=columns[1:])
     print_line()
@@ -85,13 +114,21 @@ def print_worst(trace: Trace) -> None:
     if found.gaps:
         print_line()
         rows = [
-            (seconds(g.whole_us / 1e6), str(g.step), " ".join(names[r] for r in (g.request, *g.beside)), _gap(g, names))
+            (
+                seconds(g.whole_us / 1e6),
+                str(g.step),
+                " ".join(names[r] for r in (g.request, *g.beside)),
+                _gap(g, names),
+            )
             for g in found.gaps
         ]
         table(("longest gaps", "step", "before tokens of", "most of it"), rows, right=("step",))
     if found.waits:
         print_line()
-        rows = [(seconds(d.us[QUEUED] / 1e6), _step(d.first_step), names[d.request], _wait(d)) for d in found.waits]
+        rows = [
+            (seconds(d.us[QUEUED] / 1e6), _step(d.first_step), names[d.request], _wait(d))
+            for d in found.waits
+        ]
         table(("longest waits", "step", "of", "why"), rows, right=("step",))
 
 
@@ -99,7 +136,9 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
     part = gap.cause or "decode"
     text = f"{PART_NAMES[part]} {percent(gap.us[NAMES.index(part)] / gap.whole_us)}"
     if part == "others" or gap.uncompared:
-        text += f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
+        text += (
+            f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
+        )
     if part in ("preempted", "again"):
         text += f", {gap.again:,} tokens computed again"
     if part == "stalled" and gap.why is not None:
@@ -120,7 +159,11 @@ def headline(trace: Trace) -> Text:
     lanes = english(f"{config.num_lanes} [lane|lanes]")
     budget = f", budget {config.max_num_batched_tokens}" if config.policy.token_budget else ""
     size = f" ({_parameters(model.parameters)} parameters)" if model.parameters else ""
-    threads = english(f", {header.threads:,} [thread|threads]") if header.device == "cpu" and header.threads else ""
+    threads = (
+        english(f", {header.threads:,} [thread|threads]")
+        if header.device == "cpu" and header.threads
+        else ""
+    )
     text = Text(header.workload, style="bold")
     text.append(
         f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device}, {header.dtype}{threads}",
@@ -144,18 +187,28 @@ def circumstances(header: Header) -> list[str]:
             ("fused_norms", "fused norms"),
         )
         lines.append(
-            f"executed with {execution.attention} attention" + "".join(f", {w}" for name, w in words if getattr(execution, name))
+            f"executed with {execution.attention} attention"
+            + "".join(f", {w}" for name, w in words if getattr(execution, name))
         )
     if memory := header.memory:
-        sizes = ", ".join(f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB" for name in ("weights", "kv_pool", "peak"))
+        sizes = ", ".join(
+            f"{name.replace('_', ' ')} {memory[name] / 2**30:.2f} GiB"
+            for name in ("weights", "kv_pool", "peak")
+        )
         lines.append(f"memory: {sizes}")
     return lines + cost_sentences(header.cost) + list(header.notes)
 
 
 def measured_on(environment: Mapping[str, Any]) -> str:
     """`core.measure.compare.environment` as a sentence."""
-    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items() if version is not None)
-    threads = english(f", {environment['threads']} [thread|threads]") if environment["threads"] else ""
+    versions = ", ".join(
+        f"{name} {version}"
+        for name, version in environment["versions"].items()
+        if version is not None
+    )
+    threads = (
+        english(f", {environment['threads']} [thread|threads]") if environment["threads"] else ""
+    )
     return (
         f"Measured on {environment['hardware']} ({environment['device']}, {english(str(environment['cpus']) + ' [CPU|CPUs]')}{threads}, "
         f"load {environment['load_average']}), {environment['dtype']}, {environment['model']['name']}; {versions}."
@@ -179,7 +232,12 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     """The metrics in four or five lines. asynchronous: the host's time overlapped the device's."""
-    lanes, positions, kv, parts = numbers["lane_steps"], numbers["positions"], numbers["kv_blocks"], numbers["time_s"]
+    lanes, positions, kv, parts = (
+        numbers["lane_steps"],
+        numbers["positions"],
+        numbers["kv_blocks"],
+        numbers["time_s"],
+    )
     wall = numbers["wall_s"]
     lines = [
         f"{number(numbers['steps'])} steps, {number(numbers['output_tokens'])} tokens in {seconds(wall)}: "
@@ -187,7 +245,11 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
         f"latency (p50 / p99): TTFT {_pair(numbers['ttft_s'])}, ITL {_pair(numbers['itl_s'])}, E2E {_pair(numbers['e2e_s'])}",
         f"padding waste {percent(numbers['padding_waste'])} ({number(positions['padding'])} of {number(positions['computed'])} positions), "
         f"lane occupancy {percent(numbers['lane_occupancy'])} ({number(lanes['useful'])} of {number(lanes['total'])} lane-steps)",
-        (f"budget use {percent(numbers['budget_use'])}, " if numbers["budget_use"] is not None else "")
+        (
+            f"budget use {percent(numbers['budget_use'])}, "
+            if numbers["budget_use"] is not None
+            else ""
+        )
         + f"KV use {percent(numbers['kv_use'])} (at most {number(kv['peak'])} of {number(kv['total'])} blocks), "
         f"{number(numbers['preemptions'])} preemptions, {number(numbers['tokens_recomputed'])} tokens recomputed"
         + (f", {number(numbers['cached_tokens'])} cached" if numbers["cached_tokens"] else ""),
@@ -196,14 +258,21 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     if "goodput" in numbers:
         good = numbers["goodput"]
         slos = ", ".join(
-            f"{name.removesuffix('_s').upper()} ≤ {limit:g} s" for name, limit in good["slos"].items() if limit is not None
+            f"{name.removesuffix('_s').upper()} ≤ {limit:g} s"
+            for name, limit in good["slos"].items()
+            if limit is not None
         )
-        lines.append(f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos} ({percent(good['share'])})")
+        lines.append(
+            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos} ({percent(good['share'])})"
+        )
     return lines
 
 
 def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) -> str:
-    shares = {name: f"{name} {'not recorded' if value is None else percent(value / wall)}" for name, value in parts.items()}
+    shares = {
+        name: f"{name} {'not recorded' if value is None else percent(value / wall)}"
+        for name, value in parts.items()
+    }
     if not asynchronous:
         return "time: " + ", ".join(shares.values())
     device = f"device: {shares['forward']}, {shares['sample']}, waiting for the host {percent((parts['between'] or 0.0) / wall)}"
@@ -223,7 +292,9 @@ def print_steps(trace: Trace) -> None:
 STEP_COLUMNS = ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what changed")
 
 
-def step_row(event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]) -> tuple[str, ...]:
+def step_row(
+    event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]
+) -> tuple[str, ...]:
     """The cells of `STEP_COLUMNS`. names: letters by request. holders: lanes by request before the step; kept up to date here."""
     for preempted in event.preempted:
         holders.pop(preempted.request, None)
@@ -241,7 +312,9 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "↵" if c == "\n" else " " for c in text)
 
 
-def _lanes(event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]) -> str:
+def _lanes(
+    event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]
+) -> str:
     """`A5 B ~C (D) ·`: five tokens of A, a decode of B, a finished row of C, D stalled, an empty lane."""
     cells = {holders[stalled.request]: f"({names[stalled.request]})" for stalled in event.stalled}
     for forward in event.passes:
@@ -259,7 +332,9 @@ def _changes(event: StepEvent, names: Mapping[str, str]) -> str:
     parts = [f"{names[p.request]} preempted, {p.tokens_lost} tokens lost" for p in event.preempted]
     parts += [f"{names[a.request]} admitted to lane {a.lane}" for a in event.admitted]
     for why, group in groupby(sorted(event.stalled, key=lambda s: s.why), key=lambda s: s.why):
-        parts.append(f"{', '.join(names[s.request] for s in group)} stalled: {english(reason(why))}")
+        parts.append(
+            f"{', '.join(names[s.request] for s in group)} stalled: {english(reason(why))}"
+        )
     parts += [f"{names[f.request]} finished ({f.finish_reason})" for f in event.finished]
     if (
         event.waiting.request is not None

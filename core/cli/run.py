@@ -73,7 +73,9 @@ def run(
     if json:
         refuse_idle("with --json, which has no steps", "steps")
     require_page(html)
-    require_writable(out, html, read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])])
+    require_writable(
+        out, html, read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])]
+    )
     slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options)
     config = asked.config(policy)
     engine = (
@@ -81,7 +83,11 @@ def run(
         if simulate
         else engine_for(asked.model, config, asked.device_options, Execution(**execution))
     )
-    long = RunTotals(slos) if len(asked.workload) > MOST_REQUESTS and not (steps or json or html) else None
+    long = (
+        RunTotals(slos)
+        if len(asked.workload) > MOST_REQUESTS and not (steps or json or html)
+        else None
+    )
     if long is not None:
         engine.recorder = Window(_WINDOW)
     with writing(engine, out) if out is not None else nullcontext():
@@ -104,11 +110,16 @@ def run(
     if out is not None:
         print_note(f"Saved {out.name}: {num_steps} steps, {out.stat().st_size / 1024:,.0f} KB.")
     if not done:
-        print_note(f"Interrupted after {num_steps} steps" + ("; the trace so far is saved." if out else "."))
+        print_note(
+            f"Interrupted after {num_steps} steps"
+            + ("; the trace so far is saved." if out else ".")
+        )
         raise typer.Exit(INTERRUPTED)
 
 
-def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None) -> tuple[int, bool]:
+def _run_to_end(
+    engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None
+) -> tuple[int, bool]:
     """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept, to be added to."""
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = num_steps = 0
@@ -120,7 +131,9 @@ def _run_to_end(engine: Engine | SimulatedEngine, workload: Workload, totals: Ru
                 if totals is not None:
                     totals.add(event)
                 running = len({segment.request for segment in event.segments})
-                work.update(tokens, f"step {event.step}, {running} running, {event.waiting.count} waiting")
+                work.update(
+                    tokens, f"step {event.step}, {running} running, {event.waiting.count} waiting"
+                )
     except KeyboardInterrupt:
         return num_steps, False
     return num_steps, True

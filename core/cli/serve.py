@@ -21,36 +21,68 @@ LANES = 16  # more than in a run made to be looked at
 @with_options
 def serve(
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Built-in model, local folder or hub id: the only one served.")
+        str,
+        typer.Option(
+            "--model", "-m", help="Built-in model, local folder or hub id: the only one served."
+        ),
     ] = DEFAULT_MODEL,
     policy: Annotated[str, typer.Option(help=POLICY)] = "continuous",
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 makes the server reachable from the network.")
+        str,
+        typer.Option(
+            help="Address to listen on; 0.0.0.0 makes the server reachable from the network."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar="INFLIGHT_API_KEY", help="Bearer token that clients must send.", show_default=False)
+        str | None,
+        typer.Option(
+            envvar="INFLIGHT_API_KEY",
+            help="Bearer token that clients must send.",
+            show_default=False,
+        ),
     ] = None,
     teacher: Annotated[
-        bool, typer.Option("--teacher", help="Print a token for /control: pace, single steps, policy, limits, bursts, clearing.")
+        bool,
+        typer.Option(
+            "--teacher",
+            help="Print a token for /control: pace, single steps, policy, limits, bursts, clearing.",
+        ),
     ] = False,
     show_texts: Annotated[
-        bool, typer.Option("--show-texts", help="Expose prompts, tokens and nicknames to viewers of /events.")
+        bool,
+        typer.Option(
+            "--show-texts", help="Expose prompts, tokens and nicknames to viewers of /events."
+        ),
     ] = False,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Origin of a page that may call from a browser; repeatable.", show_default=False),
+        typer.Option(
+            help="Origin of a page that may call from a browser; repeatable.", show_default=False
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Public name under which a server without a key is reached; repeatable.", show_default=False),
+        typer.Option(
+            help="Public name under which a server without a key is reached; repeatable.",
+            show_default=False,
+        ),
     ] = None,
-    max_requests: Annotated[int, typer.Option(min=1, help="Most requests in progress at once, waiting ones included.")] = 1024,
-    max_requests_per_client: Annotated[int, typer.Option(min=1, help="The same, per client address.")] = 1024,
-    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="Most prompt tokens of a request.")] = 16_384,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Most new tokens of a request.")] = 4096,
+    max_requests: Annotated[
+        int, typer.Option(min=1, help="Most requests in progress at once, waiting ones included.")
+    ] = 1024,
+    max_requests_per_client: Annotated[
+        int, typer.Option(min=1, help="The same, per client address.")
+    ] = 1024,
+    max_prompt_tokens: Annotated[
+        int, typer.Option(min=1, help="Most prompt tokens of a request.")
+    ] = 16_384,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=1, help="Most new tokens of a request.")
+    ] = 4096,
     drain_seconds: Annotated[
-        float, typer.Option(min=0, help="Seconds that requests in progress get to finish on shutdown.")
+        float,
+        typer.Option(min=0, help="Seconds that requests in progress get to finish on shutdown."),
     ] = 30,
     *,
     limits: dict[str, Any],
@@ -90,7 +122,9 @@ def serve(
     )
     at_home = host in LOOPBACK
     if not at_home and api_key is None:
-        print_note(f"Anyone who can reach {host} can use this server: give --api-key to require a key.")
+        print_note(
+            f"Anyone who can reach {host} can use this server: give --api-key to require a key."
+        )
     token = secrets.token_urlsafe(16) if teacher else None
     if token is not None:
         print_note(f"The teacher's token, for the header X-Teacher-Token of /control: {token}")
@@ -101,4 +135,10 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         names=None if api_key else (host, *(allow_host or ())),
     )
-    listen(serving, app, host, port, lambda address: print_note(f"Serving {model} at {address} ({address}/docs)."))
+    listen(
+        serving,
+        app,
+        host,
+        port,
+        lambda address: print_note(f"Serving {model} at {address} ({address}/docs)."),
+    )

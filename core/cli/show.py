@@ -21,18 +21,35 @@ from core.trace.trace import Trace
 def show(
     trace: TraceFile,
     step: Annotated[
-        int | None, typer.Option("--step", "-s", min=0, help="Draw this step; without it the run is summarized.")
+        int | None,
+        typer.Option(
+            "--step", "-s", min=0, help="Draw this step; without it the run is summarized."
+        ),
     ] = None,
-    pass_index: Annotated[int, typer.Option("--pass", min=0, help="Which forward pass of the step.")] = 0,
+    pass_index: Annotated[
+        int, typer.Option("--pass", min=0, help="Which forward pass of the step.")
+    ] = 0,
     order: Annotated[
-        Order, typer.Option(help="Order of the keys: by request (cached, then new), or all cached keys before all new ones.")
+        Order,
+        typer.Option(
+            help="Order of the keys: by request (cached, then new), or all cached keys before all new ones."
+        ),
     ] = "request",
     layer: Annotated[
-        int | None, typer.Option(min=0, help="Mask of this layer, where windows differ.", show_default="the widest")
+        int | None,
+        typer.Option(
+            min=0, help="Mask of this layer, where windows differ.", show_default="the widest"
+        ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Draw the mask in full, however large.")] = False,
-    steps: Annotated[bool, typer.Option("--steps", help="Print every step, one line each.")] = False,
-    delays: Annotated[bool, typer.Option("--delays", help="Print where each request's time went, one line each.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Draw the mask in full, however large.")
+    ] = False,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Print every step, one line each.")
+    ] = False,
+    delays: Annotated[
+        bool, typer.Option("--delays", help="Print where each request's time went, one line each.")
+    ] = False,
     html: Html = None,
     slo: SLO = None,
     json: Json = False,
@@ -64,7 +81,9 @@ def show(
                 print_delays(found)
             print_summary(found, slos)
             return
-        drawn = mask_lines(found, step, pass_index, order, layer, width=None if full else out().width)
+        drawn = mask_lines(
+            found, step, pass_index, order, layer, width=None if full else out().width
+        )
         for text in (headline(found), *drawn):
             print_line(text)
 

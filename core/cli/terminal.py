@@ -51,10 +51,16 @@ class _Stretch:
             return list(range(self.first, self.end))
         head = cells // 2
         tail = cells - 1 - head
-        return [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)] if cells > 1 else [self.first]
+        return (
+            [*range(self.first, self.first + head), None, *range(self.end - tail, self.end)]
+            if cells > 1
+            else [self.first]
+        )
 
 
-def step_json(trace: Trace, step: int, pass_index: int, order: Order, layer: int | None) -> dict[str, Any]:
+def step_json(
+    trace: Trace, step: int, pass_index: int, order: Order, layer: int | None
+) -> dict[str, Any]:
     """The pass as plain data: segments, labels, and the mask as strings of 0 and 1."""
     event = _checked(trace, step, pass_index)
     mask = trace.mask(step, pass_index, order, layer)
@@ -71,7 +77,12 @@ def step_json(trace: Trace, step: int, pass_index: int, order: Order, layer: int
 
 
 def mask_lines(
-    trace: Trace, step: int, pass_index: int = 0, order: Order = "request", layer: int | None = None, width: int | None = 120
+    trace: Trace,
+    step: int,
+    pass_index: int = 0,
+    order: Order = "request",
+    layer: int | None = None,
+    width: int | None = 120,
 ) -> list[Text]:
     """The pass line by line. width: columns to fold into; None folds nothing.
 
@@ -80,7 +91,10 @@ def mask_lines(
     event = _checked(trace, step, pass_index)
     forward = event.passes[pass_index]
     segments = [s for s in event.segments if s.pass_index == pass_index]
-    names, styles = letters(trace), {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)}
+    names, styles = (
+        letters(trace),
+        {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)},
+    )
     mask = trace.mask(step, pass_index, order, layer)
     cached = sum(s.start for s in segments)
     shape = f"[{forward.rows}, {forward.width}]"
@@ -91,14 +105,32 @@ def mask_lines(
         layout = f"{forward.rows} rows of shape {shape}, {forward.padding} of {positions} positions are padding"
     else:
         layout = english(f"{len(segments)} [request|requests] packed into one row of shape {shape}")
-    lines = [Text(), Text(f"STEP {step}{which}: {_what(segments)}", style="bold"), Text(f"{computed}; {layout}")]
+    lines = [
+        Text(),
+        Text(f"STEP {step}{which}: {_what(segments)}", style="bold"),
+        Text(f"{computed}; {layout}"),
+    ]
     lines += [Text(warning, style="yellow") for warning in event.warnings]
     lines.append(Text())
     for row in rows_of(forward, segments):
-        lines.append(_row(trace, row, forward.width if forward.layout == "padded" else 0, names, styles, width))
-    lines += [Text(), Text("block-diagonal causal mask (row = query, column = key)   # attend   . blocked")]
-    lines.append(Text("keys: " + ("all cached | all new" if order == "cached-new" else "by request, cached | new")))
-    lines += _Grid(mask, {s.request: s.start for s in segments}, order, names, styles, width).lines()
+        lines.append(
+            _row(
+                trace, row, forward.width if forward.layout == "padded" else 0, names, styles, width
+            )
+        )
+    lines += [
+        Text(),
+        Text("block-diagonal causal mask (row = query, column = key)   # attend   . blocked"),
+    ]
+    lines.append(
+        Text(
+            "keys: "
+            + ("all cached | all new" if order == "cached-new" else "by request, cached | new")
+        )
+    )
+    lines += _Grid(
+        mask, {s.request: s.start for s in segments}, order, names, styles, width
+    ).lines()
     return lines
 
 
@@ -106,12 +138,18 @@ def _checked(trace: Trace, step: int, pass_index: int) -> StepEvent:
     event = trace.event(step)
     if not 0 <= pass_index < len(event.passes):
         count = len(event.passes)
-        raise InflightError(english(f"Step {step} has {count} [pass|passes], numbered from 0, so there is no pass {pass_index}."))
+        raise InflightError(
+            english(
+                f"Step {step} has {count} [pass|passes], numbered from 0, so there is no pass {pass_index}."
+            )
+        )
     forward = event.passes[pass_index]
     keys = sum(s.kv_len for s in event.segments if s.pass_index == pass_index)
     queries = forward.rows * forward.width
     if queries * keys > MOST_CELLS:
-        raise InflightError(f"The mask of step {step} has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are drawn here.")
+        raise InflightError(
+            f"The mask of step {step} has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are drawn here."
+        )
     return event
 
 
@@ -122,7 +160,14 @@ def _what(segments: list[Segment]) -> str:
     return "prefill" if phases == {"prefill"} else "decode"
 
 
-def _row(trace: Trace, row: Any, padded_width: int, names: dict[str, str], styles: dict[str, str], width: int | None) -> Text:
+def _row(
+    trace: Trace,
+    row: Any,
+    padded_width: int,
+    names: dict[str, str],
+    styles: dict[str, str],
+    width: int | None,
+) -> Text:
     """Who this row or segment is, and its tokens."""
     style = styles.get(row.request, "dim")
     text = Text(f"  {names[row.request]:>2} = {row.request}", style=style)
@@ -164,7 +209,8 @@ class _Grid:
         self._mask, self._order, self._names, self._styles = mask, order, names, styles
         self._rows = _stretches((q.request, q.position, True) for q in mask.queries)
         self._keys = _stretches(
-            (k.request, k.position, k.position is not None and k.position >= starts[k.request]) for k in mask.keys
+            (k.request, k.position, k.position is not None and k.position >= starts[k.request])
+            for k in mask.keys
         )
         self._label = max([len("keys:"), *(len(self._name(q)) for q in mask.queries)])
         self._most_cells = self._most_rows = _ALL
@@ -192,7 +238,9 @@ class _Grid:
         """A line with the requests of the keys, a line per query, and notes on what is not drawn."""
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
-            header.append(self._gap(index)).append(self._letters(keys), style=self._styles[keys.request])
+            header.append(self._gap(index)).append(
+                self._letters(keys), style=self._styles[keys.request]
+            )
         yield header
         for rows in self._rows:
             if rows.request in self._hidden:
@@ -200,15 +248,27 @@ class _Grid:
             for query in rows.folded(1 if rows.pads else self._most_rows):
                 if query is None:
                     more = len(rows) - self._most_rows + 1
-                    yield Text(f"{'⋮':>{self._label}} {more} more rows of {self._names[rows.request]}", style="dim")
+                    yield Text(
+                        f"{'⋮':>{self._label}} {more} more rows of {self._names[rows.request]}",
+                        style="dim",
+                    )
                 else:
                     repeated = f"   ×{len(rows)}" if rows.pads and len(rows) > 1 else ""
                     yield self._row(query).append(repeated, style="dim")
-        if folded := sum(len(keys) - self._most_cells + 1 for keys in self._keys if len(keys) > self._most_cells):
-            yield Text(f"… stands for folded keys, {folded:,} in all; --full draws every one", style="dim")
+        if folded := sum(
+            len(keys) - self._most_cells + 1 for keys in self._keys if len(keys) > self._most_cells
+        ):
+            yield Text(
+                f"… stands for folded keys, {folded:,} in all; --full draws every one", style="dim"
+            )
         if hidden := self._hidden:
-            names = ", ".join(self._names[request] for request in hidden[:12]) + (" …" if len(hidden) > 12 else "")
-            yield Text(f"{len(hidden)} more requests are not drawn ({names}); --full draws them", style="dim")
+            names = ", ".join(self._names[request] for request in hidden[:12]) + (
+                " …" if len(hidden) > 12 else ""
+            )
+            yield Text(
+                f"{len(hidden)} more requests are not drawn ({names}); --full draws them",
+                style="dim",
+            )
 
     def _row(self, index: int) -> Text:
         query, allowed = self._mask.queries[index], self._mask.allowed[index]
@@ -219,7 +279,8 @@ class _Grid:
             for key in keys.folded(self._most_cells):
                 attends = key is not None and allowed[key]
                 text.append(
-                    "…" if key is None else "#" if attends else ".", style=self._styles[keys.request] if attends else "dim"
+                    "…" if key is None else "#" if attends else ".",
+                    style=self._styles[keys.request] if attends else "dim",
                 )
         return text
 
@@ -235,7 +296,9 @@ class _Grid:
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]
-        if keys.new != before.new and (self._order == "cached-new" or keys.request == before.request):
+        if keys.new != before.new and (
+            self._order == "cached-new" or keys.request == before.request
+        ):
             return " | " if self._order == "cached-new" else "|"
         return " "
 
@@ -245,7 +308,9 @@ class _Grid:
 
 def _stretches(items: Iterable[tuple[str, int | None, bool]]) -> list[_Stretch]:
     found, at = [], 0
-    for (request, pads, new), group in groupby(items, key=lambda item: (item[0], item[1] is None, item[2])):
+    for (request, pads, new), group in groupby(
+        items, key=lambda item: (item[0], item[1] is None, item[2])
+    ):
         end = at + len(list(group))
         found.append(_Stretch(request, at, end, new, pads))
         at = end

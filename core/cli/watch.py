@@ -57,7 +57,9 @@ class _Engine:
             elif isinstance(update, StepEvent):
                 found.append({"kind": "step", "step": update.to_json()})
         found += [{"kind": "says", "says": text} for text in self._sentences()]
-        return [{"schema": "watch/1", "recording": str(self.follower.place), **one} for one in found]
+        return [
+            {"schema": "watch/1", "recording": str(self.follower.place), **one} for one in found
+        ]
 
     def _sentences(self) -> list[str]:
         """The state of the recording, if it has changed and is not shown by its steps."""
@@ -77,7 +79,11 @@ class _Engine:
     def _row(self, event: StepEvent) -> tuple[str, ...]:
         if event.resumed is not None:
             self._holders = {c.request: c.lane for c in event.resumed.running if c.lane is not None}
-            self._letters = {r: name for r, name in self._letters.items() if r in {c.request for c in event.resumed.carried}}
+            self._letters = {
+                r: name
+                for r, name in self._letters.items()
+                if r in {c.request for c in event.resumed.carried}
+            }
         for arrived in event.newcomers:
             self._letters[arrived.request] = letter(self._arrived)
             self._arrived += 1
@@ -91,9 +97,14 @@ class _Engine:
 def watch(
     raw: Annotated[
         list[Path],
-        typer.Argument(help="Growing raw recordings, one per rank, or a folder: the newest in it.", show_default=False),
+        typer.Argument(
+            help="Growing raw recordings, one per rank, or a folder: the newest in it.",
+            show_default=False,
+        ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print every step and sentence as a line of JSON.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print every step and sentence as a line of JSON.")
+    ] = False,
 ) -> None:
     """Follow an engine that `inflight-vllm` records: print its latest step, at most ten times a second, until it ends or Ctrl-C."""
     for place in raw:

@@ -20,20 +20,33 @@ from core.workload.datasets import Dataset, read_dataset
 
 def workload(
     file: Annotated[
-        Path, typer.Argument(help="Mooncake JSONL, Azure LLM or BurstGPT CSV, ShareGPT JSON, or lengths of our own.")
+        Path,
+        typer.Argument(
+            help="Mooncake JSONL, Azure LLM or BurstGPT CSV, ShareGPT JSON, or lengths of our own."
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Save the workload here; `run --workload` takes it.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Save the workload here; `run --workload` takes it.")
+    ],
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Model whose vocabulary and context the requests must fit.")
+        str,
+        typer.Option(
+            "--model", "-m", help="Model whose vocabulary and context the requests must fit."
+        ),
     ] = DEFAULT_MODEL,
     simulate: Annotated[
         str | None,
         typer.Option(
-            help="For `run --simulate` with this cost model: its model's vocabulary and context instead.", show_default=False
+            help="For `run --simulate` with this cost model: its model's vocabulary and context instead.",
+            show_default=False,
         ),
     ] = None,
-    requests: Annotated[int, typer.Option(min=1, help="Number of requests, from the start of the file.")] = 50,
-    speed: Annotated[float, typer.Option(min=0.0, help="Factor by which arrivals are sped up.")] = 1.0,
+    requests: Annotated[
+        int, typer.Option(min=1, help="Number of requests, from the start of the file.")
+    ] = 50,
+    speed: Annotated[
+        float, typer.Option(min=0.0, help="Factor by which arrivals are sped up.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed for the made-up tokens.")] = 0,
     json: Json = False,
 ) -> None:
@@ -44,7 +57,10 @@ def workload(
     with ProgressReporter(f"Reading {file.name}"):
         described = describe_model(model)
         known = cost_for(simulate).deployment if simulate is not None else Deployment()
-        context, vocab_size = known.context or described.context or MOST_CONTEXT, known.vocab_size or described.vocab_size
+        context, vocab_size = (
+            known.context or described.context or MOST_CONTEXT,
+            known.vocab_size or described.vocab_size,
+        )
         dataset = read_dataset(file, described.count, requests).scaled(context)
         if not dataset.span:
             refuse_idle(f"with {file.name}, whose requests arrive all at once", "speed")
@@ -69,5 +85,9 @@ def _about(dataset: Dataset, speed: float) -> dict[str, Any]:
         "output_tokens": [min(outputs), max(outputs)],
         "scale": dataset.scale,
         "skipped": dataset.skipped,
-        **({"block_size": dataset.block_tokens, "hit_ratio": dataset.hit_ratio()} if dataset.hash_ids else {}),
+        **(
+            {"block_size": dataset.block_tokens, "hit_ratio": dataset.hit_ratio()}
+            if dataset.hash_ids
+            else {}
+        ),
     }

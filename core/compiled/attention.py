@@ -22,7 +22,11 @@ _NO_WINDOW = 2**40
 
 
 def attend(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """See `Attend`."""
     heads, key_size, value_size = query.shape[1], keys.shape[2], values.shape[2]
@@ -39,7 +43,9 @@ def attend(
     ):
         if table.longest:
             room = batch.buffer(0, (torch.get_num_threads(), size), torch.float32)
-            kernel(keys.dtype, numbers_of(query, keys, values, out, table, window, room), spec.scaling)
+            kernel(
+                keys.dtype, numbers_of(query, keys, values, out, table, window, room), spec.scaling
+            )
     return out
 
 
@@ -47,7 +53,10 @@ def attend(
 def _copy(source, row, column, heads, head, size, pool, slot):
     """A position's keys or values into a slot. row, column, head: numbers that the position is further on than the first, and from one head to the next."""
     for index in range(heads):
-        there, here = at(source, row + column + index * head), at(pool, (slot * heads + index) * size)
+        there, here = (
+            at(source, row + column + index * head),
+            at(pool, (slot * heads + index) * size),
+        )
         for i in range(size):
             here[i] = there[i]
 
@@ -55,16 +64,36 @@ def _copy(source, row, column, heads, head, size, pool, slot):
 def _store_share(like, numbers, factor, thread, threads):
     slots, count, width, heads = pointer(numbers[0], numbers), numbers[1], numbers[2], numbers[3]
     for first in range(4, 16, 6):
-        source, row, head, column = pointer(numbers[first], like), numbers[first + 1], numbers[first + 2], numbers[first + 3]
+        source, row, head, column = (
+            pointer(numbers[first], like),
+            numbers[first + 1],
+            numbers[first + 2],
+            numbers[first + 3],
+        )
         size, pool = numbers[first + 4], pointer(numbers[first + 5], like)
         for place in range(count * thread // threads, count * (thread + 1) // threads):
-            _copy(source, place // width * row, place % width * column, heads, head, size, pool, slots[place])
+            _copy(
+                source,
+                place // width * row,
+                place % width * column,
+                heads,
+                head,
+                size,
+                pool,
+                slots[place],
+            )
 
 
 _store = Kernel(_store_share)
 
 
-def store(key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
+def store(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    slots: torch.Tensor,
+) -> None:
     """See `Store`."""
     key, value = (new if new.stride(3) == 1 else new.contiguous() for new in (key, value))
     numbers = [slots.data_ptr(), len(slots), key.shape[2], key.shape[1]]

@@ -18,13 +18,17 @@ from core.compiled.vectors import LANES, at, fma, load, spread, store
 _QUERIES = 16  # of a block
 _TOGETHER = LANES // 2  # keys, or numbers of a value, that are computed with together
 _EACH = _TOGETHER // 4  # of them, for two of the eight sums
-_OTHER = _QUERIES - LANES  # where the second of these takes its queries: from the second vector, if there are two
+_OTHER = (
+    _QUERIES - LANES
+)  # where the second of these takes its queries: from the second vector, if there are two
 _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
 
 
 def room_of_chunks(key_size: int, value_size: int, length: int) -> int:
     """Numbers that a thread needs room for. length: the most keys of a request."""
-    return (length + _TOGETHER) * (key_size + value_size + _QUERIES) + _QUERIES * (key_size + value_size + 2)
+    return (length + _TOGETHER) * (key_size + value_size + _QUERIES) + _QUERIES * (
+        key_size + value_size + 2
+    )
 
 
 @within
@@ -40,7 +44,9 @@ def _gather(pool, size, slot, slots, count, out):
 def _ask(s, row, head, column, lanes, factor, asked):
     """Queries from a column on, turned: `asked [Dk, _QUERIES]`; after the last one it stands again."""
     for lane in range(_QUERIES):
-        query = at(s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column)
+        query = at(
+            s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column
+        )
         for i in range(s.key_size):
             asked[i * _QUERIES + lane] = wide(query[i]) * factor
 
@@ -100,12 +106,24 @@ def _sums(weights, values, size, first, end, sums):
     for i in range(0, size, _TOGETHER):
         a = b = c = d = e = f = g = h = spread(np.float32(0.0))
         for place in range(first, end):
-            weight, other = load(weights, place * _QUERIES), load(weights, place * _QUERIES + _OTHER)
-            value_a, value_b = at(values, place * size + i), at(values, place * size + i + _EACH - 1)
+            weight, other = (
+                load(weights, place * _QUERIES),
+                load(weights, place * _QUERIES + _OTHER),
+            )
+            value_a, value_b = (
+                at(values, place * size + i),
+                at(values, place * size + i + _EACH - 1),
+            )
             a, b = fma(weight, spread(value_a[0]), a), fma(other, spread(value_b[0]), b)
             c, d = fma(weight, spread(value_a[_EACH]), c), fma(other, spread(value_b[_EACH]), d)
-            e, f = fma(weight, spread(value_a[2 * _EACH]), e), fma(other, spread(value_b[2 * _EACH]), f)
-            g, h = fma(weight, spread(value_a[3 * _EACH]), g), fma(other, spread(value_b[3 * _EACH]), h)
+            e, f = (
+                fma(weight, spread(value_a[2 * _EACH]), e),
+                fma(other, spread(value_b[2 * _EACH]), f),
+            )
+            g, h = (
+                fma(weight, spread(value_a[3 * _EACH]), g),
+                fma(other, spread(value_b[3 * _EACH]), h),
+            )
         _store_eight(at(sums, i * _QUERIES), a, b, c, d, e, f, g, h)
 
 
@@ -137,9 +155,15 @@ def _work(s):
     work, end = 0, 0
     for index in range(s.num_segments):
         begin, end = end, s.ends[index]
-        count, query, pads = s.places[5 * index + 2], s.places[5 * index + 3], s.places[5 * index + 4]
+        count, query, pads = (
+            s.places[5 * index + 2],
+            s.places[5 * index + 3],
+            s.places[5 * index + 4],
+        )
         for block in range(0, count, _QUERIES):
-            low, high = _keys(query + block, min(_QUERIES, count - block), pads - block, end - begin, s.window)
+            low, high = _keys(
+                query + block, min(_QUERIES, count - block), pads - block, end - begin, s.window
+            )
             work += high - low
     return work
 
@@ -175,8 +199,22 @@ def _share(like, numbers, scaling, thread, threads):
                     if not first_key <= place < end_key:
                         continue
                     if not gathered:
-                        _gather(at(s.keys, kv_head * key_size), key_size, s.kv_heads * key_size, slots, length, keys)
-                        _gather(at(s.values, kv_head * value_size), value_size, s.kv_heads * value_size, slots, length, values)
+                        _gather(
+                            at(s.keys, kv_head * key_size),
+                            key_size,
+                            s.kv_heads * key_size,
+                            slots,
+                            length,
+                            keys,
+                        )
+                        _gather(
+                            at(s.values, kv_head * value_size),
+                            value_size,
+                            s.kv_heads * value_size,
+                            slots,
+                            length,
+                            values,
+                        )
                         gathered = True
                     _ask(s, row, head, column + block, lanes, np.float32(scaling), asked)
                     _scores(asked, key_size, keys, low, high, scores)
@@ -184,8 +222,13 @@ def _share(like, numbers, scaling, thread, threads):
                     _softmax(scores, low, high, highest, totals)
                     _sums(scores, values, value_size, low, high, sums)
                     for lane in range(lanes):
-                        share = np.float32(0.0) if totals[lane] == 0 else np.float32(1.0) / totals[lane]
-                        out = at(s.out, ((row * s.width + column + block + lane) * s.heads + head) * value_size)
+                        share = (
+                            np.float32(0.0) if totals[lane] == 0 else np.float32(1.0) / totals[lane]
+                        )
+                        out = at(
+                            s.out,
+                            ((row * s.width + column + block + lane) * s.heads + head) * value_size,
+                        )
                         for i in range(value_size):
                             out[i] = narrow(sums[i * _QUERIES + lane] * share, like)
 

@@ -26,7 +26,12 @@ def room_of_decodes(heads: int, key_size: int, value_size: int, length: int) -> 
 def _four(slots, place, end):
     """Four slots from a place on; where there are fewer, the last again."""
     last = end - 1
-    return slots[place], slots[min(place + 1, last)], slots[min(place + 2, last)], slots[min(place + 3, last)]
+    return (
+        slots[place],
+        slots[min(place + 1, last)],
+        slots[min(place + 2, last)],
+        slots[min(place + 3, last)],
+    )
 
 
 @within
@@ -42,7 +47,12 @@ def _scores(s, asked, lowest, count, begin, end, weights, room):
             elif later - end < end - begin:
                 fetch(at(values, slots[begin + later - end] * value_slot), count * s.value_size)
         a, b, c, d = _four(slots, place, end)
-        keys_a, keys_b, keys_c, keys_d = at(keys, a * slot), at(keys, b * slot), at(keys, c * slot), at(keys, d * slot)
+        keys_a, keys_b, keys_c, keys_d = (
+            at(keys, a * slot),
+            at(keys, b * slot),
+            at(keys, c * slot),
+            at(keys, d * slot),
+        )
         for head in range(count * groups):
             query, first = at(asked, head * size), head // groups * size
             sum_a = sum_b = sum_c = sum_d = spread(np.float32(0.0))
@@ -94,8 +104,17 @@ def _sums(s, weights, room, lowest, count, begin, end, sums):
             at(values, d * slot),
         )
         for head in range(count * groups):
-            four, first, sum_ = at(weights, head * room + place - begin), head // groups * size, at(sums, head * size)
-            weight_a, weight_b, weight_c, weight_d = spread(four[0]), spread(four[1]), spread(four[2]), spread(four[3])
+            four, first, sum_ = (
+                at(weights, head * room + place - begin),
+                head // groups * size,
+                at(sums, head * size),
+            )
+            weight_a, weight_b, weight_c, weight_d = (
+                spread(four[0]),
+                spread(four[1]),
+                spread(four[2]),
+                spread(four[3]),
+            )
             for i in range(0, size, LANES):
                 part = fma(weight_a, load(values_a, first + i), load(sum_, i))
                 part = fma(weight_b, load(values_b, first + i), part)
@@ -120,10 +139,18 @@ def _share(like, numbers, scaling, thread, threads):
         begin, end = end, s.ends[index]
         length = end - begin
         lowest = _heads_before(work * thread // threads - begin * s.kv_heads, length, s.kv_heads)
-        count = _heads_before(work * (thread + 1) // threads - begin * s.kv_heads, length, s.kv_heads) - lowest
+        count = (
+            _heads_before(work * (thread + 1) // threads - begin * s.kv_heads, length, s.kv_heads)
+            - lowest
+        )
         if count == 0:
             continue
-        row, column, heads, room = s.places[5 * index], s.places[5 * index + 1], count * groups, (length + 3) // 4 * 4
+        row, column, heads, room = (
+            s.places[5 * index],
+            s.places[5 * index + 1],
+            count * groups,
+            (length + 3) // 4 * 4,
+        )
         asked, sums = s.room, at(s.room, heads * s.key_size)
         weights = at(sums, heads * s.value_size)
         for head in range(heads):

@@ -9,7 +9,12 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; NaN and infinity stay what they are
+MATH = {
+    "reassoc",
+    "contract",
+    "nsz",
+    "arcp",
+}  # sums in any order; NaN and infinity stay what they are
 _INT, _FLOAT = ir.IntType(32), ir.FloatType()
 _TYPES = {torch.float32: types.float32, torch.bfloat16: types.uint16, torch.float16: types.int16}
 
@@ -39,7 +44,9 @@ def _several(kind: ir.Type, lanes: int) -> ir.Type:
 @intrinsic
 def wide(typing, number):
     """float32 of a float32, of bfloat16's bits as uint16, or of float16's as int16."""
-    return types.float32(number), lambda context, builder, signature, arguments: widened(builder, number, arguments[0])
+    return types.float32(number), lambda context, builder, signature, arguments: widened(
+        builder, number, arguments[0]
+    )
 
 
 @intrinsic
@@ -64,7 +71,9 @@ def narrow(typing, number, like):
 
 @intrinsic
 def _float_of_bits(typing, bits):
-    return types.float32(types.int32), lambda context, builder, signature, arguments: builder.bitcast(arguments[0], _FLOAT)
+    return types.float32(
+        types.int32
+    ), lambda context, builder, signature, arguments: builder.bitcast(arguments[0], _FLOAT)
 
 
 @numba.njit(inline="always")
@@ -76,9 +85,17 @@ def exp(x):
     power = np.floor(low * np.float32(1.44269504) + np.float32(0.5))
     rest = low - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
     series = np.float32(1.9875691500e-4)
-    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+    for factor in (
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    ):
         series = series * rest + np.float32(factor)
     series = series * rest * rest + rest + np.float32(1.0)
     return (
-        np.float32(0.0) if x < np.float32(-87.0) else series * _float_of_bits((np.int32(power) + np.int32(127)) << np.int32(23))
+        np.float32(0.0)
+        if x < np.float32(-87.0)
+        else series * _float_of_bits((np.int32(power) + np.int32(127)) << np.int32(23))
     )

@@ -24,8 +24,16 @@ def _turned(source, cos, sin, count, size, target, like):
 
 
 def _share(like, numbers, eps, thread, threads):
-    projected, cosines, sines = pointer(numbers[0], like), pointer(numbers[1], like), pointer(numbers[2], like)
-    keys, values, queries = pointer(numbers[3], like), pointer(numbers[4], like), pointer(numbers[5], like)
+    projected, cosines, sines = (
+        pointer(numbers[0], like),
+        pointer(numbers[1], like),
+        pointer(numbers[2], like),
+    )
+    keys, values, queries = (
+        pointer(numbers[3], like),
+        pointer(numbers[4], like),
+        pointer(numbers[5], like),
+    )
     slots, weights = pointer(numbers[6], numbers), (numbers[7], numbers[8])
     positions, heads, kv_heads, size, value_size, turned = (
         numbers[9],
@@ -40,14 +48,21 @@ def _share(like, numbers, eps, thread, threads):
         row, slot = at(projected, position * width), slots[position]
         cos, sin = at(cosines, position * turned), at(sines, position * turned)
         for head in range(heads + kv_heads):
-            source, target, weight = at(row, head * size), at(queries, (position * heads + head) * size), weights[0]
+            source, target, weight = (
+                at(row, head * size),
+                at(queries, (position * heads + head) * size),
+                weights[0],
+            )
             if head >= heads:
                 target, weight = at(keys, (slot * kv_heads + head - heads) * size), weights[1]
             if weight != 0:
                 normed(source, pointer(weight, like), size, np.float32(eps), target, like)
                 source = target
             _turned(source, cos, sin, turned, size, target, like)
-        source, target = at(row, (heads + kv_heads) * size), at(values, slot * kv_heads * value_size)
+        source, target = (
+            at(row, (heads + kv_heads) * size),
+            at(values, slot * kv_heads * value_size),
+        )
         for i in range(kv_heads * value_size):
             target[i] = source[i]
 
@@ -72,7 +87,9 @@ def place(
     cos, sin = rotation or (queries[..., 0, :0], queries[..., 0, :0])
     if rest or cos.shape[-1] > size or not cos.shape == sin.shape == (rows, width, cos.shape[-1]):
         raise TypeError("These are not projections of heads, or not rotations of them.")
-    addresses = [tensor.data_ptr() for tensor in (projected, cos, sin, keys, values, queries, slots)]
+    addresses = [
+        tensor.data_ptr() for tensor in (projected, cos, sin, keys, values, queries, slots)
+    ]
     weights = [weight.data_ptr() for weight in norms] or [0, 0]
     sizes = (rows * width, heads, kv_heads, size, value_size, cos.shape[-1])
     _place(projected.dtype, [*addresses, *weights, *sizes], eps)

@@ -21,10 +21,14 @@ from numba.extending import intrinsic
 
 from core.compiled.formats import MATH, number_type
 
-within = numba.njit(fastmath=MATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+within = numba.njit(
+    fastmath=MATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 """For functions that kernels call."""
 
-numba.config.THREADING_LAYER = "omp"  # torch's own threads: others would compete with them for the cores
+numba.config.THREADING_LAYER = (
+    "omp"  # torch's own threads: others would compete with them for the cores
+)
 _compiling = Lock()
 _asked_for = local()  # numba, by this thread: how many are to compute
 
@@ -79,14 +83,22 @@ class Kernel:
         with _compiling:
             if dtype not in self._compiled:
                 kind = types.void(
-                    types.CPointer(number_type(dtype)), types.CPointer(types.int64), types.float64, types.int64, types.int64
+                    types.CPointer(number_type(dtype)),
+                    types.CPointer(types.int64),
+                    types.float64,
+                    types.int64,
+                    types.int64,
                 )
-                self._compiled[dtype] = numba.cfunc(kind, cache=True, fastmath=MATH, error_model="numpy")(self._body)
+                self._compiled[dtype] = numba.cfunc(
+                    kind, cache=True, fastmath=MATH, error_model="numpy"
+                )(self._body)
         return self._compiled[dtype].address
 
     def __call__(self, dtype: torch.dtype, numbers: Sequence[int], factor: float = 0.0) -> None:
         """Compute with a number format. Tensors whose addresses are given must live until then."""
-        address = compiled.address if (compiled := self._compiled.get(dtype)) else self.prepare(dtype)
+        address = (
+            compiled.address if (compiled := self._compiled.get(dtype)) else self.prepare(dtype)
+        )
         threads = torch.get_num_threads()
         if getattr(_asked_for, "threads", None) != threads:
             numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))

@@ -25,14 +25,21 @@ def obstacle(dtype: torch.dtype) -> str | None:
     if number_type(dtype) is None:
         return f"they are not for {dtype}"
     draw = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(1, 5, n, 16, generator=draw).to(dtype).transpose(1, 2) for n in (4, 2, 2))
+    query, key, value = (
+        torch.randn(1, 5, n, 16, generator=draw).to(dtype).transpose(1, 2) for n in (4, 2, 2)
+    )
     keys, values = (torch.randn(20, 2, 16, generator=draw).to(dtype) for _ in range(2))
     slots = torch.tensor([2, 8, 17, 18, 19])
     segments = tuple(
-        AttentionSegment(0, first, end, kv_len - end + first, kv_len, 0, slice(begin, begin + kv_len))
+        AttentionSegment(
+            0, first, end, kv_len - end + first, kv_len, 0, slice(begin, begin + kv_len)
+        )
         for first, end, begin, kv_len in ((0, 1, 0, 3), (1, 2, 4, 5), (2, 5, 9, 11))
     )
-    batch, spec = PackedBatch("packed", slots[None], slots[None], slots, slots, segments), AttentionSpec(0.25)
+    batch, spec = (
+        PackedBatch("packed", slots[None], slots[None], slots, slots, segments),
+        AttentionSpec(0.25),
+    )
     logits = 3 * torch.randn(3, 1500, generator=draw).to(dtype)
     try:
         for kernel in (*attention.KERNELS, *heads.KERNELS, *rows.KERNELS):
@@ -43,13 +50,19 @@ def obstacle(dtype: torch.dtype) -> str | None:
         activated, (best, margin, logsumexp) = rows.gelu(logits), rows.logit_stats(logits)
     except (numba.core.errors.NumbaError, ValueError, RuntimeError) as error:
         return f"numba says: {error}"
-    stored = torch.equal(keys[slots], key[0].transpose(0, 1)) and torch.equal(values[slots], value[0].transpose(0, 1))
+    stored = torch.equal(keys[slots], key[0].transpose(0, 1)) and torch.equal(
+        values[slots], value[0].transpose(0, 1)
+    )
     highest = logits.float().topk(2).values
-    chosen = torch.equal(best, logits.argmax(-1)) and torch.equal(margin, highest[:, 0] - highest[:, 1])
+    chosen = torch.equal(best, logits.argmax(-1)) and torch.equal(
+        margin, highest[:, 0] - highest[:, 1]
+    )
     tolerance = 4 * torch.finfo(dtype).eps
     agrees = (
         torch.allclose(out, cpu.attend(query, keys, values, batch, spec), tolerance, tolerance)
-        and torch.allclose(activated, torch.nn.functional.gelu(logits, approximate="tanh"), tolerance, tolerance)
+        and torch.allclose(
+            activated, torch.nn.functional.gelu(logits, approximate="tanh"), tolerance, tolerance
+        )
         and torch.allclose(logsumexp, logits.float().logsumexp(-1))
     )
     return None if stored and chosen and agrees else "what they compute here is wrong"

@@ -9,11 +9,16 @@ from core.compiled.formats import exp, narrow, wide
 from core.compiled.kernel import Kernel, within
 from core.compiled.vectors import at, floats, pointer
 
-_BLOCK, _LANES = 1024, 64  # logits that stay in a core's cache; numbers that are compared side by side
+_BLOCK, _LANES = (
+    1024,
+    64,
+)  # logits that stay in a core's cache; numbers that are compared side by side
 _LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
 
 
-def _each_row(kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0, width: int | None = None) -> torch.Tensor:
+def _each_row(
+    kernel: Kernel, x: torch.Tensor, *given: int, factor: float = 0.0, width: int | None = None
+) -> torch.Tensor:
     """What a kernel makes of rows `[..., D]`, in rows of its own, of the same width if none is named."""
     x, size = x.contiguous(), x.shape[-1]
     out = torch.empty_like(x) if width is None else x.new_empty(*x.shape[:-1], width)
@@ -84,7 +89,10 @@ def gelu(x: torch.Tensor) -> torch.Tensor:
 def _gate_share(like, numbers, bend, thread, threads):
     rows, size = numbers[2], numbers[3] // 2
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-        gate, out = at(pointer(numbers[0], like), 2 * row * size), at(pointer(numbers[1], like), row * size)
+        gate, out = (
+            at(pointer(numbers[0], like), 2 * row * size),
+            at(pointer(numbers[1], like), row * size),
+        )
         for i in range(size):
             out[i] = narrow(_activated(wide(gate[i]), bend) * wide(gate[size + i]), like)
 
@@ -94,7 +102,9 @@ _gate = Kernel(_gate_share)
 
 def gated(x: torch.Tensor, activation: str) -> torch.Tensor:
     """See `Gated` in `core.runner.cpu_blocks`."""
-    return _each_row(_gate, x, width=x.shape[-1] // 2, factor=_GELU if activation == "gelu" else 0.0)
+    return _each_row(
+        _gate, x, width=x.shape[-1] // 2, factor=_GELU if activation == "gelu" else 0.0
+    )
 
 
 @within
@@ -120,15 +130,26 @@ def _block(logits, begin, count, block, lanes):
 def _logit_stats_share(like, numbers, factor, thread, threads):
     """A block is read once: its highest logit, and its sum relative to that. Then the blocks are put together."""
     rows, size = numbers[1], numbers[2]
-    best, margins, logsumexps = pointer(numbers[3], numbers), floats(numbers[4], 0), floats(numbers[5], 0)
+    best, margins, logsumexps = (
+        pointer(numbers[3], numbers),
+        floats(numbers[4], 0),
+        floats(numbers[5], 0),
+    )
     blocks = (size + _BLOCK - 1) // _BLOCK
     room = floats(numbers[6], thread * numbers[7])
-    block, lanes, highest, sums = room, at(room, _BLOCK), at(room, _BLOCK + _LANES), at(room, _BLOCK + _LANES + blocks)
+    block, lanes, highest, sums = (
+        room,
+        at(room, _BLOCK),
+        at(room, _BLOCK + _LANES),
+        at(room, _BLOCK + _LANES + blocks),
+    )
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         logits = at(pointer(numbers[0], like), row * size)
         winner = 0  # the first of the highest
         for index in range(blocks):
-            highest[index], sums[index] = _block(logits, index * _BLOCK, min(_BLOCK, size - index * _BLOCK), block, lanes)
+            highest[index], sums[index] = _block(
+                logits, index * _BLOCK, min(_BLOCK, size - index * _BLOCK), block, lanes
+            )
             if highest[index] > highest[winner]:
                 winner = index
         top, place, end = highest[winner], winner * _BLOCK, min((winner + 1) * _BLOCK, size)
@@ -152,10 +173,16 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
     """See `LogitStats` in `core.runner.sampling`."""
     logits = logits.contiguous()
     count, size = logits.shape
-    best, margin, logsumexp = torch.empty(count, dtype=torch.int64), torch.empty(count), torch.empty(count)
+    best, margin, logsumexp = (
+        torch.empty(count, dtype=torch.int64),
+        torch.empty(count),
+        torch.empty(count),
+    )
     room = torch.empty(torch.get_num_threads(), _BLOCK + _LANES + 2 * (-(-size // _BLOCK)))
     results = (tensor.data_ptr() for tensor in (best, margin, logsumexp))
-    logit_stats_kernel(logits.dtype, (logits.data_ptr(), count, size, *results, room.data_ptr(), room.shape[1]))
+    logit_stats_kernel(
+        logits.dtype, (logits.data_ptr(), count, size, *results, room.data_ptr(), room.shape[1])
+    )
     return best, margin, logsumexp
 
 

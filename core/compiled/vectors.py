@@ -17,7 +17,11 @@ from core.compiled.formats import widened
 LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
 """Numbers of a vector: eight sums of so many, and what is added to them, stay in a processor's registers."""
 
-_INT, _BYTE, _FLOATS = ir.IntType(32), ir.IntType(8).as_pointer(), ir.VectorType(ir.FloatType(), LANES)
+_INT, _BYTE, _FLOATS = (
+    ir.IntType(32),
+    ir.IntType(8).as_pointer(),
+    ir.VectorType(ir.FloatType(), LANES),
+)
 _CACHE_LINE = 64  # bytes
 _IN_ANY_ORDER = ("reassoc", "contract", "nsz")
 
@@ -60,7 +64,9 @@ def floats(typing, address, offset):
 @intrinsic
 def at(typing, pointer, offset):
     """A pointer to the number `offset` further on."""
-    return pointer(pointer, offset), lambda context, builder, signature, arguments: builder.gep(arguments[0], [arguments[1]])
+    return pointer(pointer, offset), lambda context, builder, signature, arguments: builder.gep(
+        arguments[0], [arguments[1]]
+    )
 
 
 @intrinsic
@@ -110,7 +116,9 @@ def fma(typing, a, b, c):
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32"), arguments)
+        return builder.call(
+            cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32"), arguments
+        )
 
     return _vector(_vector, _vector, _vector), generate
 
@@ -132,7 +140,10 @@ def store_sums(typing, pointer, offset, a, b, c, d):
                 low += [LANES + place for place in low]
                 pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
             else:
-                low, pairs = [place + i % half for place in places for i in range(width)], [(vectors[0], vectors[0])]
+                low, pairs = (
+                    [place + i % half for place in places for i in range(width)],
+                    [(vectors[0], vectors[0])],
+                )
             high = [place + half for place in low]
             vectors = [
                 builder.fadd(
@@ -165,7 +176,9 @@ def fetch(typing, pointer, count):
         line = ir.Constant(size.type, _CACHE_LINE // (signature.args[0].dtype.bitwidth // 8))
         with cgutils.for_range_slice(builder, ir.Constant(size.type, 0), size, line) as (offset, _):
             address = builder.bitcast(builder.gep(first, [offset]), _BYTE)
-            builder.call(prefetch, [address, _INT(0), _INT(3), _INT(1)])  # to read; into all caches; data
+            builder.call(
+                prefetch, [address, _INT(0), _INT(3), _INT(1)]
+            )  # to read; into all caches; data
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp), generate

@@ -56,7 +56,11 @@ class EngineCore:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         limits = config or EngineConfig()
-        self.model, self.tokenizer, self.config = executor.model, tokenizer, limits.under(policy) if policy else limits
+        self.model, self.tokenizer, self.config = (
+            executor.model,
+            tokenizer,
+            limits.under(policy) if policy else limits,
+        )
         self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
         self.executor, self._clock, self._sleep = executor, clock, sleep
@@ -66,7 +70,9 @@ class EngineCore:
 
     # -- a whole workload --------------------------------------------------------------------------------------------
 
-    def run(self, workload: Workload, on_event: Callable[[StepEvent], object] | None = None) -> Trace:
+    def run(
+        self, workload: Workload, on_event: Callable[[StepEvent], object] | None = None
+    ) -> Trace:
         """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace so far is in `engine.trace`.
 
         on_event: called with each step's event as it happens. Raises what `stream`, `step` and `on_event` raise.
@@ -95,11 +101,18 @@ class EngineCore:
 
     def _begun(self, workload: Workload, waits: bool) -> Generator[Any, None, None]:
         if self.has_work:
-            raise InflightError("The engine is still at work on other requests: close their stream, or drop them with `begin`.")
+            raise InflightError(
+                "The engine is still at work on other requests: close their stream, or drop them with `begin`."
+            )
         if self.executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
-            raise InvalidWorkload("Arrivals in seconds need a model in one process: the clocks of several would not agree.")
+            raise InvalidWorkload(
+                "Arrivals in seconds need a model in one process: the clocks of several would not agree."
+            )
         prompts = [self._validated(request) for request in workload]
-        longest = max((len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)), default=1)
+        longest = max(
+            (len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)),
+            default=1,
+        )
         num_blocks = self._num_blocks_for(longest)
         for prompt, request in zip(prompts, workload, strict=True):
             self._check_room(request, prompt, num_blocks)
@@ -108,7 +121,9 @@ class EngineCore:
         for prompt, request in zip(prompts, workload, strict=True):
             self._enqueue(request, prompt)
         steps = self._steps(waits)
-        next(steps)  # into its `try`: a generator that was never started would leave the engine at work
+        next(
+            steps
+        )  # into its `try`: a generator that was never started would leave the engine at work
         return steps
 
     def _steps(self, waits: bool) -> Generator[Any, None, None]:
@@ -119,7 +134,9 @@ class EngineCore:
                 event = self.step()
                 if event is not None or waits:
                     yield event
-                if event is None and self._unit == "step" and self._pending:  # empty steps, taken at once
+                if (
+                    event is None and self._unit == "step" and self._pending
+                ):  # empty steps, taken at once
                     self._num_steps = max(self._num_steps, math.ceil(self._pending.next_arrival))
             trace.complete |= trace is self.trace  # of no requests, too
         finally:
@@ -131,7 +148,12 @@ class EngineCore:
 
     # -- request by request ------------------------------------------------------------------------------------------
 
-    def begin(self, arrival_unit: ArrivalUnit = "step", name: str = INTERACTIVE, config: EngineConfig | None = None) -> None:
+    def begin(
+        self,
+        arrival_unit: ArrivalUnit = "step",
+        name: str = INTERACTIVE,
+        config: EngineConfig | None = None,
+    ) -> None:
         """Drop all work and start a new trace at step 0, with everything ready and the clock at zero.
 
         arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises InvalidConfig, changing nothing, for limits
@@ -168,7 +190,12 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether requests are running, waiting or still to arrive."""
-        return self._in_flight is not None or bool(self._pending) or bool(self._cancelled) or self._scheduler.has_work
+        return (
+            self._in_flight is not None
+            or bool(self._pending)
+            or bool(self._cancelled)
+            or self._scheduler.has_work
+        )
 
     @property
     def trace(self) -> Trace:
@@ -286,7 +313,9 @@ class EngineCore:
             step.results.append(result)
             stopped = self._stopped(output, result)
             began = self._clock()
-            self._scheduler.update_from_output(output, [s.token_id for s in result.samples], stopped)
+            self._scheduler.update_from_output(
+                output, [s.token_id for s in result.samples], stopped
+            )
             step.scheduling += self._clock() - began
             self._launch_next(step)
         self._close(step)
@@ -306,7 +335,9 @@ class EngineCore:
             stopped = self._stopped(output, result)
             began = self._clock()
             tokens = [s.token_id for s in result.samples]
-            self._scheduler.settle(output, tokens, stopped, step.facts, followed=self._in_flight is not None)
+            self._scheduler.settle(
+                output, tokens, stopped, step.facts, followed=self._in_flight is not None
+            )
             step.scheduling += self._clock() - began
         if failure is not None:
             self._record(step)
@@ -355,7 +386,9 @@ class EngineCore:
         """Made when first needed, because it allocates the pool."""
         if self._made_runner is None:
             with self._computing("The KV pool and its passes could not be prepared"):
-                self._made_runner = self.executor.new_runner(self.config, self._num_pool_blocks, self._clock)
+                self._made_runner = self.executor.new_runner(
+                    self.config, self._num_pool_blocks, self._clock
+                )
             self._describe()
         return self._made_runner
 
@@ -377,8 +410,12 @@ class EngineCore:
 
     def _drop_work(self) -> None:
         """Drop all running, waiting and future requests; the trace stays."""
-        self._scheduler = Scheduler(self.config, self._num_pool_blocks, frozenset(self.model.eos_token_ids or ()))
-        self._budget = self.config.max_num_batched_tokens if self.config.policy.token_budget else None
+        self._scheduler = Scheduler(
+            self.config, self._num_pool_blocks, frozenset(self.model.eos_token_ids or ())
+        )
+        self._budget = (
+            self.config.max_num_batched_tokens if self.config.policy.token_budget else None
+        )
         self._requests: dict[str, RequestState] = {}  # unfinished
         self._params: dict[str, SamplingParams] = {}
         self.outputs.clear()
@@ -425,7 +462,12 @@ class EngineCore:
 
     def _wait_for_arrival(self) -> None:
         if self._unit == "s":
-            self._sleep(min(_MOST_SLEEP, max(0.0, self._pending.next_arrival - (self._clock() - self._origin))))
+            self._sleep(
+                min(
+                    _MOST_SLEEP,
+                    max(0.0, self._pending.next_arrival - (self._clock() - self._origin)),
+                )
+            )
 
     def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
         """Requests whose text now contains one of their stop strings."""
@@ -433,7 +475,9 @@ class EngineCore:
             return frozenset()
         sampling = (s.request for s in output.scheduled if s.samples)
         drawn = zip(sampling, (sample.token_id for sample in result.samples), strict=True)
-        return frozenset(r for r, token_id in drawn if token_id is not None and self.outputs.add(r, token_id))
+        return frozenset(
+            r for r, token_id in drawn if token_id is not None and self.outputs.add(r, token_id)
+        )
 
     def _record(self, step: Step) -> StepEvent:
         """Record what happened, and forget the requests that have finished."""
@@ -462,4 +506,6 @@ class EngineCore:
         """Complete the header's account of how passes are computed, which is known only afterwards."""
         runner, header = self._runner, self.trace.header
         notes = tuple(runner.notes) or header.notes
-        self.trace.header = replace(header, execution=runner.execution, memory=runner.memory, notes=notes)
+        self.trace.header = replace(
+            header, execution=runner.execution, memory=runner.memory, notes=notes
+        )

@@ -13,25 +13,39 @@ from core.trace.header import ModelFacts
 from core.workload.request import Request
 
 
-def validate_request(request: Request, model: ModelFacts, tokenizer: Any | None, config: EngineConfig) -> tuple[int, ...]:
+def validate_request(
+    request: Request, model: ModelFacts, tokenizer: Any | None, config: EngineConfig
+) -> tuple[int, ...]:
     """The prompt's token ids; raises InvalidRequest if this model cannot run it under these limits, by its characters, token ids or length.
 
     The one check of a prompt: `Engine.add_request` takes the ids of a request that has passed it.
     """
-    ids = _encode(request.id, request.prompt, tokenizer) if request.prompt is not None else request.prompt_token_ids or ()
+    ids = (
+        _encode(request.id, request.prompt, tokenizer)
+        if request.prompt is not None
+        else request.prompt_token_ids or ()
+    )
     vocab_size, context = model.vocab_size or 2**31, model.context
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)
     if outside is not None:
-        raise InvalidRequest(f"token id {outside} is outside the vocabulary of {vocab_size}.", request.id, param="prompt")
+        raise InvalidRequest(
+            f"token id {outside} is outside the vocabulary of {vocab_size}.",
+            request.id,
+            param="prompt",
+        )
     biased = next((i for i, _ in request.sampling.logit_bias if i >= vocab_size), None)
     if biased is not None:
         raise InvalidRequest(
-            f"token id {biased} in logit_bias is outside the vocabulary of {vocab_size}.", request.id, param="logit_bias"
+            f"token id {biased} in logit_bias is outside the vocabulary of {vocab_size}.",
+            request.id,
+            param="logit_bias",
         )
     new = request.sampling.max_new_tokens
     if context is not None and len(ids) + new > context:
         raise TooLong(
-            f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.", request.id, param="prompt"
+            f"{len(ids)} prompt tokens and {new} new ones exceed the model's context of {context}.",
+            request.id,
+            param="prompt",
         )
     budget = config.max_num_batched_tokens
     if config.policy.token_budget and not config.chunked_prefill and len(ids) > budget:
@@ -45,7 +59,9 @@ def validate_request(request: Request, model: ModelFacts, tokenizer: Any | None,
     return ids
 
 
-def check_room(request: Request, prompt: Sequence[int], num_blocks: int, block_size: int, sized: str = "") -> None:
+def check_room(
+    request: Request, prompt: Sequence[int], num_blocks: int, block_size: int, sized: str = ""
+) -> None:
     """Raises TooLong for a request that needs more than the whole KV pool. prompt: its token ids. sized: how the pool came by its size, in words."""
     new = request.sampling.max_new_tokens
     if len(prompt) + new > num_blocks * block_size:
@@ -59,16 +75,24 @@ def check_room(request: Request, prompt: Sequence[int], num_blocks: int, block_s
 
 def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
     if tokenizer is None:
-        raise InvalidRequest("a text prompt needs a tokenizer; give prompt_token_ids.", request, param="prompt")
+        raise InvalidRequest(
+            "a text prompt needs a tokenizer; give prompt_token_ids.", request, param="prompt"
+        )
     try:
         ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
     except Exception:  # the tokenizers library signals unknown characters by bare exceptions
         ids = None
     unknown = tokenizer.unk_token_id
     if ids is None or (unknown in ids and tokenizer.unk_token not in prompt):
-        raise InvalidRequest(f"the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.", request, param="prompt")
+        raise InvalidRequest(
+            f"the tokenizer cannot encode {_unknown_characters(tokenizer, prompt)}.",
+            request,
+            param="prompt",
+        )
     if not ids:
-        raise InvalidRequest("the tokenizer turns the prompt into no tokens.", request, param="prompt")
+        raise InvalidRequest(
+            "the tokenizer turns the prompt into no tokens.", request, param="prompt"
+        )
     return ids
 
 
@@ -90,7 +114,9 @@ class Pending:
     """Arrivals count in the unit of the run, steps or seconds."""
 
     def __init__(self) -> None:
-        self._states: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then by order
+        self._states: list[
+            tuple[float, int, RequestState]
+        ] = []  # a heap: by arrival, then by order
 
     def __bool__(self) -> bool:
         return bool(self._states)

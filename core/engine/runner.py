@@ -35,9 +35,15 @@ class SamplingRow(NamedTuple):
         return z - 2**64 if z >= 2**63 else z
 
 
-def sampling_rows(output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> list[SamplingRow]:
+def sampling_rows(
+    output: SchedulerOutput, params: Mapping[str, SamplingParams]
+) -> list[SamplingRow]:
     """A row for each request of a pass that samples, in order. params: by request id."""
-    return [SamplingRow(params[s.request], s.kv_len, s.prompt, s.generated, s.request) for s in output.scheduled if s.samples]
+    return [
+        SamplingRow(params[s.request], s.kv_len, s.prompt, s.generated, s.request)
+        for s in output.scheduled
+        if s.samples
+    ]
 
 
 class Sample(NamedTuple):
@@ -72,7 +78,11 @@ class PassResult:
         return self
 
 
-CARRIED = tuple(f.name for f in fields(PassResult) if f.name in Pass._fields and f.name not in ("t_start", "t_end"))
+CARRIED = tuple(
+    f.name
+    for f in fields(PassResult)
+    if f.name in Pass._fields and f.name not in ("t_start", "t_end")
+)
 """The facts of a pass that enter its step's event unchanged: the fields that `PassResult` and `Pass` share."""
 
 
@@ -139,7 +149,9 @@ class Executor(Protocol):
         """Raises InvalidConfig for limits under which this model cannot be run here."""
         ...
 
-    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int | None:
+    def most_blocks(
+        self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]
+    ) -> int | None:
         """How many KV blocks the device has memory for, None if memory is no limit. longest: tokens of the longest request.
 
         drop_pool: releases the engine's current pool, so that free memory can be measured. Raises InvalidConfig if not even a pass
@@ -147,7 +159,9 @@ class Executor(Protocol):
         """
         ...
 
-    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> Runner:
+    def new_runner(
+        self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
+    ) -> Runner:
         """A runner with a pool of that many blocks. clock: seconds, as the engine counts them."""
         ...
 

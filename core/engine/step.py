@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from core.engine.runner import CARRIED, Launched, PassResult
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import StepFacts
-from core.trace.events import KV, Arrived, FinishedRow, Pass, Sampled, Segment, StepEvent, Timings, to_microseconds
+from core.trace.events import (
+    KV,
+    Arrived,
+    FinishedRow,
+    Pass,
+    Sampled,
+    Segment,
+    StepEvent,
+    Timings,
+    to_microseconds,
+)
 
 
 @dataclass(slots=True)
@@ -36,7 +46,9 @@ class Step:
         for result in self.results:
             result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 
-    def event(self, origin: float, start: float, end: float, num_blocks: int, budget: int | None) -> StepEvent:
+    def event(
+        self, origin: float, start: float, end: float, num_blocks: int, budget: int | None
+    ) -> StepEvent:
         """The step's event.
 
         origin: the clock's time at which the run began. start, end: the step's, in seconds since then. num_blocks: in the pool.
@@ -76,17 +88,23 @@ class Step:
             tuple(facts.released),
         )
 
-    def _records(self, origin: float) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
+    def _records(
+        self, origin: float
+    ) -> tuple[tuple[Pass, ...], tuple[Segment, ...], tuple[Sampled, ...]]:
         passes: list[Pass] = []
         segments: list[Segment] = []
         sampled: list[Sampled] = []
-        for index, ((output, _), result) in enumerate(zip(self.launched, self.results, strict=True)):
+        for index, ((output, _), result) in enumerate(
+            zip(self.launched, self.results, strict=True)
+        ):
             drawn, tokens, finished = iter(result.samples), 0, []
             for row in output.scheduled:
                 request, lane, start = row.request, row.lane, row.start
                 if length := len(row.tokens):
                     tokens += length
-                    segments.append(Segment(index, request, lane, row.phase, start, length, start + length))
+                    segments.append(
+                        Segment(index, request, lane, row.phase, start, length, start + length)
+                    )
                 else:
                     finished.append(FinishedRow(request, lane))
                 if row.samples:

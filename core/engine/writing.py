@@ -17,7 +17,15 @@ from core.errors import InflightError
 from core.files import written
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
-from core.trace.file import Records, Seal, TokenizedRequest, TokenTexts, header_record, lines_of, with_header
+from core.trace.file import (
+    Records,
+    Seal,
+    TokenizedRequest,
+    TokenTexts,
+    header_record,
+    lines_of,
+    with_header,
+)
 from core.trace.header import Header
 from core.workload.request import Request
 
@@ -118,7 +126,9 @@ class Writer(TraceRecorder):
     def _texts(self, request: str) -> TokenTexts:
         prompt, answer = self._unfinished.pop(request)
         is_simulated = self.trace.header.is_simulated  # then tokens are made up, and say nothing
-        said = [""] * len(answer) if is_simulated else pieces(self._tokenizer, answer, context=prompt)
+        said = (
+            [""] * len(answer) if is_simulated else pieces(self._tokenizer, answer, context=prompt)
+        )
         return TokenTexts(request, pieces(self._tokenizer, prompt), said)
 
 
@@ -130,7 +140,9 @@ class _Interrupts:
 
     def __enter__(self) -> _Interrupts:
         self._before = signal.getsignal(signal.SIGINT)
-        self._is_ours = callable(self._before) and threading.current_thread() is threading.main_thread()
+        self._is_ours = (
+            callable(self._before) and threading.current_thread() is threading.main_thread()
+        )
         if self._is_ours:
             signal.signal(signal.SIGINT, self._come)
         return self

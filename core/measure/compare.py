@@ -17,7 +17,16 @@ from itertools import zip_longest
 from typing import Any
 
 from core.errors import InflightError
-from core.measure.rounds import Contender, Progress, RunResult, Turn, load_average, planned, summary, turn_of
+from core.measure.rounds import (
+    Contender,
+    Progress,
+    RunResult,
+    Turn,
+    load_average,
+    planned,
+    summary,
+    turn_of,
+)
 from core.page import OnPage
 from core.trace.events import StepEvent
 from core.trace.header import Header
@@ -59,7 +68,9 @@ class Verdict:
     def chance(self) -> float:
         """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left out, as in a sign test."""
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
-        return min(1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided)
+        return min(
+            1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided
+        )
 
     @property
     def agrees(self) -> bool:
@@ -73,7 +84,10 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without the ratios."""
-        return {name: getattr(self, name) for name in ("faster", "slower", "rounds", "chance", "decided")}
+        return {
+            name: getattr(self, name)
+            for name in ("faster", "slower", "rounds", "chance", "decided")
+        }
 
 
 @dataclass(repr=False)
@@ -97,7 +111,9 @@ class Comparison(OnPage):
     load: float | None = None
 
     def __repr__(self) -> str:
-        medians = ", ".join(f"{name} {statistics.median(self.walls[name]):.3g} s" for name in self.names)
+        medians = ", ".join(
+            f"{name} {statistics.median(self.walls[name]):.3g} s" for name in self.names
+        )
         if self.is_simulated:
             return f"<Comparison: simulated, {medians}>"
         same = "outputs identical" if self.outputs_identical else "outputs differ"
@@ -116,7 +132,9 @@ class Comparison(OnPage):
     @property
     def is_simulated(self) -> bool:
         """Whether times follow from cost models: then nothing was measured, and another round would be the same."""
-        return any(run.trace is not None and run.trace.header.is_simulated for run in self.runs.values())
+        return any(
+            run.trace is not None and run.trace.header.is_simulated for run in self.runs.values()
+        )
 
     @property
     def outputs_identical(self) -> bool:
@@ -126,7 +144,9 @@ class Comparison(OnPage):
     def verdict(self, name: str, against: str | None = None) -> Verdict:
         """How a contender did against another, by default the baseline."""
         than = self.walls[self.baseline if against is None else against]
-        return Verdict(tuple(base / mine for base, mine in zip(than, self.walls[name], strict=True)))
+        return Verdict(
+            tuple(base / mine for base, mine in zip(than, self.walls[name], strict=True))
+        )
 
     @property
     def warnings(self) -> list[str]:
@@ -137,7 +157,9 @@ class Comparison(OnPage):
             if self.is_simulated:
                 continue
             if found.rounds < 2:
-                sentences.append(f"{name}: a single run says nothing about spread; use more repeats.")
+                sentences.append(
+                    f"{name}: a single run says nothing about spread; use more repeats."
+                )
             elif not found.agrees and not found.decided:
                 sentences.append(
                     f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds} rounds "
@@ -194,7 +216,11 @@ def compare(
 
 
 def comparing(
-    contenders: Sequence[Contender], repeats: int = 5, *, warmup: int = 1, clock: Callable[[], float] = time.perf_counter
+    contenders: Sequence[Contender],
+    repeats: int = 5,
+    *,
+    warmup: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[Progress, None, Comparison]:
     """The same turn by turn: yields before each, for a caller who has more to do than to compare, and returns the comparison."""
     timed = _Timed([c.name for c in contenders])
@@ -203,7 +229,11 @@ def comparing(
 
 
 def _turns(
-    timed: _Timed, contenders: Sequence[Contender], repeats: int, warmup: int, clock: Callable[[], float]
+    timed: _Timed,
+    contenders: Sequence[Contender],
+    repeats: int,
+    warmup: int,
+    clock: Callable[[], float],
 ) -> Iterator[Progress]:
     by_name = {c.name: c for c in contenders}
     for progress in planned(contenders, repeats, warmup):
@@ -231,7 +261,9 @@ class _Timed:
         self._differences += [d for d in found if d not in self._differences]
         if turn.round:
             if turn.seconds <= 0:
-                raise InflightError("A run took less time than this clock can tell: compare longer ones.")
+                raise InflightError(
+                    "A run took less time than this clock can tell: compare longer ones."
+                )
             self._turns[turn.contender].append(turn)
 
     def comparison(self, contenders: Sequence[Contender]) -> Comparison:
@@ -260,7 +292,10 @@ class _Timed:
 
 
 def engine_contender(
-    engine: Any, workload: Workload, stream: Callable[[Workload], Iterator[StepEvent]] | None = None, name: str | None = None
+    engine: Any,
+    workload: Workload,
+    stream: Callable[[Workload], Iterator[StepEvent]] | None = None,
+    name: str | None = None,
 ) -> Contender:
     """An engine on a workload, by default named after its policy: its setup checks the requests and prepares pool and passes.
 
@@ -278,12 +313,17 @@ def engine_contender(
 
         yield start
 
-    return Contender(name or engine.config.policy.name, ready, RunResult.of, engine.config.to_json())
+    return Contender(
+        name or engine.config.policy.name, ready, RunResult.of, engine.config.to_json()
+    )
 
 
 def greedily(workload: Workload) -> Workload:
     """The same requests without sampling, stops or an end of sequence: every contender can run these."""
-    plain = [replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True)) for r in workload]
+    plain = [
+        replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True))
+        for r in workload
+    ]
     return Workload(plain, workload.name, workload.arrival_unit)
 
 
@@ -346,7 +386,10 @@ _TIMED = (
     "time_s",
     "goodput",
 )
-_AROUND = 0.05, 0.1  # seconds, and share of the run, by which a stopwatch may stop later than the last step
+_AROUND = (
+    0.05,
+    0.1,
+)  # seconds, and share of the run, by which a stopwatch may stop later than the last step
 
 
 def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
@@ -357,7 +400,9 @@ def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
             return f"says {name} otherwise than its rounds do"
     for name, entry in follows["policies"].items():
         if wrong := [
-            fact for fact in ("wall_s", "ratio_to_baseline", "verdict") if recorded["policies"][name].get(fact) != entry[fact]
+            fact
+            for fact in ("wall_s", "ratio_to_baseline", "verdict")
+            if recorded["policies"][name].get(fact) != entry[fact]
         ]:
             return f"says {wrong[0]} of {name} otherwise than its rounds do"
     for name, run in comparison.runs.items():
@@ -382,7 +427,9 @@ def _fault_of_run(comparison: Comparison, name: str) -> str | None:
         return f"has a round of {late:g} s and a run of {seconds:g} s"
     if run.trace.header.counts_steps and not run.trace.header.is_asynchronous:
         own = {key: value for key, value in run.metrics.items() if key not in _TIMED}
-        if wrong := [key for key, value in own.items() if not _same(comparison.medians[name].get(key), value)]:
+        if wrong := [
+            key for key, value in own.items() if not _same(comparison.medians[name].get(key), value)
+        ]:
             return f"has {wrong[0]} otherwise than the run"
     return None
 
@@ -406,11 +453,18 @@ def environment(header: Header) -> dict[str, Any]:
     the browser, and neither its CPUs nor their load are known.
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
-    return machine(header.device, header.device_name, header.threads, header.dtype, model, header.versions)
+    return machine(
+        header.device, header.device_name, header.threads, header.dtype, model, header.versions
+    )
 
 
 def machine(
-    device: str, device_name: str, threads: int | None, dtype: str, model: Mapping[str, Any], versions: Mapping[str, str | None]
+    device: str,
+    device_name: str,
+    threads: int | None,
+    dtype: str,
+    model: Mapping[str, Any],
+    versions: Mapping[str, str | None],
 ) -> dict[str, Any]:
     """The same for a run that left no trace."""
     in_browser = "pyodide" in versions  # which tells neither the CPU nor its load
@@ -435,6 +489,8 @@ def too_busy(load: float | None, cpus: int | None) -> bool:
 def _cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

@@ -20,7 +20,9 @@ from core.workload.request import SamplingParams
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (16, 64, 128, 256, 512, 1024)
 _SHORT, _REQUESTS, _BLOCK = 32, 8, 16
-_LEAST = 0.01  # seconds that are measured at once: a browser's clock may tell only whole milliseconds
+_LEAST = (
+    0.01  # seconds that are measured at once: a browser's clock may tell only whole milliseconds
+)
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,23 @@ class CostCurve:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, both curves point by point."""
-        data = {name: value for name, value in asdict(self).items() if name not in ("by_tokens", "by_kv")}
-        return {**data, "by_tokens": [p.to_json() for p in self.by_tokens], "by_kv": [p.to_json() for p in self.by_kv]}
+        data = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in ("by_tokens", "by_kv")
+        }
+        return {
+            **data,
+            "by_tokens": [p.to_json() for p in self.by_tokens],
+            "by_kv": [p.to_json() for p in self.by_kv],
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CostCurve:
         """Inverse of `to_json`."""
-        by_tokens, by_kv = (tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv"))
+        by_tokens, by_kv = (
+            tuple(StepCost.from_json(p) for p in data[name]) for name in ("by_tokens", "by_kv")
+        )
         return cls(data["model"], data["device"], data["dtype"], by_tokens, by_kv)
 
 
@@ -90,7 +102,9 @@ def cost_curve(
     Contexts beyond the model's own are left out. After `seconds` no further round begins; every point is measured at least once.
     on_point: called with how many of how many measurements are done; it may raise to stop.
     """
-    points = measuring_cost(executor, batches=batches, contexts=contexts, repeats=repeats, seconds=seconds, clock=clock)
+    points = measuring_cost(
+        executor, batches=batches, contexts=contexts, repeats=repeats, seconds=seconds, clock=clock
+    )
     while True:
         try:
             on_point(*next(points))
@@ -112,8 +126,13 @@ def measuring_cost(
     longest = model.context or max(contexts)
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
-    blocks, most = max(n * -(-length // _BLOCK) for n, length in grid.values()), max(n for n, _ in grid.values())
-    config = EngineConfig(max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK, num_blocks=blocks)
+    blocks, most = (
+        max(n * -(-length // _BLOCK) for n, length in grid.values()),
+        max(n for n, _ in grid.values()),
+    )
+    config = EngineConfig(
+        max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK, num_blocks=blocks
+    )
     runner = executor.new_runner(config, blocks, clock)
     runner.begin()
     params = {f"r{i}": SamplingParams() for i in range(most)}
@@ -142,7 +161,15 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
     return SchedulerOutput(
         "packed",
         tuple(
-            ScheduledRequest(f"r{i}", i, "decode", (1,), context - 1, BlockTable(tuple(range(i * each, (i + 1) * each))), True)
+            ScheduledRequest(
+                f"r{i}",
+                i,
+                "decode",
+                (1,),
+                context - 1,
+                BlockTable(tuple(range(i * each, (i + 1) * each))),
+                True,
+            )
             for i in range(requests)
         ),
     )

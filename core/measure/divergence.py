@@ -59,8 +59,16 @@ class Divergence:
 
     def sentence(self, name: Callable[[str], str] = str) -> str:
         """The fork in words; `name` turns a request id into the name to show."""
-        with_before = f"With {_listed([k.of(k.before) for k in self.knobs])} " if self.knobs else "In the first run "
-        with_after = f"with {_listed([k.of(k.after) for k in self.knobs])} " if self.knobs else "in the second "
+        with_before = (
+            f"With {_listed([k.of(k.before) for k in self.knobs])} "
+            if self.knobs
+            else "In the first run "
+        )
+        with_after = (
+            f"with {_listed([k.of(k.after) for k in self.knobs])} "
+            if self.knobs
+            else "in the second "
+        )
         who = f"{name(self.request)} " if self.request else ""
         before, after = english(self.before), english(self.after)
         return f"Fork at step {self.step}: {with_before[0].lower() + with_before[1:]}{who}{before}; {with_after}{who}{after}."
@@ -69,13 +77,20 @@ class Divergence:
         """Plain data, and the sentence that tells it."""
         data = asdict(self)
         data["knobs"] = [{"name": k.name, "before": k.before, "after": k.after} for k in self.knobs]
-        return {**data, "before": english(self.before), "after": english(self.after), "sentence": self.sentence()}
+        return {
+            **data,
+            "before": english(self.before),
+            "after": english(self.after),
+            "sentence": self.sentence(),
+        }
 
 
 def divergence(before: Trace, after: Trace) -> Divergence | None:
     """Where two runs diverge, or None if every step decides the same; raises InflightError for runs of different requests."""
     if before.asked != after.asked:
-        raise InflightError("These two runs were asked for different requests, so nothing can be said about where they part.")
+        raise InflightError(
+            "These two runs were asked for different requests, so nothing can be said about where they part."
+        )
     found = _first_difference(before, after)
     if found is None:
         return None
@@ -83,17 +98,30 @@ def divergence(before: Trace, after: Trace) -> Divergence | None:
     if aspect == "admission":
         first, second = _unlimited(first, before, second), _unlimited(second, after, first)
     steps = (len(before.events), len(after.events))
-    return Divergence(step, aspect, request, first, second, knobs(before, after), steps, before.outputs == after.outputs)
+    return Divergence(
+        step,
+        aspect,
+        request,
+        first,
+        second,
+        knobs(before, after),
+        steps,
+        before.outputs == after.outputs,
+    )
 
 
 def knobs(before: Trace, after: Trace) -> tuple[Knob, ...]:
     """The limits that differ between two runs."""
     first, second = (trace.config.to_json() for trace in (before, after))
-    return tuple(Knob(name, first[name], second[name]) for name in first if first[name] != second[name])
+    return tuple(
+        Knob(name, first[name], second[name]) for name in first if first[name] != second[name]
+    )
 
 
 _Found = tuple[int, str, str | None, str, str]
-_Segments = tuple[tuple[int, str, int, int], ...]  # of a request in a step: pass, phase, start, length
+_Segments = tuple[
+    tuple[int, str, int, int], ...
+]  # of a request in a step: pass, phase, start, length
 
 
 def _first_difference(before: Trace, after: Trace) -> _Found | None:
@@ -102,7 +130,9 @@ def _first_difference(before: Trace, after: Trace) -> _Found | None:
         a, b = first.get(step), second.get(step)
         if a is None or b is None:
             ended = [t.events[-1].step if t.events else -1 for t in (before, after)]
-            words = ["has nothing left to do" if step > end else "computes nothing" for end in ended]
+            words = [
+                "has nothing left to do" if step > end else "computes nothing" for end in ended
+            ]
             done = [_work(e) if e is not None else words[i] for i, e in enumerate((a, b))]
             return step, "work", None, done[0], done[1]
         difference = _difference(a, b)
@@ -115,10 +145,17 @@ def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] 
     """aspect, request and both decisions in words; None if the two steps decide the same."""
     for aspect, (facts, words) in _ASPECTS.items():
         first, second = facts(a), facts(b)
-        changed = [request for request in (*first, *second) if first.get(request) != second.get(request)]
+        changed = [
+            request for request in (*first, *second) if first.get(request) != second.get(request)
+        ]
         if changed:
             request = changed[0]
-            return aspect, request, words(a, request, first.get(request)), words(b, request, second.get(request))
+            return (
+                aspect,
+                request,
+                words(a, request, first.get(request)),
+                words(b, request, second.get(request)),
+            )
     return None
 
 
@@ -135,7 +172,11 @@ def _work(event: StepEvent) -> str:
 
 
 def _preemption(event: StepEvent, request: str | None, lost: int | None) -> str:
-    return "goes on" if lost is None else f"is preempted and loses its cache of {lost:,} [token|tokens]"
+    return (
+        "goes on"
+        if lost is None
+        else f"is preempted and loses its cache of {lost:,} [token|tokens]"
+    )
 
 
 _TAKES = "takes lane"
@@ -162,7 +203,9 @@ def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> 
         stalled = next((s.why for s in event.stalled if s.request == request), None)
         return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
     what = f"computes {sum(length for *_, length in work):,} [token|tokens]"
-    return what if len(event.passes) < 2 else f"{what} in pass {work[0][0] + 1} of {len(event.passes)}"
+    return (
+        what if len(event.passes) < 2 else f"{what} in pass {work[0][0] + 1} of {len(event.passes)}"
+    )
 
 
 def _layout(event: StepEvent) -> str:
@@ -181,7 +224,9 @@ _ASPECTS: dict[str, tuple[_Facts, Callable[[StepEvent, str | None, Any], str]]] 
     "layout": (lambda e: {None: _layout(e)}, lambda event, request, layout: layout),
     "token": (
         lambda e: {s.request: s.token_id for s in e.sampled},
-        lambda event, request, token: "writes nothing" if token is None else f"writes token {token}",
+        lambda event, request, token: (
+            "writes nothing" if token is None else f"writes token {token}"
+        ),
     ),
     "finish": (
         lambda e: {f.request: f.finish_reason for f in e.finished},
@@ -241,7 +286,9 @@ def difference(before: Trace, after: Trace) -> Difference:
     """Why two measured runs took different times; raises InflightError if too few passes were measured, and for runs of different engines."""
     traces = (before, after)
     if before.header.engine != after.header.engine:
-        raise InflightError("Passes have different costs in different engines, so no sum explains why one took less time.")
+        raise InflightError(
+            "Passes have different costs in different engines, so no sum explains why one took less time."
+        )
     if not (before.events and after.events):
         raise InflightError("A run without steps took no time that could be divided into parts.")
     cost = _fitted(traces)
@@ -253,7 +300,10 @@ def difference(before: Trace, after: Trace) -> Difference:
         TOKENS: cost.per_token_s,
         KV: cost.per_kv_byte_s * cost.kv_bytes_per_token,
     }
-    parts = [Part(n, price * (counted[1][n] - counted[0][n]), counted[0][n], counted[1][n]) for n, price in prices.items()]
+    parts = [
+        Part(n, price * (counted[1][n] - counted[0][n]), counted[0][n], counted[1][n])
+        for n, price in prices.items()
+    ]
     parts += [Part(name, over[1][name] - over[0][name]) for name in (MIXED, REST)]
     return Difference(walls[0], walls[1], tuple(parts), float(cost.error["median"]))
 
@@ -263,7 +313,9 @@ def _fitted(traces: tuple[Trace, Trace]) -> Linear:
     per_token = kv_bytes_per_token(traces[0].header)
     before, after = (measured(trace.events, per_token) for trace in traces)
     later = before[-1].step + 1 if before else 0
-    return fit_passes([*before, *(p._replace(step=later + p.step) for p in after)], per_token, typical=True)
+    return fit_passes(
+        [*before, *(p._replace(step=later + p.step) for p in after)], per_token, typical=True
+    )
 
 
 def _counts(trace: Trace) -> Mapping[str, float]:

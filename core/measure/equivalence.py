@@ -69,7 +69,9 @@ class RequestEquivalence:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, and how many tokens differ."""
-        differing = {name: getattr(self, name) for name in ("differing_tokens", "differing_from_generate")}
+        differing = {
+            name: getattr(self, name) for name in ("differing_tokens", "differing_from_generate")
+        }
         return {**asdict(self), **differing}
 
 
@@ -110,13 +112,26 @@ class Equivalence:
     @property
     def max_logit_difference(self) -> float | None:
         """The largest difference of a logit in any request; None where none was measured."""
-        return max((r.max_logit_difference for r in self.requests if r.max_logit_difference is not None), default=None)
+        return max(
+            (r.max_logit_difference for r in self.requests if r.max_logit_difference is not None),
+            default=None,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the sums, and each request."""
-        sums = ("tokens", "differing_tokens", "generated_tokens", "differing_from_generate", "max_logit_difference")
+        sums = (
+            "tokens",
+            "differing_tokens",
+            "generated_tokens",
+            "differing_from_generate",
+            "max_logit_difference",
+        )
         facts = {name: getattr(self, name) for name in ("leak", "dtype", "device", *sums)}
-        return {"config": self.config.to_json(), **facts, "requests": [r.to_json() for r in self.requests]}
+        return {
+            "config": self.config.to_json(),
+            **facts,
+            "requests": [r.to_json() for r in self.requests],
+        }
 
 
 def equivalence(
@@ -134,19 +149,34 @@ def equivalence(
     leak: in the batch, every request may also read its neighbour's keys. on_step: called with each step; it may raise to stop.
     Raises InflightError for a leak in a model that makes its own attention masks.
     """
-    engine = leaky_engine(model, tokenizer, config) if leak else Engine(model, tokenizer, config, backend=backend)
-    room = max(1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload))))  # tokens per request
+    engine = (
+        leaky_engine(model, tokenizer, config)
+        if leak
+        else Engine(model, tokenizer, config, backend=backend)
+    )
+    room = max(
+        1, _LOGITS_BYTES // (4 * model.vocab_size * max(1, len(workload)))
+    )  # tokens per request
     traces: dict[str, Trace] = {}
     solo_logits: dict[str, list[torch.Tensor]] = {}
     lonely = replace(config, policy="sequential", prefix_caching=False, num_blocks=None)
     for request in workload:
         single = Workload([replace(request, arrival=0)], name=workload.name)
-        traces[request.id] = _run(Engine(model, tokenizer, lonely, backend=backend), single, solo_logits, room, on_step)
+        traces[request.id] = _run(
+            Engine(model, tokenizer, lonely, backend=backend), single, solo_logits, room, on_step
+        )
     batched_logits: dict[str, list[torch.Tensor]] = {}
     batched = _run(engine, workload, batched_logits, room, on_step)
     found = [
         replace(
-            _compare(r.id, traces[r.id], batched, solo_logits.get(r.id, []), batched_logits.get(r.id, []), tokenizer is not None),
+            _compare(
+                r.id,
+                traces[r.id],
+                batched,
+                solo_logits.get(r.id, []),
+                batched_logits.get(r.id, []),
+                tokenizer is not None,
+            ),
             generated=_generate(model, r.sampling, batched.prompts[r.id]),
         )
         for r in workload
@@ -154,15 +184,22 @@ def equivalence(
     return Equivalence(config, leak, batched.header.dtype, batched.header.device, tuple(found))
 
 
-def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) -> tuple[int, ...] | None:
+def _generate(
+    model: ModelAdapter, sampling: SamplingParams, prompt: list[int]
+) -> tuple[int, ...] | None:
     """The output of `model.generate` for a prompt; None if it cannot reproduce the engine's."""
     if model.model is None or sampling.temperature > 0 or sampling.stop:
         return None
     ids = torch.tensor([prompt], device=model.device)
     eos = None if sampling.ignore_eos else sorted(model.eos_token_ids) or None
-    settings = GenerationConfig(do_sample=False, max_new_tokens=sampling.max_new_tokens, eos_token_id=eos, pad_token_id=0)
+    settings = GenerationConfig(
+        do_sample=False, max_new_tokens=sampling.max_new_tokens, eos_token_id=eos, pad_token_id=0
+    )
     with model.lock, torch.inference_mode():
-        before, model.model.generation_config = model.model.generation_config, settings  # otherwise its own would fill the gaps
+        before, model.model.generation_config = (
+            model.model.generation_config,
+            settings,
+        )  # otherwise its own would fill the gaps
         try:
             out = model.model.generate(ids, attention_mask=torch.ones_like(ids))
         finally:
@@ -171,7 +208,11 @@ def _generate(model: ModelAdapter, sampling: SamplingParams, prompt: list[int]) 
 
 
 def _run(
-    engine: Engine, workload: Workload, kept: dict[str, list[torch.Tensor]], room: int, on_step: Callable[[StepEvent], None]
+    engine: Engine,
+    workload: Workload,
+    kept: dict[str, list[torch.Tensor]],
+    room: int,
+    on_step: Callable[[StepEvent], None],
 ) -> Trace:
     """Run to the end, keeping each request's logits for its first `room` new tokens."""
 
@@ -197,7 +238,9 @@ def _compare(
 ) -> RequestEquivalence:
     solo, other = alone.outputs[request], batched.outputs[request]
     at = first_parting(solo, other)
-    same = len(solo) if at is None else at + 1  # the logits that chose the first other token had the same prefix
+    same = (
+        len(solo) if at is None else at + 1
+    )  # the logits that chose the first other token had the same prefix
     compared = min(same, len(solo_logits), len(batched_logits))
     pairs = list(zip(solo_logits[:compared], batched_logits[:compared], strict=True))
     parting = None
@@ -206,7 +249,9 @@ def _compare(
         if at < len(solo_logits):
             best, second = solo_logits[at].topk(2).values.tolist()
             margin = round(best - second, 6)
-        parting = Parting(at, solo[at] if at < len(solo) else None, other[at] if at < len(other) else None, margin)
+        parting = Parting(
+            at, solo[at] if at < len(solo) else None, other[at] if at < len(other) else None, margin
+        )
     return RequestEquivalence(
         request,
         tuple(solo),

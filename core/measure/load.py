@@ -67,7 +67,9 @@ def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
             )
         due.append(at)
     drawn = enumerate(zip(due, sizes(sweep), strict=False))
-    requests = [request(index, size, at, vocab_size, context, sweep.seed) for index, (at, size) in drawn]
+    requests = [
+        request(index, size, at, vocab_size, context, sweep.seed) for index, (at, size) in drawn
+    ]
     return Workload(requests, name=f"load {rate:g}/s", arrival_unit="s")
 
 
@@ -94,7 +96,10 @@ def sizes(sweep: Sweep) -> Iterator[RequestSize]:
 def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
     """Requests a second that the engine finishes when all of them arrive at the start; measured within a point's time."""
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
-    many = [request(i, size, 0.0, vocab_size, context, sweep.seed) for i, size in enumerate(islice(sizes(sweep), requests))]
+    many = [
+        request(i, size, 0.0, vocab_size, context, sweep.seed)
+        for i, size in enumerate(islice(sizes(sweep), requests))
+    ]
     trace, _ = _run(engine, Workload(many, "capacity", "s"), sweep.seconds)
     return _requests_per_s(trace)
 
@@ -105,7 +110,9 @@ def _requests_per_s(trace: Trace) -> float:
     done = sum(len(ids) / wanted[request] for request, ids in trace.outputs.items())
     wall = trace.events[-1].t_end - trace.events[0].t_start if trace.events else 0.0
     if not done or not wall:
-        raise InflightError("The engine finished nothing within the time of a point, so its capacity is unknown: give rates.")
+        raise InflightError(
+            "The engine finished nothing within the time of a point, so its capacity is unknown: give rates."
+        )
     return done / wall
 
 
@@ -132,12 +139,22 @@ def sweep_load(
     points: list[dict[str, Any]] = []
     complete = True
     try:
-        for name, rate in [(name, rate) for number, rate in enumerate(rates) for name in rotated(names, number)]:
+        for name, rate in [
+            (name, rate) for number, rate in enumerate(rates) for name in rotated(names, number)
+        ]:
             on_point(name, rate)
             requests = workload(sweep, rate, engines[name])
             trace, cut = _run(engines[name], requests, sweep.seconds)
             numbers = metrics(trace, sweep.slos)
-            points.append({"policy": name, "rate": rate, "offered": len(requests), "cut": cut, "numbers": numbers})
+            points.append(
+                {
+                    "policy": name,
+                    "rate": rate,
+                    "offered": len(requests),
+                    "cut": cut,
+                    "numbers": numbers,
+                }
+            )
     except KeyboardInterrupt:
         if not (until_interrupted and points):
             raise
@@ -151,7 +168,9 @@ def sweep_load(
         "seconds_a_point": sweep.seconds,
         "burstiness": sweep.burstiness,
         "seed": sweep.seed,
-        "lengths": asdict(sweep.lengths) if sweep.sizes is None else f"{len(sweep.sizes)} from a file",
+        "lengths": asdict(sweep.lengths)
+        if sweep.sizes is None
+        else f"{len(sweep.sizes)} from a file",
         "slos": asdict(sweep.slos),
         "points": points,
     }

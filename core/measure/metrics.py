@@ -59,7 +59,9 @@ DEFINITIONS: dict[str, str] = {
 }
 
 
-def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dict[str, float | int | None]:
+def distribution(
+    values: Iterable[float], at_least: Iterable[float] = ()
+) -> dict[str, float | int | None]:
     """count, left_out, mean, p50, p90, p99 and max (percentiles interpolated linearly); None for all but the counts if there are no values.
 
     at_least: waiting times so far for events that have not happened yet. They are left out of the count; if there are any, the numbers are
@@ -70,7 +72,11 @@ def distribution(values: Iterable[float], at_least: Iterable[float] = ()) -> dic
     if not observed:
         return {**counts, **dict.fromkeys(("mean", "p50", "p90", "p99", "max"))}
     ordered = sorted(observed + waiting)
-    numbers = {"mean": fmean(ordered), **{f"p{share}": percentile(ordered, share) for share in (50, 90, 99)}, "max": ordered[-1]}
+    numbers = {
+        "mean": fmean(ordered),
+        **{f"p{share}": percentile(ordered, share) for share in (50, 90, 99)},
+        "max": ordered[-1],
+    }
     return {**counts, **{name: rounded(value) for name, value in numbers.items()}}
 
 
@@ -95,7 +101,10 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
     finished = sum(life.is_done for life in lives)
     lane_steps, positions = _lane_steps(trace), _positions(trace)
     budgets = [event.budget for event in trace.events if event.budget.limit is not None]
-    budget = {"used": sum(b.decode + b.prefill for b in budgets), "limit": sum(b.limit or 0 for b in budgets)}
+    budget = {
+        "used": sum(b.decode + b.prefill for b in budgets),
+        "limit": sum(b.limit or 0 for b in budgets),
+    }
     pools = [event.kv for event in trace.events]
     result = {
         "wall_s": rounded(wall),
@@ -108,11 +117,17 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
         "output_tok_s": _ratio(output, wall),
         "total_tok_s": _ratio(prompt + output, wall),
         "requests_per_s": _ratio(finished, wall),
-        "ttft_s": distribution(_present(life.ttft_s for life in lives), (end - t for t in _since(arrived, "ttft_s"))),
+        "ttft_s": distribution(
+            _present(life.ttft_s for life in lives), (end - t for t in _since(arrived, "ttft_s"))
+        ),
         "itl_s": distribution(gap for life in lives for gap in life.itl_s),
         "tpot_s": distribution(_present(life.tpot_s for life in lives)),
-        "e2e_s": distribution(_present(life.e2e_s for life in lives), (end - t for t in _since(arrived, "e2e_s"))),
-        "queue_s": distribution(_present(life.queue_s for life in lives), (end - t for t in _since(arrived, "queue_s"))),
+        "e2e_s": distribution(
+            _present(life.e2e_s for life in lives), (end - t for t in _since(arrived, "e2e_s"))
+        ),
+        "queue_s": distribution(
+            _present(life.queue_s for life in lives), (end - t for t in _since(arrived, "queue_s"))
+        ),
         "padding_waste": _ratio(positions["padding"], positions["computed"]),
         "positions": positions,
         "lane_occupancy": _ratio(lane_steps["useful"], lane_steps["total"]),
@@ -120,7 +135,10 @@ def metrics(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
         "budget_use": _ratio(budget["used"], budget["limit"]),
         "budget_tokens": budget,
         "kv_use": _ratio(sum(_ratio(kv.used, kv.total) or 0.0 for kv in pools), len(pools)),
-        "kv_blocks": {"peak": max((kv.used for kv in pools), default=0), "total": max((kv.total for kv in pools), default=0)},
+        "kv_blocks": {
+            "peak": max((kv.used for kv in pools), default=0),
+            "total": max((kv.total for kv in pools), default=0),
+        },
         "cached_tokens": sum(hit.num_cached_tokens for kv in pools for hit in kv.prefix_hits),
         "preemptions": sum(len(event.preempted) for event in trace.events),
         "tokens_recomputed": _tokens_recomputed(trace),
@@ -136,7 +154,12 @@ def goodput(trace: Trace, slos: SLOs) -> dict[str, Any]:
     """Requests that meet all SLOs: how many, what share of those that arrived, and how many a second."""
     lives = [life for life in request_times(trace).values() if life.arrival is not None]
     met = sum(life.meets(slos) for life in lives)
-    return {"slos": asdict(slos), "met": met, "share": _ratio(met, len(lives)), "requests_per_s": _ratio(met, wall_s(trace))}
+    return {
+        "slos": asdict(slos),
+        "met": met,
+        "share": _ratio(met, len(lives)),
+        "requests_per_s": _ratio(met, wall_s(trace)),
+    }
 
 
 def wall_s(trace: Trace) -> float:
@@ -169,7 +192,10 @@ def _positions(trace: Trace) -> dict[str, int]:
     passes = [forward for event in trace.events for forward in event.passes]
     overrun = sum(row.rows for event in trace.events for row in event.overrun)
     beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
-    tokens, padding = sum(p.tokens for p in passes) - overrun, sum(p.padding for p in passes) + overrun + beyond
+    tokens, padding = (
+        sum(p.tokens for p in passes) - overrun,
+        sum(p.padding for p in passes) + overrun + beyond,
+    )
     return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
 
 
@@ -204,7 +230,9 @@ def preemption_s(trace: Trace) -> float:
 def _time_by_part(trace: Trace, wall: float) -> dict[str, float | None]:
     recorded = [e.timings for e in trace.events]
     parts: dict[str, float | None] = {
-        name: None if any(getattr(t, name) is None for t in recorded) else sum(getattr(t, name) for t in recorded)
+        name: None
+        if any(getattr(t, name) is None for t in recorded)
+        else sum(getattr(t, name) for t in recorded)
         for name in ("schedule", "prepare", "forward", "sample")
     }
     in_steps = sum(event.t_end - event.t_start for event in trace.events)
@@ -221,7 +249,9 @@ def _since(lives: Iterable[RequestTimes], what: str) -> list[float]:
         "queue_s": lambda life: life.is_unseen or life.first_pass is not None,
         "e2e_s": lambda life: False,
     }[what]
-    return [life.arrival or 0.0 for life in lives if life.finish_reason is None and not happened(life)]
+    return [
+        life.arrival or 0.0 for life in lives if life.finish_reason is None and not happened(life)
+    ]
 
 
 def _present(values: Iterable[float | None]) -> Sequence[float]:

@@ -20,18 +20,29 @@ from core.runner.engine import Engine
 
 
 def leaky_engine(
-    model: ModelAdapter, tokenizer: Any | None, config: EngineConfig, sleep: Callable[[float], None] = time.sleep
+    model: ModelAdapter,
+    tokenizer: Any | None,
+    config: EngineConfig,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Engine:
     """An engine in which every request also reads its neighbour's keys. Its traces say so.
 
     Raises InflightError for a model that makes its own attention masks.
     """
     if getattr(model, "plug", "attention") == "cache":
-        raise InflightError(f"{model.name} makes its own attention masks, so there is none to take away.")
+        raise InflightError(
+            f"{model.name} makes its own attention masks, so there is none to take away."
+        )
     return Engine(model, tokenizer, config, backend=Backend(leaky, leaks=True), sleep=sleep)
 
 
-def leaky(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec) -> torch.Tensor:
+def leaky(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
+) -> torch.Tensor:
     """An `Attend` with a gap in its mask: every request also reads all keys of the next one in the pass."""
     return attend_under(leaky_mask(batch, spec.window), query, keys, values, batch, spec)
 
@@ -54,7 +65,11 @@ def leaky_mask(batch: PackedBatch, window: int | None) -> torch.Tensor:
 
 
 def unmasked_pads(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """An `Attend` that forgets the padding: every token of a padded row also reads the pads before it.
 
@@ -71,12 +86,16 @@ def unmasked_pads(
         slots = segment.slots
         own = torch.arange(slots.start, slots.stop) if isinstance(slots, slice) else slots
         read = torch.cat([pads, own])
-        k, v = (pool[read].transpose(0, 1)[None].repeat_interleave(groups, 1) for pool in (keys, values))
+        k, v = (
+            pool[read].transpose(0, 1)[None].repeat_interleave(groups, 1) for pool in (keys, values)
+        )
         q = query[segment.row, :, segment.first : segment.end][None]
         positions = torch.arange(segment.start, segment.kv_len)[:, None]
         seen = torch.arange(segment.kv_len)[None] <= positions
         if spec.window is not None:
             seen &= positions - torch.arange(segment.kv_len)[None] < spec.window
         mask = torch.cat([torch.ones(len(seen), len(pads), dtype=torch.bool), seen], dim=1)
-        out[segment.row, segment.first : segment.end] = scores_to_output(q, k, v, mask, spec)[0].transpose(0, 1)
+        out[segment.row, segment.first : segment.end] = scores_to_output(q, k, v, mask, spec)[
+            0
+        ].transpose(0, 1)
     return out

@@ -25,6 +25,8 @@ def compare_policies(
     the baseline, with which outputs are compared token by token. on_run: called before each run. Raises InflightError for a policy that is not known
     or cannot keep the limits.
     """
-    contenders = [engine_contender(engine.under(engine.config.under(policy)), workload) for policy in policies]
+    contenders = [
+        engine_contender(engine.under(engine.config.under(policy)), workload) for policy in policies
+    ]
     rounds, warmup = (1, 0) if isinstance(engine, SimulatedEngine) else (repeats, 1)
     return compare(contenders, rounds, warmup=warmup, on_run=on_run)

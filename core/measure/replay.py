@@ -54,8 +54,12 @@ class Replay:
 
     def __init__(self, header: Header) -> None:
         self._header = header
-        self._scheduler = Scheduler(header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ()))
-        self._to_come: list[tuple[float, int, RequestState]] = []  # a heap: by arrival, then by order of submission
+        self._scheduler = Scheduler(
+            header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ())
+        )
+        self._to_come: list[
+            tuple[float, int, RequestState]
+        ] = []  # a heap: by arrival, then by order of submission
         self._num_asked = 0
         self._states: dict[str, RequestState] = {}  # of future requests
         self._stops: set[str] = set()  # requests with stop strings
@@ -121,7 +125,9 @@ class Replay:
         first, step = self._step + 1, event.step
         last = first
         if not self._scheduler.has_work:
-            cancelled = any(f.when == "before" for f in event.finished)  # a step that may have nothing else to record
+            cancelled = any(
+                f.when == "before" for f in event.finished
+            )  # a step that may have nothing else to record
             next_one = self._next()
             if self._header.is_interactive:
                 last = max(first, step)
@@ -146,7 +152,9 @@ class Replay:
             self._latest = self._states[request].request.arrival
             plan = round(self._latest, 6)
             if not self._header.counts_steps and times.get(request) != plan:
-                raise Differs(f"step {event.step}: request {request!r} does not arrive at {plan} s as the workload says")
+                raise Differs(
+                    f"step {event.step}: request {request!r} does not arrive at {plan} s as the workload says"
+                )
             self._arrive(request, times)
 
     def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
@@ -158,7 +166,9 @@ class Replay:
         while state := self._next():
             arrival, overdue = state.request.arrival, event.t_start - _EARLY
             late = arrival < overdue and not self._header.is_asynchronous
-            if not (arrival <= event.step if self._header.counts_steps else state.id in times or late):
+            if not (
+                arrival <= event.step if self._header.counts_steps else state.id in times or late
+            ):
                 return
             yield state.id
 
@@ -224,7 +234,11 @@ class Replay:
     def _read(self, step: Step, output: SchedulerOutput, event: StepEvent) -> None:
         """Apply the recorded results of a pass."""
         index = len(step.results)
-        drawn = {s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0) for s in event.sampled if s.pass_index == index}
+        drawn = {
+            s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0)
+            for s in event.sampled
+            if s.pass_index == index
+        }
         samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
         result = replace(_NOT_READ, samples=samples)
         if index < len(event.passes):
@@ -244,7 +258,9 @@ class Replay:
 
     def _judge(self, step: Step, event: StepEvent) -> None:
         """Compare the step with the event; raises Differs for the first decision that differs."""
-        limit = self._header.config.max_num_batched_tokens if self._header.policy.token_budget else None
+        limit = (
+            self._header.config.max_num_batched_tokens if self._header.policy.token_budget else None
+        )
         again = step.event(0.0, event.t_start, event.t_end, self._header.num_blocks, limit)
         again = again._replace(timings=event.timings)
         if again != event:
@@ -276,9 +292,17 @@ def _or_nothing(record: object) -> str:
 
 
 Decisions = list[Any]  # of a step: admitted, preempted, computed, finished
-_DECISIONS = ("preempted", "admitted", "computed", "finished")  # in the order in which they are taken
+_DECISIONS = (
+    "preempted",
+    "admitted",
+    "computed",
+    "finished",
+)  # in the order in which they are taken
 _MOST_STEPS = 100_000
-_POLICIES = {"vllm": "continuous", "transformers": "transformers"}  # the engine, and our policy that makes the same decisions
+_POLICIES = {
+    "vllm": "continuous",
+    "transformers": "transformers",
+}  # the engine, and our policy that makes the same decisions
 
 
 @dataclass(frozen=True)
@@ -299,13 +323,17 @@ def agree(path: Path) -> Agreement:
         try:
             difference = first_difference(recorded[_engine(recorded)], decisions(recorded))
         except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidWorkload(f"{path}, line {number}: this is not a recorded workload: {malformed(error)}.") from None
+            raise InvalidWorkload(
+                f"{path}, line {number}: this is not a recorded workload: {malformed(error)}."
+            ) from None
         workloads, steps = workloads + 1, steps + len(recorded[_engine(recorded)])
         if difference is not None:
             differences[difference] += 1
     if not workloads:
         raise InvalidWorkload(f"{path} holds no workloads.")
-    return Agreement(workloads, workloads - differences.total(), steps, dict(differences.most_common()))
+    return Agreement(
+        workloads, workloads - differences.total(), steps, dict(differences.most_common())
+    )
 
 
 def decisions(recorded: dict[str, Any]) -> list[Decisions]:
@@ -329,11 +357,15 @@ def decisions(recorded: dict[str, Any]) -> list[Decisions]:
         computed = []
         for output in scheduler.schedule():
             computed += [[s.request, s.start, len(s.tokens)] for s in output.scheduled]
-            scheduler.update_from_output(output, [next_token(s.request, s.kv_len) for s in output.scheduled if s.samples])
+            scheduler.update_from_output(
+                output, [next_token(s.request, s.kv_len) for s in output.scheduled if s.samples]
+            )
         facts = scheduler.end_step()
         if computed:
             names = (facts.admitted, facts.preempted, facts.finished)
-            admitted, preempted, finished = (sorted(record.request for record in records) for records in names)
+            admitted, preempted, finished = (
+                sorted(record.request for record in records) for records in names
+            )
             decided.append([admitted, preempted, sorted(computed), finished])
     raise InvalidWorkload(f"the workload does not end within {_MOST_STEPS:,} steps.")
 
@@ -344,19 +376,31 @@ def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | No
         if before is None or after is None:
             return "steps"
         if before != after:
-            by_kind = dict(zip(("admitted", "preempted", "computed", "finished"), zip(before, after, strict=True), strict=True))
+            by_kind = dict(
+                zip(
+                    ("admitted", "preempted", "computed", "finished"),
+                    zip(before, after, strict=True),
+                    strict=True,
+                )
+            )
             return next(kind for kind in _DECISIONS if by_kind[kind][0] != by_kind[kind][1])
     return None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with (
+            gzip.open(path, "rt", encoding="utf-8")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8") as file
+        ):
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, json.loads(line)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidWorkload(f"{path} cannot be read as recorded workloads: {malformed(error)}.") from None
+        raise InvalidWorkload(
+            f"{path} cannot be read as recorded workloads: {malformed(error)}."
+        ) from None
 
 
 def _engine(recorded: dict[str, Any]) -> str:
@@ -368,7 +412,11 @@ def _policy(policy: Policy, recorded: dict[str, Any]) -> Policy:
     """The engine's rule under the settings of the recording."""
     if policy.preemption == "after":
         pool = recorded["blocks"] * recorded["size"]
-        return replace(policy, margin=recorded.get("margin", policy.margin), kv_reads=recorded.get("kv_reads", pool) / pool)
+        return replace(
+            policy,
+            margin=recorded.get("margin", policy.margin),
+            kv_reads=recorded.get("kv_reads", pool) / pool,
+        )
     return replace(
         policy,
         reserve="prompt" if recorded.get("reserve_full_isl", True) else "chunk",

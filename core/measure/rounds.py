@@ -43,7 +43,13 @@ class RunResult:
             for sampled in event.sampled:
                 if sampled.margin is not None:
                     margins[sampled.request].append(sampled.margin)
-        return cls(trace.outputs, metrics(trace), margins, trace, wall_s(trace) if trace.header.is_simulated else None)
+        return cls(
+            trace.outputs,
+            metrics(trace),
+            margins,
+            trace,
+            wall_s(trace) if trace.header.is_simulated else None,
+        )
 
 
 Read = Callable[[Any], RunResult]
@@ -62,7 +68,13 @@ class Contender:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, start: Callable[[], Any], read: Read = RunResult.of, about: Mapping[str, Any] | None = None):
+    def of(
+        cls,
+        name: str,
+        start: Callable[[], Any],
+        read: Read = RunResult.of,
+        about: Mapping[str, Any] | None = None,
+    ):
         """One that needs no setup."""
         return cls(name, lambda: nullcontext(start), read, about or {})
 
@@ -119,11 +131,15 @@ def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> l
     if repeats < 1:
         raise InflightError(f"A comparison needs at least one repeat, not {repeats}.")
     numbers = range(warmup + repeats)
-    turns = [(name, max(0, number - warmup + 1)) for number in numbers for name in rotated(names, number)]
+    turns = [
+        (name, max(0, number - warmup + 1)) for number in numbers for name in rotated(names, number)
+    ]
     return [Progress(index, len(turns), name, number) for index, (name, number) in enumerate(turns)]
 
 
-def turn_of(contender: Contender, round_number: int, clock: Callable[[], float] = time.perf_counter) -> Turn:
+def turn_of(
+    contender: Contender, round_number: int, clock: Callable[[], float] = time.perf_counter
+) -> Turn:
     """A contender's turn, timed."""
     gc.collect()
     before = clock()
@@ -148,7 +164,10 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
     """median, min, max, spread (max − min), and the values run by run."""
     low, high = min(values), max(values)
     numbers = {"median": statistics.median(values), "min": low, "max": high, "spread": high - low}
-    return {**{name: round(value, 6) for name, value in numbers.items()}, "runs": [round(v, 6) for v in values]}
+    return {
+        **{name: round(value, 6) for name, value in numbers.items()},
+        "runs": [round(v, 6) for v in values],
+    }
 
 
 def load_average() -> float | None:

@@ -63,7 +63,9 @@ PROOFS: dict[str, tuple[Proof, str]] = {
 }  # fmt: skip
 
 _ONLY_RERUN = ("request.sampling", "header.leak")  # nothing but a rerun can check them
-_ROUNDED = 1e-3  # the most by which logits of one model may differ between machines and batches in float32
+_ROUNDED = (
+    1e-3  # the most by which logits of one model may differ between machines and batches in float32
+)
 _ROUNDED_SHORT = 0.25  # and in 16 bits
 
 
@@ -144,7 +146,11 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Callable[[Header], EngineCore] | None) -> CheckResult:
+def _verify(
+    reader: Reader,
+    tokenizer: Callable[[str], Any | None],
+    engine: Callable[[Header], EngineCore] | None,
+) -> CheckResult:
     header = reader.header
     is_installed = not isinstance(header.policy, RecordedPolicy)
     replay = Replay(header) if header.engine is None and is_installed else None
@@ -190,7 +196,11 @@ def _verify(reader: Reader, tokenizer: Callable[[str], Any | None], engine: Call
         else "another engine ran, whose scheduler is not ours"
         if header.engine
         else f"the policy {header.policy.name} is not installed here",
-        None if texts else "the prompts were not recorded" if found is not None else "the model's tokenizer is not here",
+        None
+        if texts
+        else "the prompts were not recorded"
+        if found is not None
+        else "the model's tokenizer is not here",
         bound.never,
         again.run() if again else None,
         tuple(warnings),
@@ -216,9 +226,15 @@ class _Bound:
         self.unrecorded = 0
 
     def add(self, event: StepEvent) -> None:
-        reasons = [event.waiting.why, *[s.why for s in event.stalled], *[a.why for a in event.admitted]]
+        reasons = [
+            event.waiting.why,
+            *[s.why for s in event.stalled],
+            *[a.why for a in event.admitted],
+        ]
         self.unrecorded += UNRECORDED in reasons
-        bound = {event.budget.binding, *[why.limit for why in reasons if why]} | ({"blocks"} if event.preempted else set())
+        bound = {event.budget.binding, *[why.limit for why in reasons if why]} | (
+            {"blocks"} if event.preempted else set()
+        )
         self.never = tuple([limit for limit in self.never if limit not in bound])
 
 
@@ -229,7 +245,9 @@ class _Texts:
         self._tokenizer, self._is_simulated = tokenizer, header.is_simulated
         self._may_be_ids = header.engine is not None or BREAKS_OFF in header.notes
         self.as_ids = 0  # requests that have ids in place of texts
-        self._tokens: dict[str, tuple[Sequence[int], array[int]]] = {}  # prompt and answer, until the texts come
+        self._tokens: dict[
+            str, tuple[Sequence[int], array[int]]
+        ] = {}  # prompt and answer, until the texts come
 
     def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
         self._tokens[request.id] = prompt, array("q")
@@ -251,11 +269,15 @@ class _Texts:
     def fault(self, of_one: TokenTexts) -> str | None:
         prompt, output = self._tokens.pop(of_one.request)
         if pieces(self._tokenizer, prompt) == of_one.prompt and (
-            (self._is_simulated and not any(of_one.output))  # no model ran: there is nothing that the tokens say
+            (
+                self._is_simulated and not any(of_one.output)
+            )  # no model ran: there is nothing that the tokens say
             or pieces(self._tokenizer, output, context=prompt) == of_one.output
         ):
             return None
-        ids = [plain(token) for token in (*prompt, *output)]  # converted on a machine without the tokenizer
+        ids = [
+            plain(token) for token in (*prompt, *output)
+        ]  # converted on a machine without the tokenizer
         if self._may_be_ids and ids == [*of_one.prompt, *of_one.output]:
             self.as_ids += 1
             return None
@@ -299,7 +321,9 @@ class _Rerun:
         self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
         self._facts = tuple(_same_facts(engine.trace.header, header))
         self._ties = self._parted = 0
-        if header.leak and (header.is_interactive or header.is_asynchronous or not header.counts_steps):
+        if header.leak and (
+            header.is_interactive or header.is_asynchronous or not header.counts_steps
+        ):
             raise InflightError(
                 "Requests read each other's keys in this run: to be run again they would have to arrive in the same steps."
             )
@@ -314,18 +338,43 @@ class _Rerun:
             elif tokens or (self._own and record.ends.get(request.id) == "error"):
                 arrival, sampling = request.arrival if self._header.leak else 0, request.sampling
                 if not self._own:
-                    sampling = replace(sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=())
+                    sampling = replace(
+                        sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
+                    )
                 to_run.append(
-                    (replace(request, prompt=None, prompt_token_ids=tuple(prompt), arrival=arrival, sampling=sampling), 0)
+                    (
+                        replace(
+                            request,
+                            prompt=None,
+                            prompt_token_ids=tuple(prompt),
+                            arrival=arrival,
+                            sampling=sampling,
+                        ),
+                        0,
+                    )
                 )
         num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
         while to_run:
             here = _Written()
-            for event in self._engine.stream(Workload([request for request, _ in to_run], name="rerun")):
+            for event in self._engine.stream(
+                Workload([request for request, _ in to_run], name="rerun")
+            ):
                 here.add(event)
-            to_run = [more for request, known in to_run if (more := self._compare(request, known, here))]
-        has_probabilities = any(fact != (None, None) for facts in record.facts.values() for fact in facts)
-        return Rerun(num_tokens, self._ties, self._parted, drawn, self._rounding, has_probabilities, self._facts)
+            to_run = [
+                more for request, known in to_run if (more := self._compare(request, known, here))
+            ]
+        has_probabilities = any(
+            fact != (None, None) for facts in record.facts.values() for fact in facts
+        )
+        return Rerun(
+            num_tokens,
+            self._ties,
+            self._parted,
+            drawn,
+            self._rounding,
+            has_probabilities,
+            self._facts,
+        )
 
     def _compare(self, asked: Request, known: int, here: _Written) -> tuple[Request, int] | None:
         """Compare a request's tokens from `known` on; returns what has still to be run, and from which token on."""
@@ -334,23 +383,34 @@ class _Rerun:
         for position in range(known, len(tokens)):
             where = f"new token {position} of request {request!r}"
             if position - known >= len(ours):
-                raise InvalidTrace(f"{where} is {tokens[position]} on record, and the model writes none.")
-            found, is_other = here.facts[request][position - known], ours[position - known] != tokens[position]
+                raise InvalidTrace(
+                    f"{where} is {tokens[position]} on record, and the model writes none."
+                )
+            found, is_other = (
+                here.facts[request][position - known],
+                ours[position - known] != tokens[position],
+            )
             may_part = is_other and self._may_part(asked, found[1])
             for mine, theirs in list(zip(found, record.facts[request][position], strict=True))[
                 may_part:
             ]:  # not the other token's
                 if theirs is not None and abs((mine or 0.0) - theirs) > self._rounding:
-                    raise InvalidTrace(f"the probability of {where} is not what the model gives it.")
+                    raise InvalidTrace(
+                        f"the probability of {where} is not what the model gives it."
+                    )
             if may_part and asked.sampling.looks_back:
-                self._parted += len(tokens) - position  # those after it depend on what was generated
+                self._parted += (
+                    len(tokens) - position
+                )  # those after it depend on what was generated
                 return None
             if may_part:
                 self._parted += 1
                 return self._from(asked, known, position + 1)
             if is_other:
                 if not self._may_tie(asked, found[1]):
-                    unless = "" if self._own else ", unless it was asked in a way that is not on record"
+                    unless = (
+                        "" if self._own else ", unless it was asked in a way that is not on record"
+                    )
                     raise InvalidTrace(
                         f"{where} is {tokens[position]} on record, and the model writes {ours[position - known]}{unless}."
                     )
@@ -358,30 +418,44 @@ class _Rerun:
                 return self._from(asked, known, position + 1)
         ended, ends_here = record.ends.get(request), here.ends.get(request)
         if ended in ("length", "stop") and len(ours) > len(tokens) - known:
-            raise InvalidTrace(f"request {request!r} ends after {len(tokens)} tokens on record, and the model goes on.")
+            raise InvalidTrace(
+                f"request {request!r} ends after {len(tokens)} tokens on record, and the model goes on."
+            )
         if ended == "error" and ends_here != "error" and self._own:
-            raise InvalidTrace(f"the logits of request {request!r} were not finite on record, and the model's are.")
+            raise InvalidTrace(
+                f"the logits of request {request!r} were not finite on record, and the model's are."
+            )
         return None
 
     def _may_tie(self, asked: Request, margin: float | None) -> bool:
         """Whether numbers rounded otherwise may have made another token the best."""
         sampling = asked.sampling
-        return not (sampling.temperature or sampling.looks_back or self._header.leak) and (margin or 0.0) <= self._rounding
+        return (
+            not (sampling.temperature or sampling.looks_back or self._header.leak)
+            and (margin or 0.0) <= self._rounding
+        )
 
     def _may_part(self, asked: Request, margin: float | None) -> bool:
         """Whether rounding to 16 bits may have made another token the one that temperature or penalties choose."""
         sampling = asked.sampling
-        is_near = bool(sampling.temperature) or (sampling.looks_back and (margin or 0.0) <= self._rounding)
+        is_near = bool(sampling.temperature) or (
+            sampling.looks_back and (margin or 0.0) <= self._rounding
+        )
         return is_near and self._own and not self._header.leak and self._rounding == _ROUNDED_SHORT
 
     def _from(self, asked: Request, known: int, position: int) -> tuple[Request, int] | None:
         """The rest of a request, whose tokens before `position` are those on record; None if no more are."""
-        tokens, most = self.on_record.tokens[asked.id], asked.sampling.max_new_tokens - (position - known)
+        tokens, most = (
+            self.on_record.tokens[asked.id],
+            asked.sampling.max_new_tokens - (position - known),
+        )
         if position == len(tokens):
             return None
         taken = tuple(tokens[known:position])
         prompt = (*(asked.prompt_token_ids or ()), *taken)
-        return replace(asked, prompt_token_ids=prompt, sampling=replace(asked.sampling, max_new_tokens=most)), position
+        return replace(
+            asked, prompt_token_ids=prompt, sampling=replace(asked.sampling, max_new_tokens=most)
+        ), position
 
 
 def _same_facts(here: Header, on_record: Header) -> Iterator[str]:
@@ -389,11 +463,19 @@ def _same_facts(here: Header, on_record: Header) -> Iterator[str]:
     engine; another one lays out its cache as it likes, and may limit the context."""
     for name in (f.name for f in fields(ModelFacts)):
         is_shared = on_record.tensor_parallel > 1 and name in ("parameters", "kv_bytes_per_token")
-        if name in ("name", "plug", "more") or is_shared or (on_record.engine and name == "kv_bytes_per_token"):
+        if (
+            name in ("name", "plug", "more")
+            or is_shared
+            or (on_record.engine and name == "kv_bytes_per_token")
+        ):
             continue
         recorded, found = getattr(on_record.model, name), getattr(here.model, name)
         if recorded is None and (on_record.engine or found is None):
             continue
-        if recorded != found and not (on_record.engine and name == "context" and (found is None or recorded < found)):
-            raise InvalidTrace(f"the model's {name} is {shown(recorded)} on record, and {shown(found)} here.", 1)
+        if recorded != found and not (
+            on_record.engine and name == "context" and (found is None or recorded < found)
+        ):
+            raise InvalidTrace(
+                f"the model's {name} is {shown(recorded)} on record, and {shown(found)} here.", 1
+            )
         yield name

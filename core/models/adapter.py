@@ -19,7 +19,14 @@ import torch
 from core.attention import cpu
 from core.attention.batch import PackedBatch
 from core.attention.kv_pool import KVPool, KVShape
-from core.attention.plug import ATTENTION_NAME, PagedCache, StepContext, additive_mask, given_cache, step_context
+from core.attention.plug import (
+    ATTENTION_NAME,
+    PagedCache,
+    StepContext,
+    additive_mask,
+    given_cache,
+    step_context,
+)
 from core.attention.spec import Backend
 
 _IMPLEMENTATION = {"attention": ATTENTION_NAME, "cache": "eager"}
@@ -84,7 +91,10 @@ class ModelAdapter:
     @property
     def kv_bytes_per_token(self) -> int:
         """Over all layers."""
-        return sum(s.num_kv_heads * (s.key_size + s.value_size) for s in self.shapes.values()) * self.dtype.itemsize
+        return (
+            sum(s.num_kv_heads * (s.key_size + s.value_size) for s in self.shapes.values())
+            * self.dtype.itemsize
+        )
 
     @property
     def num_parameters(self) -> int:
@@ -94,7 +104,10 @@ class ModelAdapter:
     @property
     def weight_bytes(self) -> int:
         """What its parameters and buffers take in memory."""
-        tensors = {id(t): t.numel() * t.element_size() for t in (*self.model.parameters(), *self.model.buffers())}
+        tensors = {
+            id(t): t.numel() * t.element_size()
+            for t in (*self.model.parameters(), *self.model.buffers())
+        }
         return sum(tensors.values())
 
     @property
@@ -103,21 +116,39 @@ class ModelAdapter:
         generation = getattr(self.model, "generation_config", None)
         ids = getattr(generation, "eos_token_id", None)
         ids = getattr(self.config, "eos_token_id", None) if ids is None else ids
-        return frozenset() if ids is None else frozenset(ids if isinstance(ids, (list, tuple)) else [ids])
+        return (
+            frozenset()
+            if ids is None
+            else frozenset(ids if isinstance(ids, (list, tuple)) else [ids])
+        )
 
-    def forward(self, batch: PackedBatch, pool: KVPool, backend: Backend = cpu.BACKEND) -> torch.Tensor:
+    def forward(
+        self, batch: PackedBatch, pool: KVPool, backend: Backend = cpu.BACKEND
+    ) -> torch.Tensor:
         """The logits `[n, V]` of `batch.sample_rows`; K and V of the pass go to the pool."""
         context = StepContext(batch, pool, backend, self.windows)
-        with self.lock, step_context(context), self.attending(_IMPLEMENTATION[self.plug]), torch.inference_mode():
+        with (
+            self.lock,
+            step_context(context),
+            self.attending(_IMPLEMENTATION[self.plug]),
+            torch.inference_mode(),
+        ):
             return self._call(context)
 
     def _call(self, context: StepContext) -> torch.Tensor:
         batch = context.batch
-        inputs: dict[str, Any] = {"input_ids": batch.input_ids, "position_ids": batch.position_ids, "use_cache": False}
+        inputs: dict[str, Any] = {
+            "input_ids": batch.input_ids,
+            "position_ids": batch.position_ids,
+            "use_cache": False,
+        }
         cache = None
         if self.plug == "cache":
             cache = PagedCache(context)
-            inputs |= {"use_cache": True, "attention_mask": additive_mask(batch, self.dtype)} | given_cache(self.model, cache)
+            inputs |= {
+                "use_cache": True,
+                "attention_mask": additive_mask(batch, self.dtype),
+            } | given_cache(self.model, cache)
         # A padded row ends at its last column; a packed row's samples may be anywhere.
         packed = batch.layout == "packed"
         if self.keeps_logits:
@@ -130,13 +161,17 @@ class ModelAdapter:
         else:
             logits = logits[0] if len(batch.sample_rows) else logits[0, :0]
         if cache is not None:
-            logits = logits.masked_fill(cache.sees_broken(inputs["attention_mask"])[batch.sample_rows, None], torch.nan)
+            logits = logits.masked_fill(
+                cache.sees_broken(inputs["attention_mask"])[batch.sample_rows, None], torch.nan
+            )
         return logits
 
     def twin(self) -> ModelAdapter:
         """The same weights in separate modules with a separate lock: neither adapter's passes wait for the other's."""
         with self.lock:
-            shared = {id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())}
+            shared = {
+                id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())
+            }
             return replace(self, model=copy.deepcopy(self.model, shared))
 
     @contextmanager
@@ -158,7 +193,13 @@ class ModelAdapter:
 
 def context_of(config: Any) -> int | None:
     """The context that a config states, in tokens."""
-    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "n_ctx")
+    names = (
+        "max_position_embeddings",
+        "n_positions",
+        "max_target_positions",
+        "max_seq_len",
+        "n_ctx",
+    )
     return next((length for name in names if (length := getattr(config, name, None))), None)
 
 

@@ -31,10 +31,14 @@ class ModelCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # of what is loaded: held for no longer than a look
-        self._loading = threading.Lock()  # one model after another, which is how memory can be counted
+        self._loading = (
+            threading.Lock()
+        )  # one model after another, which is how memory can be counted
         self._loaded: OrderedDict[tuple[str, str, str], tuple[ModelAdapter, Any]] = OrderedDict()
 
-    def get(self, name: str, device: str, dtype: str = "auto", watch: Watch | None = None) -> tuple[ModelAdapter, Any]:
+    def get(
+        self, name: str, device: str, dtype: str = "auto", watch: Watch | None = None
+    ) -> tuple[ModelAdapter, Any]:
         """A model, loaded at its first use. dtype: as `core.models.load` takes it. watch: see `core.models.watch`; it may stop the loading, which leaves
         everything as it was. Raises UnsupportedModel.
         """
@@ -69,7 +73,10 @@ class ModelCache:
     def has(self, name: str, device: str = "", dtype: str = "") -> bool:
         """Whether a model is loaded now, on any device and in any format unless one is named."""
         with self._lock:
-            return any(key[0] == name and device in ("", key[1]) and dtype in ("", key[2]) for key in self._loaded)
+            return any(
+                key[0] == name and device in ("", key[1]) and dtype in ("", key[2])
+                for key in self._loaded
+            )
 
     def _found(self, key: tuple[str, str, str]) -> tuple[ModelAdapter, Any] | None:
         with self._lock:
@@ -85,9 +92,16 @@ class ModelCache:
         from core.models.load import resolve_device
         from core.models.memory import free_memory
 
-        needed, device = int(forecast(name, place, dtype).weights * _HEADROOM), resolve_device(place)
+        needed, device = (
+            int(forecast(name, place, dtype).weights * _HEADROOM),
+            resolve_device(place),
+        )
         with self._lock:
-            others = {key: adapter.weight_bytes for key, (adapter, _) in self._loaded.items() if _may_go(key, place)}
+            others = {
+                key: adapter.weight_bytes
+                for key, (adapter, _) in self._loaded.items()
+                if _may_go(key, place)
+            }
         free = free_memory(device)
         if free is not None and free + sum(others.values()) < needed:
             raise UnsupportedModel(_too_large(name, needed, dtype, free))

@@ -13,7 +13,12 @@ from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AttentionInterface, AttentionMaskInterface, AutoConfig
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+)
 
 from core.attention.kv_pool import KVShape
 from core.attention.observe import ObservingCache
@@ -21,7 +26,15 @@ from core.attention.plug import given_cache
 from core.errors import UnsupportedModel, first_sentence
 from core.models.adapter import context_of
 from core.models.hub import check_hub
-from core.models.load import check_config, folder_of, hub_files, resolve_device, resolve_dtype, source_of, unloadable
+from core.models.load import (
+    check_config,
+    folder_of,
+    hub_files,
+    resolve_device,
+    resolve_dtype,
+    source_of,
+    unloadable,
+)
 from core.models.probe import known_obstacle
 from core.models.tokenizer import is_tokenizer
 from core.models.weight_files import BadWeights, stored_weights
@@ -61,7 +74,9 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
     source = source_of(name)
     try:
         if folder := folder_of(source):
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+            config = AutoConfig.from_pretrained(
+                folder, trust_remote_code=False, local_files_only=True
+            )
             stored, files, download = stored_weights(folder).dtypes, os.listdir(folder), 0
         else:
             config, stored, files, download, folder = _on_the_hub(source)
@@ -77,11 +92,17 @@ def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
     except Exception as error:  # configs fail in many ways, including bare exceptions of libraries
         raise unloadable(name, first_sentence(error)) from None
     if obstacle := known_obstacle(model):
-        raise UnsupportedModel(f"{name} ({config.model_type}) cannot be run in packed batches: {obstacle}.")
+        raise UnsupportedModel(
+            f"{name} ({config.model_type}) cannot be run in packed batches: {obstacle}."
+        )
     parameters = sum(p.numel() for p in model.parameters())
     buffers = sum(b.numel() * b.element_size() for b in model.buffers())
     text, shapes = model.config.get_text_config(), _kv_shapes(model)
-    per_token = sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes.values()) if shapes else None
+    per_token = (
+        sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes.values())
+        if shapes
+        else None
+    )
     return Forecast(
         name=name,
         architecture=next(iter(config.architectures or ()), type(model).__name__),
@@ -133,7 +154,9 @@ def _kv_shapes(model: Any) -> dict[int, KVShape]:
         model.set_attn_implementation(_SHAPES_ONLY)
         with torch.inference_mode():
             positions = torch.arange(4, device="meta")[None]
-            model(input_ids=ids, position_ids=positions, use_cache=True, **given_cache(model, cache))
+            model(
+                input_ids=ids, position_ids=positions, use_cache=True, **given_cache(model, cache)
+            )
     except Exception:  # what looks at contents
         return {}
     finally:
@@ -144,7 +167,14 @@ def _kv_shapes(model: Any) -> dict[int, KVShape]:
     )  # in the order in which the probe tries them
 
 
-def _no_attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs: Any) -> Any:
+def _no_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: Any,
+    **kwargs: Any,
+) -> Any:
     _asked.get()[module.layer_idx] = KVShape(key.shape[1], key.shape[3], value.shape[3])
     rows, heads, width, _ = query.shape
     return value.new_zeros(rows, width, heads, value.shape[3]), None

@@ -10,7 +10,12 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+)
 
 from core.config import BUILTIN_MODELS
 from core.config import model_source as source_of
@@ -24,7 +29,9 @@ from core.models.tokenizer import has_tokenizer
 from core.models.watch import FetchBar, Stopped, Watch, nobody, watching
 from core.models.weight_files import WANTED, BadWeights, stored_weights
 
-_loading = threading.Lock()  # transformers loads one model at a time: it changes defaults of torch meanwhile
+_loading = (
+    threading.Lock()
+)  # transformers loads one model at a time: it changes defaults of torch meanwhile
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
@@ -37,7 +44,9 @@ def resolve_device(device: str | torch.device = "auto") -> torch.device:
         resolved = torch.device(device)
         torch.empty(1, device=resolved).cpu()  # "meta" exists, but computes nothing
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        raise UnsupportedModel(f"There is no device {str(device)!r} here: {first_sentence(error)}.") from None
+        raise UnsupportedModel(
+            f"There is no device {str(device)!r} here: {first_sentence(error)}."
+        ) from None
     return resolved
 
 
@@ -49,7 +58,9 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
         return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
     resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
-        raise UnsupportedModel(f"There is no floating-point type {dtype!r} to run in; use float32, bfloat16 or float16.")
+        raise UnsupportedModel(
+            f"There is no floating-point type {dtype!r} to run in; use float32, bfloat16 or float16."
+        )
     if resolved == torch.float64 and device.type == "mps":
         raise UnsupportedModel("MPS computes nothing in float64; use float32, bfloat16 or float16.")
     return resolved
@@ -58,7 +69,9 @@ def resolve_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype
 # -- loading -------------------------------------------------------------------------------------------------------------
 
 
-def load(name: str, device: torch.device, dtype: torch.dtype, watch: Watch = nobody) -> tuple[Any, Any]:
+def load(
+    name: str, device: torch.device, dtype: torch.dtype, watch: Watch = nobody
+) -> tuple[Any, Any]:
     """Model and tokenizer (None where there is none) by built-in name, local folder or hub id.
 
     Under torchrun it is this process's share of the model. Code that comes with a model is never run, and a pickle never opened. watch: is told
@@ -75,7 +88,9 @@ def load(name: str, device: torch.device, dtype: torch.dtype, watch: Watch = nob
         if shared and (obstacle := tensor_parallel.obstacle(config)):
             raise unloadable(name, obstacle)
         stored_weights(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options) if has_tokenizer(folder) else None
+        tokenizer = (
+            AutoTokenizer.from_pretrained(folder, **options) if has_tokenizer(folder) else None
+        )
         if shared:
             options |= tensor_parallel.loading_options()
         with watching(watch):
@@ -93,11 +108,16 @@ def load(name: str, device: torch.device, dtype: torch.dtype, watch: Watch = nob
     model, report = loaded
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if absent:
-        raise unloadable(name, f"{len(absent)} of its weights are missing or of another shape, such as {absent[0]}")
+        raise unloadable(
+            name,
+            f"{len(absent)} of its weights are missing or of another shape, such as {absent[0]}",
+        )
     if not shared:
         model = model.to(device)
     elif model.device.type != device.type:
-        raise unloadable(name, f"tensor parallelism runs on {model.device.type} here, not on {device.type}")
+        raise unloadable(
+            name, f"tensor parallelism runs on {model.device.type} here, not on {device.type}"
+        )
     return model.eval(), tokenizer
 
 
@@ -154,21 +174,35 @@ def _fetched(name: str, source: str, watch: Watch) -> str:
 def hub_files(source: str) -> dict[str, int]:
     """The files of a model on the hub that are wanted, with their sizes, its weights last; raises BadWeights if it has none that are safe to open."""
     info = HfApi().model_info(source, files_metadata=True, timeout=2 * HUB_TIMEOUT)
-    sizes = {file.rfilename: file.size or 0 for file in info.siblings or () if "/" not in file.rfilename}
+    sizes = {
+        file.rfilename: file.size or 0 for file in info.siblings or () if "/" not in file.rfilename
+    }
     if "config.json" not in sizes:
         raise BadWeights("it has no config.json")
-    wanted = {name: sizes[name] for name in sizes if any(fnmatch(name, pattern) for pattern in WANTED)}
+    wanted = {
+        name: sizes[name] for name in sizes if any(fnmatch(name, pattern) for pattern in WANTED)
+    }
     weights = [name for name in wanted if name.endswith(".safetensors")]
     if not weights:
-        raise BadWeights("it has no weights as safetensors, and a pickle can run code when it is opened")
+        raise BadWeights(
+            "it has no weights as safetensors, and a pickle can run code when it is opened"
+        )
     if "model.safetensors" in weights:
-        wanted = {name: size for name, size in wanted.items() if name not in weights or name == "model.safetensors"}
-    return dict(sorted(wanted.items(), key=lambda file: (file[0].endswith(".safetensors"), file[0])))
+        wanted = {
+            name: size
+            for name, size in wanted.items()
+            if name not in weights or name == "model.safetensors"
+        }
+    return dict(
+        sorted(wanted.items(), key=lambda file: (file[0].endswith(".safetensors"), file[0]))
+    )
 
 
 def unloadable(name: str, reason: str) -> UnsupportedModel:
     """The refusal of a model that cannot be loaded."""
-    return UnsupportedModel(f"The model {quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}.")
+    return UnsupportedModel(
+        f"The model {quoted(name)} cannot be loaded: {reason}; built in are {' and '.join(BUILTIN_MODELS)}."
+    )
 
 
 def load_adapter(

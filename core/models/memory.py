@@ -28,7 +28,9 @@ def free_memory(device: torch.device) -> int | None:
 def _of_machine() -> int | None:
     """What Linux counts as available, file caches included."""
     with suppress(OSError):
-        if found := re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE):
+        if found := re.search(
+            r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+        ):
             return int(found[1]) * 1024
     return None
 
@@ -39,6 +41,8 @@ def _of_container() -> int | None:
         most = (_CGROUP / "memory.max").read_text().strip()
         if most != "max":
             used = int((_CGROUP / "memory.current").read_text())
-            files = re.search(r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE)
+            files = re.search(
+                r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE
+            )
             return max(0, int(most) - used + (int(files[1]) if files else 0))
     return None

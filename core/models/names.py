@@ -15,7 +15,9 @@ def model_named(text: str) -> str:
     if name in BUILTIN_MODELS or not is_path(name):
         return name
     folder = os.path.normpath(os.path.expanduser(name))
-    return folder if is_path(folder) else os.path.join(".", folder)  # normalised, "./model" would be an id on the hub
+    return (
+        folder if is_path(folder) else os.path.join(".", folder)
+    )  # normalised, "./model" would be an id on the hub
 
 
 def is_path(name: str) -> bool:
@@ -27,5 +29,9 @@ def folder_fault(name: str) -> str | None:
     """Why a name is no folder of a model, as the end of a sentence; None if it is one, or may be an id on the hub."""
     source = model_source(name)
     if os.path.exists(source):
-        return None if os.path.isfile(os.path.join(source, "config.json")) else "there is no config.json in that folder"
+        return (
+            None
+            if os.path.isfile(os.path.join(source, "config.json"))
+            else "there is no config.json in that folder"
+        )
     return "there is no such folder" if is_path(name) else None

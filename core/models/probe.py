@@ -16,7 +16,13 @@ from transformers import DynamicCache, PreTrainedModel
 
 from core.attention.batch import pack
 from core.attention.kv_pool import KVPool
-from core.attention.observe import OBSERVER_NAME, ObservingCache, PrivateMask, observation, window_of
+from core.attention.observe import (
+    OBSERVER_NAME,
+    ObservingCache,
+    PrivateMask,
+    observation,
+    window_of,
+)
 from core.attention.plug import given_cache
 from core.errors import UnsupportedModel, first_sentence
 from core.models.adapter import ModelAdapter
@@ -61,7 +67,9 @@ def _probed(adapter: ModelAdapter) -> ModelAdapter:
         except _Unfit:
             if not adapter.keeps_logits:
                 raise
-            adapter.keeps_logits = False  # some models drop all other positions before their last layers
+            adapter.keeps_logits = (
+                False  # some models drop all other positions before their last layers
+            )
             _check(adapter, softcaps)
     return adapter
 
@@ -87,11 +95,16 @@ def _find_plug(adapter: ModelAdapter) -> bool:
                 raise _Unfit(f"its layer {layer} {error}") from None
         return any(call.softcap is not None for call in observed.calls.values())
     adapter.plug, adapter.windows = "cache", dict.fromkeys(layers)
-    cache, mask = ObservingCache(), torch.zeros(1, 1, 8, 8, dtype=adapter.dtype, device=adapter.device)
+    cache, mask = (
+        ObservingCache(),
+        torch.zeros(1, 1, 8, 8, dtype=adapter.dtype, device=adapter.device),
+    )
     with adapter.attending("eager"), torch.inference_mode():
         try:
             given = given_cache(adapter.model, cache)
-            adapter.model(input_ids=ids, position_ids=positions, use_cache=True, attention_mask=mask, **given)
+            adapter.model(
+                input_ids=ids, position_ids=positions, use_cache=True, attention_mask=mask, **given
+            )
         except Exception:
             cache.shapes.clear()
     if set(cache.shapes) != layers:
@@ -110,7 +123,9 @@ def _check_cache(adapter: ModelAdapter) -> None:
         kept, shown = getattr(cache, "sliding_window", None), adapter.windows.get(layer)
         if kept is not None and kept < (shown or adapter.max_model_len or _FAR):
             shows = f"{shown} tokens" if shown else "every token"
-            raise _Unfit(f"the cache of its layer {layer} forgets all but {kept} tokens, while its mask shows {shows}")
+            raise _Unfit(
+                f"the cache of its layer {layer} forgets all but {kept} tokens, while its mask shows {shows}"
+            )
 
 
 def _check(adapter: ModelAdapter, softcaps: bool) -> None:
@@ -118,12 +133,18 @@ def _check(adapter: ModelAdapter, softcaps: bool) -> None:
     a long request changes one that has just begun.
     """
     generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randint(0, adapter.vocab_size, (n,), generator=generator).tolist() for n in (6, 4))
-    own_implementation = adapter.attending("eager") if softcaps else nullcontext()  # others may drop the cap
+    a, b = (
+        torch.randint(0, adapter.vocab_size, (n,), generator=generator).tolist() for n in (6, 4)
+    )
+    own_implementation = (
+        adapter.attending("eager") if softcaps else nullcontext()
+    )  # others may drop the cap
     try:
         with own_implementation, torch.inference_mode():
             own = [
-                adapter.model(input_ids=torch.tensor([ids], device=adapter.device), use_cache=False).logits[0, -1]
+                adapter.model(
+                    input_ids=torch.tensor([ids], device=adapter.device), use_cache=False
+                ).logits[0, -1]
                 for ids in (a, a + [1], b)
             ]
     except Exception as error:
@@ -149,10 +170,16 @@ def _check(adapter: ModelAdapter, softcaps: bool) -> None:
     beside_far = results("packed", _part(0, a[3:], 3), _part(1, b, 0), far=max(0, far))
     if not (_agree(packed[0], own[0]) and _agree(packed[1], own[2])):
         if "position_ids" not in inspect.signature(adapter.model.forward).parameters:
-            raise _Unfit("it takes no position_ids, so a token's position in its request cannot be passed")
+            raise _Unfit(
+                "it takes no position_ids, so a token's position in its request cannot be passed"
+            )
         if not _agree(results("packed", _part(0, a, 0))[0], own[0]):
-            raise _Unfit("even a single request gives different results, so it handles positions or masks in its own way")
-        raise _Unfit("its results change when requests share a pass, so something in it looks across them")
+            raise _Unfit(
+                "even a single request gives different results, so it handles positions or masks in its own way"
+            )
+        raise _Unfit(
+            "its results change when requests share a pass, so something in it looks across them"
+        )
     if not (_agree(padded[0], own[1]) and _agree(padded[1], own[2])):
         raise _Unfit("its results change when a pass is padded")
     if not _agree(beside_far[0], own[0]):
@@ -174,10 +201,15 @@ def _agree(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     mine, theirs = mine.float(), theirs.float()
     if not torch.equal(mine.isnan(), theirs.isnan()):
         return False
-    difference, size = (mine - theirs).nan_to_num(0.0, 0.0, 0.0), theirs.nan_to_num(0.0, 0.0, 0.0).std()
+    difference, size = (
+        (mine - theirs).nan_to_num(0.0, 0.0, 0.0),
+        theirs.nan_to_num(0.0, 0.0, 0.0).std(),
+    )
     if exact:
         return bool(difference.abs().max() <= 1e-3 * size)
-    return bool(difference.square().mean().sqrt() <= 0.2 * size)  # a leak changes logits by their own size; rounding by far less
+    return bool(
+        difference.square().mean().sqrt() <= 0.2 * size
+    )  # a leak changes logits by their own size; rounding by far less
 
 
 def known_obstacle(model: PreTrainedModel) -> str | None:
@@ -207,7 +239,9 @@ def known_obstacle(model: PreTrainedModel) -> str | None:
     if getattr(model, "_is_stateful", False):
         return "it keeps a running state instead of keys and values for each token"
     rope = getattr(config, "rope_parameters", None) or {}
-    types = {rope.get("rope_type")} | {v.get("rope_type") for v in rope.values() if isinstance(v, dict)}
+    types = {rope.get("rope_type")} | {
+        v.get("rope_type") for v in rope.values() if isinstance(v, dict)
+    }
     wide = types.intersection(_ROW_WIDE_ROPES)
     if wide:
         return f"its {wide.pop()} RoPE rescales a whole row by its longest position, so one long request would change the others"

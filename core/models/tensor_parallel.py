@@ -32,9 +32,7 @@ def obstacle(config: Any) -> str | None:
     heads = text.num_attention_heads
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     if heads % size or kv_heads % size:  # transformers would cut through a head
-        return (
-            f"its {heads} heads, {kv_heads} of them with K and V of their own, cannot be shared out evenly among {size} processes"
-        )
+        return f"its {heads} heads, {kv_heads} of them with K and V of their own, cannot be shared out evenly among {size} processes"
     if importlib.util.find_spec("accelerate") is None:
         return "tensor parallelism needs the package accelerate"
     return None

@@ -28,10 +28,15 @@ def is_tokenizer(files: Iterable[str]) -> bool:
 def chat_text(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> str:
     """A conversation as the tokenizer's own template writes it, up to where the answer begins; raises InvalidRequest if the template refuses it."""
     try:
-        return str(tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False))
+        return str(
+            tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=True, tokenize=False
+            )
+        )
     except Exception as error:  # templates are third-party programs
         raise InvalidRequest(
-            f"The model's chat template refuses these messages: {first_sentence(error)}.", param="messages"
+            f"The model's chat template refuses these messages: {first_sentence(error)}.",
+            param="messages",
         ) from None
 
 
@@ -50,9 +55,19 @@ def longest_token(tokenizer: Any | None) -> int | None:
     if tokenizer is None or backend is None:
         return None
     made, names = json.loads(backend.to_str()), tokenizer.get_vocab()
-    model, normalizers, splits = made["model"], _parts(made["normalizer"]), _parts(made["pre_tokenizer"])
+    model, normalizers, splits = (
+        made["model"],
+        _parts(made["normalizer"]),
+        _parts(made["pre_tokenizer"]),
+    )
     of_bytes = any(part["type"] == "ByteLevel" for part in (*normalizers, *splits))
-    alphabet = _byte_alphabet() if of_bytes else [f"<0x{byte:02X}>" for byte in range(256)] if model.get("byte_fallback") else []
+    alphabet = (
+        _byte_alphabet()
+        if of_bytes
+        else [f"<0x{byte:02X}>" for byte in range(256)]
+        if model.get("byte_fallback")
+        else []
+    )
     unknown = model.get("unk_token")
     knows_all = bool(alphabet) and all(name in names for name in alphabet)
     refuses = unknown is not None and (unknown == tokenizer.unk_token or unknown not in names)
@@ -60,16 +75,24 @@ def longest_token(tokenizer: Any | None) -> int | None:
         model["type"] not in ("BPE", "WordLevel")
         or not (knows_all or refuses)
         or not all(_keeps_bytes(part) for part in normalizers)
-        or not all(part["type"] in _SPLITTING and part.get("behavior") != "Removed" for part in splits)
-        or any(added["lstrip"] or added["rstrip"] for added in made["added_tokens"])  # these take the spaces beside them along
+        or not all(
+            part["type"] in _SPLITTING and part.get("behavior") != "Removed" for part in splits
+        )
+        or any(
+            added["lstrip"] or added["rstrip"] for added in made["added_tokens"]
+        )  # these take the spaces beside them along
     ):
         return None
-    longest = max(len(name.encode()) for name in names)  # a name has at least a byte for each that it stands for
+    longest = max(
+        len(name.encode()) for name in names
+    )  # a name has at least a byte for each that it stands for
     return longest * (_COMPOSED if any(part["type"] == "NFC" for part in normalizers) else 1)
 
 
 _SPLITTING = {"ByteLevel", "Digits", "Metaspace", "Split"}
-_COMPOSED = 4  # no character of Unicode in form NFC is written elsewhere with more than 3.5 times its bytes
+_COMPOSED = (
+    4  # no character of Unicode in form NFC is written elsewhere with more than 3.5 times its bytes
+)
 
 
 def _parts(stage: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -84,7 +107,9 @@ def _keeps_bytes(normalizer: dict[str, Any]) -> bool:
     """Whether it makes no text shorter, or, as NFC does, by `_COMPOSED` at most."""
     if normalizer["type"] == "Replace":
         replaced = normalizer["pattern"].get("String")
-        return replaced is not None and len(normalizer["content"].encode()) >= len(replaced.encode())
+        return replaced is not None and len(normalizer["content"].encode()) >= len(
+            replaced.encode()
+        )
     return normalizer["type"] in ("ByteLevel", "NFC", "Prepend")
 
 
@@ -111,7 +136,10 @@ def describe_model(name: str) -> ModelDescription:
     """The description of a built-in model, a folder or a hub id; raises UnsupportedModel."""
     if name in BUILTIN_MODELS:
         return _describe_builtin(name)
-    from transformers import AutoConfig, AutoTokenizer  # seconds to import: `--help` must not wait for them
+    from transformers import (
+        AutoConfig,
+        AutoTokenizer,
+    )  # seconds to import: `--help` must not wait for them
 
     source = model_source(name)
     offline = not os.path.exists(source) and not hub_answers()
@@ -121,9 +149,14 @@ def describe_model(name: str) -> ModelDescription:
     except (OSError, ValueError, KeyError) as error:
         if offline:
             raise unreachable(name) from None
-        raise UnsupportedModel(f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}") from None
+        raise UnsupportedModel(
+            f"The model {name!r} cannot be read: {' '.join(str(error).split())[:200]}"
+        ) from None
     return ModelDescription(
-        config.vocab_size, getattr(config, "max_position_embeddings", None), tokenizer, getattr(config, "num_hidden_layers", None)
+        config.vocab_size,
+        getattr(config, "max_position_embeddings", None),
+        tokenizer,
+        getattr(config, "num_hidden_layers", None),
     )
 
 
@@ -134,6 +167,9 @@ def _describe_builtin(name: str) -> ModelDescription:
     tokenizer = PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
     context, layers = (
         config.get(name, config.get(old))
-        for name, old in (("max_position_embeddings", "n_positions"), ("num_hidden_layers", "n_layer"))
+        for name, old in (
+            ("max_position_embeddings", "n_positions"),
+            ("num_hidden_layers", "n_layer"),
+        )
     )
     return ModelDescription(config["vocab_size"], context, tokenizer, layers)

@@ -23,7 +23,16 @@ _NAMES = {
     "I8": "int8",
 }
 
-WANTED = (_ONE, _INDEX, "model-*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt")
+WANTED = (
+    _ONE,
+    _INDEX,
+    "model-*.safetensors",
+    "*.json",
+    "*.jinja",
+    "*.model",
+    "merges.txt",
+    "vocab.txt",
+)
 """What is fetched of a model on the hub: no pickles, and no code."""
 
 
@@ -61,9 +70,15 @@ def _weight_files(folder: str) -> list[str]:
                 names = sorted({str(name) for name in json.load(file)["weight_map"].values()})
         except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise BadWeights(f"its {_INDEX} is damaged") from None
-        absent = [n for n in names if os.path.basename(n) != n or not os.path.isfile(os.path.join(folder, n))]
+        absent = [
+            n
+            for n in names
+            if os.path.basename(n) != n or not os.path.isfile(os.path.join(folder, n))
+        ]
         if absent:
-            raise BadWeights(f"{len(absent)} of its {len(names)} weight files are missing, such as {shown(absent[0])}")
+            raise BadWeights(
+                f"{len(absent)} of its {len(names)} weight files are missing, such as {shown(absent[0])}"
+            )
         return names
     pickled = sorted(name for name in os.listdir(folder) if name.endswith(_PICKLES))
     if pickled:
@@ -83,10 +98,25 @@ def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
                 raise ValueError
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        whole = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in header.values()), default=0)
-        if any(len(tensor["data_offsets"]) != 2 or "dtype" not in tensor for tensor in header.values()):
+        whole = (
+            8
+            + length
+            + max((int(tensor["data_offsets"][1]) for tensor in header.values()), default=0)
+        )
+        if any(
+            len(tensor["data_offsets"]) != 2 or "dtype" not in tensor for tensor in header.values()
+        ):
             raise ValueError
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, IndexError, RecursionError, struct.error):
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        IndexError,
+        RecursionError,
+        struct.error,
+    ):
         raise BadWeights(f"{name} is damaged: its header cannot be read") from None
     if size < whole:
         raise BadWeights(f"{name} is cut short: it has {size:,} of {whole:,} bytes")

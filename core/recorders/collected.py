@@ -27,7 +27,9 @@ from core.trace.messages import english
 
 _OURS = re.compile(r".*-[0-9a-f]{12}(\.rank\d+)?\.raw(\.\d+)?\.jsonl")
 _MOST_KNOWN = 1024  # recordings kept in memory; the files of others are read again
-_AT_WORK = 60.0  # seconds without lines after which even the newest part of a recording may be deleted
+_AT_WORK = (
+    60.0  # seconds without lines after which even the newest part of a recording may be deleted
+)
 _LOCK = ".collected.lock"
 
 
@@ -54,9 +56,18 @@ class Collection:
     """
 
     def __init__(
-        self, folder: Path, part_bytes: int = 2**28, most_bytes: int = 2**36, tell: Callable[[str], None] = lambda line: None
+        self,
+        folder: Path,
+        part_bytes: int = 2**28,
+        most_bytes: int = 2**36,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.folder, self._part_bytes, self._most_bytes, self._tell = folder, part_bytes, most_bytes, tell
+        self.folder, self._part_bytes, self._most_bytes, self._tell = (
+            folder,
+            part_bytes,
+            most_bytes,
+            tell,
+        )
         self._streams: OrderedDict[str, _Stream] = OrderedDict()
         self._lock = threading.Lock()
         self._trouble = ""
@@ -64,7 +75,9 @@ class Collection:
             folder.mkdir(parents=True, exist_ok=True)
             self._held = _held(folder / _LOCK)
         except OSError as error:
-            raise InflightError(f"Nothing can be collected in {folder}: {error.strerror}.") from None
+            raise InflightError(
+                f"Nothing can be collected in {folder}: {error.strerror}."
+            ) from None
         self._bytes = sum(_size(path) for path in self._files())
 
     def take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
@@ -79,7 +92,11 @@ class Collection:
                 wants_snapshot = self._take(header_line, first, lines)
             except OSError as error:
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-                said = "The disk is full" if full else f"{self.folder} cannot be written: {error.strerror}"
+                said = (
+                    "The disk is full"
+                    if full
+                    else f"{self.folder} cannot be written: {error.strerror}"
+                )
                 if self._trouble != said:
                     self._tell(f"{said}: engines keep what finds room, and send it later.")
                 self._trouble = said
@@ -100,14 +117,22 @@ class Collection:
         stream = self._streams.get(key) or self._stream(key, header_line)
         wants_snapshot = first > stream.taken
         if wants_snapshot:
-            self._tell(english(f"{stream.path.name}: {first - stream.taken:,} [line is|lines are] missing."))
+            self._tell(
+                english(
+                    f"{stream.path.name}: {first - stream.taken:,} [line is|lines are] missing."
+                )
+            )
         news = lines[max(0, stream.taken - first) :]
         if stream.size >= self._part_bytes and news:
             self._begin(stream, first + len(lines) - len(news))
             wants_snapshot = True
         content = b"".join(news)
         _append(stream.path, content)
-        stream.taken, stream.size, stream.at = max(stream.taken, first + len(lines)), stream.size + len(content), time.monotonic()
+        stream.taken, stream.size, stream.at = (
+            max(stream.taken, first + len(lines)),
+            stream.size + len(content),
+            time.monotonic(),
+        )
         self._bytes += len(content)
         self._streams.move_to_end(key)
         if news and news[-1].startswith(b'{"kind":"end"'):
@@ -129,7 +154,9 @@ class Collection:
             header.pop(fact, None)
         ranks = "" if header.get("ranks", 1) == 1 else f".rank{header.get('rank', 0)}"
         digits = re.sub("[^0-9]", "", str(header.get("created")))
-        name = f"{_safe(header.get('model')) or 'engine'}-{digits[:8]}-{digits[8:14]}-{key}{ranks}.raw"
+        name = (
+            f"{_safe(header.get('model')) or 'engine'}-{digits[:8]}-{digits[8:14]}-{key}{ranks}.raw"
+        )
         stream = _Stream(header, name, self.folder / f"{name}.jsonl", 0, 0, 0)
         known = sorted((part, path) for path in self._files() if (part := _part_of(path, name)))
         while known and not self._resume(stream, *known[-1]):
@@ -154,7 +181,12 @@ class Collection:
                 if line.endswith(b"\n"):
                     count, end = count + 1, end + len(line)
             file.truncate(end)
-        stream.path, stream.part, stream.size, stream.taken = path, part, end, json.loads(header)["line"] + count
+        stream.path, stream.part, stream.size, stream.taken = (
+            path,
+            part,
+            end,
+            json.loads(header)["line"] + count,
+        )
         return True
 
     def _begin(self, stream: _Stream, line: int) -> None:
@@ -209,7 +241,9 @@ def _held(path: Path) -> Any:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InflightError(f"Another process collects in {path.parent}: name another folder, or stop that one.") from None
+            raise InflightError(
+                f"Another process collects in {path.parent}: name another folder, or stop that one."
+            ) from None
     return file
 
 

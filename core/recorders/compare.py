@@ -67,10 +67,19 @@ class _Drawn:
     def until_the_passes(self, event: StepEvent) -> None:
         if (resumed := event.resumed) is not None:
             self.waiting = {carried.request for carried in resumed.waiting}
-            self.tables = {c.request: {g: list(table) for g, table in enumerate(c.tables)} for c in resumed.running}
-        self.waiting |= {arrived.request for arrived in event.arrived} | {p.request for p in event.preempted}
-        self.waiting -= {f.request for f in event.finished if f.when == "before"} | {a.request for a in event.admitted}
-        gone = {left.request for left in event.released if left.when == "before"} | {p.request for p in event.preempted}
+            self.tables = {
+                c.request: {g: list(table) for g, table in enumerate(c.tables)}
+                for c in resumed.running
+            }
+        self.waiting |= {arrived.request for arrived in event.arrived} | {
+            p.request for p in event.preempted
+        }
+        self.waiting -= {f.request for f in event.finished if f.when == "before"} | {
+            a.request for a in event.admitted
+        }
+        gone = {left.request for left in event.released if left.when == "before"} | {
+            p.request for p in event.preempted
+        }
         self._take(event.kv, gone)
 
     def after_the_passes(self, event: StepEvent) -> None:
@@ -88,7 +97,15 @@ class _Drawn:
 
     @property
     def num_blocks(self) -> int:
-        return len({b for tables in self.tables.values() for table in tables.values() for b in table if b is not None})
+        return len(
+            {
+                b
+                for tables in self.tables.values()
+                for table in tables.values()
+                for b in table
+                if b is not None
+            }
+        )
 
 
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
@@ -107,30 +124,51 @@ def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
             _compare(steps[number], event, drawn, header, found)
         drawn.after_the_passes(event)
     for number in sorted(steps):
-        found["shown"].note(f"step {number}", "there", "there" if number in shown else "neither shown nor said to be missing")
+        found["shown"].note(
+            f"step {number}",
+            "there",
+            "there" if number in shown else "neither shown nor said to be missing",
+        )
     return [compared for compared in found.values() if compared.count]
 
 
 def _compare(
-    raw: Mapping[str, Any], event: StepEvent, drawn: _Drawn, header: Mapping[str, Any], found: dict[str, Compared]
+    raw: Mapping[str, Any],
+    event: StepEvent,
+    drawn: _Drawn,
+    header: Mapping[str, Any],
+    found: dict[str, Compared],
 ) -> None:
     where = f"step {raw['step']}"
     computed = {s.request: (s.start, s.length) for s in event.segments}
-    found["positions"].note(where, {s["request"]: (s["start"], s["length"]) for s in raw["segments"]}, computed)
+    found["positions"].note(
+        where, {s["request"]: (s["start"], s["length"]) for s in raw["segments"]}, computed
+    )
     tokens: dict[str, list[int]] = {}
     for s in event.sampled:
         tokens.setdefault(s.request, []).append(s.token_id)
     in_vain = {row.request for row in event.overrun}
-    of_raw = {r: [int(i) for i in ids] for r, ids in raw.get("sampled", {}).items() if r not in in_vain and ids}
+    of_raw = {
+        r: [int(i) for i in ids]
+        for r, ids in raw.get("sampled", {}).items()
+        if r not in in_vain and ids
+    }
     # The engine takes no more of the guesses than a request asked for.
-    of_raw = {r: ids[: len(tokens[r])] if len(ids) > 1 and r in tokens else ids for r, ids in of_raw.items()}
+    of_raw = {
+        r: ids[: len(tokens[r])] if len(ids) > 1 and r in tokens else ids
+        for r, ids in of_raw.items()
+    }
     found["tokens"].note(where, of_raw, tokens)
     if "waiting" in raw:
-        found["waiting"].note(where, (raw["waiting"],) * 2, (event.waiting.count, len(drawn.waiting)))
+        found["waiting"].note(
+            where, (raw["waiting"],) * 2, (event.waiting.count, len(drawn.waiting))
+        )
     if "head" in raw:
         found["head"].note(where, raw["head"], event.waiting.request)
     found["preempted"].note(
-        where, sorted(map(tuple, raw.get("preempted", ()))), sorted((p.request, p.tokens_lost) for p in event.preempted)
+        where,
+        sorted(map(tuple, raw.get("preempted", ()))),
+        sorted((p.request, p.tokens_lost) for p in event.preempted),
     )
     if "blocks_free" in raw and header.get("num_blocks") is not None:
         used = header["num_blocks"] - raw["blocks_free"]
@@ -152,7 +190,9 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
     try:
         counters = _counters(metrics.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InflightError(f"{metrics.name} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
+        raise InflightError(
+            f"{metrics.name} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}."
+        ) from None
     if not counters.keys() & TOTALS.keys():
         raise InflightError(f"{metrics.name} has no counters of vLLM.")
     if "prefix_cache_hits" in counters:
@@ -161,7 +201,10 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
     events = [event for trace in traces for event in trace.events]
     tokens = sum(len(event.sampled) for event in events)
     cancelled = sum(f.finish_reason == "cancelled" for event in events for f in event.finished)
-    depth = max((2 if trace.header.engine and trace.header.engine.async_ else 1 for trace in traces), default=1)
+    depth = max(
+        (2 if trace.header.engine and trace.header.engine.async_ else 1 for trace in traces),
+        default=1,
+    )
     ours = {
         "generation_tokens": tokens,
         "num_preemptions": sum(len(event.preempted) for event in events),
@@ -171,7 +214,9 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
     for name, means in TOTALS.items():
         if name in counters:
             compared = Compared(name, means)
-            is_apart = name == "generation_tokens" and 0 <= tokens - counters[name] <= cancelled * depth
+            is_apart = (
+                name == "generation_tokens" and 0 <= tokens - counters[name] <= cancelled * depth
+            )
             compared.apart = ours[name] - counters[name] if is_apart else 0
             compared.note("in all", counters[name], ours[name] - compared.apart)
             found.append(compared)

@@ -68,7 +68,16 @@ class _Known:
     is_over: bool = False
 
 
-DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, InflightError)
+DAMAGE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    InflightError,
+)
 """What converting a damaged step may raise."""
 
 
@@ -131,28 +140,41 @@ class Conversion:
         admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
         self._changes += self._leaving(step)
         # In the same order: a request that shares a prefix is often named before the one that computes it in this step.
-        for request, tables, _ in sorted(step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))):
+        for request, tables, _ in sorted(
+            step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))
+        ):
             if request not in self._known:
                 raise KeyError(request)
             for group, ids in enumerate(tables):
-                added = tuple(None if block < self._first_block else block - self._first_block for block in ids)
+                added = tuple(
+                    None if block < self._first_block else block - self._first_block
+                    for block in ids
+                )
                 self._changes += [BlockChange(request, added, False, group)] if added else []
         run.take_blocks(KV(0, 0, tuple(self._changes)))
         used = len({block for request in run.tables for block in run.blocks_of(request)})
         rows = [request for request in step.get("row_order", given) if request in given]
         segments = tuple(self._segment(given[request]) for request in rows)
-        aborted = {r for a in self._aborts if a["t"] < step.get("t_output", 0.0) for r in a["requests"]}
-        overrun = tuple(Overrun(r, given[r]["length"]) for r in rows if r in run.finished or r in aborted)
+        aborted = {
+            r for a in self._aborts if a["t"] < step.get("t_output", 0.0) for r in a["requests"]
+        }
+        overrun = tuple(
+            Overrun(r, given[r]["length"]) for r in rows if r in run.finished or r in aborted
+        )
         unread = {row.request for row in overrun}
         sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
-        drafts += tuple(Draft(r, given[r]["draft"], 0) for r in rows if r in unread and given[r]["draft"])
+        drafts += tuple(
+            Draft(r, given[r]["draft"], 0) for r in rows if r in unread and given[r]["draft"]
+        )
         for segment in segments:
             run.compute(segment)
         for draft in drafts:
             run.reject(draft)
         waiting, stall_why = self._waiting(step, used)
         stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
-        ended = [(r, reason) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None]
+        ended = [
+            (r, reason) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None
+        ]
         finished = tuple(self._finish(r, _finish_reason(reason)) for r, reason in ended)
         self._lingering = [f.request for f in finished if f.request in later]
         leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
@@ -166,7 +188,9 @@ class Conversion:
             step=step["step"],
             t_start=t_start,
             t_end=t_end,
-            timings=Timings(round(t_scheduled - t_start, 6), None, round(t_output - t_scheduled, 6), None),
+            timings=Timings(
+                round(t_scheduled - t_start, 6), None, round(t_output - t_scheduled, 6), None
+            ),
             arrived=arrived,
             admitted=admitted,
             waiting=waiting,
@@ -178,7 +202,11 @@ class Conversion:
             finished=(*cancelled, *finished),
             kv=KV(used, self._facts["num_blocks"], tuple(self._changes), tuple(hits)),
             budget=Budget(
-                step["budget"], decode, prefill, max(0, step["budget"] - total), waiting.why.limit if waiting.why else "none"
+                step["budget"],
+                decode,
+                prefill,
+                max(0, step["budget"] - total),
+                waiting.why.limit if waiting.why else "none",
             ),
             overrun=overrun,
             released=tuple(released),
@@ -229,11 +257,23 @@ class Conversion:
         sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
         self._known[request] = _Known(prompt, most)
         self._run.num_tokens[request] = len(prompt)
-        self._requests.append({"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t})
+        self._requests.append(
+            {"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t}
+        )
         return Arrived(request, t)
 
-    def _admit(self, admitted: dict[str, Any], segment: dict[str, Any], step: dict[str, Any], hits: list[PrefixHit]) -> Admitted:
-        request, cached, left = admitted["request"], admitted["cached"], segment["num_tokens"] - segment["start"]
+    def _admit(
+        self,
+        admitted: dict[str, Any],
+        segment: dict[str, Any],
+        step: dict[str, Any],
+        hits: list[PrefixHit],
+    ) -> Admitted:
+        request, cached, left = (
+            admitted["request"],
+            admitted["cached"],
+            segment["num_tokens"] - segment["start"],
+        )
         lane = lowest_free(self._run.lanes)
         budget, longest = self._budget(step), self._facts.get("long_prefill_token_threshold")
         joins = Admitted(request, lane, why_admitted(segment["length"], left, budget, longest))
@@ -280,7 +320,9 @@ class Conversion:
     def _leaving(self, step: dict[str, Any]) -> list[BlockChange]:
         """Blocks that left a table before this step's blocks joined; a block that leaves may join another table in the same step."""
         return [
-            BlockChange(request, (), False, group, tuple(block - self._first_block for block in ids))
+            BlockChange(
+                request, (), False, group, tuple(block - self._first_block for block in ids)
+            )
             for request, group, ids in step.get("left", ())
         ]
 
@@ -291,7 +333,10 @@ class Conversion:
         snapshot: the one before this step, if there is one.
         """
         state = gap.state_before(
-            step, snapshot, self._aborts, {r: known.prompt for r, known in self._known.items() if known.has_arrived}
+            step,
+            snapshot,
+            self._aborts,
+            {r: known.prompt for r, known in self._known.items() if known.has_arrived},
         )
         if state is None:
             gap.pass_over(step)
@@ -314,13 +359,21 @@ class Conversion:
         for request, one in known.items():
             del one.output[one.num_in_events :]
             run.num_tokens[request] = len(one.prompt) + one.num_in_events
-        run.finished = {request: step for request, step in run.finished.items() if request in known and known[request].is_over}
+        run.finished = {
+            request: step
+            for request, step in run.finished.items()
+            if request in known and known[request].is_over
+        }
 
     def _resumption(self, gap: Gap, state: State, step: dict[str, Any]) -> Resumed:
         """Requests from before the gap keep their lanes; others take the lowest free ones."""
         run, known, snapshot = self._run, self._known, state.snapshot
         rows = {row["request"]: row for row in snapshot["requests"]}
-        over = {request: _finish_reason(row["finished"]) for request, row in rows.items() if "finished" in row}
+        over = {
+            request: _finish_reason(row["finished"])
+            for request, row in rows.items()
+            if "finished" in row
+        }
         computing = {s["request"] for s in step["segments"]}
         running = [r for r in snapshot["running"] if r not in over or r in computing]
         waiting = [r for r in snapshot["waiting"] if r not in over]
@@ -328,12 +381,23 @@ class Conversion:
         lanes = {r: lane for r in running if r in known and (lane := run.lane_of(r)) is not None}
         free = (lane for lane in count() if lane not in lanes.values())
         lanes |= {r: next(free) for r in [r for r in running if r not in lanes]}
-        new = sorted((rows[r] for r in {*running, *waiting} - set(before)), key=lambda row: row["t"] or 0.0)
-        arrived = tuple(self._register(row | {"t": step["t_start"] if row["t"] is None else row["t"]}) for row in new)
+        new = sorted(
+            (rows[r] for r in {*running, *waiting} - set(before)), key=lambda row: row["t"] or 0.0
+        )
+        arrived = tuple(
+            self._register(row | {"t": step["t_start"] if row["t"] is None else row["t"]})
+            for row in new
+        )
         self._lingering = [request for request in running if request in over]
         gone = [*self._lingering, *(r for r in before if r not in {*running, *waiting})]
-        cancelled = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
-        reasons = {r: _finish_reason(reason) for r, reason in gap.reasons.items()} | dict.fromkeys(cancelled, "cancelled") | over
+        cancelled = {
+            r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]
+        }
+        reasons = (
+            {r: _finish_reason(reason) for r, reason in gap.reasons.items()}
+            | dict.fromkeys(cancelled, "cancelled")
+            | over
+        )
         return Resumed(
             gap.first,
             step["step"] - 1,
@@ -349,25 +413,43 @@ class Conversion:
         request, known = row["request"], self._known[row["request"]]
         tokens = tuple(row["output"][: known.max_tokens][len(known.output) :])
         was_preempted = lane is None and bool(row.get("preemptions"))
-        return Carried(request, lane, row["computed"], tokens, () if lane is None else self._tables(row), was_preempted)
+        return Carried(
+            request,
+            lane,
+            row["computed"],
+            tokens,
+            () if lane is None else self._tables(row),
+            was_preempted,
+        )
 
     def _tables(self, row: dict[str, Any]) -> tuple[tuple[int | None, ...], ...]:
         """The block tables in a row of a snapshot, one for each KV cache group."""
         first = self._first_block
-        return tuple(tuple(None if b < first else b - first for b in group) for group in row.get("blocks", ()))
+        return tuple(
+            tuple(None if b < first else b - first for b in group)
+            for group in row.get("blocks", ())
+        )
 
     def contradiction(self, snapshot: dict[str, Any], step: dict[str, Any]) -> str | None:
         """How the snapshot before this step contradicts the steps so far, or None."""
         run = self._run
-        gone = {r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]}
+        gone = {
+            r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]
+        }
         rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
-        queues = [("run", set(snapshot["running"]), set(run.running)), ("wait", set(snapshot["waiting"]), set(run.waiting))]
+        queues = [
+            ("run", set(snapshot["running"]), set(run.running)),
+            ("wait", set(snapshot["waiting"]), set(run.waiting)),
+        ]
         start = f"The snapshot before step {step['step']} does not agree with the steps before it: "
         for does, here, there in queues:
             if differ := (here & rows.keys()) ^ (there - gone):
                 return f"{start}{len(differ)} requests do not {does} in both."
         for request, row in rows.items():
-            known, tables = self._known[request], {g: list(table) for g, table in enumerate(self._tables(row)) if table}
+            known, tables = (
+                self._known[request],
+                {g: list(table) for g, table in enumerate(self._tables(row)) if table},
+            )
             if row["output"][: known.max_tokens] != known.output:
                 return f"{start}request {request} does not have the same tokens in both."
             if request in run.computed and row["computed"] != run.computed[request]:
@@ -380,7 +462,9 @@ class Conversion:
 
     def _segment(self, given: dict[str, Any]) -> Segment:
         request, start, length = given["request"], given["start"], given["length"]
-        is_answer = start >= len(self._known[request].prompt) and start + 1 >= self._run.num_tokens[request]
+        is_answer = (
+            start >= len(self._known[request].prompt) and start + 1 >= self._run.num_tokens[request]
+        )
         phase = "decode" if is_answer and length - given["draft"] == 1 else "prefill"
         return Segment(0, request, self._lane(request), phase, start, length, start + length)
 
@@ -392,7 +476,11 @@ class Conversion:
             tokens, known = step.get("sampled", {}).get(request, []), self._known[request]
             tokens = tokens[: len(known.prompt) + known.max_tokens - self._run.num_tokens[request]]
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
-            logprob, margin = (min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0)) if len(numbers) == 3 else (None, None)
+            logprob, margin = (
+                (min(numbers[0], 0.0), max(numbers[1] - numbers[2], 0.0))
+                if len(numbers) == 3
+                else (None, None)
+            )
             self._margins |= margin is not None
             for token in tokens:
                 sampled.append(Sampled(0, request, token, logprob, margin))
@@ -407,12 +495,22 @@ class Conversion:
         facts, run, budget = self._facts, self._run, self._budget(step)
         lanes = facts["max_num_seqs"] - len(run.lanes), facts["max_num_seqs"]
         blocks = facts["num_blocks"] - used, facts["num_blocks"]
-        stall_why = why_stalled(budget, blocks, bool(step["preempted"]) or self._config.policy.victim == "blocked")
-        head = step.get("head") if step.get("head") in run.waiting else run.waiting[0] if run.waiting else None
+        stall_why = why_stalled(
+            budget, blocks, bool(step["preempted"]) or self._config.policy.victim == "blocked"
+        )
+        head = (
+            step.get("head")
+            if step.get("head") in run.waiting
+            else run.waiting[0]
+            if run.waiting
+            else None
+        )
         length = step.get("waiting", len(run.waiting))
         if head is None:
             return Waiting(length), stall_why
-        why = why_waiting(run.num_tokens[head], lanes, budget, blocks, self._config, self._groups, not run.lanes)
+        why = why_waiting(
+            run.num_tokens[head], lanes, budget, blocks, self._config, self._groups, not run.lanes
+        )
         return Waiting(length, head, UNRECORDED if step.get("skipped") else why), stall_why
 
     def _budget(self, step: dict[str, Any]) -> tuple[int, int]:
@@ -435,7 +533,10 @@ class Conversion:
             requests = [r for r in Workload.from_json(workload) if r.id in self._known]
         else:
             requests = [Request.from_json(data) for data in self._requests]
-        return {request.id: TokenizedRequest(request, self._known[request.id].prompt) for request in requests}
+        return {
+            request.id: TokenizedRequest(request, self._known[request.id].prompt)
+            for request in requests
+        }
 
     def plain_texts(self) -> Texts:
         """Token ids in place of texts, for want of a tokenizer."""
@@ -443,7 +544,10 @@ class Conversion:
             request: [plain(LEFT_OUT if self.recording.is_hashed else i) for i in known.prompt]
             for request, known in self._known.items()
         }
-        return Texts(shown, {request: list(map(plain, known.output)) for request, known in self._known.items()})
+        return Texts(
+            shown,
+            {request: list(map(plain, known.output)) for request, known in self._known.items()},
+        )
 
 
 def _finish_reason(recorded: str) -> str:

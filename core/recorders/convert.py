@@ -42,20 +42,35 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 
 
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
-    steps = {step["step"]: step for step in reversed(recording.steps)}  # by number, the first of each
+    steps = {
+        step["step"]: step for step in reversed(recording.steps)
+    }  # by number, the first of each
     arrivals = [a["t"] for step in recording.steps for a in step["arrived"]]
-    seen = [row["t"] for snapshot in recording.snapshots.values() for row in snapshot["requests"] if row.get("t") is not None]
+    seen = [
+        row["t"]
+        for snapshot in recording.snapshots.values()
+        for row in snapshot["requests"]
+        if row.get("t") is not None
+    ]
     start = min([*arrivals, *seen], default=recording.steps[0]["t_start"] if steps else 0.0)
     conversion, events, faults = _followed(recording, steps, start)
     if steps and not events:
-        raise InvalidTrace(f"{recording.name} begins with missing steps, and nothing after them gives the whole state.")
+        raise InvalidTrace(
+            f"{recording.name} begins with missing steps, and nothing after them gives the whole state."
+        )
     shown = [steps[event.step] for event in events]
     is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
-    if is_silent and any(e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)):
-        if not any(event.resumed for event in events) and infer_windows(recording.header, shown, events):
+    if is_silent and any(
+        e.kv.used > e.kv.total - step["blocks_free"] for e, step in zip(events, shown, strict=True)
+    ):
+        if not any(event.resumed for event in events) and infer_windows(
+            recording.header, shown, events
+        ):
             conversion, events, faults = _followed(recording, steps, start)
         else:
-            faults.append("Some blocks left their requests unrecorded, so more blocks are drawn than were in use.")
+            faults.append(
+                "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
+            )
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
     if tokenizer is None and model is not None:
@@ -104,7 +119,9 @@ def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
             errors.append((name, error))
     if errors and not traces:
         raise errors[0][1]
-    return Opened(tuple(traces), tuple(f"{name} cannot be opened: {error}" for name, error in errors))
+    return Opened(
+        tuple(traces), tuple(f"{name} cannot be opened: {error}" for name, error in errors)
+    )
 
 
 def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
@@ -119,7 +136,9 @@ def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
         else:
             openings.append((name, partial(Trace.from_lines, text.removesuffix("\n").split("\n"))))
     recordings = gathered(raw) if raw else []
-    return open_all(openings + [(recording.name, partial(checked_trace, recording)) for recording in recordings])
+    return open_all(
+        openings + [(recording.name, partial(checked_trace, recording)) for recording in recordings]
+    )
 
 
 def _followed(
@@ -136,17 +155,25 @@ def _followed(
         try:
             if gap is not None and not conversion.resume(gap, step, snapshot):
                 continue
-            if gap is None and snapshot is not None and (odd := conversion.contradiction(snapshot, step)):
+            if (
+                gap is None
+                and snapshot is not None
+                and (odd := conversion.contradiction(snapshot, step))
+            ):
                 faults.append(odd)
             later = steps.get(number + 1)
-            events.append(conversion.event(step, still_there(step, later) if later else frozenset()))
+            events.append(
+                conversion.event(step, still_there(step, later) if later else frozenset())
+            )
             gap = None
         except DAMAGE as error:
             faults.append(f"Step {number} is damaged: {malformed(error)}.")
             gap = gap or Gap(number, recording)
             gap.is_damaged(step)
     gaps = [event.resumed for event in events if event.resumed is not None]
-    faults += [english(f"{not_shown(resumed)}{GOES_ON[resumed.source]}") for resumed in gaps[:_MOST_GAPS]]
+    faults += [
+        english(f"{not_shown(resumed)}{GOES_ON[resumed.source]}") for resumed in gaps[:_MOST_GAPS]
+    ]
     if len(gaps) > _MOST_GAPS:
         faults.append(english(f"So it is in {len(gaps) - _MOST_GAPS} more [place|places]."))
     if gap is not None:

@@ -16,7 +16,15 @@ from typing import Any
 from core.errors import InflightError, InvalidTrace
 from core.recorders.conversion import DAMAGE, Conversion, still_there
 from core.recorders.gaps import Gap
-from core.recorders.growing import Lines, RawHeader, engine_of, is_written, newest, part_of, recording_named
+from core.recorders.growing import (
+    Lines,
+    RawHeader,
+    engine_of,
+    is_written,
+    newest,
+    part_of,
+    recording_named,
+)
 from core.recorders.raw import Recording, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.texts import model_folder
@@ -117,17 +125,21 @@ class Follower:
             self._missing, self.is_refused = str(error), True
             return False
         known = self._lines.header if self._lines else self._refused
-        if found is not None and (known is None or recording_named(found[1]) != recording_named(known)):
+        if found is not None and (
+            known is None or recording_named(found[1]) != recording_named(known)
+        ):
             if self._lines:
-                if engine_of(found[1]) != engine_of(self._lines.header) and not self.is_over and is_written(self._lines.path):
+                if (
+                    engine_of(found[1]) != engine_of(self._lines.header)
+                    and not self.is_over
+                    and is_written(self._lines.path)
+                ):
                     return False
                 self._settle(updates)
                 self._lines.close()
             return self._begin(*found, updates)
         if self._lines and not self._lines.path.exists():
-            self._missing = (
-                f"{self.name} has been removed: what its engine still writes is shown, and then whichever recording comes."
-            )
+            self._missing = f"{self.name} has been removed: what its engine still writes is shown, and then whichever recording comes."
         elif known is None and self.place.is_dir():
             self._missing = f"There is no recording in {self.place.name} yet: it is shown as soon as an engine writes one."
         elif known is None:
@@ -146,11 +158,17 @@ class Follower:
         except OSError as error:
             self._said = f"{path.name} cannot be read: {error.strerror}."
         except DAMAGE as error:
-            self._said = str(error) if isinstance(error, InflightError) else f"{path.name} has a header that cannot be followed."
+            self._said = (
+                str(error)
+                if isinstance(error, InflightError)
+                else f"{path.name} has a header that cannot be followed."
+            )
         else:
             self._lines, self._refused = lines, None
             is_whole = part_of(header) == 1
-            self._next: int | None = 0 if is_whole else None  # the number of the step that is expected
+            self._next: int | None = (
+                0 if is_whole else None
+            )  # the number of the step that is expected
             self._early: dict[int, Step] = {}
             self._snapshots: dict[int, Step] = {}  # of steps to come
             self._last = -1  # the number of the step that was taken last
@@ -163,7 +181,11 @@ class Follower:
         self._conversion = Conversion(recording, 0.0)
         model = str(recording.header.get("model", ""))
         absent = ()  # whether its steps have logprobs is not known yet
-        header = replace(trace_header(recording, model_folder(model), 0.0, absent, notes), workload="followed", arrival_unit="s")
+        header = replace(
+            trace_header(recording, model_folder(model), 0.0, absent, notes),
+            workload="followed",
+            arrival_unit="s",
+        )
         self._checker = Checker(header)
         self._pending: Step | None = None  # the latest step, which waits for the next one
         self._gap: Gap | None = None  # steps that cannot be shown, until the state is known again
@@ -186,8 +208,15 @@ class Follower:
         if recording.complete:
             self._settle(updates)
             self.is_over = True
-            dropped = f" Its recorder could not keep up and dropped {recording.dropped} records." if recording.dropped else ""
-            why = " ".join(recording.faults) or "The recording has ended: its engine was shut down, or records no more."
+            dropped = (
+                f" Its recorder could not keep up and dropped {recording.dropped} records."
+                if recording.dropped
+                else ""
+            )
+            why = (
+                " ".join(recording.faults)
+                or "The recording has ended: its engine was shut down, or records no more."
+            )
             self._said = why + dropped
 
     def _sort(self, step: Step, updates: list[Update]) -> None:
@@ -209,7 +238,9 @@ class Follower:
         if self._lines is None:
             return True
         header = self._lines.header
-        return bool(header.get("async_scheduling")) or (header.get("pipeline_parallel_size") or 1) > 1
+        return (
+            bool(header.get("async_scheduling")) or (header.get("pipeline_parallel_size") or 1) > 1
+        )
 
     def _take_early(self, updates: list[Update]) -> None:
         while self._next in self._early:
@@ -231,12 +262,22 @@ class Follower:
     def _take(self, step: Step, updates: list[Update]) -> None:
         number, expected = step["step"], self._last + 1
         snapshot, self._last = self._snapshots.get(number), number
-        self._snapshots = {later: known for later, known in self._snapshots.items() if later > number}
+        self._snapshots = {
+            later: known for later, known in self._snapshots.items() if later > number
+        }
         if self._pending is not None:
-            self._emit(still_there(self._pending, step) if number == expected else frozenset(), updates)
+            self._emit(
+                still_there(self._pending, step) if number == expected else frozenset(), updates
+            )
         if self._gap is None and number != expected:
-            missing = f"Step {expected} is" if number == expected + 1 else f"Steps {expected} to {number - 1} are"
-            self._lose(Gap(expected, self._conversion.recording), f"{missing} missing in {self.name}")
+            missing = (
+                f"Step {expected} is"
+                if number == expected + 1
+                else f"Steps {expected} to {number - 1} are"
+            )
+            self._lose(
+                Gap(expected, self._conversion.recording), f"{missing} missing in {self.name}"
+            )
         if self._gap is not None and not self._resume(self._gap, step, snapshot):
             return
         self._pending = step
@@ -257,7 +298,10 @@ class Follower:
     def _emit(self, later: frozenset[str], updates: list[Update]) -> None:
         """Emit the pending step. later: the requests that are `still_there` in the step after it."""
         assert self._pending is not None
-        step, gap = self._pending, self._goes_on or Gap(self._pending["step"], self._conversion.recording)
+        step, gap = (
+            self._pending,
+            self._goes_on or Gap(self._pending["step"], self._conversion.recording),
+        )
         self._pending = self._goes_on = None
         requests_seen: list[Update] = []
         try:
@@ -266,7 +310,10 @@ class Follower:
             self._conversion.take_requests()
             gap.is_damaged(step)
             return self._lose(
-                gap, str(error).rstrip(".") if isinstance(error, InflightError) else f"Step {step['step']} is damaged"
+                gap,
+                str(error).rstrip(".")
+                if isinstance(error, InflightError)
+                else f"Step {step['step']} is damaged",
             )
         try:
             for asked in self._conversion.take_requests():
@@ -279,7 +326,11 @@ class Follower:
             if fault := self._checker.fault(event):
                 raise InvalidTrace(fault)
         except DAMAGE as error:  # the checker may have taken part of it
-            sentence = str(error).rstrip(".") if isinstance(error, InflightError) else f"Step {step['step']} is damaged"
+            sentence = (
+                str(error).rstrip(".")
+                if isinstance(error, InflightError)
+                else f"Step {step['step']} is damaged"
+            )
             self._anew(self._conversion.recording, [f"{sentence}."], updates)
             gap.is_damaged(step)
             return self._lose(gap, sentence)

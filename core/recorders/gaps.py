@@ -36,7 +36,11 @@ class Gap:
         self._newcomers = _Newcomers(recording.header, recording.requeues)
 
     def state_before(
-        self, step: Raw, snapshot: Raw | None, aborts: Iterable[Raw], prompts: Mapping[str, list[int]]
+        self,
+        step: Raw,
+        snapshot: Raw | None,
+        aborts: Iterable[Raw],
+        prompts: Mapping[str, list[int]],
     ) -> State | None:
         """The whole state before this step, or None if it is not known. snapshot: the one before this step. prompts: of requests from before the gap."""
         self.missing, self._next = self.missing + step["step"] - self._next, step["step"]
@@ -100,7 +104,9 @@ class _Newcomers:
     def state_before(self, step: Raw) -> Raw | None:
         arrived = {a["request"] for a in step["arrived"]}
         there, computing = self._rows.keys() | arrived, {s["request"] for s in step["segments"]}
-        running = (set(self._running) - {p[0] for p in step["preempted"]}) | {a["request"] for a in step["admitted"]}
+        running = (set(self._running) - {p[0] for p in step["preempted"]}) | {
+            a["request"] for a in step["admitted"]
+        }
         if not self._is_able or not computing or not computing <= there or not running <= there:
             return None
         if len(there - running) != step.get("waiting", 0) or not self._holds_all_blocks(step):
@@ -116,7 +122,12 @@ class _Newcomers:
         if self._num_blocks is None or "blocks_free" not in step:
             return True
         gone = {p[0] for p in step["preempted"]}
-        held = {b for request, row in self._rows.items() if request not in gone for b in row["blocks"][0]}
+        held = {
+            b
+            for request, row in self._rows.items()
+            if request not in gone
+            for b in row["blocks"][0]
+        }
         held |= {b for _, groups, _ in step["blocks"] for b in (groups[0] if groups else ())}
         return len(held) == self._num_blocks - step["blocks_free"]
 
@@ -126,7 +137,9 @@ class _Newcomers:
             self._rows[arrived["request"]] = arrived | {"computed": 0, "output": [], "blocks": [[]]}
             self._waiting.append(arrived["request"])
         order = list(self._rows)
-        for request in sorted((p[0] for p in step["preempted"] if p[0] in self._rows), key=lambda r: -order.index(r)):
+        for request in sorted(
+            (p[0] for p in step["preempted"] if p[0] in self._rows), key=lambda r: -order.index(r)
+        ):
             self._running.remove(request)
             self._waiting.append(request) if self._requeues else self._waiting.appendleft(request)
             self._rows[request] |= {"computed": 0, "blocks": [[]], "preemptions": 1}
@@ -140,7 +153,11 @@ class _Newcomers:
                 self._rows[request]["blocks"] = [[*before, *groups[0]]]
         for segment in step["segments"]:
             if segment["request"] in self._rows:
-                self._compute(self._rows[segment["request"]], segment, step.get("sampled", {}).get(segment["request"], []))
+                self._compute(
+                    self._rows[segment["request"]],
+                    segment,
+                    step.get("sampled", {}).get(segment["request"], []),
+                )
         for request, _ in step.get("finished", ()):
             self._drop(request)
 

@@ -41,7 +41,9 @@ def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
     return () if len(known) == 1 and known[0].kind in FULL else known
 
 
-def infer_windows(facts: dict[str, Any], steps: Sequence[dict[str, Any]], events: Sequence[StepEvent]) -> bool:
+def infer_windows(
+    facts: dict[str, Any], steps: Sequence[dict[str, Any]], events: Sequence[StepEvent]
+) -> bool:
     """Work out which blocks left a window, for an older recording whose steps do not say, and write it into its header (`facts`) and its steps as
     today's recorder would.
 
@@ -54,17 +56,26 @@ def infer_windows(facts: dict[str, Any], steps: Sequence[dict[str, Any]], events
     held_in = list(_held(events))
     size, total, count = facts["block_size"], facts["num_blocks"], facts["kv_groups"]
     used = [total - step["blocks_free"] for step in steps]
-    telling = sorted(range(len(steps)), key=lambda at: used[at] - _in_use(held_in[at], frozenset(), 1, size))[:_TELLING]
+    telling = sorted(
+        range(len(steps)), key=lambda at: used[at] - _in_use(held_in[at], frozenset(), 1, size)
+    )[:_TELLING]
     longest = max((start for held in held_in for start, _ in held.values()), default=1)
 
     def fits(sliding: frozenset[int], window: int) -> bool:
-        return all(_in_use(held, sliding, window, size) == n for n, held in zip(used, held_in, strict=True))
+        return all(
+            _in_use(held, sliding, window, size) == n for n, held in zip(used, held_in, strict=True)
+        )
 
     def is_long(sliding: frozenset[int], window: int) -> bool:
         return sum(_in_use(held_in[at], sliding, window, size) - used[at] for at in telling) >= 0
 
-    groups = [frozenset(chosen) for n in range(count, 0, -1) for chosen in combinations(range(count), n)]
-    least = {sliding: 1 + bisect_left(range(1, longest + 2), True, key=partial(is_long, sliding)) for sliding in groups}
+    groups = [
+        frozenset(chosen) for n in range(count, 0, -1) for chosen in combinations(range(count), n)
+    ]
+    least = {
+        sliding: 1 + bisect_left(range(1, longest + 2), True, key=partial(is_long, sliding))
+        for sliding in groups
+    }
     found = [(sliding, window) for sliding, window in least.items() if fits(sliding, window)]
     if len(found) != 1:
         return False
@@ -84,9 +95,16 @@ def infer_windows(facts: dict[str, Any], steps: Sequence[dict[str, Any]], events
             for group in sliding & tables.keys():
                 table, length = tables[group]
                 known, gone = empty.get((request, group), (table, 0))
-                places = range(gone if known is table else 0, min(length, _passed(start, window, size)))
-                empty[request, group] = table, max(gone, places.stop) if known is table else places.stop
-                if left := [first + block for place in places if (block := table[place]) is not None]:
+                places = range(
+                    gone if known is table else 0, min(length, _passed(start, window, size))
+                )
+                empty[request, group] = (
+                    table,
+                    max(gone, places.stop) if known is table else places.stop,
+                )
+                if left := [
+                    first + block for place in places if (block := table[place]) is not None
+                ]:
                     step["left"].append([request, group, left])
     return True
 
@@ -103,7 +121,8 @@ def _held(events: Sequence[StepEvent]) -> Iterator[_Held]:
         state.begin(event)
         starts |= {s.request: s.start for s in event.segments}
         yield {
-            r: (starts.get(r, 0), {g: (table, len(table)) for g, table in tables.items()}) for r, tables in state.tables.items()
+            r: (starts.get(r, 0), {g: (table, len(table)) for g, table in tables.items()})
+            for r, tables in state.tables.items()
         }
         state.end(event)
 

@@ -15,9 +15,7 @@ from typing import IO, Any, NamedTuple
 from core.errors import InvalidTrace
 from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw
 
-STILL_S = (
-    25.0  # seconds without a change after which a recording counts as abandoned; a recorder touches its file every ten seconds
-)
+STILL_S = 25.0  # seconds without a change after which a recording counts as abandoned; a recorder touches its file every ten seconds
 RawHeader = dict[str, Any]
 
 
@@ -39,7 +37,9 @@ def header_of(path: Path) -> RawHeader | None:
         return None
     text = first.decode("utf-8", "replace")
     if not is_raw(text):
-        raise InvalidTrace(f"{path.name} is not a raw recording: its first line is not a recording's header.")
+        raise InvalidTrace(
+            f"{path.name} is not a raw recording: its first line is not a recording's header."
+        )
     header: RawHeader = json.loads(text)
     check_header(header, path.name)
     return header
@@ -96,7 +96,9 @@ def _modified(path: Path) -> float:
     return 0.0
 
 
-def newest(place: Path, rank: int | None = None, engine: str | None = None) -> tuple[Path, RawHeader] | None:
+def newest(
+    place: Path, rank: int | None = None, engine: str | None = None
+) -> tuple[Path, RawHeader] | None:
     """The first file of the newest recording at a place, and its header. Recordings that are still being written come before any other.
 
     place: a folder, whose other files are ignored; or a file, which includes the files beside it that a recorder given this name writes.
@@ -108,22 +110,33 @@ def newest(place: Path, rank: int | None = None, engine: str | None = None) -> t
     else:
         header = header_of(place)
         found = [(place, header)] if header else []
-        found += [(path, header) for path, header in _recordings(place.parent) if path != place and _is_of(path.name, place.name)]
+        found += [
+            (path, header)
+            for path, header in _recordings(place.parent)
+            if path != place and _is_of(path.name, place.name)
+        ]
     found = [pair for pair in found if engine in (None, engine_of(pair[1]))]
     if rank is None:
         rank = min((_rank(header) for _, header in found), default=0)
     mine = [(path, header) for path, header in found if _rank(header) == rank]
     if not mine:
         return None
-    latest = recording_named(max(mine, key=lambda pair: (is_written(pair[0]), _created(pair[1])))[1])
-    return min((pair for pair in mine if recording_named(pair[1]) == latest), key=lambda pair: part_of(pair[1]))
+    latest = recording_named(
+        max(mine, key=lambda pair: (is_written(pair[0]), _created(pair[1])))[1]
+    )
+    return min(
+        (pair for pair in mine if recording_named(pair[1]) == latest),
+        key=lambda pair: part_of(pair[1]),
+    )
 
 
 def _is_of(name: str, given: str) -> bool:
     """Whether a recorder that was given one name to write to may call a file by this name; see `Parts` of the recorder."""
     suffix = ".raw.jsonl" if given.endswith(".raw.jsonl") else ".jsonl" * given.endswith(".jsonl")
     stem, kind = re.escape(given.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
-    return re.fullmatch(rf"{stem}(\.\d{{8}}-\d{{6}}(-\d+)?)?{kind}(\.\d+)?\.jsonl", name) is not None
+    return (
+        re.fullmatch(rf"{stem}(\.\d{{8}}-\d{{6}}(-\d+)?)?{kind}(\.\d+)?\.jsonl", name) is not None
+    )
 
 
 def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
@@ -172,10 +185,14 @@ class Lines:
         read = self._file.readline(MAX_LINE_BYTES)
         following = None if read else self._following()
         if following is not None:
-            read = self._file.readline(MAX_LINE_BYTES)  # more may have come just before the next part began
+            read = self._file.readline(
+                MAX_LINE_BYTES
+            )  # more may have come just before the next part began
         self._rest += read
         if len(self._rest) >= MAX_LINE_BYTES:
-            raise InvalidTrace(f"{self.path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
+            raise InvalidTrace(
+                f"{self.path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB."
+            )
         if not self._rest.endswith(b"\n") and (read or following is None):
             return None
         line, self._rest = self._rest, b""

@@ -70,7 +70,9 @@ class Recording:
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
-        return [f"The recorder was never tried with {self.engine} {version}: what it missed there is absent."]
+        return [
+            f"The recorder was never tried with {self.engine} {version}: what it missed there is absent."
+        ]
 
     @property
     def rank(self) -> int:
@@ -86,7 +88,9 @@ class Recording:
     @property
     def ranks(self) -> int:
         """How many ranks the deployment has, as far as this one knows."""
-        return self.header.get("ranks") or self.rank + 1  # the ranks of a dense model do not know how many there are
+        return (
+            self.header.get("ranks") or self.rank + 1
+        )  # the ranks of a dense model do not know how many there are
 
 
 def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
@@ -99,7 +103,10 @@ def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
     """Like `read_raw`, from the name and lines (with line ends) of each file. The parts of a recording are joined."""
     by_rank: dict[int, Recording] = {}
-    for recording in sorted((_read(Path(name).name, iter(lines)) for name, lines in files), key=lambda recording: recording.part):
+    for recording in sorted(
+        (_read(Path(name).name, iter(lines)) for name, lines in files),
+        key=lambda recording: recording.part,
+    ):
         known = by_rank.setdefault(recording.rank, recording)
         if known is not recording:
             _join(known, recording)
@@ -118,26 +125,39 @@ def is_raw(first_line: str) -> bool:
         data = json.loads(first_line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and data.get("kind") == "header" and "crc" not in data and ("raw" in data or "vllm" in data)
+    return (
+        isinstance(data, dict)
+        and data.get("kind") == "header"
+        and "crc" not in data
+        and ("raw" in data or "vllm" in data)
+    )
 
 
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file, `.gz` or not. Raises InvalidTrace if it cannot be read or has a line that is too long."""
     try:
         opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", errors="replace") as file:  # bytes that are not text damage only their line
+        with opened(
+            path, "rt", encoding="utf-8", errors="replace"
+        ) as file:  # bytes that are not text damage only their line
             while line := file.readline(MAX_LINE_BYTES):
                 if len(line) == MAX_LINE_BYTES:
-                    raise InvalidTrace(f"{path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
+                    raise InvalidTrace(
+                        f"{path.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB."
+                    )
                 yield line
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidTrace(f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise InvalidTrace(
+            f"{path.name} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from None
 
 
 def _read(name: str, lines: Iterator[str]) -> Recording:
     first = next(lines, "")
     if not is_raw(first):
-        raise InvalidTrace(f"{name} is not a raw recording: its first line is not a recording's header.")
+        raise InvalidTrace(
+            f"{name} is not a raw recording: its first line is not a recording's header."
+        )
     recording = Recording(name, json.loads(first))
     check_header(recording.header, name)
     recording.faults += recording.untried
@@ -150,7 +170,9 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
                 if line.endswith("\n"):
                     damaged.append(number)
                 else:
-                    recording.faults.append(f"{name} breaks off in line {number}: the recorder had not written it to its end.")
+                    recording.faults.append(
+                        f"{name} breaks off in line {number}: the recorder had not written it to its end."
+                    )
     except InvalidTrace as error:  # a truncated .gz file, or a line that is too long
         recording.faults.append(f"After line {number} {error}")
     if damaged:
@@ -164,13 +186,19 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
     kind = data["kind"]
     if kind == "step":
         times = [data[name] for name in _TIMES if name in data]
-        if type(data["step"]) is not int or not all(type(t) in (int, float) and math.isfinite(t) for t in times):
+        if type(data["step"]) is not int or not all(
+            type(t) in (int, float) and math.isfinite(t) for t in times
+        ):
             raise ValueError("a step without a number or a time")
-        if "t_start" not in data or not all(isinstance(data[name], list) for name in ("segments", "arrived")):
+        if "t_start" not in data or not all(
+            isinstance(data[name], list) for name in ("segments", "arrived")
+        ):
             raise ValueError("a step without a start, segments or arrivals")
         recording.steps.append(data)
     elif kind == "snapshot":
-        if type(data["step"]) is not int or not all(isinstance(data[name], list) for name in ("running", "waiting", "requests")):
+        if type(data["step"]) is not int or not all(
+            isinstance(data[name], list) for name in ("running", "waiting", "requests")
+        ):
             raise ValueError("a snapshot without a step, or without requests")
         recording.snapshots[data["step"]] = data
     elif kind == "abort":
@@ -186,16 +214,23 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 def check_header(header: dict[str, Any], name: str) -> None:
     """Raises InvalidTrace for a version of the format that this module does not read, and for an impossible rank."""
     if header.get("raw", RAW) != RAW:
-        raise InvalidTrace(f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}.")
+        raise InvalidTrace(
+            f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}."
+        )
     rank = header.get("rank", 0)
     if type(rank) is not int or rank < 0:
         raise InvalidTrace(f"{name} does not say which rank it is of.")
 
 
 def _join(known: Recording, more: Recording) -> None:
-    same = all(known.header.get(fact) == more.header.get(fact) for fact in ("host", "pid", "created", "model"))
+    same = all(
+        known.header.get(fact) == more.header.get(fact)
+        for fact in ("host", "pid", "created", "model")
+    )
     if not same:
-        raise InvalidTrace(f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a time.")
+        raise InvalidTrace(
+            f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a time."
+        )
     known.steps += more.steps
     known.snapshots |= more.snapshots
     known.aborts += more.aborts
@@ -208,9 +243,15 @@ def _sort(recording: Recording) -> None:
     """Sort by step: with asynchronous scheduling a step is written when its output is back, which is after the next was scheduled."""
     recording.steps.sort(key=lambda step: step["step"])
     if recording.dropped:
-        recording.faults.append(f"The recorder could not keep up and dropped {recording.dropped} records.")
+        recording.faults.append(
+            f"The recorder could not keep up and dropped {recording.dropped} records."
+        )
     if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):
-        recording.faults.append("Some steps are there twice: these may be parts of two recordings. The first of each is shown.")
+        recording.faults.append(
+            "Some steps are there twice: these may be parts of two recordings. The first of each is shown."
+        )
     times = [step["t_start"] for step in recording.steps]
     if any(later < earlier for earlier, later in pairwise(times)):
-        recording.faults.append("The clock of this recording runs backwards, so its times cannot be trusted.")
+        recording.faults.append(
+            "The clock of this recording runs backwards, so its times cannot be trusted."
+        )

@@ -28,9 +28,13 @@ _SCHEDULERS = (None, "Scheduler", "AsyncScheduler")  # of vLLM's own
 def check_facts(recording: Recording) -> None:
     """Raises InvalidTrace for a header that lacks a fact that every step is drawn with."""
     if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
-        raise InvalidTrace(f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn.")
+        raise InvalidTrace(
+            f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn."
+        )
     if recording.header["num_blocks"] == 0:
-        raise InvalidTrace(f"{recording.name} is of a model without a KV cache, whose steps cannot be drawn.")
+        raise InvalidTrace(
+            f"{recording.name} is of a model without a KV cache, whose steps cannot be drawn."
+        )
 
 
 def recorded_config(recording: Recording) -> EngineConfig:
@@ -54,7 +58,9 @@ def _policy(recording: Recording) -> Policy:
         return replace(policy, requeue=True, victim="blocked", reserve="chunk")
     if facts.get("reserve_full_isl") is not None:
         policy = replace(
-            policy, reserve="prompt" if facts["reserve_full_isl"] else "chunk", watermark=facts.get("watermark") or 0.0
+            policy,
+            reserve="prompt" if facts["reserve_full_isl"] else "chunk",
+            watermark=facts.get("watermark") or 0.0,
         )
     order = facts.get("policy")
     if facts.get("scheduler") not in _SCHEDULERS and recording.engine == "vllm":
@@ -62,17 +68,30 @@ def _policy(recording: Recording) -> Policy:
     if order in (None, "fcfs"):
         return policy
     return RecordedPolicy(
-        name=str(order), order_by=str(order), victim="lowest priority", reserve=policy.reserve, watermark=policy.watermark
+        name=str(order),
+        order_by=str(order),
+        victim="lowest priority",
+        reserve=policy.reserve,
+        watermark=policy.watermark,
     )
 
 
-def trace_header(recording: Recording, model: Path | None, start: float, absent: Iterable[str], notes: Iterable[str]) -> Header:
+def trace_header(
+    recording: Recording,
+    model: Path | None,
+    start: float,
+    absent: Iterable[str],
+    notes: Iterable[str],
+) -> Header:
     """The header of the trace. model: the folder of its files, if they are on this machine. start: the trace's time 0, in seconds of the recording.
     absent: facts that its steps do not have. Raises InvalidConfig or InvalidTrace.
     """
     facts, config = recording.header, recorded_config(recording)
     name = _ENGINES.get(recording.engine, recording.engine)
-    workload = facts.get("workload") or {"name": f"{recording.engine}-recording", "arrival_unit": "s"}
+    workload = facts.get("workload") or {
+        "name": f"{recording.engine}-recording",
+        "arrival_unit": "s",
+    }
     header = Header(
         created=facts.get("created", ""),
         source="recorded",
@@ -89,7 +108,8 @@ def trace_header(recording: Recording, model: Path | None, start: float, absent:
             num_spec_tokens=facts.get("num_spec_tokens"),
             kv_connector=facts.get("kv_connector"),
         ),
-        inferred=inferred_by(config.policy) | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
+        inferred=inferred_by(config.policy)
+        | ({"windows": WINDOWS} if facts.get("inferred_windows") else {}),
         absent=(
             "prepare",
             "sample",
@@ -118,7 +138,11 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
     """
     clock, since = facts.get("clock"), round(start * 1e9)
     if isinstance(clock, dict):
-        return ClockFacts(monotonic_ns=clock["monotonic_ns"] + since, wall_ns=clock["wall_ns"] + since, boot=clock.get("boot"))
+        return ClockFacts(
+            monotonic_ns=clock["monotonic_ns"] + since,
+            wall_ns=clock["wall_ns"] + since,
+            boot=clock.get("boot"),
+        )
     try:
         created = datetime.fromisoformat(facts["created"]).astimezone(UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -144,5 +168,7 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
         layers=layers,
         vocab_size=config.get("vocab_size"),
         context=context or config.get("max_position_embeddings"),
-        kv_bytes_per_token=2 * layers * heads * size * bytes_each if layers and heads and size else None,
+        kv_bytes_per_token=2 * layers * heads * size * bytes_each
+        if layers and heads and size
+        else None,
     )

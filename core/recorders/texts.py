@@ -51,7 +51,9 @@ def tokenizer_of(name: str) -> Any:
             return PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
         if folder is None or not has_tokenizer(str(folder)):
             return None
-        return import_tokenizers().from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+        return import_tokenizers().from_pretrained(
+            str(folder), trust_remote_code=False, local_files_only=True
+        )
     except Exception:  # a folder without a model fails in many ways
         return None
 
@@ -66,7 +68,9 @@ def named_tokenizer(name: str) -> Any:
             raise UnsupportedModel(
                 f"The tokenizer {name!r} is no folder here, and the Hugging Face hub cannot be reached."
             ) from None
-        raise UnsupportedModel(f"The tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
+        raise UnsupportedModel(
+            f"The tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 class PlainIds:

@@ -39,7 +39,10 @@ def _units(cache: Any) -> int:
 def _free(cache: Any) -> int:
     """Units of the pool that no request holds: in free sectors, and in sectors that an attention type holds."""
     units = _units(cache)
-    held = [units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index) for a in cache.cache_allocators.values()]
+    held = [
+        units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index)
+        for a in cache.cache_allocators.values()
+    ]
     return units * int(cache.pool.num_free_sectors) + sum(held)
 
 
@@ -55,7 +58,9 @@ class _Observer:
         self.tables: dict[str, list[list[int]]] = {}  # by request, a table for each attention type
         self.active: frozenset[str] = frozenset()  # before the step
         self.finished: list[list[str]] = []
-        self.preempted: list[list[Any]] = []  # since the last step was recorded, with the positions they lost
+        self.preempted: list[
+            list[Any]
+        ] = []  # since the last step was recorded, with the positions they lost
         self.arrived: list[dict[str, Any]] = []
         self.step: dict[str, Any] | None = None
 
@@ -89,7 +94,9 @@ class _Observer:
             "first_block": 2 * units,  # two trash sectors come first
             "kv_groups": [
                 {
-                    "kind": "ring" if (window := getattr(a, "sliding_window", None)) else "full_attention",
+                    "kind": "ring"
+                    if (window := getattr(a, "sliding_window", None))
+                    else "full_attention",
                     "window": window,
                     "block_size": a.tokens_per_page,
                     "layers": list(a.layer_indices),
@@ -104,7 +111,11 @@ class _Observer:
 
     def to_schedule(self, scheduler: Any) -> None:
         """Note new and running requests just before scheduling. With a full cache this happens several times in a step."""
-        new = [state for request, state in scheduler.waiting_requests.items() if request not in self.known]
+        new = [
+            state
+            for request, state in scheduler.waiting_requests.items()
+            if request not in self.known
+        ]
         self.known |= {state.request_id for state in new}
         self.active = frozenset(scheduler.active_requests)
         self.arrived += [
@@ -117,7 +128,9 @@ class _Observer:
             for state in new
         ]
 
-    def scheduled(self, scheduler: Any, t_start: float, result: Any, token_budget: int, cache_budget: int) -> None:
+    def scheduled(
+        self, scheduler: Any, t_start: float, result: Any, token_budget: int, cache_budget: int
+    ) -> None:
         if self.writer is None:
             self.writer = self.open(scheduler, type(scheduler).__mro__[1].__name__, token_budget)
         scheduled, fast, _, read = result
@@ -140,7 +153,11 @@ class _Observer:
             "t_scheduled": self.now(),
             "arrived": self.arrived,
             "preempted": self.preempted,
-            "admitted": [{"request": s["request"], "cached": s["start"]} for s in segments if s["request"] not in self.active],
+            "admitted": [
+                {"request": s["request"], "cached": s["start"]}
+                for s in segments
+                if s["request"] not in self.active
+            ],
             "segments": segments,
             "blocks": self._blocks(scheduler.cache),
             "waiting": len(scheduler.waiting_requests_order),
@@ -167,10 +184,18 @@ class _Observer:
         changes: list[list[Any]] = []
         for request, now in tables.items():
             old = self.tables.get(request, [[] for _ in now])
-            if any(table[: len(before)] != before for table, before in zip(now, old, strict=True)) or not any(old):
+            if any(
+                table[: len(before)] != before for table, before in zip(now, old, strict=True)
+            ) or not any(old):
                 changes += [[request, now, "table"]] if any(now) else []
             elif any(len(table) > len(before) for table, before in zip(now, old, strict=True)):
-                changes.append([request, [table[len(before) :] for table, before in zip(now, old, strict=True)], "append"])
+                changes.append(
+                    [
+                        request,
+                        [table[len(before) :] for table, before in zip(now, old, strict=True)],
+                        "append",
+                    ]
+                )
         self.tables = tables
         return changes
 
@@ -178,7 +203,11 @@ class _Observer:
         step, self.step = self.step, None
         if step is None or self.writer is None:
             return
-        step |= {"t_output": t_output, "t_end": self.now(), "row_order": [s["request"] for s in step["segments"]]}
+        step |= {
+            "t_output": t_output,
+            "t_end": self.now(),
+            "row_order": [s["request"] for s in step["segments"]],
+        }
         step |= {"sampled": sampled, "finished": self.finished}
         self.steps += 1
         self.finished = []
@@ -197,17 +226,26 @@ def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) ->
 
     def update_batch(self: Any) -> None:
         if self.use_async_batching:
-            raise InflightError("Asynchronous batching cannot be recorded from outside: set use_async_batching=False.")
+            raise InflightError(
+                "Asynchronous batching cannot be recorded from outside: set use_async_batching=False."
+            )
         t_output = observer.now()
         states = {
-            s["request"]: self.scheduler.active_requests.get(s["request"]) for s in (observer.step or {}).get("segments", ())
+            s["request"]: self.scheduler.active_requests.get(s["request"])
+            for s in (observer.step or {}).get("segments", ())
         }
-        counts = {request: len(state.generated_tokens) for request, state in states.items() if state is not None}
+        counts = {
+            request: len(state.generated_tokens)
+            for request, state in states.items()
+            if state is not None
+        }
         update_before(self)
         sampled = {r: states[r].generated_tokens[count:] for r, count in counts.items()}
         observer.computed({r: tokens for r, tokens in sampled.items() if tokens}, t_output)
 
-    schedulers.SCHEDULER_MAPPING.update({name: _listening(base, observer) for name, base in schedulers_before.items()})
+    schedulers.SCHEDULER_MAPPING.update(
+        {name: _listening(base, observer) for name, base in schedulers_before.items()}
+    )
     processor.update_batch = update_batch
     try:
         yield
@@ -231,7 +269,10 @@ def _listening(base: Any, observer: _Observer) -> Any:
             state = self.active_requests.get(request_id)
             super().finish_request(request_id)
             if state is not None:
-                ended = state.generated_tokens[-1:] and state.generated_tokens[-1] in state._eos_token_ids
+                ended = (
+                    state.generated_tokens[-1:]
+                    and state.generated_tokens[-1] in state._eos_token_ids
+                )
                 observer.finished.append([request_id, "stop" if ended else "length"])
                 self._positions = {request_id: state.position_offset}
 

@@ -44,4 +44,8 @@ SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
 
 def unshown(facts: dict[str, Any]) -> list[str]:
     """Sentences on what is not shown for an engine with these facts. A fact that the header leaves out adds none."""
-    return [sentence for fact, (nothing, sentence) in SENTENCES.items() if facts.get(fact) not in (None, *nothing)]
+    return [
+        sentence
+        for fact, (nothing, sentence) in SENTENCES.items()
+        if facts.get(fact) not in (None, *nothing)
+    ]

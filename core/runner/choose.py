@@ -19,7 +19,9 @@ from core.models.adapter import ModelAdapter
 from core.runner.cpu_blocks import BlockKernels
 from core.runner.eager import NO_KERNELS, CPUKernels
 
-_WORTH_COMPILING = 2**12  # numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
+_WORTH_COMPILING = (
+    2**12
+)  # numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
 _NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
 
 
@@ -48,7 +50,9 @@ def choose_attention(
         raise InvalidConfig(
             f"Asynchronous execution is not for the policy {config.policy.name}: it reads each pass of a step before it plans the next."
         )
-    paged = execution.attention == "triton" or (execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle)
+    paged = execution.attention == "triton" or (
+        execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle
+    )
     if paged:
         from core.attention import paged as triton_paged  # Triton is not installed everywhere
 
@@ -56,18 +60,28 @@ def choose_attention(
         ahead = execution.asynchronous
         if ahead is None:
             ahead = adapter.device.type == "cuda" and not split
-        return AttentionChoice(True, triton_paged.BACKEND, ahead, (_NO_GRAPHS,) if graphless else ())
+        return AttentionChoice(
+            True, triton_paged.BACKEND, ahead, (_NO_GRAPHS,) if graphless else ()
+        )
     if execution.asynchronous:
         reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
-        raise InvalidConfig(f"Asynchronous execution needs the paged kernel, which is not in use: {reason}.")
+        raise InvalidConfig(
+            f"Asynchronous execution needs the paged kernel, which is not in use: {reason}."
+        )
     notes: tuple[str, ...] = ()
     if adapter.device.type == "cuda":
         if execution.attention == "auto" and backend is None:
             notes += (f"Without the paged kernel, so slower: {obstacle}.",)
         major, minor = torch.cuda.get_device_capability(adapter.device)
         if adapter.dtype == torch.float16 and major < 8:
-            notes += (f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.",)
-    if backend is None and execution.attention == "auto" and (kernels := _compiled(adapter)) is not None:
+            notes += (
+                f"Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has {major}.{minor}.",
+            )
+    if (
+        backend is None
+        and execution.attention == "auto"
+        and (kernels := _compiled(adapter)) is not None
+    ):
         rows = kernels.rows
         ours = CPUKernels(
             rows.rms_norm if execution.fused_norms else None,
@@ -81,7 +95,10 @@ def choose_attention(
 
 def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     """The kernels for this CPU, tried for the model's number format; None where SDPA computes all."""
-    numbers = sum(shape.num_kv_heads * (shape.key_size + shape.value_size) for shape in adapter.shapes.values())
+    numbers = sum(
+        shape.num_kv_heads * (shape.key_size + shape.value_size)
+        for shape in adapter.shapes.values()
+    )
     if (
         adapter.device.type != "cpu"
         or adapter.plug == "cache"
@@ -90,8 +107,13 @@ def _compiled(adapter: ModelAdapter) -> ModuleType | None:
     ):
         return None
     try:
-        from core.compiled import kernels  # numba is not installed everywhere, and not imported for nothing
-    except (ImportError, RuntimeError):  # not for this Python, say, or nowhere to keep what it compiles
+        from core.compiled import (
+            kernels,
+        )  # numba is not installed everywhere, and not imported for nothing
+    except (
+        ImportError,
+        RuntimeError,
+    ):  # not for this Python, say, or nowhere to keep what it compiles
         return None
     return None if kernels.obstacle(adapter.dtype) else kernels
 
@@ -104,7 +126,9 @@ def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
         return f"{adapter.name} computes attention itself, through its cache"
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
-    if adapter.device.type == "cuda" and (capability := torch.cuda.get_device_capability(adapter.device)) < (8, 0):
+    if adapter.device.type == "cuda" and (
+        capability := torch.cuda.get_device_capability(adapter.device)
+    ) < (8, 0):
         return f"it is built for compute capability 8.0 and later, and this GPU has {capability[0]}.{capability[1]}"
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     if adapter.device.type != "cuda" and not interpreted:

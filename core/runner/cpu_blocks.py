@@ -64,7 +64,12 @@ _PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("qkv_proj",))
 _BESIDE = {"q_norm", "k_norm", "rotary_emb"}  # parts that an attention may have, too
 _LAYER = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 _GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
-_ACTIVATIONS = {SiLUActivation: "silu", torch.nn.SiLU: "silu", NewGELUActivation: "gelu", GELUTanh: "gelu"}
+_ACTIVATIONS = {
+    SiLUActivation: "silu",
+    torch.nn.SiLU: "silu",
+    NewGELUActivation: "gelu",
+    GELUTanh: "gelu",
+}
 
 
 class _Asked(NamedTuple):
@@ -112,7 +117,9 @@ class _Attention:
             return False
         if asked.spec.softcap is not None or asked.spec.sinks is not None:
             return False
-        if position_embeddings is not None and any(part.dtype != hidden_states.dtype for part in position_embeddings):
+        if position_embeddings is not None and any(
+            part.dtype != hidden_states.dtype for part in position_embeddings
+        ):
             return False
         context = current_context()
         slots, pools = context.batch.slot_mapping, context.pool.layers[self.layer]
@@ -122,7 +129,9 @@ class _Attention:
         mine = [query, keys[slots], values[slots], self(hidden_states, position_embeddings)[0]]
         return all(map(_are_close, mine, own))
 
-    def _placed(self, rows: torch.Tensor, rotation: Rotation | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _placed(
+        self, rows: torch.Tensor, rotation: Rotation | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries `[R, H, W, Dk]`, and the layer's pool with the new keys and values in it."""
         context = current_context()
         keys, values = context.pool.layers[self.layer]
@@ -130,7 +139,15 @@ class _Attention:
             cos, sin = (part.expand(*rows.shape[:2], -1).contiguous() for part in rotation)
             rotation = cos, sin
         weights = tuple(norm.get_parameter("weight") for norm in self.norms)
-        query = self.place(self.product(rows), rotation, weights, self.eps, keys, values, context.batch.slot_mapping)
+        query = self.place(
+            self.product(rows),
+            rotation,
+            weights,
+            self.eps,
+            keys,
+            values,
+            context.batch.slot_mapping,
+        )
         return query, keys, values
 
 
@@ -155,16 +172,32 @@ class _Layer:
     """Stands in for a layer that adds to its rows what attention makes of them, and then what an MLP does, each after a norm."""
 
     def __init__(
-        self, norm: torch.nn.Module, attention: torch.nn.Module, second_norm: torch.nn.Module, mlp: torch.nn.Module
+        self,
+        norm: torch.nn.Module,
+        attention: torch.nn.Module,
+        second_norm: torch.nn.Module,
+        mlp: torch.nn.Module,
     ) -> None:
-        self._norm, self._attention, self._second_norm, self._mlp = norm, attention, second_norm, mlp
+        self._norm, self._attention, self._second_norm, self._mlp = (
+            norm,
+            attention,
+            second_norm,
+            mlp,
+        )
 
     def __call__(self, hidden_states: torch.Tensor, *_: None, **given: Any) -> torch.Tensor:
         attended, _weights = self._attention.forward(self._norm.forward(hidden_states), **given)
         hidden_states = hidden_states + attended
         return hidden_states + self._mlp.forward(self._second_norm.forward(hidden_states))
 
-    def tried(self, asked: _Asked | None, output: Any, hidden_states: torch.Tensor, *other: Any, **given: Any) -> bool:
+    def tried(
+        self,
+        asked: _Asked | None,
+        output: Any,
+        hidden_states: torch.Tensor,
+        *other: Any,
+        **given: Any,
+    ) -> bool:
         """Whether its result is the one that the module has just had, which was given nothing else that it would leave out."""
         given_all = isinstance(output, torch.Tensor) and all(one is None for one in other)
         return given_all and _are_close(self(hidden_states, **given), output)
@@ -174,7 +207,9 @@ class Blocks:
     """What stands in for modules of a model in its passes, inside `modules.in_use()`."""
 
     def __init__(self, blocks: Mapping[torch.nn.Module, Callable[..., Any]]) -> None:
-        self._blocks = [(module.__dict__, block, _Within.of(module)) for module, block in blocks.items()]
+        self._blocks = [
+            (module.__dict__, block, _Within.of(module)) for module, block in blocks.items()
+        ]
 
     @property
     def forwards(self) -> Forwards:
@@ -205,7 +240,9 @@ class _Within(NamedTuple):
         return not any(self.hooks) and all([*now.values()] == then for now, then in self.parts)
 
 
-def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool) -> Blocks:
+def cpu_blocks(
+    adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool
+) -> Blocks:
     """For which modules there are stand-ins. norms: whether for attention with norms of its own, too."""
     blocks = dict(_candidates(adapter, modules, kernels, norms))
     if not blocks:
@@ -214,13 +251,21 @@ def cpu_blocks(adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels
     asked: list[_Asked] = []
 
     def attend(
-        query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        batch: PackedBatch,
+        spec: AttentionSpec,
     ) -> torch.Tensor:
         asked[:] = [_Asked(query, spec)]
         return backend.attend(query, keys, values, batch, spec)
 
-    def after(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        with suppress(Exception):  # the module is called with something else, or gives something else
+    def after(
+        module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
+        with suppress(
+            Exception
+        ):  # the module is called with something else, or gives something else
             if blocks[module].tried(asked[0] if asked else None, output, *args, **kwargs):
                 agreed.add(module)
 
@@ -243,16 +288,33 @@ def _candidates(
         if parts.keys() == {*_LAYER}:
             yield module, _Layer(*(parts[name] for name in _LAYER))
         if parts.keys() == _GATED:
-            product, activation = modules.product_of((parts["gate_proj"], parts["up_proj"])), type(parts["act_fn"])
+            product, activation = (
+                modules.product_of((parts["gate_proj"], parts["up_proj"])),
+                type(parts["act_fn"]),
+            )
             if product and activation in _ACTIVATIONS:
-                yield module, _GatedMLP(product, parts["down_proj"], kernels.gated, _ACTIVATIONS[activation])
+                yield (
+                    module,
+                    _GatedMLP(product, parts["down_proj"], kernels.gated, _ACTIVATIONS[activation]),
+                )
         for projections in _PROJECTIONS:
-            if layer in adapter.shapes and {*projections, "o_proj"} <= parts.keys() <= {*projections, "o_proj", *_BESIDE}:
+            if layer in adapter.shapes and {*projections, "o_proj"} <= parts.keys() <= {
+                *projections,
+                "o_proj",
+                *_BESIDE,
+            }:
                 product = modules.product_of([parts[name] for name in projections])
                 own = [parts[name] for name in ("q_norm", "k_norm") if name in parts]
-                eps = _shared_epsilon(own, adapter.shapes[layer].key_size) if norms or not own else None
+                eps = (
+                    _shared_epsilon(own, adapter.shapes[layer].key_size)
+                    if norms or not own
+                    else None
+                )
                 if product and eps is not None:
-                    yield module, _Attention(layer, product, parts["o_proj"], kernels.place, tuple(own), eps)
+                    yield (
+                        module,
+                        _Attention(layer, product, parts["o_proj"], kernels.place, tuple(own), eps),
+                    )
 
 
 def _shared_epsilon(norms: Sequence[torch.nn.Module], size: int) -> float | None:
@@ -279,4 +341,6 @@ def _run(adapter: ModelAdapter, backend: Backend) -> None:
 
 def _are_close(mine: torch.Tensor, own: torch.Tensor) -> bool:
     error = 1e-3 if own.dtype == torch.float32 else 4 * torch.finfo(own.dtype).eps
-    return mine.shape == own.shape and torch.allclose(mine, own, rtol=error, atol=error * float(own.abs().max()))
+    return mine.shape == own.shape and torch.allclose(
+        mine, own, rtol=error, atol=error * float(own.abs().max())
+    )

@@ -35,7 +35,10 @@ _LEAST_ON_INTEL, _LEAST_INPUTS_ON_INTEL = (
     512,
 )  # the same for float32 on Intel's processors, where that kernel is MKL's at its best
 _ROWS = 32  # the number of rows the layout is optimised for; any number works
-_SAME_ROWS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # layers that many models call with the same rows
+_SAME_ROWS = (
+    ("q_proj", "k_proj", "v_proj"),
+    ("gate_proj", "up_proj"),
+)  # layers that many models call with the same rows
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 Operation = Callable[[torch.Tensor], torch.Tensor]
@@ -43,7 +46,11 @@ Operation = Callable[[torch.Tensor], torch.Tensor]
 
 def product_type(dtype: torch.dtype) -> torch.dtype:
     """The number format in which this CPU multiplies weights of a format."""
-    native = dtype == torch.bfloat16 and torch.cpu._is_avx512_bf16_supported() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    native = (
+        dtype == torch.bfloat16
+        and torch.cpu._is_avx512_bf16_supported()
+        and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
     return dtype if native else torch.float32
 
 
@@ -61,13 +68,25 @@ class _Linear:
         self.refresh()
 
     def refresh(self) -> None:
-        state = [(t.data_ptr(), t._version) for each in self._parameters for t in each.values() if t is not None]
+        state = [
+            (t.data_ptr(), t._version)
+            for each in self._parameters
+            for t in each.values()
+            if t is not None
+        ]
         if state == self._state:
             return
         self._state = state
-        weights, biases = ([p for each in self._parameters if (p := each[name]) is not None] for name in ("weight", "bias"))
+        weights, biases = (
+            [p for each in self._parameters if (p := each[name]) is not None]
+            for name in ("weight", "bias")
+        )
         dtype, outside = product_type(weights[0].dtype), weights[0].dtype
-        plain = torch.cat([(weight.t() if self._transposed else weight).detach() for weight in weights]).to(dtype).contiguous()
+        plain = (
+            torch.cat([(weight.t() if self._transposed else weight).detach() for weight in weights])
+            .to(dtype)
+            .contiguous()
+        )
         packed = torch.ops.mkldnn._reorder_linear_weight(plain, _ROWS)
         bias = torch.cat([bias.detach() for bias in biases]).to(dtype) if biases else None
         self.product = _product(packed, bias, dtype, outside)
@@ -77,19 +96,33 @@ class _Linear:
 
     def is_of(self, modules: Sequence[torch.nn.Module]) -> bool:
         """Whether it stands in for exactly these layers."""
-        return len(modules) == len(self._names) and all(m.__dict__ is own for m, own in zip(modules, self._names, strict=True))
+        return len(modules) == len(self._names) and all(
+            m.__dict__ is own for m, own in zip(modules, self._names, strict=True)
+        )
 
     def agrees(self, modules: Sequence[torch.nn.Module]) -> bool:
         """Whether the copy gives the same products as the layers."""
         weight = _weight(modules[0])
-        rows = torch.randn(3, weight.shape[0 if self._transposed else 1], generator=torch.Generator().manual_seed(0))
+        rows = torch.randn(
+            3,
+            weight.shape[0 if self._transposed else 1],
+            generator=torch.Generator().manual_seed(0),
+        )
         rows = rows.to(weight.dtype)
         error = 1e-3 if weight.dtype == torch.float32 else 2 * torch.finfo(weight.dtype).eps
-        pairs = [(forward(rows), module.forward(rows)) for module, (_, forward) in zip(modules, self.forwards, strict=True)]
-        return all(torch.allclose(mine, own, rtol=error, atol=error * float(own.abs().max())) for mine, own in pairs)
+        pairs = [
+            (forward(rows), module.forward(rows))
+            for module, (_, forward) in zip(modules, self.forwards, strict=True)
+        ]
+        return all(
+            torch.allclose(mine, own, rtol=error, atol=error * float(own.abs().max()))
+            for mine, own in pairs
+        )
 
 
-def _product(packed: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype, outside: torch.dtype) -> Operation:
+def _product(
+    packed: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype, outside: torch.dtype
+) -> Operation:
     multiply = torch.ops.mkldnn._linear_pointwise
     if dtype == outside:
         return lambda rows: multiply(rows, packed, bias, "none", [], "")
@@ -129,9 +162,15 @@ class CPUModules:
             if type(module) in (NewGELUActivation, GELUTanh) and "forward" not in module.__dict__
         ]
         self._lock = model_lock(model)
-        if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        if not torch.backends.mkldnn.is_available() or not hasattr(
+            torch.ops.mkldnn, "_reorder_linear_weight"
+        ):
             return
-        left = max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE) if most_bytes is None else most_bytes
+        left = (
+            max(_LEAST_BYTES, (free_memory(torch.device("cpu")) or 0) // _SHARE_OF_FREE)
+            if most_bytes is None
+            else most_bytes
+        )
         with torch.inference_mode(False), torch.no_grad():
             for modules in sorted(_layers(model), key=_numel):
                 left -= _numel(modules) * product_type(_weight(modules[0]).dtype).itemsize
@@ -160,7 +199,9 @@ class CPUModules:
             for layer in self._linear:
                 layer.refresh()
             gelus = ((names, gelu or _gelu) for names in self._gelus)
-            with forwards_replaced([*gelus, *(one for layer in self._linear for one in layer.forwards)]):
+            with forwards_replaced(
+                [*gelus, *(one for layer in self._linear for one in layer.forwards)]
+            ):
                 yield
 
 
@@ -191,10 +232,18 @@ def _layers(model: torch.nn.Module) -> Iterator[Sequence[torch.nn.Module]]:
     for parent in model.modules():
         for names in _SAME_ROWS:
             modules = [module for name in names if _is_plain(module := getattr(parent, name, None))]
-            if len(modules) == len(names) and len({_kind(module) for module in modules}) == 1 and _is_worth(modules):
+            if (
+                len(modules) == len(names)
+                and len({_kind(module) for module in modules}) == 1
+                and _is_worth(modules)
+            ):
                 taken |= set(modules)
                 yield modules
-    yield from ([module] for module in model.modules() if module not in taken and _is_plain(module) and _is_worth([module]))
+    yield from (
+        [module]
+        for module in model.modules()
+        if module not in taken and _is_plain(module) and _is_worth([module])
+    )
 
 
 def _is_plain(module: Any) -> TypeGuard[torch.nn.Module]:
@@ -206,7 +255,12 @@ def _is_plain(module: Any) -> TypeGuard[torch.nn.Module]:
 
 def _kind(module: Any) -> tuple[Any, ...]:
     weight = _weight(module)
-    return type(module), weight.dtype, weight.shape[0 if isinstance(module, Conv1D) else 1], module.bias is None
+    return (
+        type(module),
+        weight.dtype,
+        weight.shape[0 if isinstance(module, Conv1D) else 1],
+        module.bias is None,
+    )
 
 
 def _is_worth(modules: Sequence[torch.nn.Module]) -> bool:
@@ -221,7 +275,9 @@ _modules: weakref.WeakKeyDictionary[Any, CPUModules] = weakref.WeakKeyDictionary
 
 def cpu_modules(model: Any) -> CPUModules:
     """The stand-ins for a model, made once; none for what is not a module, nor on another device."""
-    if not isinstance(model, torch.nn.Module) or any(one.device.type != "cpu" for one in model.parameters()):
+    if not isinstance(model, torch.nn.Module) or any(
+        one.device.type != "cpu" for one in model.parameters()
+    ):
         return CPUModules(torch.nn.Module())
     if model not in _modules:
         _modules[model] = CPUModules(model)

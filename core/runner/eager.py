@@ -56,10 +56,14 @@ class ModelRunner:
         self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
         self._modules = cpu_modules(getattr(adapter, "model", None))
         self._kernels = kernels
-        self._norms = tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
+        self._norms = (
+            tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
+        )
         self._blocks = Blocks({})
         if kernels.blocks is not None:
-            self._blocks = cpu_blocks(adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None)
+            self._blocks = cpu_blocks(
+                adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None
+            )
 
     @property
     def memory(self) -> dict[str, int] | None:
@@ -88,4 +92,6 @@ class ModelRunner:
             observer(rows, logits)
         samples = sample(logits, rows, self._kernels.stats) if rows else []
         t3 = self.clock()
-        return PassResult(samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2)
+        return PassResult(
+            samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2
+        )

@@ -70,7 +70,9 @@ class Engine(EngineCore):
         self.adapter: ModelAdapter = probe(model) if isinstance(model, torch.nn.Module) else model
         self.execution = execution or Execution()
         executor = ModelExecutor(self.adapter, self.execution, backend, runner)
-        super().__init__(executor, tokenizer, config, policy=policy, recorder=recorder, clock=clock, sleep=sleep)
+        super().__init__(
+            executor, tokenizer, config, policy=policy, recorder=recorder, clock=clock, sleep=sleep
+        )
 
     @classmethod
     def from_pretrained(
@@ -106,7 +108,12 @@ class ModelExecutor:
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
     ) -> None:
-        self._adapter, self._execution, self._backend, self._given_runner = adapter, execution, backend, runner
+        self._adapter, self._execution, self._backend, self._given_runner = (
+            adapter,
+            execution,
+            backend,
+            runner,
+        )
         self._memory: MemoryBudget | None = None  # of the GPU, measured once for the largest pass
 
     @property
@@ -132,7 +139,9 @@ class ModelExecutor:
         device = self._adapter.device
         return {
             "device": str(device),
-            "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+            "device_name": torch.cuda.get_device_name(device)
+            if device.type == "cuda"
+            else platform.machine(),
             "threads": torch.get_num_threads(),
             "dtype": str(self._adapter.dtype).removeprefix("torch."),
             "versions": {"python": platform.python_version(), **models.versions()},
@@ -151,11 +160,17 @@ class ModelExecutor:
         block_bytes = adapter.kv_bytes_per_token * config.block_size
         if adapter.device.type != "cuda":
             return MOST_ON_CPU // block_bytes
-        tokens = config.max_num_batched_tokens if config.policy.token_budget else longest * config.num_lanes
+        tokens = (
+            config.max_num_batched_tokens
+            if config.policy.token_budget
+            else longest * config.num_lanes
+        )
         if self._memory is None or self._memory.tokens < tokens:
             drop_pool()
             utilization = self._execution.gpu_memory_utilization
-            self._memory = measure_memory(adapter, tokens, config.num_lanes, utilization, self._choice(config).backend)
+            self._memory = measure_memory(
+                adapter, tokens, config.num_lanes, utilization, self._choice(config).backend
+            )
         most = self._memory.blocks(block_bytes)
         return tensor_parallel.least(most, adapter.device) if adapter.tensor_parallel > 1 else most
 
@@ -164,19 +179,43 @@ class ModelExecutor:
         """See `Executor`."""
         return self._memory.sentence if self._memory else ""
 
-    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> Runner:
+    def new_runner(
+        self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
+    ) -> Runner:
         """See `Executor`."""
         if self._given_runner is not None:
             return self._given_runner(num_blocks)
         adapter, choice = self._adapter, self._choice(config)
         if not choice.paged:
-            return ModelRunner(adapter, num_blocks, config.block_size, choice.backend, clock, choice.notes, choice.kernels)
+            return ModelRunner(
+                adapter,
+                num_blocks,
+                config.block_size,
+                choice.backend,
+                clock,
+                choice.notes,
+                choice.kernels,
+            )
         from core.runner.gpu.runner import CudaCapture, PagedRunner  # imports triton
 
-        graphs = self._execution.cuda_graphs and adapter.device.type == "cuda" and adapter.tensor_parallel == 1
-        runner = PagedRunner(adapter, num_blocks, config, self._execution, choice, clock, CudaCapture() if graphs else None)
+        graphs = (
+            self._execution.cuda_graphs
+            and adapter.device.type == "cuda"
+            and adapter.tensor_parallel == 1
+        )
+        runner = PagedRunner(
+            adapter,
+            num_blocks,
+            config,
+            self._execution,
+            choice,
+            clock,
+            CudaCapture() if graphs else None,
+        )
         if config.policy.layout == "packed":
-            runner.prepare(config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes)
+            runner.prepare(
+                config.max_num_batched_tokens if config.policy.token_budget else config.num_lanes
+            )
         return runner
 
     def failure(self, error: Exception) -> str | None:
@@ -187,8 +226,13 @@ class ModelExecutor:
                 return "the machine ran out of memory"
             free, total = torch.cuda.mem_get_info(self._adapter.device)
             return f"the GPU ran out of memory ({free / 2**30:.2f} of {total / 2**30:.2f} GiB were free); a smaller KV pool or budget needs less"
-        is_known = isinstance(error, torch.AcceleratorError) or type(error).__module__.split(".")[0] == "triton"
-        if not is_known and not (isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_WORDS)):
+        is_known = (
+            isinstance(error, torch.AcceleratorError)
+            or type(error).__module__.split(".")[0] == "triton"
+        )
+        if not is_known and not (
+            isinstance(error, RuntimeError) and any(words in str(error) for words in _DEVICE_WORDS)
+        ):
             return None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         if on_gpu and "CUDA error" in reason:

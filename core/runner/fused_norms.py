@@ -30,7 +30,11 @@ def fused_norms(model: Any, kernel: RMSNorm) -> Iterator[tuple[dict[str, Any], C
 def epsilon(module: Any) -> float | None:
     """The epsilon of a module that may be a plain RMS norm."""
     weight = getattr(module, "weight", None)
-    if not type(module).__name__.endswith("RMSNorm") or not isinstance(weight, torch.Tensor) or "forward" in module.__dict__:
+    if (
+        not type(module).__name__.endswith("RMSNorm")
+        or not isinstance(weight, torch.Tensor)
+        or "forward" in module.__dict__
+    ):
         return None
     eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     plain = weight.ndim == 1 and len(weight) <= _MOST_SIZE and len(list(module.parameters())) == 1
@@ -45,8 +49,12 @@ def _forward(module: Any, eps: float, kernel: RMSNorm) -> Callable[[torch.Tensor
 def _agrees(module: Any, eps: float, kernel: RMSNorm) -> bool:
     """Whether the kernel's results equal the module's, but for the last bit."""
     weight = module.weight
-    x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
+    x = torch.randn(3, len(weight), generator=torch.Generator().manual_seed(0)).to(
+        weight.device, weight.dtype
+    )
     own = module(x)
     if own.dtype != x.dtype:
         return False
-    return torch.allclose(kernel(x, weight, eps).float(), own.float(), rtol=2 * torch.finfo(x.dtype).eps, atol=1e-7)
+    return torch.allclose(
+        kernel(x, weight, eps).float(), own.float(), rtol=2 * torch.finfo(x.dtype).eps, atol=1e-7
+    )

@@ -19,7 +19,9 @@ from core.scheduler.state import BlockTable
 
 _GIB = 2**30
 _BLOCK = 16
-MOST_ON_CPU = 2**30  # the most bytes that a pool takes on a CPU if no number of blocks is configured
+MOST_ON_CPU = (
+    2**30
+)  # the most bytes that a pool takes on a CPU if no number of blocks is configured
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class MemoryBudget:
         )
 
 
-def measure_memory(adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend) -> MemoryBudget:
+def measure_memory(
+    adapter: ModelAdapter, tokens: int, lanes: int, utilization: float, backend: Backend
+) -> MemoryBudget:
     """Measure what a pass of this many tokens, all in one request, takes.
 
     Raises InvalidConfig if not even that pass can be computed.
@@ -73,7 +77,9 @@ def measure_memory(adapter: ModelAdapter, tokens: int, lanes: int, utilization: 
         raise InvalidConfig(
             f"A pass of {tokens:,} tokens does not fit into the GPU: {free / _GIB:.2f} of {total / _GIB:.2f} GiB are free beside the model."
         ) from None
-    row = logits.shape[-1] * (logits.element_size() + 4 * 4)  # logits, and float32 copies to sample from
+    row = logits.shape[-1] * (
+        logits.element_size() + 4 * 4
+    )  # logits, and float32 copies to sample from
     peak = torch.cuda.max_memory_allocated(device) - held + min(lanes, tokens) * row
     del pool, logits
     torch.cuda.empty_cache()
@@ -82,7 +88,15 @@ def measure_memory(adapter: ModelAdapter, tokens: int, lanes: int, utilization: 
 
 def _longest_pass(adapter: ModelAdapter, tokens: int, pool: KVPool) -> PackedBatch:
     """One prompt as long as a pass can be."""
-    request = ScheduledRequest("probe", 0, "prefill", (0,) * tokens, 0, BlockTable(tuple(range(pool.num_blocks))), samples=True)
+    request = ScheduledRequest(
+        "probe",
+        0,
+        "prefill",
+        (0,) * tokens,
+        0,
+        BlockTable(tuple(range(pool.num_blocks))),
+        samples=True,
+    )
     output = SchedulerOutput("packed", (request,))
     kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
     layout = paged_layout(output, pool.block_size, adapter.num_heads, kv_heads, adapter.device)
@@ -126,4 +140,8 @@ def memory_used(adapter: ModelAdapter, pool: KVPool) -> dict[str, int] | None:
         return None
     pool_bytes = pool.num_blocks * pool.block_size * adapter.kv_bytes_per_token
     weights = sum(p.numel() * p.element_size() for p in adapter.model.parameters())
-    return {"weights": weights, "kv_pool": pool_bytes, "peak": torch.cuda.max_memory_allocated(adapter.device)}
+    return {
+        "weights": weights,
+        "kv_pool": pool_bytes,
+        "peak": torch.cuda.max_memory_allocated(adapter.device),
+    }

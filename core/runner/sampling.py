@@ -18,17 +18,23 @@ of the sum of all exponentials (float32 `[n]`), which is not finite if a logit i
 """
 
 
-def sample(logits: torch.Tensor, rows: Sequence[SamplingRow], stats: LogitStats | None = None) -> list[Sample]:
+def sample(
+    logits: torch.Tensor, rows: Sequence[SamplingRow], stats: LogitStats | None = None
+) -> list[Sample]:
     """Choose one token for each row of `logits [n, V]`. stats: a kernel for them."""
     if logits.device.type == "mps":
         logits = logits.cpu()  # the noise takes float64, which MPS does not have
     return as_samples(*(chosen.tolist() for chosen in choose_tokens(logits, rows, stats=stats)))
 
 
-def as_samples(tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]) -> list[Sample]:
+def as_samples(
+    tokens: Iterable[float], logprobs: Iterable[float], margins: Iterable[float]
+) -> list[Sample]:
     """What was chosen, as plain numbers."""
     return [
-        Sample(int(token), round(logprob, 5), round(margin, 5)) if math.isfinite(logprob) else Sample(None, 0.0, 0.0)
+        Sample(int(token), round(logprob, 5), round(margin, 5))
+        if math.isfinite(logprob)
+        else Sample(None, 0.0, 0.0)
         for token, logprob, margin in zip(tokens, logprobs, margins, strict=True)
     ]
 
@@ -63,7 +69,9 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
     first = _argmax(logits)
     place = first[:, None]
     best = logits.gather(1, place)
-    logsumexp = best - logits.log_softmax(-1).gather(1, place)  # on CPU 1.6 times as fast as logsumexp; NaN if a logit is
+    logsumexp = best - logits.log_softmax(-1).gather(
+        1, place
+    )  # on CPU 1.6 times as fast as logsumexp; NaN if a logit is
     logits.scatter_(1, place, torch.finfo(logits.dtype).min)
     runner_up = logits.amax(-1)
     logits.scatter_(1, place, best)
@@ -81,7 +89,11 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     """The Gumbel-max draw from softmax(logits / temperature) after the filters; int64 `[n]`."""
     device = logits.device
     # Relative to the best, so that no temperature is too close to zero: the best stays 0, the others become ever less likely.
-    temperatures = torch.tensor([min(max(r.params.temperature, 1e-30), 1e30) for r in rows], dtype=torch.float32, device=device)
+    temperatures = torch.tensor(
+        [min(max(r.params.temperature, 1e-30), 1e30) for r in rows],
+        dtype=torch.float32,
+        device=device,
+    )
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperatures[:, None]
     vocab_size = scaled.shape[1]
     if any(r.params.filters for r in rows):
@@ -90,32 +102,44 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     return (scaled + gumbel_noise(keys, vocab_size)).argmax(-1)
 
 
-def adjust_logits(logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None) -> torch.Tensor:
+def adjust_logits(
+    logits: torch.Tensor, rows: Sequence[SamplingRow], unread: torch.Tensor | None = None
+) -> torch.Tensor:
     """Logits after bias and penalties, in float32; the same tensor if no row asks for any. Rows do not affect each other."""
     if not any(row.params.adjusts for row in rows):
         return logits
     logits = logits.to(torch.float32, copy=True)
     for index, row in enumerate(rows):
         if row.params.adjusts:
-            logits[index] = _adjust_row(logits[index], row, None if unread is None else unread[index])
+            logits[index] = _adjust_row(
+                logits[index], row, None if unread is None else unread[index]
+            )
     return logits
 
 
-def _adjust_row(logits: torch.Tensor, row: SamplingRow, unread: torch.Tensor | None) -> torch.Tensor:
+def _adjust_row(
+    logits: torch.Tensor, row: SamplingRow, unread: torch.Tensor | None
+) -> torch.Tensor:
     """One row `[V]`: bias, then repetition, frequency and presence, in vLLM's order."""
     params, device = row.params, logits.device
     if params.logit_bias:
         ids, values = zip(*params.logit_bias, strict=True)
-        logits = logits.index_add(0, _moved(ids, torch.int64, device), _moved(values, torch.float32, device))
+        logits = logits.index_add(
+            0, _moved(ids, torch.int64, device), _moved(values, torch.float32, device)
+        )
     if not params.looks_back:
         return logits
     generated = _moved(row.generated, torch.int64, device)
     if unread is not None:
         generated = torch.where(generated < 0, unread, generated)
-    counts = torch.zeros_like(logits).index_add_(0, generated, torch.ones_like(generated, dtype=logits.dtype))
+    counts = torch.zeros_like(logits).index_add_(
+        0, generated, torch.ones_like(generated, dtype=logits.dtype)
+    )
     if params.repetition_penalty != 1:
         seen = (counts > 0).index_fill_(0, _moved(row.prompt, torch.int64, device), True)
-        penalised = torch.where(logits > 0, logits / params.repetition_penalty, logits * params.repetition_penalty)
+        penalised = torch.where(
+            logits > 0, logits / params.repetition_penalty, logits * params.repetition_penalty
+        )
         logits = torch.where(seen, penalised, logits)
     return logits - params.frequency_penalty * counts - params.presence_penalty * (counts > 0)
 
@@ -134,11 +158,15 @@ def filter_logits(scaled: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Te
     device, vocab_size = scaled.device, scaled.shape[1]
     top_k = torch.tensor([r.params.top_k or vocab_size for r in rows], device=device)
     top_p = torch.tensor(
-        [r.params.top_p if r.params.top_p < 1 else math.inf for r in rows], dtype=torch.float32, device=device
+        [r.params.top_p if r.params.top_p < 1 else math.inf for r in rows],
+        dtype=torch.float32,
+        device=device,
     )  # inf: a rounded mass may exceed 1
     min_p = torch.tensor([r.params.min_p for r in rows], dtype=torch.float32, device=device)
     ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
-    ordered = ordered.masked_fill(torch.arange(vocab_size, device=device) >= top_k[:, None], -torch.inf)
+    ordered = ordered.masked_fill(
+        torch.arange(vocab_size, device=device) >= top_k[:, None], -torch.inf
+    )
     probabilities = ordered.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities  # mass of the more probable tokens
     drop = (before >= top_p[:, None]) | (probabilities < min_p[:, None] * probabilities[:, :1])
@@ -150,7 +178,10 @@ def gumbel_noise(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
     """Standard Gumbel noise `[n, vocab_size]` from 64-bit keys `[n]`: two rounds of MurmurHash3's finalizer, in integers, so that every
     device draws the same.
     """
-    low, high = (keys & _LOW_32).int()[:, None], (keys >> 32).int()[:, None]  # 32 bits each, regardless of sign
+    low, high = (
+        (keys & _LOW_32).int()[:, None],
+        (keys >> 32).int()[:, None],
+    )  # 32 bits each, regardless of sign
     bits = torch.arange(vocab_size, device=keys.device, dtype=torch.int32)[None] ^ low
     for salt in (high, None):
         bits ^= bits >> 16 & 0xFFFF

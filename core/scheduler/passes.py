@@ -17,7 +17,9 @@ from core.scheduler.state import RequestState, RequestStatus
 from core.trace.events import NOTHING_BINDS, Admitted, Stalled
 from core.workload.request import Phase
 
-Plan = list[tuple[int, RequestState, int]]  # lane, request, tokens; one entry per lane, so sorting compares only lanes
+Plan = list[
+    tuple[int, RequestState, int]
+]  # lane, request, tokens; one entry per lane, so sorting compares only lanes
 _PROMPTS_ALONE = Why("phase", 0, 1, 1)
 
 
@@ -69,7 +71,9 @@ def _split(run: SchedulerState, in_flight: bool) -> Iterator[SchedulerOutput]:
     for prefill in prefills:
         yield build_output(run, "packed", [prefill])
     before = {*decoding}
-    before.update([s for s in run.running if s not in before and s.is_decoding][:left])  # the newly prefilled
+    before.update(
+        [s for s in run.running if s not in before and s.is_decoding][:left]
+    )  # the newly prefilled
     plan: Plan = []
     schedule_running(run, [s for s in run.running if s in before], UNLIMITED, plan)
     if plan:
@@ -90,14 +94,21 @@ def _plan(run: SchedulerState) -> Plan:
     if not run.policy.mixed_batches:
         schedule_running(run, run.running, run.token_budget, plan)
         if run.facts.preempted:
-            admit(run, run.token_budget, plan)  # nothing can join: this records the reason for the head of the queue
+            admit(
+                run, run.token_budget, plan
+            )  # nothing can join: this records the reason for the head of the queue
         return plan
     decoding, prefilling = _by_phase(run)
     left, prefill_first = run.token_budget, run.config.prefill_first
     if not prefill_first:
         left = schedule_running(run, decoding, left, plan)
     left = schedule_running(run, prefilling, left, plan)
-    left = admit(run, left, plan, growing=sum([run.blocks_lacked(s, 1) for s in decoding]) if prefill_first else 0)
+    left = admit(
+        run,
+        left,
+        plan,
+        growing=sum([run.blocks_lacked(s, 1) for s in decoding]) if prefill_first else 0,
+    )
     if prefill_first:
         schedule_running(run, decoding, left, plan)
     return plan
@@ -117,7 +128,9 @@ def _prompts_alone(run: SchedulerState) -> Plan:
 # -- what a request computes -----------------------------------------------------------------------------------------
 
 
-def schedule_running(run: SchedulerState, states: Sequence[RequestState], left: int, plan: Plan) -> int:
+def schedule_running(
+    run: SchedulerState, states: Sequence[RequestState], left: int, plan: Plan
+) -> int:
     """Give each running request its next tokens, first come, first served; returns the remaining budget."""
     size, facts, pool = run.config.block_size, run.facts, run.pool
     for state in states:
@@ -125,7 +138,9 @@ def schedule_running(run: SchedulerState, states: Sequence[RequestState], left: 
         if count > left:
             count, facts.cut = left, "budget"
             if not left:
-                facts.stalled.append(Stalled(state.id, Why("budget", 0, pending, run.config.max_num_batched_tokens)))
+                facts.stalled.append(
+                    Stalled(state.id, Why("budget", 0, pending, run.config.max_num_batched_tokens))
+                )
                 continue
         room = len(state.block_table.blocks) * size - state.num_computed_tokens
         if count > room:
@@ -149,7 +164,11 @@ def admit(run: SchedulerState, left: int, plan: Plan, growing: int = 0) -> int:
     growing: blocks that running requests still need in this step.
     """
     while state := run.waiting.head():
-        cached = run.pool.match(state.token_ids) if run.config.prefix_caching and run.lanes.num_free else ()
+        cached = (
+            run.pool.match(state.token_ids)
+            if run.config.prefix_caching and run.lanes.num_free
+            else ()
+        )
         if why := _why_not(run, state, run.room(left, cached, growing)):
             run.wait(why)
             break
@@ -189,7 +208,9 @@ def _compute(run: SchedulerState, state: RequestState, count: int, plan: Plan) -
     plan.append((state.held_lane, state, count))
 
 
-def build_output(run: SchedulerState, layout: Literal["packed", "padded"], plan: Plan) -> SchedulerOutput:
+def build_output(
+    run: SchedulerState, layout: Literal["packed", "padded"], plan: Plan
+) -> SchedulerOutput:
     """A plan in lane order, counted in the facts."""
     scheduled, decode_tokens = [], 0
     for lane, state, count in sorted(plan):
@@ -201,7 +222,9 @@ def build_output(run: SchedulerState, layout: Literal["packed", "padded"], plan:
             decode_tokens += 1
         tokens = tuple(token_ids[start:end])
         samples = end == length and count > 0
-        entry = ScheduledRequest(state.request.id, lane, phase, tokens, start, state.block_table, samples)
+        entry = ScheduledRequest(
+            state.request.id, lane, phase, tokens, start, state.block_table, samples
+        )
         if samples and state.request.sampling.looks_back:
             prompt = state.prompt_token_ids
             entry = entry._replace(prompt=prompt, generated=tuple(token_ids[len(prompt) :]))
@@ -231,7 +254,9 @@ def _victim(run: SchedulerState, candidates: Collection[RequestState]) -> Reques
     for candidate in candidates:
         if candidate is state:
             return candidate
-    raise PolicyFailed(f"The policy {run.policy.name} lets {shown(state)} give way, which is none of the requests that can.")
+    raise PolicyFailed(
+        f"The policy {run.policy.name} lets {shown(state)} give way, which is none of the requests that can."
+    )
 
 
 def _make_room(run: SchedulerState, in_flight: bool) -> bool:
@@ -279,7 +304,9 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
     pool, policy = run.pool, run.policy
     left = run.token_budget
     reads = most_reads = (
-        UNLIMITED if policy.kv_reads is None else round(policy.kv_reads * pool.num_blocks * run.config.block_size)
+        UNLIMITED
+        if policy.kv_reads is None
+        else round(policy.kv_reads * pool.num_blocks * run.config.block_size)
     )
     is_scarce = pool.num_free / pool.num_blocks < policy.margin
     plan: Plan = []
@@ -288,12 +315,18 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
     over: Limit | None = None  # what ended the search
     begun = sorted(run.running, key=lambda s: s.is_prefilling)
     for state in [*begun, *run.waiting]:
-        runs, pending, why = state.status is RequestStatus.RUNNING, state.num_uncomputed_tokens, None
+        runs, pending, why = (
+            state.status is RequestStatus.RUNNING,
+            state.num_uncomputed_tokens,
+            None,
+        )
         count = min(pending, left)
         if over is None and is_scarce and plan and (not runs or state.is_prefilling):
             over = "margin"
         if over == "margin":
-            why = Why("margin", pool.num_free, int(policy.margin * pool.num_blocks), pool.num_blocks)
+            why = Why(
+                "margin", pool.num_free, int(policy.margin * pool.num_blocks), pool.num_blocks
+            )
         elif over == "budget":
             why = Why("budget", left, pending, run.config.max_num_batched_tokens)
         elif over == "lanes":
@@ -320,7 +353,15 @@ def _pass_over(run: SchedulerState) -> tuple[Plan, dict[RequestState, int], Why 
             run.start(state)
             _first_chunk(run, state, left, plan)
         left, reads = left - count, reads - state.num_computed_tokens
-        over = "budget" if not left else "reads" if reads <= 0 else "lanes" if len(plan) == run.lanes.count else None
+        over = (
+            "budget"
+            if not left
+            else "reads"
+            if reads <= 0
+            else "lanes"
+            if len(plan) == run.lanes.count
+            else None
+        )
     return plan, blocked, first
 
 

@@ -58,7 +58,9 @@ class Classroom:
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
         """Set whether viewers see prompts and tokens, and nicknames. Hidden parts are not sent, not even for earlier messages."""
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
-        log.hidden = replace(log.hidden, **{name: value for name, value in given.items() if value is not None})
+        log.hidden = replace(
+            log.hidden, **{name: value for name, value in given.items() if value is not None}
+        )
         self._serving.set_class(self._serving.settings)
 
     def accept(self, accepting: bool) -> None:
@@ -85,7 +87,9 @@ class Classroom:
                 serving.change(config, "idle")
         serving.set_class(replace(serving.settings, shadow=policy))
 
-    async def burst(self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]) -> list[TokenStream]:
+    async def burst(
+        self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]
+    ) -> list[TokenStream]:
         """Queue a prepared burst, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
 
         The streams need not be read. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
@@ -93,10 +97,14 @@ class Classroom:
         serving = self._serving
         if isinstance(requests, str):
             if requests not in DEMO_WORKLOADS:
-                raise InvalidRequest(f"There is no such burst; there are {', '.join(DEMO_WORKLOADS)}.")
+                raise InvalidRequest(
+                    f"There is no such burst; there are {', '.join(DEMO_WORKLOADS)}."
+                )
             requests = DEMO_WORKLOADS[requests].requests
         with serving.receive(BURST, len(requests), even_if_closed=True) as call:
-            checked = [(await call.check(prompt, sampling), sampling) for prompt, sampling in requests]
+            checked = [
+                (await call.check(prompt, sampling), sampling) for prompt, sampling in requests
+            ]
             # Submitted together, so that they arrive in one step: one after another, each would wait for the step that accepts the previous one.
             asked = [call.submit(prompt, sampling) for prompt, sampling in checked]
             given = await asyncio.gather(*asked, return_exceptions=True)

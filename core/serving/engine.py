@@ -49,12 +49,25 @@ class ServingEngine:
         name: str | None = None,
         hidden: Hidden = Hidden(),  # noqa: B008 (frozen)
     ) -> None:
-        self.engine, self.limits, self.name = engine, limits or ServingLimits(), name or engine.model.name or ""
+        self.engine, self.limits, self.name = (
+            engine,
+            limits or ServingLimits(),
+            name or engine.model.name or "",
+        )
         # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, others to prompts and to `session`.
-        self.tokenizer, self._of_session = copy.deepcopy(engine.tokenizer), copy.deepcopy(engine.tokenizer)
-        self._tokenizing, self._saving = Tokenizing(copy.deepcopy(engine.tokenizer)), threading.Lock()
+        self.tokenizer, self._of_session = (
+            copy.deepcopy(engine.tokenizer),
+            copy.deepcopy(engine.tokenizer),
+        )
+        self._tokenizing, self._saving = (
+            Tokenizing(copy.deepcopy(engine.tokenizer)),
+            threading.Lock(),
+        )
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
-        self._validator, self._places = RequestValidator(engine, self.limits, self.name), Places(self.limits)
+        self._validator, self._places = (
+            RequestValidator(engine, self.limits, self.name),
+            Places(self.limits),
+        )
         self._session = Session(self.limits.kept_tokens)
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
@@ -89,7 +102,13 @@ class ServingEngine:
     @property
     def status(self) -> Status:
         """failed: the engine could not be restored after a failed step; the next request tries again."""
-        return "draining" if self._draining or self._thread.has_ended else "ok" if self._thread.works else "failed"
+        return (
+            "draining"
+            if self._draining or self._thread.has_ended
+            else "ok"
+            if self._thread.works
+            else "failed"
+        )
 
     @property
     def num_requests(self) -> int:
@@ -110,7 +129,9 @@ class ServingEngine:
     def config_to_come(self) -> EngineConfig | None:
         """The limits of a run that is about to begin."""
         change = self._change
-        return change.config if change is not None and change is not self._thread.last_change else None
+        return (
+            change.config if change is not None and change is not self._thread.last_change else None
+        )
 
     @property
     def steps_per_s(self) -> float | None:
@@ -120,7 +141,9 @@ class ServingEngine:
     @property
     def class_state(self) -> ClassState:
         """The current settings, including changes that the engine's thread has not seen yet."""
-        settings = messages.SetClass(self.settings.accepting and self.status != "draining", self.settings.shadow)
+        settings = messages.SetClass(
+            self.settings.accepting and self.status != "draining", self.settings.shadow
+        )
         return self._thread.class_state(settings, self.config_to_come)
 
     def session(self, run: int | None = None) -> Trace:
@@ -209,7 +232,9 @@ class Call:
         validator = self._serving._validator
         validator.check_chat()
         size = sum(len(message["content"]) for message in messages)
-        return await self._serving._tokenizing.run(size, lambda tokenizer: validator.chat(messages, tokenizer))
+        return await self._serving._tokenizing.run(
+            size, lambda tokenizer: validator.chat(messages, tokenizer)
+        )
 
     async def check(self, prompt: str | Sequence[int], sampling: SamplingParams) -> CheckedPrompt:
         """The prompt's token ids; raises InvalidRequest if this server would not run it."""
@@ -245,7 +270,17 @@ class Call:
             )
         id = id or f"r-{secrets.token_hex(8)}"
         place = self._places[-1]
-        stream = TokenStream(id, prompt, sampling, place, nickname, self.arrived, serving.send, num_top_logprobs, is_bot)
+        stream = TokenStream(
+            id,
+            prompt,
+            sampling,
+            place,
+            nickname,
+            self.arrived,
+            serving.send,
+            num_top_logprobs,
+            is_bot,
+        )
         if not serving.send(messages.Submit(stream)):
             raise closed()
         self._places.pop()  # the engine's thread gives it back, however the request ends
@@ -253,6 +288,8 @@ class Call:
             await asyncio.shield(stream.accepted)
         except asyncio.CancelledError:
             stream.cancel()
-            stream.accepted.add_done_callback(lambda future: future.exception())  # otherwise never retrieved
+            stream.accepted.add_done_callback(
+                lambda future: future.exception()
+            )  # otherwise never retrieved
             raise
         return stream

@@ -46,7 +46,9 @@ class EngineThread:
         self._announced: ClassState | None = None
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._stopping = self.has_ended = False
-        self._door = threading.RLock()  # so that nothing is sent after the end; a signal may interrupt its holder
+        self._door = (
+            threading.RLock()
+        )  # so that nothing is sent after the end; a signal may interrupt its holder
         self._thread = threading.Thread(target=self._run, name="inflight-engine", daemon=True)
 
     # -- for everybody -----------------------------------------------------------------------------------------------
@@ -72,7 +74,15 @@ class EngineThread:
     def class_state(self, settings: messages.SetClass, next: EngineConfig | None) -> ClassState:
         """The current settings. next: the limits of the next run."""
         hidden, full = self._outputs.log.hidden, self._session.is_full
-        return ClassState(self._engine.config, next, len(self.held), full, hidden, settings.shadow, settings.accepting)
+        return ClassState(
+            self._engine.config,
+            next,
+            len(self.held),
+            full,
+            hidden,
+            settings.shadow,
+            settings.accepting,
+        )
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -199,8 +209,12 @@ class EngineThread:
             arrived = min(
                 to_microseconds(max(0.0, stream.times.arrived - engine.began)), engine.now
             )  # 0 for one from before this run
-            request = Request(stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived)
-            is_checked = isinstance(stream.prompt, CheckedPrompt) and stream.prompt.config == engine.config
+            request = Request(
+                stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived
+            )
+            is_checked = (
+                isinstance(stream.prompt, CheckedPrompt) and stream.prompt.config == engine.config
+            )
             engine.add_request(request, stream.prompt if is_checked else None)
         except InvalidRequest as error:
             self._outputs.fail(stream, error.alone())
@@ -245,7 +259,11 @@ class EngineThread:
         """Take requests without a lane out of this run, whose record shows them as cancelled."""
         running = self._engine.running
         streams = self._outputs.streams.values()
-        waiting = [s for s in streams if s.times.admitted is None and s.id not in running and not s.is_leaving]
+        waiting = [
+            s
+            for s in streams
+            if s.times.admitted is None and s.id not in running and not s.is_leaving
+        ]
         for stream in waiting:
             self._engine.cancel(stream.id)
         self.held |= {stream.id: stream for stream in waiting}

@@ -18,7 +18,9 @@ from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
 COALESCE_S = 0.1
-KEEP_ALIVE_S = 15.0  # seconds of silence after which a comment is sent, so that no proxy closes the connection
+KEEP_ALIVE_S = (
+    15.0  # seconds of silence after which a comment is sent, so that no proxy closes the connection
+)
 COMMENT = b": still here\n\n"
 _TOGETHER = 100  # up to this many readers are woken that often; more are woken less often, so that appending stays cheap
 _MOST_AT_ONCE = 256
@@ -45,7 +47,11 @@ class Hidden:
         """A message as viewers may see it; hidden values are null."""
         if isinstance(data, ServedStep):
             step = data.event.to_json()
-            return {"kind": "step", **step, **({"sampled": without_tokens(data.event.sampled)} if self.texts else {})}
+            return {
+                "kind": "step",
+                **step,
+                **({"sampled": without_tokens(data.event.sampled)} if self.texts else {}),
+            }
         if data["kind"] == "request":
             names = (["prompt_token_ids", "sampling"] if self.texts else []) + (
                 ["nickname"] if self.nicknames and not data["is_bot"] else []
@@ -57,7 +63,10 @@ class Hidden:
 def without_tokens(sampled: Iterable[Sampled]) -> list[Sampled]:
     """Sampled tokens reduced to which request got one in which pass."""
     hidden: Any = None
-    return [Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden) for s in sampled]
+    return [
+        Sampled(s.pass_index, s.request, token_id=hidden, logprob=hidden, margin=hidden)
+        for s in sampled
+    ]
 
 
 class _Entry:
@@ -77,7 +86,9 @@ class _Entry:
 
 
 def _encoded(data: Any) -> str:
-    return json.dumps(data, separators=(",", ":"))  # ASCII only: no character ends a line, and all can be encoded
+    return json.dumps(
+        data, separators=(",", ":")
+    )  # ASCII only: no character ends a line, and all can be encoded
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,9 @@ class Excerpt:
     @cached_property
     def event(self) -> bytes:
         """The same as a server-sent event, and as a comment if it is empty."""
-        return f"id: {self.last}\ndata: {self.messages}\n\n".encode("ascii") if self.taken else COMMENT
+        return (
+            f"id: {self.last}\ndata: {self.messages}\n\n".encode("ascii") if self.taken else COMMENT
+        )
 
     @property
     def data(self) -> list[LogEntry]:
@@ -115,10 +128,15 @@ class EventLog:
     """
 
     def __init__(
-        self, kept: int | None = None, chapters: int | None = None, shown: Callable[[LogEntry], Any] = lambda data: data
+        self,
+        kept: int | None = None,
+        chapters: int | None = None,
+        shown: Callable[[LogEntry], Any] = lambda data: data,
     ) -> None:
         self._kept, self._chapters, self.shown = kept, chapters, shown
-        self._messages: list[_Entry] = []  # their numbers follow each other; at most twice as many as are kept
+        self._messages: list[
+            _Entry
+        ] = []  # their numbers follow each other; at most twice as many as are kept
         self._begins: list[int] = []  # the number of each chapter's first message
         self._next = 0
         self._anew = 0  # readers from before this number start over, and have missed nothing
@@ -189,7 +207,11 @@ class EventLog:
         tick = 0
         try:
             while True:
-                excerpt, more = self._take_together(after, chapters, tick) if tick else self.take(after, chapters)
+                excerpt, more = (
+                    self._take_together(after, chapters, tick)
+                    if tick
+                    else self.take(after, chapters)
+                )
                 if excerpt is not None:
                     after = excerpt.last
                     yield excerpt
@@ -197,7 +219,11 @@ class EventLog:
                     return
                 elif not await self._news(after, keep_alive_s):
                     yield Excerpt(-1 if after is None else after, (), self.shown)
-                seconds = COALESCE_S * -(-self.num_readers // _TOGETHER) if coalesce_s is None else coalesce_s
+                seconds = (
+                    COALESCE_S * -(-self.num_readers // _TOGETHER)
+                    if coalesce_s is None
+                    else coalesce_s
+                )
                 tick = 0 if more else await _next_tick(seconds)
         finally:
             self.num_readers -= 1
@@ -208,10 +234,22 @@ class EventLog:
             catch_up: list[_Entry] = []
             first = self._first
             if after is None or not first - 1 <= after < self._next:
-                start = self._begins[-chapters] if chapters and chapters <= len(self._begins) else first
-                since = after if after is not None and after < self._next else None if self._chapters else -1
+                start = (
+                    self._begins[-chapters] if chapters and chapters <= len(self._begins) else first
+                )
+                since = (
+                    after
+                    if after is not None and after < self._next
+                    else None
+                    if self._chapters
+                    else -1
+                )
                 missed = first - since - 1 if since is not None and since + 1 >= self._anew else 0
-                if missed or self._chapters is not None or (after is not None and after < self._next):
+                if (
+                    missed
+                    or self._chapters is not None
+                    or (after is not None and after < self._next)
+                ):
                     catch_up.append(_Entry(start - 1, {"kind": "skipped", "messages": missed}))
                     catch_up += [state for state in self._states.values() if state.number < start]
                 after = start - 1
@@ -221,7 +259,9 @@ class EventLog:
                 return None, False
             return Excerpt(last, (*catch_up, *taken), self.shown), last < self._next - 1
 
-    def _take_together(self, after: int | None, chapters: int | None, tick: int) -> tuple[Excerpt | None, bool]:
+    def _take_together(
+        self, after: int | None, chapters: int | None, tick: int
+    ) -> tuple[Excerpt | None, bool]:
         """The excerpt that the first reader woken at this tick took, shared with readers at the same position."""
         key, shared = (after, chapters, tick, self.shown), self._shared
         if shared is None or shared[0] != key:
@@ -258,7 +298,9 @@ class EventLog:
             by_loop.setdefault(loop, []).append(event)
         for loop, events in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_set, events)  # one call for all readers, because the engine's thread pays for it
+                loop.call_soon_threadsafe(
+                    _set, events
+                )  # one call for all readers, because the engine's thread pays for it
             except RuntimeError:  # that loop is closed, and its readers with it
                 continue
 
@@ -297,14 +339,21 @@ class EngineLog(EventLog):
 _STATES = ("run", "class", "pace", "shadow")  # kinds whose latest message is the current state
 
 
-async def events(log: EventLog, after: int | None = None, chapters: int | None = None) -> AsyncIterator[bytes]:
+async def events(
+    log: EventLog, after: int | None = None, chapters: int | None = None
+) -> AsyncIterator[bytes]:
     """A log as server-sent events, with a comment after long silence."""
-    async for excerpt in log.read(after, coalesce_s=0, chapters=chapters, keep_alive_s=KEEP_ALIVE_S):
+    async for excerpt in log.read(
+        after, coalesce_s=0, chapters=chapters, keep_alive_s=KEEP_ALIVE_S
+    ):
         yield excerpt.event
 
 
 async def events_together(
-    logs: Mapping[str, EventLog], after: Mapping[str, int] | None = None, chapters: int | None = None, period: float = 0.25
+    logs: Mapping[str, EventLog],
+    after: Mapping[str, int] | None = None,
+    chapters: int | None = None,
+    period: float = 0.25,
 ) -> AsyncIterator[bytes]:
     """Several logs by name as server-sent events, until all are closed: arrays of {"of": a name, "last": the number of the last, "messages": […]}. Messages
     within `period` seconds are sent together.
@@ -319,7 +368,9 @@ async def events_together(
                 excerpt, more = log.take(places[name], chapters)
                 if excerpt is not None:
                     places[name] = excerpt.last
-                    parts.append(f'{{"of":{_encoded(name)},"last":{excerpt.last},"messages":{excerpt.messages}}}')
+                    parts.append(
+                        f'{{"of":{_encoded(name)},"last":{excerpt.last},"messages":{excerpt.messages}}}'
+                    )
         silent = 0.0 if parts else silent + period
         if parts:
             yield f"data: [{','.join(parts)}]\n\n".encode("ascii")

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from core.serving.stream import TokenStream
 
 RunStart = Literal["idle", "barrier"]
-LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}  # that a teacher can set
+LIMITS = {
+    "policy",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "chunked_prefill",
+    "prefix_caching",
+}  # that a teacher can set
 
 
 # -- to the engine's thread ----------------------------------------------------------------------------------------------

@@ -20,10 +20,72 @@ _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 PREFIX = "inflight:"
 # vLLM's histogram buckets, extended downwards for small models on a CPU.
-_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
-_VLLM_ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+_TTFT = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+    160.0,
+)
+_VLLM_ITL = (
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    20.0,
+    40.0,
+    80.0,
+)
 _ITL = (0.001, 0.0025, 0.005, *_VLLM_ITL)
-_SECONDS = (0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
+_SECONDS = (
+    0.05,
+    0.1,
+    0.3,
+    0.5,
+    0.8,
+    1.0,
+    1.5,
+    2.0,
+    2.5,
+    5.0,
+    10.0,
+    15.0,
+    20.0,
+    30.0,
+    40.0,
+    50.0,
+    60.0,
+    120.0,
+    240.0,
+    480.0,
+)
 _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
@@ -36,43 +98,92 @@ class ServingMetrics:
         self._labels = {"model_name": model, "engine": "0"}
         self._prefix_caching = False
         gauge, counter = partial(self._new, Gauge), partial(self._new, Counter)
-        seconds, tokens = (partial(self._new, Histogram, buckets=buckets) for buckets in (_SECONDS, _TOKENS))
-        gauge("num_requests_running", "Requests in a lane.").set_function(lambda: len(engine.running))
+        seconds, tokens = (
+            partial(self._new, Histogram, buckets=buckets) for buckets in (_SECONDS, _TOKENS)
+        )
+        gauge("num_requests_running", "Requests in a lane.").set_function(
+            lambda: len(engine.running)
+        )
         gauge("num_requests_waiting", "Requests waiting.").set_function(lambda: engine.num_waiting)
         usage = gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all.")
         usage.set_function(lambda: engine.kv_blocks[0] / engine.kv_blocks[1])
-        self._cache = Info(PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry)
+        self._cache = Info(
+            PREFIX + "cache_config", "Limits of the KV cache.", registry=self.registry
+        )
         self._preemptions = counter("num_preemptions", "Preemptions, by recomputation.")
-        self._prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests that have their first token.")
+        self._prompt_tokens = counter(
+            "prompt_tokens", "Prompt tokens of requests that have their first token."
+        )
         self._generation_tokens = counter("generation_tokens", "Tokens generated.")
-        self._queries = counter("prefix_cache_queries", "Prompt tokens looked for in the prefix cache.")
+        self._queries = counter(
+            "prefix_cache_queries", "Prompt tokens looked for in the prefix cache."
+        )
         self._hits = counter("prefix_cache_hits", "Prompt tokens found in the prefix cache.")
         reasons = [*self._labels, "finished_reason"]
-        self._success = Counter(PREFIX + "request_success", "Requests that ended, by reason.", reasons, registry=self.registry)
-        self._step_tokens = self._new(Histogram, "iteration_tokens_total", "Tokens computed in a step.", buckets=_STEP_TOKENS)
-        self._ttft = self._new(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", buckets=_TTFT)
-        self._itl = self._new(Histogram, "inter_token_latency_seconds", "Between two tokens of a request.", buckets=_ITL)
+        self._success = Counter(
+            PREFIX + "request_success",
+            "Requests that ended, by reason.",
+            reasons,
+            registry=self.registry,
+        )
+        self._step_tokens = self._new(
+            Histogram, "iteration_tokens_total", "Tokens computed in a step.", buckets=_STEP_TOKENS
+        )
+        self._ttft = self._new(
+            Histogram,
+            "time_to_first_token_seconds",
+            "From arrival to the first token.",
+            buckets=_TTFT,
+        )
+        self._itl = self._new(
+            Histogram,
+            "inter_token_latency_seconds",
+            "Between two tokens of a request.",
+            buckets=_ITL,
+        )
         self._tpot = self._new(
-            Histogram, "request_time_per_output_token_seconds", "A request's mean time between tokens.", buckets=_ITL
+            Histogram,
+            "request_time_per_output_token_seconds",
+            "A request's mean time between tokens.",
+            buckets=_ITL,
         )
         self._e2e = seconds("e2e_request_latency_seconds", "From arrival to the last token.")
         self._queue = seconds("request_queue_time_seconds", "From arrival to a lane.")
-        self._inference = seconds("request_inference_time_seconds", "From a lane to the last token.")
+        self._inference = seconds(
+            "request_inference_time_seconds", "From a lane to the last token."
+        )
         self._prefill = seconds("request_prefill_time_seconds", "From a lane to the first token.")
         self._decode = seconds("request_decode_time_seconds", "From the first token to the last.")
         self._request_prompt = tokens("request_prompt_tokens", "Prompt tokens of a request.")
-        self._request_generation = tokens("request_generation_tokens", "Tokens generated for a request.")
-        self._max_tokens = tokens("request_params_max_tokens", "The most tokens a request asked for.")
-        self.step_failures = counter("step_failures", "Steps that failed, with the requests in them.")
-        self._refusals = Counter(PREFIX + "http_refusals", "Calls refused, by HTTP status.", ["status"], registry=self.registry)
+        self._request_generation = tokens(
+            "request_generation_tokens", "Tokens generated for a request."
+        )
+        self._max_tokens = tokens(
+            "request_params_max_tokens", "The most tokens a request asked for."
+        )
+        self.step_failures = counter(
+            "step_failures", "Steps that failed, with the requests in them."
+        )
+        self._refusals = Counter(
+            PREFIX + "http_refusals",
+            "Calls refused, by HTTP status.",
+            ["status"],
+            registry=self.registry,
+        )
 
     def _new(self, kind: type[_Metric], name: str, text: str, **more: Any) -> _Metric:
-        return kind(PREFIX + name, text, list(self._labels), registry=self.registry, **more).labels(**self._labels)
+        return kind(PREFIX + name, text, list(self._labels), registry=self.registry, **more).labels(
+            **self._labels
+        )
 
     def configured(self, config: EngineConfig, num_blocks: int) -> None:
         """A run begins with these limits."""
         self._prefix_caching = config.prefix_caching
-        info = {"block_size": config.block_size, "num_gpu_blocks": num_blocks, "enable_prefix_caching": config.prefix_caching}
+        info = {
+            "block_size": config.block_size,
+            "num_gpu_blocks": num_blocks,
+            "enable_prefix_caching": config.prefix_caching,
+        }
         self._cache.info({name: str(value) for name, value in info.items()} | {"engine": "0"})
 
     def step(self, event: StepEvent) -> None:
@@ -118,4 +229,9 @@ class ServingMetrics:
         self._refusals.labels(status=str(status)).inc()
 
 
-_VLLM_REASONS: dict[FinishReason, str] = {"length": "length", "stop": "stop", "cancelled": "abort", "error": "error"}
+_VLLM_REASONS: dict[FinishReason, str] = {
+    "length": "length",
+    "stop": "stop",
+    "cancelled": "abort",
+    "error": "error",
+}

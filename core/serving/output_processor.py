@@ -63,7 +63,9 @@ class ClientText:
 
 def _overlap(text: str, stop: str) -> int:
     """The length of the longest suffix of `text` that is a prefix of `stop`."""
-    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+    return next(
+        (n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0
+    )
 
 
 class TopLogprobs:
@@ -72,7 +74,9 @@ class TopLogprobs:
 
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}  # how many, by request
-        self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}  # by request, then by tokens before
+        self._found: dict[
+            str, dict[int, tuple[torch.Tensor, torch.Tensor]]
+        ] = {}  # by request, then by tokens before
 
     def ask(self, request: str, count: int) -> None:
         """Keep this many for each further token of a request; none for a count of 0."""
@@ -95,7 +99,9 @@ class TopLogprobs:
         if found is None:
             return ()
         ids, logprobs = found[0].tolist(), found[1].tolist()
-        return tuple(TopLogprob(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True))
+        return tuple(
+            TopLogprob(i, round(logprob, 5)) for i, logprob in zip(ids, logprobs, strict=True)
+        )
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -117,7 +123,13 @@ class TopLogprobs:
 class _Answer:
     """pieces: of tokens that were sampled and are in no event yet."""
 
-    def __init__(self, request: Request, prompt: Sequence[int], tokenizer: Any | None, special: dict[int, str]) -> None:
+    def __init__(
+        self,
+        request: Request,
+        prompt: Sequence[int],
+        tokenizer: Any | None,
+        special: dict[int, str],
+    ) -> None:
         self.text = AnswerText(tokenizer, request.sampling.stop, prompt)
         self.shown = ClientText(request.sampling.stop, special)
         self.pieces: deque[str] = deque()
@@ -129,7 +141,11 @@ class OutputProcessor:
     def __init__(self, tokenizer: Any | None, metrics: ServingMetrics, log: EngineLog) -> None:
         self.metrics, self.log = metrics, log
         self._tokenizer = tokenizer
-        self._special = {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids} if tokenizer is not None else {}
+        self._special = (
+            {i: tokenizer.decode([i]) for i in tokenizer.all_special_ids}
+            if tokenizer is not None
+            else {}
+        )
         self.top_logprobs = TopLogprobs()
         self._answers: dict[str, _Answer] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
@@ -211,13 +227,38 @@ class OutputProcessor:
                     piece, shown = piece + rest, shown + answer.shown.finish(rest)
                 texts.setdefault(stream.id, []).append(piece)
                 t = self._began + event.passes[sampled.pass_index].t_end
-                top_logprobs = self.top_logprobs.take(stream.id, len(stream.prompt) + stream.num_tokens)
-                handed.append((stream, Piece(stream.num_tokens, sampled.token_id, shown, sampled.logprob, reason, top_logprobs)))
+                top_logprobs = self.top_logprobs.take(
+                    stream.id, len(stream.prompt) + stream.num_tokens
+                )
+                handed.append(
+                    (
+                        stream,
+                        Piece(
+                            stream.num_tokens,
+                            sampled.token_id,
+                            shown,
+                            sampled.logprob,
+                            reason,
+                            top_logprobs,
+                        ),
+                    )
+                )
                 self.metrics.token(stream, t)
                 stream.took(t)
             for request, reason in reasons.items():
                 stream, answer = self.streams[request], self._answers[request]
-                handed.append((stream, Piece(stream.num_tokens, None, answer.shown.finish(answer.text.finish()), None, reason)))
+                handed.append(
+                    (
+                        stream,
+                        Piece(
+                            stream.num_tokens,
+                            None,
+                            answer.shown.finish(answer.text.finish()),
+                            None,
+                            reason,
+                        ),
+                    )
+                )
             for stream, piece_of in handed:
                 if piece_of.finish_reason is not None:
                     self.metrics.finished(stream, piece_of.finish_reason)

@@ -30,7 +30,9 @@ class Places:
         most, most_of_one = self._limits.max_requests, self._limits.max_requests_per_client
         with self._lock:
             if self._taken.total() + count > most:
-                raise TooManyRequests(f"{self._taken.total():,} requests are in progress; this server's limit is {most:,}.")
+                raise TooManyRequests(
+                    f"{self._taken.total():,} requests are in progress; this server's limit is {most:,}."
+                )
             if self._taken[client] + count > most_of_one:
                 raise TooManyRequests(
                     f"{self._taken[client]:,} of your requests are in progress; the limit per client is {most_of_one:,}."

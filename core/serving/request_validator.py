@@ -46,7 +46,13 @@ class RequestValidator:
         self._longest = longest_token(engine.tokenizer)
         self._has_template = bool(getattr(engine.tokenizer, "chat_template", None))
 
-    def check(self, prompt: str | Sequence[int], sampling: SamplingParams, config: EngineConfig, tokenizer: Any) -> CheckedPrompt:
+    def check(
+        self,
+        prompt: str | Sequence[int],
+        sampling: SamplingParams,
+        config: EngineConfig,
+        tokenizer: Any,
+    ) -> CheckedPrompt:
         """The prompt's token ids; raises InvalidRequest if this server would not run it.
 
         config: the engine's. tokenizer: used for a text, which may take a while. Prompts are checked only here: the engine's thread repeats it
@@ -55,9 +61,12 @@ class RequestValidator:
         limits = self._limits
         if sampling.max_new_tokens > limits.max_new_tokens:
             raise InvalidRequest(
-                f"At most {limits.max_new_tokens:,} new tokens are written, not {sampling.max_new_tokens:,}.", param="max_tokens"
+                f"At most {limits.max_new_tokens:,} new tokens are written, not {sampling.max_new_tokens:,}.",
+                param="max_tokens",
             )
-        if len(sampling.stop) > limits.max_stop_strings or any(len(s) > limits.max_stop_characters for s in sampling.stop):
+        if len(sampling.stop) > limits.max_stop_strings or any(
+            len(s) > limits.max_stop_characters for s in sampling.stop
+        ):
             raise InvalidRequest(
                 f"At most {limits.max_stop_strings} stop strings of at most {limits.max_stop_characters} characters are taken.",
                 param="stop",
@@ -66,9 +75,13 @@ class RequestValidator:
             self.check_bytes(prompt, sampling.max_new_tokens)
         else:
             self._check_tokens(len(prompt))
-        given = {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": tuple(prompt)}
+        given = (
+            {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": tuple(prompt)}
+        )
         try:
-            ids = validate_request(Request("r", sampling=sampling, **given), self._model, tokenizer, config)
+            ids = validate_request(
+                Request("r", sampling=sampling, **given), self._model, tokenizer, config
+            )
         except InvalidRequest as error:
             raise error.alone() from None
         self._check_tokens(len(ids))
@@ -85,23 +98,28 @@ class RequestValidator:
         least = -(-size // self._longest)
         if context is not None and least + num_new > context:
             raise TooLong(
-                f"At least {least} prompt tokens and {num_new} new ones exceed the model's context of {context}.", param="prompt"
+                f"At least {least} prompt tokens and {num_new} new ones exceed the model's context of {context}.",
+                param="prompt",
             )
         if least > self._limits.max_prompt_tokens:
             raise TooLong(
-                f"The prompt has at least {least:,} tokens; at most {self._limits.max_prompt_tokens:,} are taken.", param="prompt"
+                f"The prompt has at least {least:,} tokens; at most {self._limits.max_prompt_tokens:,} are taken.",
+                param="prompt",
             )
 
     def _check_tokens(self, count: int) -> None:
         if count > self._limits.max_prompt_tokens:
             raise TooLong(
-                f"The prompt has {count:,} tokens; at most {self._limits.max_prompt_tokens:,} are taken.", param="prompt"
+                f"The prompt has {count:,} tokens; at most {self._limits.max_prompt_tokens:,} are taken.",
+                param="prompt",
             )
 
     def check_chat(self) -> None:
         """Raises InvalidRequest if the model has no chat template."""
         if not self._has_template:
-            raise InvalidRequest(f"The model {self._name} has no chat template; use /v1/completions.")
+            raise InvalidRequest(
+                f"The model {self._name} has no chat template; use /v1/completions."
+            )
 
     def chat(self, messages: Sequence[dict[str, str]], tokenizer: Any) -> tuple[int, ...]:
         """A conversation as the model's own template writes it; raises InvalidRequest if it does not accept the messages."""
@@ -116,14 +134,19 @@ class RequestValidator:
         kinds = "".join(unicodedata.category(c)[0] for c in name)
         if (
             len(unicodedata.normalize("NFKC", name)) > most  # its displayed width
-            or not all(kind in "LMN" or c in _IN_NICKNAMES for kind, c in zip(kinds, name, strict=True))
+            or not all(
+                kind in "LMN" or c in _IN_NICKNAMES for kind, c in zip(kinds, name, strict=True)
+            )
             or _UNSEEN.search(name)
             or kinds.startswith("M")
             or "MMMM" in kinds  # no script stacks so many marks
         ):
             raise InvalidRequest(
-                f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.", param="nickname"
+                f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.",
+                param="nickname",
             )
-        if _BOT.fullmatch("".join(c for c in unicodedata.normalize("NFKC", name).casefold() if c.isalnum())):
+        if _BOT.fullmatch(
+            "".join(c for c in unicodedata.normalize("NFKC", name).casefold() if c.isalnum())
+        ):
             raise InvalidRequest("Only bots are called Bot: choose another name.", param="nickname")
         return name or None

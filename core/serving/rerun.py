@@ -71,14 +71,18 @@ class Twin(NamedTuple):
     def check_room(engine: EngineCore) -> None:
         """Raises InvalidConfig if there is no room for another engine beside this one."""
         if not isinstance(engine, Engine):
-            raise InvalidConfig("There are no weights here for a second engine, which another policy beside this one needs.")
+            raise InvalidConfig(
+                "There are no weights here for a second engine, which another policy beside this one needs."
+            )
         adapter = engine.adapter
         if adapter.device.type != "cpu" or adapter.tensor_parallel > 1:
             raise InvalidConfig(
                 "On an accelerator there is no room for a second engine, which another policy beside this one needs."
             )
         if adapter.num_parameters * adapter.dtype.itemsize > _MOST_BYTES:
-            raise InvalidConfig("The model is too large for a second engine, which another policy beside this one needs.")
+            raise InvalidConfig(
+                "The model is too large for a second engine, which another policy beside this one needs."
+            )
 
     @classmethod
     def of(cls, engine: EngineCore) -> Twin:
@@ -114,13 +118,18 @@ class _Side:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        return {"steps": self.steps, "occupancy": round(self.used / self.lane_steps, 4) if self.lane_steps else None}
+        return {
+            "steps": self.steps,
+            "occupancy": round(self.used / self.lane_steps, 4) if self.lane_steps else None,
+        }
 
 
 class Rerun:
     """header: of the real engine's run. config: of the other policy. now: the real engine's clock. twin: idle."""
 
-    def __init__(self, header: Header, config: EngineConfig, now: Callable[[], float], twin: Twin) -> None:
+    def __init__(
+        self, header: Header, config: EngineConfig, now: Callable[[], float], twin: Twin
+    ) -> None:
         self._engine, self._clock = twin
         self._config, self._now = config, now
         self._origin: float | None = None  # of the run on the clock, once it has begun
@@ -132,7 +141,9 @@ class Rerun:
         self._answers: dict[str, _AnswerPair] = {}  # those that have not ended in both
         self._arrivals: deque[tuple[float, Request]] = deque()
         self._cancelled: deque[tuple[float, str]] = deque()
-        self._paces: deque[tuple[float, float | None]] = deque()  # future changes: start time, and steps a second
+        self._paces: deque[tuple[float, float | None]] = (
+            deque()
+        )  # future changes: start time, and steps a second
         self._stands = False  # the real engine takes single steps
         self._single: deque[float] = deque()  # the times of those not yet taken here
 
@@ -195,7 +206,9 @@ class Rerun:
                 self._compare(finished.request)
         self._real.add(event)
         if len(self._answers) > MOST_WAITING:
-            self._give_up(f"More than {MOST_WAITING:,} requests came without a pause: this run is not run again for real.")
+            self._give_up(
+                f"More than {MOST_WAITING:,} requests came without a pause: this run is not run again for real."
+            )
 
     # -- its own steps -----------------------------------------------------------------------------------------------
 
@@ -235,7 +248,9 @@ class Rerun:
             t, request = self._arrivals.popleft()
             if not engine.has_work:
                 self._move_to(t)
-                while self._single and self._single[0] < t:  # taken when there was nothing to do here
+                while (
+                    self._single and self._single[0] < t
+                ):  # taken when there was nothing to do here
                     self._single.popleft()
             engine.add_request(replace(request, arrival=min(t, engine.now)))
         while self._cancelled and (self._cancelled[0][0] <= self._at or not engine.has_work):
@@ -254,7 +269,10 @@ class Rerun:
             if wait_s == 0:
                 return self._at <= self._now()
             single = self._single[0] if self._single else math.inf
-            step, change = single if wait_s is None else self._at + wait_s, self._paces[0][0] if self._paces else math.inf
+            step, change = (
+                single if wait_s is None else self._at + wait_s,
+                self._paces[0][0] if self._paces else math.inf,
+            )
             if min(step, change) == math.inf:
                 return False  # paused, as the real engine is
             self._move_to(min(step, change))
@@ -292,7 +310,14 @@ class Rerun:
 
     def _give_up(self, sentence: str) -> None:
         self._refusal = sentence
-        for kept in (self._asked, self._answers, self._arrivals, self._cancelled, self._paces, self._single):
+        for kept in (
+            self._asked,
+            self._answers,
+            self._arrivals,
+            self._cancelled,
+            self._paces,
+            self._single,
+        ):
             kept.clear()
 
 

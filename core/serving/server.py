@@ -24,7 +24,9 @@ _ORDERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, serving: ServingEngine, ready: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, serving: ServingEngine, ready: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
         config.timeout_graceful_shutdown = _LAST_WORDS
         self._serving, self._ready = serving, ready
@@ -38,7 +40,9 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         for order in _ORDERS:
-            signal.signal(order, signal.SIG_DFL)  # nothing of ours is between a second one and the end
+            signal.signal(
+                order, signal.SIG_DFL
+            )  # nothing of ours is between a second one and the end
         self._until = time.monotonic() + self._serving.limits.drain_s
         self._serving.drain()
         self.should_exit = True
@@ -61,7 +65,11 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    serving: ServingEngine, app: FastAPI, host: str, port: int, ready: Callable[[str], None] = lambda address: None
+    serving: ServingEngine,
+    app: FastAPI,
+    host: str,
+    port: int,
+    ready: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve until a signal. port: 0 for any free one. ready: called with the address once calls are taken.
 

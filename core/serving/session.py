@@ -31,7 +31,10 @@ class Session(TraceRecorder):
     """tokens: room for prompt and new tokens, of all runs together; a step without any counts as one."""
 
     def __init__(self, tokens: int) -> None:
-        self._most, self._lock = tokens, threading.Lock()  # the lock: for readers in other threads than the engine's
+        self._most, self._lock = (
+            tokens,
+            threading.Lock(),
+        )  # the lock: for readers in other threads than the engine's
         self._runs: deque[_Run] = deque()
         self.run = -1  # its number, from 0
         self.latest: deque[StepEvent] = deque(maxlen=4)  # events, kept or not
@@ -83,13 +86,17 @@ class Session(TraceRecorder):
         with self._lock:
             there = [kept for kept in self._runs if kept.events and run in (None, kept.number)]
             if not there:
-                raise InflightError("Nothing has run yet." if run is None else f"Run {run} is not kept.")
+                raise InflightError(
+                    "Nothing has run yet." if run is None else f"Run {run} is not kept."
+                )
             kept = there[-1]
             header, asked, events = kept.trace.header, dict(kept.trace.asked), kept.events.copy()
             if kept.is_cut:
                 header = replace(header, notes=(*header.notes, kept.sentence))
             complete = not kept.open and not kept.is_cut
-        return Trace(header, asked, list(events), complete=complete)  # unpacked while the engine goes on
+        return Trace(
+            header, asked, list(events), complete=complete
+        )  # unpacked while the engine goes on
 
     @property
     def kept(self) -> list[tuple[int, int]]:

@@ -94,7 +94,9 @@ class Shadow:
                 self._heard = message.number
                 if isinstance(message.data, dict) and message.data["kind"] == "skipped":
                     self._steps_per_s = self._serving.steps_per_s
-                    raise InflightError("The engine was too far ahead: this run is not run again for real.")
+                    raise InflightError(
+                        "The engine was too far ahead: this run is not run again for real."
+                    )
                 yield message.data
 
     def _say(self, state: dict[str, Any]) -> None:

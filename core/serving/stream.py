@@ -50,7 +50,10 @@ class Times:
     def to_json(self) -> dict[str, float | None]:
         """As sent to clients: seconds from arrival to a lane, to the first token and to the last."""
         named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
-        return {name: None if t is None else round(max(0.0, t - self.arrived), 6) for name, t in named.items()}
+        return {
+            name: None if t is None else round(max(0.0, t - self.arrived), 6)
+            for name, t in named.items()
+        }
 
 
 class TokenStream:
@@ -74,7 +77,9 @@ class TokenStream:
         self.is_bot = is_bot  # a program asks, under the nickname of one
         self.times = Times(arrived)
         self.num_tokens = 0  # delivered; written by the engine's thread
-        self.is_leaving = False  # cancelled, to be reported by the next step; written by the engine's thread
+        self.is_leaving = (
+            False  # cancelled, to be reported by the next step; written by the engine's thread
+        )
         self.finish_reason: FinishReason | None = None  # once the last piece has been read
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[None] = self.loop.create_future()

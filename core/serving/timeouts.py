@@ -16,14 +16,21 @@ KEPT_S = 30  # that a connection may be idle between two calls: longer than clie
 _LOOKS = 20  # however long the loop is blocked, only one interval counts
 
 T = TypeVar("T")
-_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)  # the others take a descriptor of their own
+_Selector = getattr(
+    selectors, "PollSelector", selectors.SelectSelector
+)  # the others take a descriptor of their own
 
 
 class Wait:
     """Calls back on the event loop after this many seconds of listening. `cancel` ends it for good."""
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
-        self._loop, self._each, self._then, self._left = asyncio.get_running_loop(), seconds / _LOOKS, then, _LOOKS
+        self._loop, self._each, self._then, self._left = (
+            asyncio.get_running_loop(),
+            seconds / _LOOKS,
+            then,
+            _LOOKS,
+        )
         self._next = self._loop.call_later(self._each, self._look)
 
     def _look(self) -> None:
@@ -110,7 +117,9 @@ def bounded_protocol(headers_s: float, send_s: float) -> type[asyncio.Protocol]:
 def _bound_sending(transport: asyncio.Transport, seconds: float) -> None:
     """Let the system end a connection whose client takes nothing: until then its descriptor and all that was written are held."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds))
+        transport.get_extra_info("socket").setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * seconds)
+        )
 
 
 def _has_come(transport: asyncio.Transport) -> bool:

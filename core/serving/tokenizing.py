@@ -20,7 +20,9 @@ class Tokenizing:
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []  # size and number of each; a heap
+        self._waiting: list[
+            tuple[int, int, Callable[[], None]]
+        ] = []  # size and number of each; a heap
         self._numbers = itertools.count()
         self._lock, self._at_work = threading.Lock(), False
 

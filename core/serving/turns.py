@@ -47,9 +47,13 @@ class Turns:
             return
         own = len(self._waiting.get(address, ()))
         if own >= _half(self._line) if self._line else self._held[address] >= _half(self._places):
-            raise self._refusal(f"From your address {self._held[address] + own:,} {self._what}, as many as one may have")
+            raise self._refusal(
+                f"From your address {self._held[address] + own:,} {self._what}, as many as one may have"
+            )
         if self.num_waiting >= self._line:
-            raise self._refusal(f"{self._held.total() + self.num_waiting:,} {self._what}, as many as there is room for")
+            raise self._refusal(
+                f"{self._held.total() + self.num_waiting:,} {self._what}, as many as there is room for"
+            )
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append(turn)
         try:
@@ -93,7 +97,9 @@ def beyond(most: int, kept: Iterable[T], whose: Callable[[T], str]) -> list[T]:
     gone = []
     while len(left) > most:
         shares = Counter(map(whose, left))
-        gone.append(max(left, key=lambda one: shares[whose(one)]))  # the first of these is the oldest
+        gone.append(
+            max(left, key=lambda one: shares[whose(one)])
+        )  # the first of these is the oldest
         left.remove(gone[-1])
     return gone
 

@@ -72,7 +72,9 @@ class SimulatedRunner:
         kv = samples = tokens = pairs = 0
         for scheduled in output.scheduled:
             tokens += len(scheduled.tokens)
-            kv += scheduled.kv_len if scheduled.tokens else 0  # a finished row is a pad, and pads attend to nothing
+            kv += (
+                scheduled.kv_len if scheduled.tokens else 0
+            )  # a finished row is a pad, and pads attend to nothing
             pairs += Load.pairs_of(len(scheduled.tokens), scheduled.kv_len)
             samples += scheduled.samples
         positions = tokens if output.layout == "packed" else output.rows * output.width
@@ -82,14 +84,21 @@ class SimulatedRunner:
         self._passes += 1
         self._passes_beyond += self.cost.beyond(load)
         return PassResult(
-            samples=[TOKEN] * samples, t_start=started, t_end=self.clock.now, prepare=0.0, forward=seconds, sample=0.0
+            samples=[TOKEN] * samples,
+            t_start=started,
+            t_end=self.clock.now,
+            prepare=0.0,
+            forward=seconds,
+            sample=0.0,
         )
 
 
 class SimulatedExecutor:
     """The `Executor` of a cost model: always the same runner, and the memory of what it stands for. model: the one it stands for."""
 
-    def __init__(self, model: ModelFacts, runner: SimulatedRunner, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, model: ModelFacts, runner: SimulatedRunner, notes: Sequence[str] = ()
+    ) -> None:
         self.model, self._runner = model, runner
         cost, self._deployment = runner.cost, runner.cost.deployment
         self.header = {
@@ -106,7 +115,11 @@ class SimulatedExecutor:
     def memory_sentence(self) -> str:
         """See `Executor`."""
         room = self._deployment.kv_bytes
-        return "" if room is None else f"beside its weights {self._deployment.device} has {room / 1e9:,.1f} GB for it"
+        return (
+            ""
+            if room is None
+            else f"beside its weights {self._deployment.device} has {room / 1e9:,.1f} GB for it"
+        )
 
     def check_config(self, config: EngineConfig) -> None:
         """See `Executor`: a pool larger than what the weights leave."""
@@ -118,7 +131,9 @@ class SimulatedExecutor:
                 f"{self.memory_sentence}, which are {most:,} blocks."
             )
 
-    def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int | None:
+    def most_blocks(
+        self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]
+    ) -> int | None:
         """See `Executor`."""
         return self._most(config)
 
@@ -127,13 +142,17 @@ class SimulatedExecutor:
             return None
         found = self._deployment.kv_bytes // self._block_bytes(config)
         if not found:
-            raise InvalidConfig(f"Not even one KV block of {config.block_size:,} tokens fits: {self.memory_sentence}.")
+            raise InvalidConfig(
+                f"Not even one KV block of {config.block_size:,} tokens fits: {self.memory_sentence}."
+            )
         return found
 
     def _block_bytes(self, config: EngineConfig) -> int:
         return config.block_size * (self.model.kv_bytes_per_token or 1)
 
-    def new_runner(self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]) -> SimulatedRunner:
+    def new_runner(
+        self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]
+    ) -> SimulatedRunner:
         """See `Executor`."""
         return self._runner
 
@@ -184,14 +203,14 @@ class SimulatedEngine(EngineCore):
             plug="none",
             kv_bytes_per_token=cost.kv_bytes_per_token,
         )
-        other = (
-            f"Texts were split into tokens by another tokenizer than that of {known.model}, which makes other lengths of them."
-        )
+        other = f"Texts were split into tokens by another tokenizer than that of {known.model}, which makes other lengths of them."
         super().__init__(
             SimulatedExecutor(
                 model,
                 self._simulated,
-                [other] if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear) else (),
+                [other]
+                if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear)
+                else (),
             ),
             tokenizer,
             config,
@@ -206,12 +225,21 @@ class SimulatedEngine(EngineCore):
         """Another engine on the same cost model, with a clock of its own; raises InvalidConfig for limits that it cannot keep."""
         model = self.model
         return SimulatedEngine(
-            self.cost, config, self.tokenizer, name=model.name, vocab_size=model.vocab_size, max_model_len=model.context
+            self.cost,
+            config,
+            self.tokenizer,
+            name=model.name,
+            vocab_size=model.vocab_size,
+            max_model_len=model.context,
         )
 
     def _num_blocks_for(self, longest: int) -> int:
         """As configured, or all that memory has room for, as a server takes it; without a limit, room for every lane."""
-        most = None if self.config.num_blocks else self.executor.most_blocks(self.config, longest, self._drop_pool)
+        most = (
+            None
+            if self.config.num_blocks
+            else self.executor.most_blocks(self.config, longest, self._drop_pool)
+        )
         return most or super()._num_blocks_for(longest)
 
     @property

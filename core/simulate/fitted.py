@@ -74,11 +74,19 @@ class Linear:
 
     def seconds(self, load: Load) -> float:
         """Seconds of a pass."""
-        return self.base_s + self.per_token_s * load.tokens + self.per_kv_byte_s * load.kv_bytes + self.per_pair_s * load.pairs
+        return (
+            self.base_s
+            + self.per_token_s * load.tokens
+            + self.per_kv_byte_s * load.kv_bytes
+            + self.per_pair_s * load.pairs
+        )
 
     def beyond(self, load: Load) -> bool:
         """Whether no measured pass was as small, or as large."""
-        return not self.least.tokens <= load.tokens <= self.most.tokens or load.kv_bytes > self.most.kv_bytes
+        return (
+            not self.least.tokens <= load.tokens <= self.most.tokens
+            or load.kv_bytes > self.most.kv_bytes
+        )
 
     def check_model(self, name: str, **sizes: Any) -> None:
         """Raises InflightError if passes of another model were measured: of another name (folders before it do not count), or one that is otherwise
@@ -88,7 +96,10 @@ class Linear:
         if measured.name is None:
             return
         same_name = _last_part(name) == _last_part(measured.name)
-        if not same_name or any(None not in (size, own := getattr(measured, of)) and size != own for of, size in sizes.items()):
+        if not same_name or any(
+            None not in (size, own := getattr(measured, of)) and size != own
+            for of, size in sizes.items()
+        ):
             theirs = ModelFacts(name=name if same_name else _last_part(name), **sizes)
             raise InflightError(
                 f"This cost was fitted on {_in_words(measured)}, and what is asked for is {_in_words(theirs)}: fit one on a run of that model."
@@ -105,7 +116,12 @@ class Linear:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as in a file of `fit --out` and in the header of a simulated trace."""
-        return {"kind": "fitted", **asdict(self), "least": self.least._asdict(), "most": self.most._asdict()}
+        return {
+            "kind": "fitted",
+            **asdict(self),
+            "least": self.least._asdict(),
+            "most": self.most._asdict(),
+        }
 
     @classmethod
     def from_json(cls, data: object) -> Linear:
@@ -114,12 +130,35 @@ class Linear:
             raise InflightError("it is no cost that was fitted")
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         try:
-            least, most = (Load(**{name: int(data[side][name]) for name in Load._fields}) for side in ("least", "most"))
-            made = cls(**{**known, "least": least, "most": most, "assumptions": tuple(map(str, known.get("assumptions", ())))})
-            numbers = (made.base_s, made.per_token_s, made.per_kv_byte_s, made.per_pair_s, made.kv_bytes_per_token)
-            if not all(0 <= number < math.inf for number in numbers) or not 0 < made.seconds(most) < math.inf:
+            least, most = (
+                Load(**{name: int(data[side][name]) for name in Load._fields})
+                for side in ("least", "most")
+            )
+            made = cls(
+                **{
+                    **known,
+                    "least": least,
+                    "most": most,
+                    "assumptions": tuple(map(str, known.get("assumptions", ()))),
+                }
+            )
+            numbers = (
+                made.base_s,
+                made.per_token_s,
+                made.per_kv_byte_s,
+                made.per_pair_s,
+                made.kv_bytes_per_token,
+            )
+            if (
+                not all(0 <= number < math.inf for number in numbers)
+                or not 0 < made.seconds(most) < math.inf
+            ):
                 raise ValueError
-            if type(made.kv_bytes_per_token) is not int or not isinstance(made.error, dict) or not _is_about(made.about):
+            if (
+                type(made.kv_bytes_per_token) is not int
+                or not isinstance(made.error, dict)
+                or not _is_about(made.about)
+            ):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise InflightError("its numbers are not those of a fitted cost") from None
@@ -141,27 +180,49 @@ def fit(trace: Trace, on_progress: Callable[[float], None] = lambda share: None)
     per_token = kv_bytes_per_token(header)
     passes, between = measured(trace.events, per_token), time_between_steps(trace.events)
     notes = []
-    untimed = {event.step for event in trace.events if any(p.t_end <= p.t_start for p in event.passes)}
+    untimed = {
+        event.step for event in trace.events if any(p.t_end <= p.t_start for p in event.passes)
+    }
     if passes and untimed >= {p.step for p in passes}:
-        raise InflightError("This recording has no times of its steps, so nothing can be fitted to it.")
+        raise InflightError(
+            "This recording has no times of its steps, so nothing can be fitted to it."
+        )
     if untimed and header.engine is not None:
         passes = [p for p in passes if p.step not in untimed]
-        notes.append(english(f"{len(untimed):,} [step|steps] without a recorded end [is|are] left out."))
+        notes.append(
+            english(f"{len(untimed):,} [step|steps] without a recorded end [is|are] left out.")
+        )
     many = {event.step: len(event.passes) for event in trace.events}
-    passes = [p._replace(seconds=p.seconds + between / many[p.step]) for p in passes] if _can_be_fitted(passes) else passes
+    passes = (
+        [p._replace(seconds=p.seconds + between / many[p.step]) for p in passes]
+        if _can_be_fitted(passes)
+        else passes
+    )
     kept, told = _without_warm_up(passes)
     notes += told
     if any(event.drafts for event in trace.events):
-        notes.append("Its steps drafted tokens (speculation), which a simulated run does not: it gets one token a step.")
+        notes.append(
+            "Its steps drafted tokens (speculation), which a simulated run does not: it gets one token a step."
+        )
     if header.engine is not None and header.engine.async_:
         notes.append("Its steps overlapped: each is counted from the end of the one before it.")
     fitted = fit_passes(kept, per_token, on_progress)
-    about = {**measured_on(header), "steps": len({p.step for p in kept}), "passes": len(kept), "between_s": between}
-    return replace(fitted, about=about, assumptions=(_fitted_to(about), *notes, *_undetermined(kept)))
+    about = {
+        **measured_on(header),
+        "steps": len({p.step for p in kept}),
+        "passes": len(kept),
+        "between_s": between,
+    }
+    return replace(
+        fitted, about=about, assumptions=(_fitted_to(about), *notes, *_undetermined(kept))
+    )
 
 
 def fit_passes(
-    passes: Sequence[Measured], per_token: int, on_progress: Callable[[float], None] = lambda share: None, typical: bool = False
+    passes: Sequence[Measured],
+    per_token: int,
+    on_progress: Callable[[float], None] = lambda share: None,
+    typical: bool = False,
 ) -> Linear:
     """A cost fitted to passes, and its error. per_token: KV bytes.
 
@@ -174,9 +235,13 @@ def fit_passes(
     what all cost together, and without pairs; see `least_squares`. Raises InflightError for fewer than `LEAST` passes, and for passes that took no time.
     """
     if len(passes) < LEAST:
-        raise InflightError(f"{len(passes)} measured passes are too few for a fit; {LEAST} are the least.")
+        raise InflightError(
+            f"{len(passes)} measured passes are too few for a fit; {LEAST} are the least."
+        )
     if not _can_be_fitted(passes):
-        raise InflightError("The clock was too coarse for a fit: it measured passes that took no time.")
+        raise InflightError(
+            "The clock was too coarse for a fit: it measured passes that took no time."
+        )
     steps = {step: at for at, step in enumerate(dict.fromkeys(p.step for p in passes))}
     blocks = [steps[p.step] * FOLDS // len(steps) for p in passes]
     turns = [steps[p.step] % FOLDS for p in passes]
@@ -197,9 +262,21 @@ def fit_passes(
     }
     on_progress(0.9)
     base, per_position, per_byte, *per_pair = least_squares(rows, seconds, typical)
-    least, most = (Load(*map(end, zip(*(p.load for p in passes), strict=True))) for end in (min, max))
+    least, most = (
+        Load(*map(end, zip(*(p.load for p in passes), strict=True))) for end in (min, max)
+    )
     on_progress(1.0)
-    return Linear(base, per_position, per_byte, per_token, most, error, {}, per_pair[0] if per_pair else 0.0, least)
+    return Linear(
+        base,
+        per_position,
+        per_byte,
+        per_token,
+        most,
+        error,
+        {},
+        per_pair[0] if per_pair else 0.0,
+        least,
+    )
 
 
 def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
@@ -215,7 +292,11 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
             pairs[segment.pass_index] += Load.pairs_of(segment.length, segment.kv_len)
         for forward, read, attending in zip(event.passes, kv, pairs, strict=True):
             load = Load(forward.rows * forward.width, read * per_token, attending)
-            found.append(Measured(event.step, load, forward.t_end - forward.t_start + rest / len(event.passes)))
+            found.append(
+                Measured(
+                    event.step, load, forward.t_end - forward.t_start + rest / len(event.passes)
+                )
+            )
     return found
 
 
@@ -233,17 +314,31 @@ def time_between_steps(events: Sequence[StepEvent]) -> float:
 def measured_on(header: Header) -> dict[str, Any]:
     """The model whose passes were measured, and what ran it on which hardware."""
     model = {name: value for name in _MODEL if (value := getattr(header.model, name)) is not None}
-    where = {name: getattr(header, name) for name in ("device", "device_name", "dtype", "threads", "tensor_parallel")}
+    where = {
+        name: getattr(header, name)
+        for name in ("device", "device_name", "dtype", "threads", "tensor_parallel")
+    }
     engine = str(header.engine) if header.engine else None
-    return {"model": model, **where, "engine": engine, "workload": header.workload, "created": header.created}
+    return {
+        "model": model,
+        **where,
+        "engine": engine,
+        "workload": header.workload,
+        "created": header.created,
+    }
 
 
 def _is_about(about: Any) -> bool:
     """Whether these are facts of a model and of where it ran."""
-    model, words = about.get("model", {}), [about.get(name) or "" for name in ("device", "device_name", "dtype")]
+    model, words = (
+        about.get("model", {}),
+        [about.get(name) or "" for name in ("device", "device_name", "dtype")],
+    )
     sizes = [size for name, size in model.items() if name not in ("name", "type")]
     return (
-        all(isinstance(word, str) for word in (*words, model.get("name", ""), model.get("type", "")))
+        all(
+            isinstance(word, str) for word in (*words, model.get("name", ""), model.get("type", ""))
+        )
         and all(type(size) is int and 0 < size < 2**63 for size in sizes)
         and model.keys() <= set(_MODEL)
     )
@@ -254,15 +349,26 @@ def _last_part(name: str) -> str:
 
 
 def _in_words(model: ModelFacts) -> str:
-    sizes = (("parameters", model.parameters), ("layers", model.layers), ("tokens of vocabulary", model.vocab_size))
+    sizes = (
+        ("parameters", model.parameters),
+        ("layers", model.layers),
+        ("tokens of vocabulary", model.vocab_size),
+    )
     known = ", ".join(f"{size:,} {what}" for what, size in sizes if size)
     return f"{model.name} ({known})" if known else str(model.name)
 
 
 def _fitted_to(about: Mapping[str, Any]) -> str:
-    model, engine = about["model"].get("name", "a model without a name"), about["engine"] or "this engine"
-    where = [str(about[name]) for name in ("device_name", "device") if about[name] not in ("", NOT_KNOWN)]
-    hardware = ", ".join(where) + english(f", {about['threads']} [thread|threads]" if about["threads"] else "")
+    model, engine = (
+        about["model"].get("name", "a model without a name"),
+        about["engine"] or "this engine",
+    )
+    where = [
+        str(about[name]) for name in ("device_name", "device") if about[name] not in ("", NOT_KNOWN)
+    ]
+    hardware = ", ".join(where) + english(
+        f", {about['threads']} [thread|threads]" if about["threads"] else ""
+    )
     return (
         f"Fitted to {about['steps']:,} steps of {model} in {about['dtype'] or 'a dtype that is not recorded'} by {engine}, on "
         f"{hardware or 'hardware that is not recorded'}."
@@ -275,7 +381,11 @@ def kv_bytes_per_token(header: Header) -> int:
 
 
 def _row(load: Load, pairs: bool) -> tuple[float, ...]:
-    return (1.0, load.tokens, load.kv_bytes, load.pairs) if pairs else (1.0, load.tokens, load.kv_bytes)
+    return (
+        (1.0, load.tokens, load.kv_bytes, load.pairs)
+        if pairs
+        else (1.0, load.tokens, load.kv_bytes)
+    )
 
 
 def _can_be_fitted(passes: Sequence[Measured]) -> bool:
@@ -283,16 +393,23 @@ def _can_be_fitted(passes: Sequence[Measured]) -> bool:
 
 
 def _left_out(
-    rows: Sequence[Sequence[float]], seconds: Sequence[float], folds: Sequence[int], typical: bool = False
+    rows: Sequence[Sequence[float]],
+    seconds: Sequence[float],
+    folds: Sequence[int],
+    typical: bool = False,
 ) -> list[float]:
     """What is predicted for each row by a fit to those of the other folds."""
     predicted = [0.0] * len(rows)
     cost: list[float] | None = None
     for fold in range(FOLDS):
         seen = [at for at, of in enumerate(folds) if of != fold]
-        cost = least_squares([rows[at] for at in seen], [seconds[at] for at in seen], typical, start=cost)
+        cost = least_squares(
+            [rows[at] for at in seen], [seconds[at] for at in seen], typical, start=cost
+        )
         left_out = [at for at, of in enumerate(folds) if of == fold]
-        for at, guess in zip(left_out, predictions([rows[at] for at in left_out], cost), strict=True):
+        for at, guess in zip(
+            left_out, predictions([rows[at] for at in left_out], cost), strict=True
+        ):
             predicted[at] = guess
     return predicted
 
@@ -301,10 +418,15 @@ def _off(predicted: Sequence[float], seconds: Sequence[float]) -> float:
     return sum(abs(guess - took) for guess, took in zip(predicted, seconds, strict=True))
 
 
-def _errors(predicted: Sequence[float], seconds: Sequence[float], folds: Sequence[int]) -> dict[str, float]:
+def _errors(
+    predicted: Sequence[float], seconds: Sequence[float], folds: Sequence[int]
+) -> dict[str, float]:
     errors = [abs(guess - took) / took for guess, took in zip(predicted, seconds, strict=True)]
     parts = [[at for at, of in enumerate(folds) if of == fold] for fold in sorted(set(folds))]
-    worst = max((sum(predicted[at] for at in part) / sum(seconds[at] for at in part) - 1 for part in parts), key=abs)
+    worst = max(
+        (sum(predicted[at] for at in part) / sum(seconds[at] for at in part) - 1 for part in parts),
+        key=abs,
+    )
     return {
         "median": round(median(errors), 4),
         "p90": round(quantiles(errors, n=10, method="inclusive")[-1], 4),
@@ -319,12 +441,16 @@ def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]
     others = passes[len(first) :]
     if len(others) < LEAST or not _can_be_fitted(passes):
         return passes, []
-    base, per_position, per_byte = least_squares([_row(p.load, False) for p in others], [p.seconds for p in others])
+    base, per_position, per_byte = least_squares(
+        [_row(p.load, False) for p in others], [p.seconds for p in others]
+    )
     most = [max(number) for number in zip(*(p.load for p in others), strict=True)]
     if any(p.load.tokens > most[0] or p.load.kv_bytes > most[1] for p in first):
         return passes, []
     took = sum(p.seconds for p in first)
-    times = took / sum(base + per_position * p.load.tokens + per_byte * p.load.kv_bytes for p in first)
+    times = took / sum(
+        base + per_position * p.load.tokens + per_byte * p.load.kv_bytes for p in first
+    )
     if times < _WARM_UP:
         return passes, []
     told = f"The first step took {took:,.2g} s, {times:,.0f} times what the others tell of such a load, and is left out: engines load and compile in it."
@@ -342,5 +468,7 @@ def _undetermined(passes: Sequence[Measured]) -> list[str]:
             )
         ]
     if len(kv) == 1:
-        return ["Every pass read as much of the KV cache, so what reading costs is not known: it is in the cost of the pass."]
+        return [
+            "Every pass read as much of the KV cache, so what reading costs is not known: it is in the cost of the pass."
+        ]
     return []

@@ -6,12 +6,18 @@ import math
 from collections.abc import Sequence
 from operator import mul
 
-_ROUNDS, _SETTLED = 8, 1e-4  # at most so many; done once no prediction moves by more than this share
+_ROUNDS, _SETTLED = (
+    8,
+    1e-4,
+)  # at most so many; done once no prediction moves by more than this share
 _DEPENDENT = 1e-9  # of a column's squares: what is left of it once the columns before it have explained the rest
 
 
 def least_squares(
-    rows: Sequence[Sequence[float]], measured: Sequence[float], typical: bool = False, start: Sequence[float] | None = None
+    rows: Sequence[Sequence[float]],
+    measured: Sequence[float],
+    typical: bool = False,
+    start: Sequence[float] | None = None,
 ) -> list[float]:
     """The coefficients, one for each column of the rows, with which `row · coefficients` comes closest to what was measured.
 
@@ -36,16 +42,23 @@ def least_squares(
 def predictions(rows: Sequence[Sequence[float]], coefficients: Sequence[float]) -> list[float]:
     """`row · coefficients` of each row."""
     columns = zip(*rows, strict=True)
-    parts = [[number * coefficient for number in column] for column, coefficient in zip(columns, coefficients, strict=True)]
+    parts = [
+        [number * coefficient for number in column]
+        for column, coefficient in zip(columns, coefficients, strict=True)
+    ]
     return list(map(sum, zip(*parts, strict=True)))
 
 
-def _weighted(rows: Sequence[Sequence[float]], measured: Sequence[float], weights: Sequence[float]) -> list[float]:
+def _weighted(
+    rows: Sequence[Sequence[float]], measured: Sequence[float], weights: Sequence[float]
+) -> list[float]:
     columns = list(zip(*rows, strict=True))
     used = list(range(len(columns)))
     while True:
         weighted = {i: list(map(mul, columns[i], weights)) for i in used}
-        sums = {(i, j): sum(map(mul, weighted[i], columns[j])) for i in used for j in used if i <= j}
+        sums = {
+            (i, j): sum(map(mul, weighted[i], columns[j])) for i in used for j in used if i <= j
+        }
         matrix = [[sums[min(i, j), max(i, j)] for j in used] for i in used]
         found = _solved(matrix, [sum(map(mul, weighted[i], measured)) for i in used])
         if min(found) >= 0:
@@ -58,7 +71,10 @@ def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[f
     """Gaussian elimination of normal equations; zero for a column that those before it determine."""
     size = len(right)
     scales = [math.sqrt(matrix[i][i]) or 1.0 for i in range(size)]
-    rows = [[*(matrix[i][j] / scales[i] / scales[j] for j in range(size)), right[i] / scales[i]] for i in range(size)]
+    rows = [
+        [*(matrix[i][j] / scales[i] / scales[j] for j in range(size)), right[i] / scales[i]]
+        for i in range(size)
+    ]
     free = [i for i in range(size) if rows[i][i]]
     for i in list(free):
         if rows[i][i] <= _DEPENDENT:

@@ -23,7 +23,15 @@ from typing import Any
 from core.config import Execution
 from core.errors import InflightError
 from core.simulate.cost import Deployment, Load
-from core.simulate.datasheets import ACCELERATORS, ALL_REDUCE_S, MODELS, MOST_CARDS, NCCL, Accelerator, Model
+from core.simulate.datasheets import (
+    ACCELERATORS,
+    ALL_REDUCE_S,
+    MODELS,
+    MOST_CARDS,
+    NCCL,
+    Accelerator,
+    Model,
+)
 
 BYTES = 2  # of a weight, of a number in the KV cache, of a number in a hidden state
 _ALL_REDUCES = 2  # in a layer: after attention, after the MLP
@@ -45,10 +53,19 @@ class Roofline:
     memory_share: float = Execution.gpu_memory_utilization
 
     def __post_init__(self) -> None:
-        for name, known, kind in ((self.accelerator, ACCELERATORS, "accelerator"), (self.size, MODELS, "model size")):
+        for name, known, kind in (
+            (self.accelerator, ACCELERATORS, "accelerator"),
+            (self.size, MODELS, "model size"),
+        ):
             if name not in known:
-                raise InflightError(f"There is no {kind} {name!r} on record; there are {', '.join(known)}.")
-        if not (0 < self.reached <= 1 and 0 < self.memory_share <= 1 and 0 <= self.overhead_s < float("inf")):
+                raise InflightError(
+                    f"There is no {kind} {name!r} on record; there are {', '.join(known)}."
+                )
+        if not (
+            0 < self.reached <= 1
+            and 0 < self.memory_share <= 1
+            and 0 <= self.overhead_s < float("inf")
+        ):
             raise InflightError(
                 "reached and memory_share are shares, above 0 and at most 1, and overhead_s is 0 seconds or more, "
                 f"not {self.reached!r}, {self.memory_share!r} and {self.overhead_s!r}."
@@ -78,7 +95,9 @@ class Roofline:
         """Inverse of `to_json`; raises InflightError for anything else, also for one whose data sheets said something else than those here."""
         spelled = str(data.get("name", "")).partition(":")
         try:
-            reached, overhead_s, memory_share = (float(data[name]) for name in ("reached", "overhead_s", "memory_share"))
+            reached, overhead_s, memory_share = (
+                float(data[name]) for name in ("reached", "overhead_s", "memory_share")
+            )
         except (KeyError, TypeError, ValueError):
             raise InflightError("It is no cost by data sheet.") from None
         known = cls.named(spelled[0], spelled[2])
@@ -153,14 +172,23 @@ class Roofline:
     @cached_property
     def _rates(self) -> tuple[float, float, float, float, float, float]:
         """Of all cards together: seconds to read the weights, for a token, for a byte of KV, for a pair; of the all-reduces of a pass, and for each token."""
-        flops, read = (self.cards * self.reached * peak for peak in (self.card.flops, self.card.bytes_per_s))
+        flops, read = (
+            self.cards * self.reached * peak for peak in (self.card.flops, self.card.bytes_per_s)
+        )
         hops, steps = 0.0, 0.0
         if self.card.link is not None and self.cards > 1:
             count, ring = _ALL_REDUCES * self.model.layers, 2 * (self.cards - 1)
             hops = count * (ALL_REDUCE_S + ring * self.card.link.hop_s)
             sent = ring / self.cards * BYTES * self.model.hidden_size
             steps = count * sent / (self.reached * self.card.link.bytes_per_s)
-        return self.weight_bytes / read, self.flops_per_token / flops, 1 / read, self.flops_per_pair / flops, hops, steps
+        return (
+            self.weight_bytes / read,
+            self.flops_per_token / flops,
+            1 / read,
+            self.flops_per_pair / flops,
+            hops,
+            steps,
+        )
 
     def seconds(self, load: Load) -> float:
         """See the module."""
@@ -197,7 +225,8 @@ class Roofline:
             "kind": "data sheet",
             "name": self.name,
             "assumptions": list(self.assumptions),
-            "accelerator": card._asdict() | {"link": link and link._asdict(), "source": card.source._asdict()},
+            "accelerator": card._asdict()
+            | {"link": link and link._asdict(), "source": card.source._asdict()},
             "cards": self.cards,
             "model": model._asdict() | {"source": model.source._asdict()},
             "reached": self.reached,
@@ -208,7 +237,11 @@ class Roofline:
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "flops_per_token": self.flops_per_token,
             "flops_per_pair": self.flops_per_pair,
-            **({"all_reduce_s": ALL_REDUCE_S, "all_reduce_source": NCCL._asdict()} if self.cards > 1 else {}),
+            **(
+                {"all_reduce_s": ALL_REDUCE_S, "all_reduce_source": NCCL._asdict()}
+                if self.cards > 1
+                else {}
+            ),
         }
 
     # -- what fits ---------------------------------------------------------------------------------------------------------

@@ -37,14 +37,24 @@ class LogHistogram:
         for index in sorted(self._bins):
             left -= self._bins[index]
             if left <= 0:
-                return 0.0 if index == -(10**9) else min(self.highest, math.exp((index + 0.5) * self._STEP))
+                return (
+                    0.0
+                    if index == -(10**9)
+                    else min(self.highest, math.exp((index + 0.5) * self._STEP))
+                )
         return None
 
     def to_json(self) -> dict[str, float | int | None]:
         """Count, mean, maximum, and percentiles within one percent."""
-        numbers = {"mean": self.total / self.count if self.count else None, "max": self.highest if self.count else None}
+        numbers = {
+            "mean": self.total / self.count if self.count else None,
+            "max": self.highest if self.count else None,
+        }
         numbers |= {f"p{p}": self.percentile(p) for p in (50, 90, 99)}
-        return {"count": self.count, **{name: None if v is None else round(v, 6) for name, v in numbers.items()}}
+        return {
+            "count": self.count,
+            **{name: None if v is None else round(v, 6) for name, v in numbers.items()},
+        }
 
 
 class RunTotals:
@@ -53,7 +63,9 @@ class RunTotals:
     def __init__(self, slos: SLOs | None = None) -> None:
         self._slos = slos
         self.arrived = self.met = 0
-        self.steps = self.passes = self.finished = self.output_tokens = self.positions = self.padding = self.preemptions = 0
+        self.steps = self.passes = self.finished = self.output_tokens = self.positions = (
+            self.padding
+        ) = self.preemptions = 0
         self.kv_use = self.first = self.last = 0.0
         self.ttft, self.itl, self.e2e = LogHistogram(), LogHistogram(), LogHistogram()
         self._arrival: dict[str, float] = {}
@@ -100,7 +112,9 @@ class RunTotals:
                     self.finished += 1
                     self.e2e.add(ended - arrival)
                     tpot = (ended - first) / gaps_between if gaps_between else None
-                    self.met += self._slos is not None and self._slos.met(first - arrival, tpot, ended - arrival)
+                    self.met += self._slos is not None and self._slos.met(
+                        first - arrival, tpot, ended - arrival
+                    )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: seconds, rates, and what was computed."""
@@ -134,7 +148,9 @@ class RunTotals:
 
 
 def run_stream(
-    engine: EngineCore, requests: Iterable[Request], on_step: Callable[[RunTotals], None] = lambda totals: None
+    engine: EngineCore,
+    requests: Iterable[Request],
+    on_step: Callable[[RunTotals], None] = lambda totals: None,
 ) -> RunTotals:
     """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals of all events.
 
@@ -146,7 +162,9 @@ def run_stream(
     gc.disable()  # records are trees: the collector would walk all of them again and again and find nothing
     try:
         limits = engine.config
-        if limits.num_blocks is None:  # as it is then, so that the trace says what it cannot follow from the requests
+        if (
+            limits.num_blocks is None
+        ):  # as it is then, so that the trace says what it cannot follow from the requests
             limits = replace(limits, num_blocks=engine.kv_blocks[1])
         engine.begin("s", "stream", limits)
         head = next(coming, None)

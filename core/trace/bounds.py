@@ -16,7 +16,12 @@ _LOGITS = 1e-3  # by which rounded logits and probabilities may differ
 
 def in_order(event: StepEvent, since: float) -> bool:
     """Whether the step's times run forwards from `since`, the end of the step before."""
-    times = [since, event.t_start, *(t for p in event.passes for t in (p.t_start, p.t_end)), event.t_end]
+    times = [
+        since,
+        event.t_start,
+        *(t for p in event.passes for t in (p.t_start, p.t_end)),
+        event.t_end,
+    ]
     return times == sorted(times)
 
 
@@ -34,7 +39,10 @@ def parts_fit(event: StepEvent, one_clock: bool) -> bool:
         return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
     passes = sum([p.t_end - p.t_start for p in event.passes])
     rounding = ROUNDING + 1e-6 * len(event.passes)
-    return abs(prepare + forward + sample - passes) <= rounding and schedule + passes <= whole + rounding
+    return (
+        abs(prepare + forward + sample - passes) <= rounding
+        and schedule + passes <= whole + rounding
+    )
 
 
 def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
@@ -76,5 +84,9 @@ def plausible_reason(why: Why | None, totals: Mapping[str, int | None]) -> bool:
     return (
         why is None
         or why in (NOTHING_BINDS, UNRECORDED)
-        or (why.total == totals.get(why.limit) and 0 <= why.have < why.need and why.have <= why.total)
+        or (
+            why.total == totals.get(why.limit)
+            and 0 <= why.have < why.need
+            and why.have <= why.total
+        )
     )

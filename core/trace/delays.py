@@ -158,7 +158,11 @@ def delays(trace: Trace) -> Delays:
     """Where the time of every request that arrived went, and the worst of it."""
     found = _Follower(trace)
     requests = tuple(life.delay() for life in found.lives.values())
-    step = median_low(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events)) if trace.events else 0
+    step = (
+        median_low(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events))
+        if trace.events
+        else 0
+    )
     queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
     waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
     return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))
@@ -166,7 +170,10 @@ def delays(trace: Trace) -> Delays:
 
 def spans(trace: Trace) -> dict[str, list[Span]]:
     """By request the pieces of its time, in order and without holes; neighbours of one part are one piece."""
-    return {request: list(_merged(life.spans or ())) for request, life in _Follower(trace, keep_spans=True).lives.items()}
+    return {
+        request: list(_merged(life.spans or ()))
+        for request, life in _Follower(trace, keep_spans=True).lives.items()
+    }
 
 
 def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
@@ -263,13 +270,24 @@ class _Follower:
 
     def _follow(self, index: int, event: StepEvent, state: RunState) -> None:
         start, lives = microseconds(event.t_start), self.lives
-        if event.resumed is not None:  # what happened in the steps that are not shown is not claimed
+        if (
+            event.resumed is not None
+        ):  # what happened in the steps that are not shown is not claimed
             for life in lives.values():
                 if not life.over:
-                    self._end(life, index, microseconds(self._events[index - 1].t_end) if index else life.at, None)
+                    self._end(
+                        life,
+                        index,
+                        microseconds(self._events[index - 1].t_end) if index else life.at,
+                        None,
+                    )
         for arrived in event.arrived:
             lives[arrived.request] = _Life(
-                arrived.request, microseconds(arrived.t), queue=-1, since=index, spans=[] if self._keep_spans else None
+                arrived.request,
+                microseconds(arrived.t),
+                queue=-1,
+                since=index,
+                spans=[] if self._keep_spans else None,
             )
         for preempted in event.preempted:
             if preempted.request in lives and not lives[preempted.request].over:
@@ -278,7 +296,11 @@ class _Follower:
                 life.queue, life.since, life.was_preempted = -1, index, True
                 life.lost = max(life.lost, preempted.tokens_lost)
         for finished in event.finished:
-            if finished.when == "before" and finished.request in lives and not lives[finished.request].over:
+            if (
+                finished.when == "before"
+                and finished.request in lives
+                and not lives[finished.request].over
+            ):
                 self._end(lives[finished.request], index, start, finished.finish_reason)
         state.begin(event)
         if state.waiting:
@@ -290,8 +312,15 @@ class _Follower:
                 lives[request].queue = max(0, len(self._reasons) - 1)
         self._passes(index, event, state.running)
         for finished in event.finished:
-            if finished.when == "after" and finished.request in lives and not lives[finished.request].over:
-                lives[finished.request].over, lives[finished.request].reason = True, finished.finish_reason
+            if (
+                finished.when == "after"
+                and finished.request in lives
+                and not lives[finished.request].over
+            ):
+                lives[finished.request].over, lives[finished.request].reason = (
+                    True,
+                    finished.finish_reason,
+                )
         state.end(event)
 
     def _passes(self, index: int, event: StepEvent, running: Iterable[str]) -> None:
@@ -314,7 +343,11 @@ class _Follower:
             if life.queue is not None:
                 self._leave_queue(life, index, start)
                 if segments:
-                    life.add(PREEMPTED if life.was_preempted else QUEUED, passes[segments[0].pass_index].start, self._none(life))
+                    life.add(
+                        PREEMPTED if life.was_preempted else QUEUED,
+                        passes[segments[0].pass_index].start,
+                        self._none(life),
+                    )
             if segments and life.first_step is None:
                 life.first_step = event.step
             own: dict[int, Segment] = {s.pass_index: s for s in segments}
@@ -355,14 +388,23 @@ class _Follower:
         """It got n tokens at once. Those whose time from one moment on went the same way share one gap."""
         gap = life.at - life.token_at
         if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
-            us = tuple([now - before for now, before in zip(life.us, life.us_at_token, strict=True)])
-            shared = next((k for k, g in enumerate(self.gaps) if (g.start_us, g.us) == (life.token_at, us)), None)
+            us = tuple(
+                [now - before for now, before in zip(life.us, life.us_at_token, strict=True)]
+            )
+            shared = next(
+                (k for k, g in enumerate(self.gaps) if (g.start_us, g.us) == (life.token_at, us)),
+                None,
+            )
             if shared is not None:
-                self.gaps[shared] = self.gaps[shared]._replace(beside=(*self.gaps[shared].beside, life.request))
+                self.gaps[shared] = self.gaps[shared]._replace(
+                    beside=(*self.gaps[shared].beside, life.request)
+                )
             else:
                 steps = self._events[life.token_event].step, self._events[index].step
                 again = life.again - life.again_at_token
-                found = Gap(life.request, life.tokens + 1, life.token_at, gap, us, *steps, again=again)
+                found = Gap(
+                    life.request, life.tokens + 1, life.token_at, gap, us, *steps, again=again
+                )
                 self.gaps = sorted([*self.gaps, found], key=lambda g: -g.whole_us)[:WORST]
                 self._moments = {(g.start_us, g.whole_us) for g in self.gaps}
                 self._least = self.gaps[-1].whole_us if len(self.gaps) == WORST else 0
@@ -379,12 +421,16 @@ class _Follower:
         elif index > life.since:
             life.add(QUEUED, microseconds(self._events[life.since].t_start), "none")
             for n in range(place, len(reasons)):
-                following = reasons[n + 1] if n + 1 < len(reasons) else _Reason(until, index, "none")
+                following = (
+                    reasons[n + 1] if n + 1 < len(reasons) else _Reason(until, index, "none")
+                )
                 steps = min(index, following.event) - max(life.since, reasons[n].event)
                 if steps > 0:
                     life.add(QUEUED, min(until, following.start), reasons[n].limit)
                     life.steps[QUEUED] += steps
-                    life.queued_steps[reasons[n].limit] = life.queued_steps.get(reasons[n].limit, 0) + steps
+                    life.queued_steps[reasons[n].limit] = (
+                        life.queued_steps.get(reasons[n].limit, 0) + steps
+                    )
         life.add(PREEMPTED if life.was_preempted else QUEUED, until, self._none(life))
         life.queue = None
 
@@ -412,8 +458,15 @@ class _Follower:
                 taken = self._sizes.time_of(forward, j, event)
                 if not gap.start_us <= taken.start < gap.start_us + gap.whole_us:
                     continue
-                own = next((s for s in event.segments if s.request == gap.request and s.pass_index == j), None)
-                reading = [s for s in event.segments if s.pass_index == j and s.phase == "prefill" and s.request != gap.request]
+                own = next(
+                    (s for s in event.segments if s.request == gap.request and s.pass_index == j),
+                    None,
+                )
+                reading = [
+                    s
+                    for s in event.segments
+                    if s.pass_index == j and s.phase == "prefill" and s.request != gap.request
+                ]
                 for s in reading:
                     prompts[s.request] = prompts.get(s.request, 0) + s.length
                 if own is None:
@@ -422,12 +475,19 @@ class _Follower:
                 uncompared |= bool(reading) and own.phase == "decode" and taken.like is None
                 if taken.end - taken.start > longest:
                     longest, times = taken.end - taken.start, self._sizes.times(j, event)
-        return gap._replace(prompts=tuple(prompts.items()), together=together, uncompared=uncompared, why=why, times=times)
+        return gap._replace(
+            prompts=tuple(prompts.items()),
+            together=together,
+            uncompared=uncompared,
+            why=why,
+            times=times,
+        )
 
     def _between(self, first: int, last: int) -> list[StepEvent]:
         """The events of these steps."""
         low, high = (
-            bisect(self._events, step, key=lambda e: e.step) for bisect, step in ((bisect_left, first), (bisect_right, last))
+            bisect(self._events, step, key=lambda e: e.step)
+            for bisect, step in ((bisect_left, first), (bisect_right, last))
         )
         return self._events[low:high]
 

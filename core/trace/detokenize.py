@@ -27,7 +27,10 @@ def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
     """
     if tokenizer is None:
         return lambda ids: ""
-    modules = [getattr(getattr(type(tokenizer), name, None), "__module__", None) for name in ("decode", "_decode")]
+    modules = [
+        getattr(getattr(type(tokenizer), name, None), "__module__", None)
+        for name in ("decode", "_decode")
+    ]
     if modules == _OWN:
         return partial(tokenizer.backend_tokenizer.decode, skip_special_tokens=False)
     return partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -77,7 +80,9 @@ class Detokenizer:
 class AnswerText:
     """The text of one answer, decoded once, and whether it contains one of its `stop` strings; see `Detokenizer` for the rest."""
 
-    def __init__(self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()
+    ) -> None:
         self._detokenizer, self._stop = Detokenizer(tokenizer, context), stop
         self._reach = (
             max(map(len, stop), default=1) - 1
@@ -99,7 +104,9 @@ class AnswerText:
         return self._detokenizer.finish()
 
 
-def pieces(tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()) -> list[str]:
+def pieces(
+    tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()
+) -> list[str]:
     """One piece of text for each token; joined they are the text. `context`: the tokens before them."""
     detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]

@@ -302,7 +302,11 @@ class StepEvent(NamedTuple):
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
         """New tokens by request, in order; those first that were sampled in steps that are not shown."""
-        before = () if self.resumed is None else [(c.request, token) for c in self.resumed.carried for token in c.tokens]
+        before = (
+            ()
+            if self.resumed is None
+            else [(c.request, token) for c in self.resumed.carried for token in c.tokens]
+        )
         return (*before, *((s.request, s.token_id) for s in self.sampled))
 
     def to_json(self) -> dict[str, Any]:

@@ -72,7 +72,9 @@ class Seal:
 
     def line(self, data: dict[str, Any]) -> str:
         """A record as a line, without line end, with the checksum of all lines up to it."""
-        return self.again(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)[:-1])
+        return self.again(
+            json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)[:-1]
+        )
 
     def again(self, body: str) -> str:
         """The line with this body: its text up to the checksum."""
@@ -108,7 +110,9 @@ class Records:
     def __init__(self, texts: Callable[[str], TokenTexts]) -> None:
         self._texts = texts
         self._to_come: deque[TokenizedRequest] = deque()
-        self._unfinished: dict[str, None] = {}  # of those that have their line, in the order of submission
+        self._unfinished: dict[
+            str, None
+        ] = {}  # of those that have their line, in the order of submission
         self._num_events = 0
 
     def request(self, one: TokenizedRequest) -> None:
@@ -157,7 +161,10 @@ def lines_of(path: Path) -> Iterator[str]:
             while line := _whole_line(file):
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
-                    raise InvalidTrace(f"this line is longer than the {MAX_LINE_BYTES >> 20} MiB that a line may have.", number)
+                    raise InvalidTrace(
+                        f"this line is longer than the {MAX_LINE_BYTES >> 20} MiB that a line may have.",
+                        number,
+                    )
                 if not line.endswith(b"\n") and number > 1 and not _SEALED.search(line):
                     return
                 try:
@@ -165,7 +172,9 @@ def lines_of(path: Path) -> Iterator[str]:
                 except UnicodeDecodeError:
                     raise InvalidTrace("this is not text: the trace is damaged.", number) from None
     except zlib.error:
-        raise InvalidTrace(f"{path.name} cannot be read: what is compressed in it is damaged.") from None
+        raise InvalidTrace(
+            f"{path.name} cannot be read: what is compressed in it is damaged."
+        ) from None
     except OSError as error:
         raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
 
@@ -199,7 +208,9 @@ class Reader:
         if first.pop("kind", None) != "header":
             raise InvalidTrace("this is not the header of a trace.", 1)
         if (schema := first.pop("schema", None)) != SCHEMA or type(schema) is not int:
-            raise InvalidTrace(f"the trace has schema {schema!r}; this version reads schema {SCHEMA}.", 1)
+            raise InvalidTrace(
+                f"the trace has schema {schema!r}; this version reads schema {SCHEMA}.", 1
+            )
         self.header = Header.from_json(first)
         self._checker = None if trusted else Checker(self.header)
 
@@ -213,7 +224,9 @@ class Reader:
         while (data := self._next()) is not None:
             kind = data.get("kind")
             if unknown := data.keys() - _FIELDS.get(str(kind), data.keys()):
-                raise InvalidTrace(f"a line of kind {kind} has no field {shown(min(unknown))}.", self._number)
+                raise InvalidTrace(
+                    f"a line of kind {kind} has no field {shown(min(unknown))}.", self._number
+                )
             if kind == "end":
                 yield self._end(data)
                 if self._next() is not None:
@@ -245,7 +258,11 @@ class Reader:
             raise InvalidTrace(f"this is not a step: {malformed(error)}.", self._number) from None
         self._refuse(fault)
         self._num_events += 1
-        return event._replace(warnings=self._checker.warnings) if self._checker and self.header.engine else event
+        return (
+            event._replace(warnings=self._checker.warnings)
+            if self._checker and self.header.engine
+            else event
+        )
 
     def _texts(self, data: dict[str, Any]) -> TokenTexts:
         pieces = TokenTexts(data.get("request"), data.get("prompt"), data.get("output"))  # type: ignore[arg-type]
@@ -255,7 +272,10 @@ class Reader:
 
     def _end(self, data: dict[str, Any]) -> End:
         if data.get("events") != self._num_events:
-            raise InvalidTrace(f"the trace says it has {data.get('events')} steps but holds {self._num_events}.", self._number)
+            raise InvalidTrace(
+                f"the trace says it has {data.get('events')} steps but holds {self._num_events}.",
+                self._number,
+            )
         if self._checker:
             self._refuse(self._checker.fault_at_end(data.get("complete")))
         return End(data["complete"])
@@ -277,10 +297,13 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     """The line's checksum, to be chained, and its data without it."""
     if line.endswith("\r"):
         raise InvalidTrace(
-            "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the file back.", number
+            "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the file back.",
+            number,
         )
     if not line.strip():
-        raise InvalidTrace("this line is empty: a trace has none, and nothing after its last line.", number)
+        raise InvalidTrace(
+            "this line is empty: a trace has none, and nothing after its last line.", number
+        )
     body, seal = line[:-_CRC_LENGTH], line[-_CRC_LENGTH:]
     try:
         data = _JSON.decode(line)
@@ -292,7 +315,10 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     if not isinstance(data, dict) or "crc" not in data:
         raise InvalidTrace("this is not a line of a trace.", number)
     if seal != _CRC % crc:
-        raise InvalidTrace("the checksum does not match: this line was altered, or a line before it is missing or moved.", number)
+        raise InvalidTrace(
+            "the checksum does not match: this line was altered, or a line before it is missing or moved.",
+            number,
+        )
     del data["crc"]
     return crc, data
 

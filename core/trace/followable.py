@@ -49,7 +49,11 @@ def cancellations(event: StepEvent, state: RunState, header: Header) -> str | No
         request, reason = finished.request, finished.finish_reason
         if reason not in FINISH_REASONS:
             return f"request {quoted(request)} cannot finish by “{reason}”"
-        if finished.when == "before" and request not in state.waiting and request not in state.running:
+        if (
+            finished.when == "before"
+            and request not in state.waiting
+            and request not in state.running
+        ):
             return f"request {quoted(request)} cannot be cancelled"
     if _twice(f.request for f in event.finished):
         return "a request finishes twice"
@@ -123,12 +127,19 @@ def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
     if {s.pass_index for s in event.segments} != set(range(len(event.passes))):
         return "segments and passes do not match"
     for index, forward in enumerate(event.passes):
-        if fault := _pass(index, forward, [s for s in event.segments if s.pass_index == index], state):
+        if fault := _pass(
+            index, forward, [s for s in event.segments if s.pass_index == index], state
+        ):
             return fault
     drafted = {d.request: d.drafted for d in event.drafts}
-    most = {d.request: sum([s.length for s in event.segments if s.request == d.request]) for d in event.drafts}
+    most = {
+        d.request: sum([s.length for s in event.segments if s.request == d.request])
+        for d in event.drafts
+    }
     for draft in event.drafts:
-        if len(drafted) < len(event.drafts) or not 0 <= draft.accepted <= draft.drafted < max(1, most[draft.request]):
+        if len(drafted) < len(event.drafts) or not 0 <= draft.accepted <= draft.drafted < max(
+            1, most[draft.request]
+        ):
             return f"{draft.drafted} tokens cannot have been drafted for request {quoted(draft.request)}"
     room = sum([s.length for s in event.segments])
     for s in event.segments:
@@ -147,13 +158,20 @@ def passes(event: StepEvent, state: RunState, header: Header) -> str | None:
         if sampled.request not in holders or sampled.token_id < 0:
             return f"token {sampled.token_id} of request {quoted(sampled.request)} is not one that can be sampled"
     computing = {s.request for s in event.segments}
-    if not {row.request for row in event.overrun} <= computing or not {s.request for s in event.stalled} <= holders:
+    if (
+        not {row.request for row in event.overrun} <= computing
+        or not {s.request for s in event.stalled} <= holders
+    ):
         return "an overrun or a stall names a request without a lane"
     return None
 
 
 def _pass(index: int, forward: Pass, segments: list[Segment], state: RunState) -> str | None:
-    padded, over, lengths = forward.layout == "padded", forward.finished_rows, [s.length for s in segments]
+    padded, over, lengths = (
+        forward.layout == "padded",
+        forward.finished_rows,
+        [s.length for s in segments],
+    )
     if forward.layout not in ("packed", "padded") or (over and not padded):
         return f"pass {index} has an unknown layout"
     rows, width = (len(segments) + len(over), max(lengths)) if padded else (1, sum(lengths))
@@ -177,7 +195,9 @@ def ends(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 def _leaving(event: StepEvent, state: RunState, when: BeforeOrAfter) -> str | None:
     leaving = [left for left in event.released if left.when == when]
-    if _twice(left.request for left in leaving) or any(state.lanes.get(left.lane) != left.request for left in leaving):
+    if _twice(left.request for left in leaving) or any(
+        state.lanes.get(left.lane) != left.request for left in leaving
+    ):
         return "a request leaves a lane that it does not hold"
     return None
 

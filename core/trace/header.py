@@ -31,11 +31,16 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as it stands in a file."""
-        return {name: value for name, value in self._known().items() if value is not None} | dict(self.more)
+        return {name: value for name, value in self._known().items() if value is not None} | dict(
+            self.more
+        )
 
     def _known(self) -> dict[str, Any]:
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "more"}
-        return {_in_file(name): list(value) if isinstance(value, tuple) else value for name, value in own.items()}
+        return {
+            _in_file(name): list(value) if isinstance(value, tuple) else value
+            for name, value in own.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,9 +286,15 @@ class Header(Facts):
             "kv_groups": _groups(data.get("kv_groups")),
             "workload": workload.name,
             "arrival_unit": workload.arrival_unit,
-            "execution": _facts(ExecutionFacts, execution, "execution") if (execution := data.get("execution")) else None,
+            "execution": _facts(ExecutionFacts, execution, "execution")
+            if (execution := data.get("execution"))
+            else None,
         }
-        rest = {name: value for name, value in data.items() if name not in typed and name not in ("policy", "batching")}
+        rest = {
+            name: value
+            for name, value in data.items()
+            if name not in typed and name not in ("policy", "batching")
+        }
         header = cls(**typed, **_read(cls, rest, "header"))
         if fault := header._fault():
             raise InvalidTrace(fault, 1)
@@ -291,20 +302,30 @@ class Header(Facts):
 
     def _ours(self) -> Iterator[str]:
         """What it has of the facts that no other engine's recording has."""
-        yield from [name for name in ("threads", "leak", "cost", "execution", "memory") if getattr(self, name)]
         yield from [
-            f"the model's {name}" for name in ("parameters", "eos_token_ids", "plug") if getattr(self.model, name) is not None
+            name
+            for name in ("threads", "leak", "cost", "execution", "memory")
+            if getattr(self, name)
+        ]
+        yield from [
+            f"the model's {name}"
+            for name in ("parameters", "eos_token_ids", "plug")
+            if getattr(self.model, name) is not None
         ]
 
     def _fault(self) -> str | None:
         """How the header contradicts itself, if it does."""
         if self.engine is None and (self.inferred or self.absent):
             return "a run of this engine leaves nothing absent or to be inferred."
-        if self.engine and (missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]):
+        if self.engine and (
+            missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]
+        ):
             return f"the header does not say how the {missing[0]} of another engine's run were inferred."
         if self.engine and (ours := [*self._ours()]):
             return f"the header says that {self.engine.name} ran, and has a fact that only this engine records: {ours[0]}."
-        if self.engine is None and (missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]):
+        if self.engine is None and (
+            missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]
+        ):
             return f"the header does not say the model's {missing[0]}."
         if self.engine is None and (installed := POLICIES.get(self.policy.name)) is not None:
             for name, words in _WORDS_OF_A_RULE.items():
@@ -315,7 +336,11 @@ class Header(Facts):
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
         if wrong := [name for name, count in counts.items() if count is not None and count < 1]:
             return f"the header's {wrong[0]} is not a count."
-        if self.engine and self.engine.ranks is not None and not 0 <= (self.engine.rank or 0) < self.engine.ranks:
+        if (
+            self.engine
+            and self.engine.ranks is not None
+            and not 0 <= (self.engine.rank or 0) < self.engine.ranks
+        ):
             return f"rank {self.engine.rank} is none of {self.engine.ranks} ranks."
         if self.engine is None and self.kv_groups:
             return "all layers of this engine share one block table."
@@ -324,8 +349,16 @@ class Header(Facts):
         return None
 
 
-_MODEL_COUNTS = {"vocab_size": 1, "context": 1, "parameters": 0, "layers": 0, "kv_bytes_per_token": 0}  # with their minimum
-_ALWAYS_KNOWN = tuple(f.name for f in fields(ModelFacts) if f.name not in ("context", "more"))  # of a model run by our own engine
+_MODEL_COUNTS = {
+    "vocab_size": 1,
+    "context": 1,
+    "parameters": 0,
+    "layers": 0,
+    "kv_bytes_per_token": 0,
+}  # with their minimum
+_ALWAYS_KNOWN = tuple(
+    f.name for f in fields(ModelFacts) if f.name not in ("context", "more")
+)  # of a model run by our own engine
 _ALWAYS_INFERRED = ("lanes", "waiting", "reasons")  # of another engine's run
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 _WORDS_OF_A_RULE = {
@@ -350,7 +383,11 @@ def _facts(record: type[_AnyFacts], data: object, of: str) -> _AnyFacts:
 
 def _read(record: type[Facts], data: Mapping[str, Any], of: str) -> dict[str, Any]:
     """The known fields in the data, each checked for its type; the rest goes into `more`."""
-    hints = {_in_file(name): (name, hint) for name, hint in get_type_hints(record).items() if name != "more"}
+    hints = {
+        _in_file(name): (name, hint)
+        for name, hint in get_type_hints(record).items()
+        if name != "more"
+    }
     known: dict[str, Any] = {}
     for key, value in data.items():
         if key in hints and value is not None:
@@ -366,7 +403,9 @@ def _engine(data: object) -> EngineFacts | None:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise InvalidTrace("the header does not say which engine this was.", 1)
-    clock = None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
+    clock = (
+        None if data.get("clock") is None else _facts(ClockFacts, data["clock"], "engine's clock")
+    )
     rest = {name: value for name, value in data.items() if name != "clock"}
     return EngineFacts(clock=clock, **_read(EngineFacts, rest, "engine"))
 
@@ -376,7 +415,11 @@ def _groups(data: object) -> tuple[GroupFacts, ...]:
         raise InvalidTrace("the header's kv_groups are not a list.", 1)
     groups = tuple(_facts(GroupFacts, group, "KV cache group") for group in data or ())
     for group in groups:
-        lengths = [length for length in (group.window, group.block_size, group.units, group.most_blocks) if length is not None]
+        lengths = [
+            length
+            for length in (group.window, group.block_size, group.units, group.most_blocks)
+            if length is not None
+        ]
         if min([*lengths, *(layer + 1 for layer in group.layers or ())], default=1) < 1:
             raise InvalidTrace("the header's kv_groups have numbers that none can have.", 1)
     return groups
@@ -392,8 +435,15 @@ def _model(data: object) -> ModelFacts:
     if any(i < 0 for i in model.eos_token_ids or ()):
         raise InvalidTrace("the model's eos_token_ids are not token ids.", 1)
     is_simulated = model.layers == 0 and tuple(model.windows or ()) == (None,)
-    if model.layers is not None and model.windows and len(model.windows) != model.layers and not is_simulated:
-        raise InvalidTrace(f"the model has {model.layers} layers but {len(model.windows)} windows.", 1)
+    if (
+        model.layers is not None
+        and model.windows
+        and len(model.windows) != model.layers
+        and not is_simulated
+    ):
+        raise InvalidTrace(
+            f"the model has {model.layers} layers but {len(model.windows)} windows.", 1
+        )
     return model
 
 
@@ -406,9 +456,16 @@ def _policy(name: str, data: object) -> Policy:
     given = data if isinstance(data, dict) else {}
     own = {field: value for field, value in given.items() if field not in known}
     hints = get_type_hints(type(found) if found else Policy)
-    if not known.keys() <= given.keys() or (found and own) or not all(fits(given[field], hints[field]) for field in known):
+    if (
+        not known.keys() <= given.keys()
+        or (found and own)
+        or not all(fits(given[field], hints[field]) for field in known)
+    ):
         raise InvalidTrace("the header does not have the fields of a policy.", 1)
-    if any(given[field] is not None and not 0 <= given[field] <= 1 for field in _SHARES) or (given["aging"] or 1) < 1:
+    if (
+        any(given[field] is not None and not 0 <= given[field] <= 1 for field in _SHARES)
+        or (given["aging"] or 1) < 1
+    ):
         raise InvalidTrace("the fields of the policy are out of range.", 1)
     if any(len(text) > _MOST_CHARACTERS for text in (name, given["order_by"], given["victim"])):
         raise InvalidTrace("the policy's words are longer than a sentence can hold.", 1)
@@ -426,5 +483,7 @@ def _pool(num_blocks: object, config: EngineConfig) -> int:
     if type(num_blocks) is not int or num_blocks < 1:
         raise InvalidTrace("the header has no num_blocks.", 1)
     if config.num_blocks not in (None, num_blocks):
-        raise InvalidTrace(f"the pool has {num_blocks} blocks and not the {config.num_blocks} of the config.", 1)
+        raise InvalidTrace(
+            f"the pool has {num_blocks} blocks and not the {config.num_blocks} of the config.", 1
+        )
     return num_blocks

@@ -26,7 +26,11 @@ WINDOWS = "the blocks at the head of a table, as many as make the free blocks of
 
 def inferred_by(policy: Policy) -> dict[str, str]:
     """The rules in words, as the header of a trace states them, by what they infer. Only `WINDOWS` is not always among them."""
-    return {"lanes": _LANES, "waiting": _REQUEUED if policy.requeue else _WAITING, "reasons": _REASONS}
+    return {
+        "lanes": _LANES,
+        "waiting": _REQUEUED if policy.requeue else _WAITING,
+        "reasons": _REASONS,
+    }
 
 
 def lowest_free(lanes: Collection[int]) -> int:
@@ -64,7 +68,11 @@ def why_waiting(
     first = tokens if config.policy.reserve == "prompt" else min(tokens, budget[0])
     need = sum([group.blocks_for(first, config.block_size) for group in groups])
     kept = 0 if alone else int(config.policy.watermark * (blocks[1] + 1))
-    return Why("blocks", max(0, blocks[0] - kept), need, blocks[1]) if need > blocks[0] - kept else UNRECORDED
+    return (
+        Why("blocks", max(0, blocks[0] - kept), need, blocks[1])
+        if need > blocks[0] - kept
+        else UNRECORDED
+    )
 
 
 def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: bool) -> Why:
@@ -84,7 +92,9 @@ def inferred_reasons(event: StepEvent, state: RunState, header: Header) -> list[
     reasons = [
         None
         if head is None
-        else why_waiting(state.num_tokens[head], lanes, budget, blocks, config, header.groups, not state.lanes)
+        else why_waiting(
+            state.num_tokens[head], lanes, budget, blocks, config, header.groups, not state.lanes
+        )
     ]
     longest = header.engine.long_prefill_token_threshold if header.engine else None
     for request in [a.request for a in event.admitted]:

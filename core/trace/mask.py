@@ -48,7 +48,11 @@ class Mask:
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
     """The segments of a packed pass in its own order (lane order here; other engines have theirs), the rows of a padded one by lane."""
-    return sorted([*segments, *forward.finished_rows], key=lambda row: row.lane) if forward.finished_rows else [*segments]
+    return (
+        sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
+        if forward.finished_rows
+        else [*segments]
+    )
 
 
 def mask_of(
@@ -71,13 +75,21 @@ def mask_of(
         if forward.layout == "padded":
             queries += [Position(row.request, None, PAD)] * (forward.width - length)
         if isinstance(row, Segment):
-            queries += [Position(row.request, p, text(row.request, p)) for p in range(row.start, row.kv_len)]
+            queries += [
+                Position(row.request, p, text(row.request, p)) for p in range(row.start, row.kv_len)
+            ]
     numbers = {s.request: i for i, s in enumerate(segments)}
     if order == "request":
         spans = [(s.request, 0, s.kv_len) for s in segments]
     else:
-        spans = [(s.request, 0, s.start) for s in segments] + [(s.request, s.start, s.kv_len) for s in segments]
-    keys = [Position(request, p, text(request, p)) for request, first, end in spans for p in range(first, end)]
+        spans = [(s.request, 0, s.start) for s in segments] + [
+            (s.request, s.start, s.kv_len) for s in segments
+        ]
+    keys = [
+        Position(request, p, text(request, p))
+        for request, first, end in spans
+        for p in range(first, end)
+    ]
     stretches = [(numbers[request], first, end) for request, first, end in spans]
 
     def cells_of(query: Position) -> tuple[bool, ...]:

@@ -16,10 +16,14 @@ _HOLES = re.compile(r"\[(=# )?([^\[\]|]*(?:\|[^\[\]|]*)+)\]|#|“…”")
 
 def key_of(text: str) -> tuple[str, list[str]]:
     """A text as a key, and the values of its placeholders."""
-    return _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text), _PARTS.findall(text)
+    return _PARTS.sub(lambda part: "“…”" if part[0].startswith("“") else "#", text), _PARTS.findall(
+        text
+    )
 
 
-def fill(template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str) -> str:
+def fill(
+    template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
+) -> str:
     """A template with its placeholders filled, in order. written: how a number or a quote is written."""
     parts, number = iter(given), next(iter(given), "0")
 

@@ -88,14 +88,19 @@ class PassSizes:
         """How long the other passes of the size of pass j take: their median; None if there are no others."""
         mixed, size = _size(j, event)
         others = [
-            t for (m, n), found in self._taken.items() if m == mixed and size <= n * _LIKE and n <= size * _LIKE for t in found
+            t
+            for (m, n), found in self._taken.items()
+            if m == mixed and size <= n * _LIKE and n <= size * _LIKE
+            for t in found
         ]
         if size:
             others.remove(_duration(event.passes[j]))
         return median_low(sorted(others)) if others else None
 
 
-def far_steps(events: Sequence[StepEvent], like: Iterable[Sequence[StepEvent]] = ()) -> list[tuple[int, float]]:
+def far_steps(
+    events: Sequence[StepEvent], like: Iterable[Sequence[StepEvent]] = ()
+) -> list[tuple[int, float]]:
     """The steps far from their kind (`FAR`), each with how many times as long it took, the farthest first. like: further rounds of the
     run, whose passes tell how long a kind takes as its own do.
     """
@@ -112,4 +117,6 @@ def _size(j: int, event: StepEvent) -> tuple[bool, int]:
     """Whether pass j computes a prompt, and its size: tokens if it does, otherwise rows."""
     own = [s for s in event.segments if s.pass_index == j]
     mixed = any(s.phase == "prefill" for s in own)
-    return mixed, sum(s.length for s in own) if mixed else len(own) + len(event.passes[j].finished_rows)
+    return mixed, sum(s.length for s in own) if mixed else len(own) + len(
+        event.passes[j].finished_rows
+    )

@@ -20,12 +20,22 @@ _ENGINE = 0  # the track of steps and passes; lane n is track n + 1
 def chrome_trace(trace: Trace) -> dict[str, Any]:
     """The object that a `.json` file for Perfetto holds."""
     lanes = 1 + max((s.lane for e in trace.events for s in e.segments), default=-1)
-    events = [_name("process_name", 0, f"{trace.header.model.name or 'model'}, {trace.config.policy.name}")]
-    events += [_name("thread_name", _ENGINE, "engine")] + [_name("thread_name", n + 1, f"lane {n}") for n in range(lanes)]
+    events = [
+        _name(
+            "process_name", 0, f"{trace.header.model.name or 'model'}, {trace.config.policy.name}"
+        )
+    ]
+    events += [_name("thread_name", _ENGINE, "engine")] + [
+        _name("thread_name", n + 1, f"lane {n}") for n in range(lanes)
+    ]
     for event in trace.events:
         events += _engine(event) + _lanes(event) + _instants(event) + _counters(event)
     events += _requests(trace, lanes + 1)
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"source": trace.header.source}}
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {"source": trace.header.source},
+    }
 
 
 def _engine(event: StepEvent) -> list[dict[str, Any]]:
@@ -46,10 +56,20 @@ def _lanes(event: StepEvent) -> list[dict[str, Any]]:
     for s in event.segments:
         forward = event.passes[s.pass_index]
         args = {"step": event.step, "start": s.start, "tokens": s.length, "kv_len": s.kv_len}
-        slices.append(_slice(f"{s.request} {s.phase}", s.lane + 1, forward.t_start, forward.t_end, args))
+        slices.append(
+            _slice(f"{s.request} {s.phase}", s.lane + 1, forward.t_start, forward.t_end, args)
+        )
     for forward in event.passes:
         for row in forward.finished_rows:
-            slices.append(_slice(f"{row.request} padding", row.lane + 1, forward.t_start, forward.t_end, {"step": event.step}))
+            slices.append(
+                _slice(
+                    f"{row.request} padding",
+                    row.lane + 1,
+                    forward.t_start,
+                    forward.t_end,
+                    {"step": event.step},
+                )
+            )
     return slices
 
 
@@ -58,19 +78,38 @@ def _instants(event: StepEvent) -> list[dict[str, Any]]:
     marks = [(f"{a.request} arrives", _ENGINE, a.t) for a in event.arrived]
     marks += [(f"{p.request} preempted", p.lane + 1, event.t_start) for p in event.preempted]
     if event.resumed is not None:
-        marks.append((f"steps {event.resumed.first} to {event.resumed.last} are not shown", _ENGINE, event.t_start))
+        marks.append(
+            (
+                f"steps {event.resumed.first} to {event.resumed.last} are not shown",
+                _ENGINE,
+                event.t_start,
+            )
+        )
         marks += [(f"{a.request} arrives", _ENGINE, a.t) for a in event.resumed.arrived]
-    marks += [(f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, event.t_end) for f in event.ends]
-    return [{"name": n, "ph": "i", "s": "t", "pid": _PID, "tid": tid, "ts": _us(t)} for n, tid, t in marks]
+    marks += [
+        (f"{f.request} {f.finish_reason}", lane.get(f.request, _ENGINE - 1) + 1, event.t_end)
+        for f in event.ends
+    ]
+    return [
+        {"name": n, "ph": "i", "s": "t", "pid": _PID, "tid": tid, "ts": _us(t)}
+        for n, tid, t in marks
+    ]
 
 
 def _counters(event: StepEvent) -> list[dict[str, Any]]:
     counts = {
-        "tokens in the step": {"decode": event.budget.decode, "prefill": event.budget.prefill, "unused": event.budget.unused},
+        "tokens in the step": {
+            "decode": event.budget.decode,
+            "prefill": event.budget.prefill,
+            "unused": event.budget.unused,
+        },
         "KV blocks": {"used": event.kv.used, "free": event.kv.total - event.kv.used},
         "waiting": {"requests": event.waiting.count},
     }
-    return [{"name": n, "ph": "C", "pid": _PID, "ts": _us(event.t_start), "args": args} for n, args in counts.items()]
+    return [
+        {"name": n, "ph": "C", "pid": _PID, "ts": _us(event.t_start), "args": args}
+        for n, args in counts.items()
+    ]
 
 
 def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
@@ -97,7 +136,15 @@ def _requests(trace: Trace, first: int) -> list[dict[str, Any]]:
 
 
 def _slice(name: str, tid: int, start: float, end: float, args: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "ph": "X", "pid": _PID, "tid": tid, "ts": _us(start), "dur": _us(end - start), "args": args}
+    return {
+        "name": name,
+        "ph": "X",
+        "pid": _PID,
+        "tid": tid,
+        "ts": _us(start),
+        "dur": _us(end - start),
+        "args": args,
+    }
 
 
 def _name(kind: str, tid: int, name: str, pid: int = _PID) -> dict[str, Any]:

@@ -70,7 +70,10 @@ ALIGNMENTS: dict[Alignment, str] = {
 }
 
 
-GOES_ON = {"snapshot": "; the run goes on from a snapshot.", "steps": "; the run goes on where its state can be worked out."}
+GOES_ON = {
+    "snapshot": "; the run goes on from a snapshot.",
+    "steps": "; the run goes on where its state can be worked out.",
+}
 """What is said after `not_shown`, by the source of the state."""
 
 
@@ -78,10 +81,16 @@ def not_shown(resumed: Resumed) -> str:
     """Which steps before one are missing, or cannot be shown as others before them are missing; without a full stop."""
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
-    steps = f"Step {first} is" if number == 1 else f"Steps {first} {'and' if number == 2 else 'to'} {last} are"
+    steps = (
+        f"Step {first} is"
+        if number == 1
+        else f"Steps {first} {'and' if number == 2 else 'to'} {last} are"
+    )
     if missing == number:
         return f"{steps} missing in this recording"
-    return f"{steps} not shown, as {missing:,} of them [={missing} is|are] missing in this recording"
+    return (
+        f"{steps} not shown, as {missing:,} of them [={missing} is|are] missing in this recording"
+    )
 
 
 def reason(why: Why) -> str:
@@ -89,7 +98,9 @@ def reason(why: Why) -> str:
     has, needs = f"[={why.have} is|are]", f"{why.need:,} [is|are] needed"
     match why.limit:
         case "lanes":
-            return {1: "the only lane is taken", 2: "both lanes are taken"}.get(why.total, f"all {why.total:,} lanes are taken")
+            return {1: "the only lane is taken", 2: "both lanes are taken"}.get(
+                why.total, f"all {why.total:,} lanes are taken"
+            )
         case "budget" if why.have:
             return f"{why.have:,} of {why.total:,} budget [token|tokens] {has} left, and {needs}"
         case "budget":
@@ -116,7 +127,11 @@ def reason(why: Why) -> str:
 
 def brief(why: Why) -> str:
     """The reason in a few words."""
-    return "too little budget is left" if why.limit == "budget" and why.have else LIMITS[why.limit].brief
+    return (
+        "too little budget is left"
+        if why.limit == "budget" and why.have
+        else LIMITS[why.limit].brief
+    )
 
 
 def queued_by(limit: Limit) -> str:

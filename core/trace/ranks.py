@@ -32,7 +32,11 @@ class Rank:
     def span(self) -> tuple[float, float]:
         """Its first step's start and its last one's end on the common clock, in seconds."""
         events = self.trace.events
-        return (self.offset + events[0].t_start, self.offset + events[-1].t_end) if events else (self.offset, self.offset)
+        return (
+            (self.offset + events[0].t_start, self.offset + events[-1].t_end)
+            if events
+            else (self.offset, self.offset)
+        )
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,22 @@ class Ranks:
         """traces: with the names of their files. refused: a sentence for each file that could not be opened. Raises InvalidTrace for files that
         are not of one engine.
         """
-        named = [(RankPlace(name, t.header, t.events[0].t_start if t.events else 0.0), t) for name, t in traces]
+        named = [
+            (RankPlace(name, t.header, t.events[0].t_start if t.events else 0.0), t)
+            for name, t in traces
+        ]
         placement = Placement.of(place for place, _ in named)
         by_rank = {place.rank: trace for place, trace in named}
         ranks = tuple(
             Rank(place.rank, by_rank[place.rank], offset)
             for place, offset in zip(placement.places, placement.offsets, strict=True)
         )
-        faults = (*refused, *placement.faults, *_strangers(ranks, placement.alignment), *_notes(ranks))
+        faults = (
+            *refused,
+            *placement.faults,
+            *_strangers(ranks, placement.alignment),
+            *_notes(ranks),
+        )
         return cls(ranks, placement.count, placement.alignment, faults)
 
 
@@ -76,10 +88,14 @@ class RankPlace:
 
     def __post_init__(self) -> None:
         if self.header.engine is None:
-            raise InvalidTrace(f"{self.name} is a run of this engine, not one of another engine's ranks: open it alone.")
+            raise InvalidTrace(
+                f"{self.name} is a run of this engine, not one of another engine's ranks: open it alone."
+            )
         if not (0 <= self.rank < _MOST and 0 < (self.engine.ranks or 1) <= _MOST):
             raise InvalidTrace(f"{self.name} does not say which rank it is of.")
-        if not all(0 <= ns < 2**63 for ns in (self.clock.monotonic_ns or 0, self.clock.wall_ns or 0)):
+        if not all(
+            0 <= ns < 2**63 for ns in (self.clock.monotonic_ns or 0, self.clock.wall_ns or 0)
+        ):
             raise InvalidTrace(f"{self.name} names a time that no clock shows.")
 
     @property
@@ -141,7 +157,9 @@ class Placement:
         """A sentence for each."""
         absent = sorted(set(range(self.count)) - {place.rank for place in self.places})
         first, *others = self.places
-        return [f"Of {self.count} ranks, {_named(absent)} not among these files."] * bool(absent) + [
+        return [f"Of {self.count} ranks, {_named(absent)} not among these files."] * bool(
+            absent
+        ) + [
             f"Rank {place.rank} is of {place.engine}, rank {first.rank} of {first.engine.version}."
             for place in others
             if place.engine.version != first.engine.version
@@ -152,24 +170,32 @@ def _refuse_strangers(places: Sequence[RankPlace]) -> None:
     first = places[0]
     for before, place in pairwise(places):
         if before.rank == place.rank:
-            raise InvalidTrace(f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one at a time.")
+            raise InvalidTrace(
+                f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one at a time."
+            )
         for fact, differs in (
             ("name", first.engine.name != place.engine.name),
             ("model", first.header.model.name != place.header.model.name),
         ):
             if differs:
-                raise InvalidTrace(f"{first.name} and {place.name} are recordings of two engines: their {fact} differs.")
+                raise InvalidTrace(
+                    f"{first.name} and {place.name} are recordings of two engines: their {fact} differs."
+                )
 
 
 def _aligned(places: Sequence[RankPlace]) -> tuple[Alignment, list[float]]:
     """The alignment and the offset of each: by the best clock that all of them have."""
     clocks = [place.clock for place in places]
-    monotonic = [clock.monotonic_ns for clock in clocks if clock.monotonic_ns is not None and clock.boot]
+    monotonic = [
+        clock.monotonic_ns for clock in clocks if clock.monotonic_ns is not None and clock.boot
+    ]
     if len(monotonic) == len(clocks) and len({clock.boot for clock in clocks}) == 1:
         return "machine", _after_the_first(monotonic)
     wall = [clock.wall_ns for clock in clocks if clock.wall_ns is not None]
     if len(wall) == len(clocks):
-        return "second" if any(clock.whole_seconds for clock in clocks) else "wall", _after_the_first(wall)
+        return "second" if any(
+            clock.whole_seconds for clock in clocks
+        ) else "wall", _after_the_first(wall)
     begins = [place.begin for place in places]
     return "first step", [max(begins) - begin for begin in begins]
 
@@ -185,7 +211,9 @@ def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
     if alignment == "first step" or ends.span[1] >= begins.span[0]:
         return []
     gap = begins.span[0] - ends.span[1]
-    return [f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be two runs."]
+    return [
+        f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be two runs."
+    ]
 
 
 def _notes(ranks: Sequence[Rank]) -> list[str]:

@@ -22,8 +22,12 @@ _MAY_BE_ABSENT = ("prepare", "sample", "logprob", "margin", "tokens", "prompts")
 def oddity(header: Header) -> str | None:
     """What is odd about a header, or None: its lanes, queue and reasons are always inferred, by the rules known here, and what is absent has a name."""
     rules, stated = inferred_by(header.policy), header.inferred
-    if any(stated.get(fact) != (rules | {"windows": WINDOWS}).get(fact) for fact in [*rules, *stated]):
-        return "the header does not name the rules by which lanes, queue and reasons are inferred here"
+    if any(
+        stated.get(fact) != (rules | {"windows": WINDOWS}).get(fact) for fact in [*rules, *stated]
+    ):
+        return (
+            "the header does not name the rules by which lanes, queue and reasons are inferred here"
+        )
     if header.model.windows != windows_of(header.kv_groups):
         return "the model's windows are not those of its KV cache groups"
     if unknown := [fact for fact in header.absent if fact not in _MAY_BE_ABSENT]:
@@ -44,7 +48,9 @@ class RecordedRules:
         self.ahead = 2 * (self._proposes or 0)
         """Positions beyond its tokens for which a request may have blocks: proposed tokens, and those of the step before that were not accepted."""
         self._step = -1
-        self._next: str | None = None  # the head of the queue after the step before, if it is known why it waited
+        self._next: str | None = (
+            None  # the head of the queue after the step before, if it is known why it waited
+        )
 
     def numbering(self, event: StepEvent, state: RunState) -> str | None:
         """Steps follow one another, except where the record says that some are missing."""
@@ -61,17 +67,34 @@ class RecordedRules:
         """The parts that are recorded are those between the recorded times."""
         if not event.passes:
             return None
-        scheduling, computing = event.passes[0].t_start - event.t_start, event.passes[-1].t_end - event.passes[0].t_start
-        if max(abs(event.timings.schedule - scheduling), abs(event.timings.forward - computing)) > ROUNDING:
+        scheduling, computing = (
+            event.passes[0].t_start - event.t_start,
+            event.passes[-1].t_end - event.passes[0].t_start,
+        )
+        if (
+            max(abs(event.timings.schedule - scheduling), abs(event.timings.forward - computing))
+            > ROUNDING
+        ):
             return "scheduling and the pass do not take as long as its times say"
         return None
 
     def lanes_after(self, resumed: Resumed, before: RunState) -> str | None:
         """Requests from before the steps that are not shown keep their lanes."""
-        held = {request: lane for lane, request in before.lanes.items() if request not in before.finished}
+        held = {
+            request: lane
+            for lane, request in before.lanes.items()
+            if request not in before.finished
+        }
         kept = {c.request: held[c.request] for c in resumed.running if c.request in held}
-        return self._lowest(((c.request, c.lane) for c in resumed.running if c.request not in kept), kept.values()) or next(
-            (self._elsewhere(c.request) for c in resumed.running if kept.get(c.request, c.lane) != c.lane), None
+        return self._lowest(
+            ((c.request, c.lane) for c in resumed.running if c.request not in kept), kept.values()
+        ) or next(
+            (
+                self._elsewhere(c.request)
+                for c in resumed.running
+                if kept.get(c.request, c.lane) != c.lane
+            ),
+            None,
         )
 
     def preemptions(self, event: StepEvent, state: RunState) -> str | None:
@@ -81,12 +104,14 @@ class RecordedRules:
             return None
         if self._policy.victim == "newest" and gone != set(running[-len(gone) :]):
             return f"request {quoted(min(gone - set(running[-len(gone) :])))} was preempted but is not the newest"
-        free = self._header.num_blocks - len({block for request in state.tables for block in state.blocks_of(request)})
+        free = self._header.num_blocks - len(
+            {block for request in state.tables for block in state.blocks_of(request)}
+        )
         kept = int(self._policy.watermark * (self._header.num_blocks + 1))
-        if not self._holds_blocks and free - kept >= (need := sum([self._lacks(request, event, state) for request in running])):
-            return (
-                f"request {quoted(event.preempted[0].request)} was preempted although {free} blocks were free and {need} needed"
-            )
+        if not self._holds_blocks and free - kept >= (
+            need := sum([self._lacks(request, event, state) for request in running])
+        ):
+            return f"request {quoted(event.preempted[0].request)} was preempted although {free} blocks were free and {need} needed"
         return None
 
     def admissions(self, event: StepEvent, state: RunState) -> str | None:
@@ -94,9 +119,19 @@ class RecordedRules:
         joining = {admitted.request for admitted in event.admitted}
         if fault := self._lowest(((a.request, a.lane) for a in event.admitted), state.lanes):
             return fault
-        skips = event.waiting.why == UNRECORDED  # whoever is passed over waits for something that is not recorded
-        if self._policy.order_by == "arrival" and not skips and not joining <= set(list(state.waiting)[: len(joining)]):
-            early = next(a.request for a in event.admitted if a.request not in list(state.waiting)[: len(joining)])
+        skips = (
+            event.waiting.why == UNRECORDED
+        )  # whoever is passed over waits for something that is not recorded
+        if (
+            self._policy.order_by == "arrival"
+            and not skips
+            and not joining <= set(list(state.waiting)[: len(joining)])
+        ):
+            early = next(
+                a.request
+                for a in event.admitted
+                if a.request not in list(state.waiting)[: len(joining)]
+            )
             return f"request {quoted(early)} was admitted before another that came first"
         return None
 
@@ -111,8 +146,14 @@ class RecordedRules:
         else:
             new = {a.request for a in event.arrived} | {p.request for p in event.preempted}
             stays = before is not None and before in state.waiting
-            is_next = not stays or (head in {before, *new} and {a.request for a in event.admitted} <= new)
-        return None if is_next else f"request {quoted(head)} is said to be the head of the queue, but is not"
+            is_next = not stays or (
+                head in {before, *new} and {a.request for a in event.admitted} <= new
+            )
+        return (
+            None
+            if is_next
+            else f"request {quoted(head)} is said to be the head of the queue, but is not"
+        )
 
     def reasons(self, event: StepEvent, state: RunState) -> str | None:
         """Each reason is the one that follows from lanes, budget and blocks, or is not recorded. state: while the passes run."""
@@ -129,13 +170,19 @@ class RecordedRules:
         if event.budget.binding != (why.limit if why else "none"):
             return f"it was not held back by “{event.budget.binding}”"
         follows = inferred_reasons(event, state, self._header)
-        if any(reason not in (UNRECORDED, inferred) for reason, inferred in zip(stated, follows, strict=True)):
+        if any(
+            reason not in (UNRECORDED, inferred)
+            for reason, inferred in zip(stated, follows, strict=True)
+        ):
             return "a reason does not follow from the lanes, budget and blocks that are free"
         return None
 
     def chunks(self, event: StepEvent, state: RunState) -> str | None:
         """What a pass may hold, and how far each request may be computed in one step. state: while the passes run, before any of them."""
-        over, drafted = {row.request for row in event.overrun}, {d.request: d.drafted for d in event.drafts}
+        over, drafted = (
+            {row.request for row in event.overrun},
+            {d.request: d.drafted for d in event.drafts},
+        )
         longest, context = self._longest, self._header.model.context
         alone = len(state.running) + len(state.waiting) < 2
         if any(forward.layout != self._policy.layout for forward in event.passes):
@@ -150,8 +197,14 @@ class RecordedRules:
                 return f"request {quoted(s.request)} computes more positions than the model's context of {context}"
             if longest and not alone and s.length - drafted.get(s.request, 0) > longest:
                 return f"request {quoted(s.request)} computes more than {longest} tokens of its prompt in one step"
-            if not self._config.chunked_prefill and not longest and end < state.num_tokens[s.request]:
-                return f"request {quoted(s.request)} computes a prompt in chunks although that is off"
+            if (
+                not self._config.chunked_prefill
+                and not longest
+                and end < state.num_tokens[s.request]
+            ):
+                return (
+                    f"request {quoted(s.request)} computes a prompt in chunks although that is off"
+                )
         return None
 
     def _lowest(self, joining: Iterable[tuple[str, int | None]], held: Iterable[int]) -> str | None:
@@ -168,10 +221,22 @@ class RecordedRules:
 
     def _lacks(self, request: str, event: StepEvent, state: RunState) -> int:
         """At least as many blocks as the request needed in this step beyond its own."""
-        most = max([state.num_tokens[request], *(s.kv_len for s in event.segments if s.request == request)]) + self.ahead
+        most = (
+            max(
+                [
+                    state.num_tokens[request],
+                    *(s.kv_len for s in event.segments if s.request == request),
+                ]
+            )
+            + self.ahead
+        )
         lacks = 0
         for index, group in enumerate(self._groups):
             kept = min(most, group.window or most) if group.kind == "ring" else most
-            needed = -(-kept // (group.block_size or self._config.block_size)) - len(state.tables.get(request, {}).get(index, ()))
-            lacks += max(needed, 0 if group.kind in BY_POSITION else 1 + self.ahead) * (group.units or 1)
+            needed = -(-kept // (group.block_size or self._config.block_size)) - len(
+                state.tables.get(request, {}).get(index, ())
+            )
+            lacks += max(needed, 0 if group.kind in BY_POSITION else 1 + self.ahead) * (
+                group.units or 1
+            )
         return lacks

@@ -22,7 +22,9 @@ class SLOs:
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not None and not 0 < value < math.inf:
-                raise InflightError(f"An SLO must be a number of seconds above 0; {f.name} is {value!r}.")
+                raise InflightError(
+                    f"An SLO must be a number of seconds above 0; {f.name} is {value!r}."
+                )
 
     def met(self, ttft_s: float | None, tpot_s: float | None, e2e_s: float | None) -> bool:
         """Whether a request that ended by itself was within every limit; one of one token has no TPOT to miss."""
@@ -68,13 +70,19 @@ class RequestTimes:
     @property
     def queue_s(self) -> float | None:
         """Seconds from its arrival to the first pass that computed it."""
-        return None if self.first_pass is None or self.arrival is None else self.first_pass - self.arrival
+        return (
+            None
+            if self.first_pass is None or self.arrival is None
+            else self.first_pass - self.arrival
+        )
 
     @property
     def itl_s(self) -> list[float]:
         """Seconds between each two tokens, in order."""
         pairs = zip(self.token_times, self.token_times[1:], strict=False)
-        return [later - earlier for earlier, later in pairs if earlier is not None and later is not None]
+        return [
+            later - earlier for earlier, later in pairs if earlier is not None and later is not None
+        ]
 
     @property
     def e2e_s(self) -> float | None:
@@ -103,7 +111,10 @@ class RequestTimes:
             "first_step": self.first_step,
             "finish_step": self.finish_step,
             "finish_reason": self.finish_reason,
-            **{name: rounded(getattr(self, name)) for name in ("queue_s", "ttft_s", "tpot_s", "e2e_s")},
+            **{
+                name: rounded(getattr(self, name))
+                for name in ("queue_s", "ttft_s", "tpot_s", "e2e_s")
+            },
         }
 
 
@@ -121,11 +132,17 @@ def request_times(trace: Trace) -> dict[str, RequestTimes]:
         for segment in event.segments:
             mine = times[segment.request]
             if mine.first_pass is None and not mine.is_unseen:
-                mine.first_pass, mine.first_step = event.passes[segment.pass_index].t_start, event.step
+                mine.first_pass, mine.first_step = (
+                    event.passes[segment.pass_index].t_start,
+                    event.step,
+                )
         for sampled in event.sampled:
             times[sampled.request].token_times.append(event.passes[sampled.pass_index].t_end)
         for finished in event.ends:
-            times[finished.request].finish_step, times[finished.request].finish_reason = event.step, finished.finish_reason
+            times[finished.request].finish_step, times[finished.request].finish_reason = (
+                event.step,
+                finished.finish_reason,
+            )
     return times
 
 

@@ -17,9 +17,14 @@ def followable(event: StepEvent, state: RunState, header: Header) -> str | None:
         return None
     if header.engine is None:
         return "steps may be missing only in another engine's recording"
-    if not 0 <= resumed.first <= resumed.last < event.step or not 1 <= resumed.missing <= resumed.last - resumed.first + 1:
+    if (
+        not 0 <= resumed.first <= resumed.last < event.step
+        or not 1 <= resumed.missing <= resumed.last - resumed.first + 1
+    ):
         return "the steps that it names cannot be missing"
-    return _people(resumed, state) or next((fault for c in resumed.carried if (fault := _carried(c, header))), None)
+    return _people(resumed, state) or next(
+        (fault for c in resumed.carried if (fault := _carried(c, header))), None
+    )
 
 
 def _people(resumed: Resumed, state: RunState) -> str | None:
@@ -35,7 +40,11 @@ def _people(resumed: Resumed, state: RunState) -> str | None:
         return "the requests after the missing steps are not those that can be there"
     if any(f.finish_reason not in (*FINISH_REASONS, NOT_RECORDED) for f in resumed.ended):
         return "a request cannot have ended as it says"
-    if None in lanes or len(set(lanes)) < len(lanes) or any(c.lane is not None for c in resumed.waiting):
+    if (
+        None in lanes
+        or len(set(lanes)) < len(lanes)
+        or any(c.lane is not None for c in resumed.waiting)
+    ):
         return "the requests that hold lanes are not those that run"
     return None
 
@@ -44,9 +53,17 @@ def _carried(carried: Carried, header: Header) -> str | None:
     request = quoted(carried.request)
     if carried.lane is not None and not 0 <= carried.lane < header.config.num_lanes:
         return f"there is no lane {carried.lane}"
-    if carried.computed < 0 or min(carried.tokens, default=0) < 0 or len(carried.tables) > len(header.groups):
+    if (
+        carried.computed < 0
+        or min(carried.tokens, default=0) < 0
+        or len(carried.tables) > len(header.groups)
+    ):
         return f"request {request} cannot have the state that it is said to have after the missing steps"
-    if any(block is not None and not 0 <= block < header.num_blocks for table in carried.tables for block in table):
+    if any(
+        block is not None and not 0 <= block < header.num_blocks
+        for table in carried.tables
+        for block in table
+    ):
         return f"request {request} has a block that the pool does not have"
     return None
 
@@ -60,15 +77,23 @@ def oddity(resumed: Resumed, state: RunState, header: Header) -> str | None:
     places: dict[int, tuple[int, int]] = {}  # block -> its group and its place in the table
     for carried in resumed.running:
         request = quoted(carried.request)
-        if carried.computed > state.num_tokens[carried.request] and carried.request not in state.finished:
+        if (
+            carried.computed > state.num_tokens[carried.request]
+            and carried.request not in state.finished
+        ):
             return f"request {request} goes on with more positions than it has tokens"
         for group, table in enumerate(carried.tables):
-            if len(table) * sizes[group] < carried.computed and header.groups[group].kind != "mamba":
+            if (
+                len(table) * sizes[group] < carried.computed
+                and header.groups[group].kind != "mamba"
+            ):
                 return f"request {request} goes on with too few blocks for {carried.computed} positions"
             for place, block in enumerate(table):
                 if block is None:
                     continue
-                if block in places and (not header.config.prefix_caching or places[block] != (group, place)):
+                if block in places and (
+                    not header.config.prefix_caching or places[block] != (group, place)
+                ):
                     return "a block has two owners after the missing steps"
                 places[block] = group, place
     return None

@@ -41,8 +41,12 @@ class Checker:
             {}, header.policy.requeue
         )  # another engine's state by its events alone, even where they break rules
         odd = None if self._own else oddity(header)
-        self._early = [odd] if odd else []  # warnings about the header, and about requests that arrive in the next step
-        self._texts_read: set[str] = set()  # requests whose texts have been read, and that still hold their lanes
+        self._early = (
+            [odd] if odd else []
+        )  # warnings about the header, and about requests that arrive in the next step
+        self._texts_read: set[str] = (
+            set()
+        )  # requests whose texts have been read, and that still hold their lanes
         self._cut_off: str | None = None  # the first unfinished request whose texts were read
         self._step, self._t = -1, 0.0
 
@@ -54,7 +58,11 @@ class Checker:
         """What is wrong with a request, or None: its id must be new, its prompt inside the vocabulary, and its tokens at most what model and pool hold."""
         if request.id in self._ids:
             return f"two requests are called {quoted(request.id)}."
-        if not isinstance(prompt, list) or not prompt or not all([type(i) is int and i >= 0 for i in prompt]):
+        if (
+            not isinstance(prompt, list)
+            or not prompt
+            or not all([type(i) is int and i >= 0 for i in prompt])
+        ):
             return f"the prompt of request {quoted(request.id)} is not a list of token ids."
         if request.prompt_token_ids not in (None, tuple(prompt)):
             return f"the prompt of request {quoted(request.id)} is not the workload's."
@@ -64,9 +72,13 @@ class Checker:
                 return f"{beyond}."
             self._early.append(beyond)
         if "prompts" in self._header.absent and any(prompt):
-            self._early.append(f"the prompt of request {quoted(request.id)} is on record, although the header says that none is")
+            self._early.append(
+                f"the prompt of request {quoted(request.id)} is on record, although the header says that none is"
+            )
         tokens = len(prompt) + request.sampling.max_new_tokens
-        if self._own and tokens > min(self._header.model.context or math.inf, self._num_blocks * self._config.block_size):
+        if self._own and tokens > min(
+            self._header.model.context or math.inf, self._num_blocks * self._config.block_size
+        ):
             return f"request {quoted(request.id)} may come to {tokens} tokens, more than the model or the pool can hold."
         self._ids.add(request.id)
         self._requests[request.id], self._num_prompt[request.id] = request, len(prompt)
@@ -112,15 +124,30 @@ class Checker:
 
     def fault_of_texts(self, request: Any, prompt: Any, output: Any) -> str | None:
         """What is wrong with the texts of a request, or None: every token must have its piece of text. A finished request is then forgotten."""
-        if not isinstance(request, str) or request not in self._num_prompt or request in self._texts_read:
+        if (
+            not isinstance(request, str)
+            or request not in self._num_prompt
+            or request in self._texts_read
+        ):
             return "these are the texts of no request."
-        counts = (self._num_prompt[request], self._state.num_tokens[request] - self._num_prompt[request])
+        counts = (
+            self._num_prompt[request],
+            self._state.num_tokens[request] - self._num_prompt[request],
+        )
         for pieces, count in zip((prompt, output), counts, strict=True):
-            if not isinstance(pieces, list) or len(pieces) != count or not all([isinstance(p, str) for p in pieces]):
+            if (
+                not isinstance(pieces, list)
+                or len(pieces) != count
+                or not all([isinstance(p, str) for p in pieces])
+            ):
                 return f"the texts of request {quoted(request)} do not match its tokens."
             if not is_text("".join(pieces)):
                 return f"the texts of request {quoted(request)} are no text."
-        if self._own and self._requests[request].sampling.stop and (fault := self._stop_strings(request, output)):
+        if (
+            self._own
+            and self._requests[request].sampling.stop
+            and (fault := self._stop_strings(request, output))
+        ):
             return fault
         if request not in self._state.finished:
             self._cut_off = self._cut_off or request
@@ -167,11 +194,22 @@ class Checker:
 
     def _fault_of_pool(self) -> str | None:
         """A pool that is not configured has room for all lanes and no more; one on a cost model that knows its memory takes all of that."""
-        config, room, per_token = self._config, (self._header.cost or {}).get("kv_bytes"), self._header.model.kv_bytes_per_token
+        config, room, per_token = (
+            self._config,
+            (self._header.cost or {}).get("kv_bytes"),
+            self._header.model.kv_bytes_per_token,
+        )
         if isinstance(room, int) and per_token:
             most, of = room // (config.block_size * per_token), "its memory has room for"
         elif config.num_blocks is None and not self._header.is_interactive:
-            most, of = max(1, -(-self._longest // config.block_size) * config.num_lanes), f"{config.num_lanes} lanes can use"
+            most, of = (
+                max(1, -(-self._longest // config.block_size) * config.num_lanes),
+                f"{config.num_lanes} lanes can use",
+            )
         else:
             return None
-        return f"a pool of {self._num_blocks} blocks is more than {of}." if self._num_blocks > most else None
+        return (
+            f"a pool of {self._num_blocks} blocks is more than {of}."
+            if self._num_blocks > most
+            else None
+        )

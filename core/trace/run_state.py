@@ -89,10 +89,18 @@ class RunState:
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
     lanes: dict[int, str] = field(default_factory=dict)  # in the order of admission
     freed: dict[int, Freed] = field(default_factory=dict)
-    computed: dict[str, int] = field(default_factory=dict)  # positions in the cache, by request that holds a lane
-    lost: dict[str, int] = field(default_factory=dict)  # positions computed before the latest preemption
-    chunks: dict[str, int] = field(default_factory=dict)  # prefill chunks since the latest admission
-    tables: dict[str, dict[int, Table]] = field(default_factory=dict)  # by request, then by KV cache group
+    computed: dict[str, int] = field(
+        default_factory=dict
+    )  # positions in the cache, by request that holds a lane
+    lost: dict[str, int] = field(
+        default_factory=dict
+    )  # positions computed before the latest preemption
+    chunks: dict[str, int] = field(
+        default_factory=dict
+    )  # prefill chunks since the latest admission
+    tables: dict[str, dict[int, Table]] = field(
+        default_factory=dict
+    )  # by request, then by KV cache group
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -116,7 +124,12 @@ class RunState:
 
     def blocks_of(self, request: str) -> list[int]:
         """The blocks that a request holds, of all KV cache groups."""
-        return [block for table in self.tables.get(request, {}).values() for block in table if block is not None]
+        return [
+            block
+            for table in self.tables.get(request, {}).values()
+            for block in table
+            if block is not None
+        ]
 
     def begin(self, event: StepEvent) -> None:
         """The state while the passes run: after steps that are not shown, arrivals, cancellations, preemptions, admissions and new blocks."""
@@ -135,9 +148,13 @@ class RunState:
     def copy(self) -> RunState:
         """Another state of the same run, which changes by itself from here."""
         own: dict[str, Any] = {
-            name: value.copy() if isinstance(value, (dict, deque)) else value for name, value in vars(self).items()
+            name: value.copy() if isinstance(value, (dict, deque)) else value
+            for name, value in vars(self).items()
         }
-        own["tables"] = {r: {group: table.copy() for group, table in tables.items()} for r, tables in self.tables.items()}
+        own["tables"] = {
+            r: {group: table.copy() for group, table in tables.items()}
+            for r, tables in self.tables.items()
+        }
         return RunState(**own)
 
     def keep(self, requests: Set[str]) -> None:
@@ -209,11 +226,18 @@ class RunState:
                 self.lost.setdefault(carried.request, 0)
                 self.since[carried.request] = step
         self.waiting = deque(carried.request for carried in resumed.waiting)
-        self.lanes = {carried.lane: carried.request for carried in resumed.running if carried.lane is not None}
+        self.lanes = {
+            carried.lane: carried.request for carried in resumed.running if carried.lane is not None
+        }
         self.freed = {}
         self.computed = {carried.request: carried.computed for carried in resumed.running}
-        self.chunks |= {carried.request: self.chunks.get(carried.request, 0) for carried in resumed.running}
-        self.tables = {carried.request: dict(enumerate(map(list, carried.tables))) for carried in resumed.running}
+        self.chunks |= {
+            carried.request: self.chunks.get(carried.request, 0) for carried in resumed.running
+        }
+        self.tables = {
+            carried.request: dict(enumerate(map(list, carried.tables)))
+            for carried in resumed.running
+        }
 
     def arrive(self, step: int, arrived: Arrived) -> None:
         """A request joins the end of the queue."""
@@ -245,12 +269,16 @@ class RunState:
         """
         holders = set(self.lanes.values())
         for n, change in enumerate(kv.changes):
-            again = change.released and any(c.request == change.request and c.added for c in kv.changes[n + 1 :])
+            again = change.released and any(
+                c.request == change.request and c.added for c in kv.changes[n + 1 :]
+            )
             if change.left:
                 table = self.tables.get(change.request, {}).get(change.group, [])
                 table[:] = [None if block in change.left else block for block in table]
             if change.added:
-                self.tables.setdefault(change.request, {}).setdefault(change.group, []).extend(change.added)
+                self.tables.setdefault(change.request, {}).setdefault(change.group, []).extend(
+                    change.added
+                )
             if change.released and (again or change.request not in holders):
                 self.tables.pop(change.request, None)
 
@@ -309,7 +337,9 @@ class RunState:
         lengths: dict[str, int] = {}
         kv_lens: dict[str, int] = {}
         for s in event.segments:
-            does: Doing = "overrun" if s.request in over else "prefill" if s.phase == "prefill" else "decode"
+            does: Doing = (
+                "overrun" if s.request in over else "prefill" if s.phase == "prefill" else "decode"
+            )
             doing.setdefault(s.request, []).append(does)
             lengths[s.request] = lengths.get(s.request, 0) + s.length
             kv_lens[s.request] = s.kv_len
@@ -319,12 +349,25 @@ class RunState:
         for stalled in event.stalled:
             doing[stalled.request] = ["stalled"]
         rows = tuple(
-            LaneRow(lane, r, tuple(doing.get(r, ())), lengths.get(r, 0), kv_lens.get(r, self.computed.get(r, 0)))
+            LaneRow(
+                lane,
+                r,
+                tuple(doing.get(r, ())),
+                lengths.get(r, 0),
+                kv_lens.get(r, self.computed.get(r, 0)),
+            )
             for lane, r in sorted(self.lanes.items())
         )
         waiting = tuple(
-            WaitingRow(r, self.since[r], r in self.lost, event.waiting.why if r == event.waiting.request else None)
-            for r in sorted(self.waiting, key=lambda request: request != event.waiting.request)  # whoever is next stands first
+            WaitingRow(
+                r,
+                self.since[r],
+                r in self.lost,
+                event.waiting.why if r == event.waiting.request else None,
+            )
+            for r in sorted(
+                self.waiting, key=lambda request: request != event.waiting.request
+            )  # whoever is next stands first
         )
         blocks: dict[int, tuple[str, ...]] = {}
         for request in self.tables:

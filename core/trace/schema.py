@@ -16,7 +16,9 @@ _PLAIN = (int, str, bool)  # a value of exactly one of these types fits no other
 def misshapen(record: tuple[Any, ...]) -> str | None:
     """The first field of a record with a value of the wrong type."""
     hints = fields_of(type(record))
-    return next((name for name, hint in hints.items() if not fits(getattr(record, name), hint)), None)
+    return next(
+        (name for name, hint in hints.items() if not fits(getattr(record, name), hint)), None
+    )
 
 
 @cache
@@ -39,7 +41,11 @@ def reader(hint: Any) -> Callable[[Any], Any] | None:
         return tuple if each is None else lambda rows: tuple(map(each, rows))
     if not hasattr(hint, "_fields"):
         return None
-    nested = [(index, read) for index, part in enumerate(fields_of(hint).values()) if (read := reader(part)) is not None]
+    nested = [
+        (index, read)
+        for index, part in enumerate(fields_of(hint).values())
+        if (read := reader(part)) is not None
+    ]
     return (lambda row: hint(*row)) if not nested else lambda row: hint(*_read(list(row), nested))
 
 
@@ -53,7 +59,12 @@ def _read(values: list[Any], nested: list[tuple[int, Callable[[Any], Any]]]) -> 
 def from_object(record: Any, data: Mapping[str, Any]) -> Any:
     """A record that is a JSON object by field name; raises TypeError, ValueError or KeyError for data of another shape."""
     readers = _readers(record)
-    return record(**{name: value if (read := readers[name]) is None else read(value) for name, value in data.items()})
+    return record(
+        **{
+            name: value if (read := readers[name]) is None else read(value)
+            for name, value in data.items()
+        }
+    )
 
 
 @cache
@@ -95,7 +106,9 @@ def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], .
         parts = _anatomy(hint)[1] if _anatomy(hint)[0] in (Union, types.UnionType) else (hint,)
         if float in parts and kind is float:
             left.append((index, float))
-        elif (kind in parts and kind in (*_PLAIN, types.NoneType)) or (float in parts and kind is int):
+        elif (kind in parts and kind in (*_PLAIN, types.NoneType)) or (
+            float in parts and kind is int
+        ):
             continue
         elif all(part in (*_PLAIN, float, types.NoneType) for part in parts):
             return None
@@ -114,7 +127,9 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is tuple:
         return type(value) is tuple and _all_fit(value, parts[0])
     if origin is Mapping:
-        return type(value) is dict and all([parts[1] is Any or fits(v, parts[1]) for v in value.values()])
+        return type(value) is dict and all(
+            [parts[1] is Any or fits(v, parts[1]) for v in value.values()]
+        )
     if origin is Literal:
         return type(value) is str and value in parts
     if origin in (Union, types.UnionType):
@@ -141,6 +156,10 @@ def _all_fit(values: tuple[Any, ...], hint: Any) -> bool:
             return False
         for index, part in unsettled:
             column = [v[index] for v in members]
-            if not (all(map(math.isfinite, column)) if part is float else all([fits(v, part) for v in column])):
+            if not (
+                all(map(math.isfinite, column))
+                if part is float
+                else all([fits(v, part) for v in column])
+            ):
                 return False
     return True

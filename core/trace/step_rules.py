@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from core.trace import followable, resumption
 from core.trace.block_rules import PoolRules
-from core.trace.bounds import parts_fit, plausible_arrival, plausible_graph, plausible_greedy, plausible_margin
+from core.trace.bounds import (
+    parts_fit,
+    plausible_arrival,
+    plausible_graph,
+    plausible_greedy,
+    plausible_margin,
+)
 from core.trace.events import BeforeOrAfter, Segment, StepEvent
 from core.trace.followable import quoted
 from core.trace.header import Header
@@ -37,7 +43,9 @@ class StepRules:
     far.
     """
 
-    def __init__(self, header: Header, requests: Mapping[str, Request], num_prompt: Mapping[str, int]) -> None:
+    def __init__(
+        self, header: Header, requests: Mapping[str, Request], num_prompt: Mapping[str, int]
+    ) -> None:
         self._header, self._requests, self._num_prompt = header, requests, num_prompt
         self._vocab_size, self._end_tokens = header.model.vocab_size, header.model.eos_token_ids
         self._config, self._policy = header.config, header.policy
@@ -46,12 +54,20 @@ class StepRules:
         self._ahead = (
             header.is_asynchronous or not self._own
         )  # whether a step may be scheduled before the results of the previous one are read
-        self.ends_by: dict[str, tuple[str, bool]] = {}  # of requests with stop strings: the reason, and whether by an end token
+        self.ends_by: dict[
+            str, tuple[str, bool]
+        ] = {}  # of requests with stop strings: the reason, and whether by an end token
         self.state = RunState.of({}, header.policy.requeue)
         self._pool = PoolRules(header)
-        self._due: set[str] = set()  # finished in the previous step and still in their lanes, which they leave after this one
-        self._late: set[str] = set()  # finished in the previous step, so that a row in this one is an overrun
-        self._in_vain: set[str] = set()  # requests with an overrun in the previous step that had not finished by then
+        self._due: set[str] = (
+            set()
+        )  # finished in the previous step and still in their lanes, which they leave after this one
+        self._late: set[str] = (
+            set()
+        )  # finished in the previous step, so that a row in this one is an overrun
+        self._in_vain: set[str] = (
+            set()
+        )  # requests with an overrun in the previous step that had not finished by then
         recorded = self._recorded
         self.parts = (
             *self._of_recorded(recorded.numbering),
@@ -85,11 +101,16 @@ class StepRules:
         self.state = state
         self._pool.go_on_from(state)
         self._in_vain = {row.request for row in event.overrun} - self._late
-        self._late = {f.request for f in event.finished if f.when == "after"} if self._ahead else set()
+        self._late = (
+            {f.request for f in event.finished if f.when == "after"} if self._ahead else set()
+        )
         self._due = state.finished.keys() & set(state.lanes.values())
 
     def _clock(self, event: StepEvent) -> str | None:
-        if any((getattr(event.timings, name) is None) != (name in self._header.absent) for name in ("prepare", "sample")):
+        if any(
+            (getattr(event.timings, name) is None) != (name in self._header.absent)
+            for name in ("prepare", "sample")
+        ):
             return "the recorded parts of the step are not those that the header names"
         if not parts_fit(event, self._header.has_one_clock):
             return f"its parts do not fit into its {event.t_end - event.t_start:g} s"
@@ -108,7 +129,9 @@ class StepRules:
 
     def _arrivals(self, event: StepEvent) -> str | None:
         for arrived in event.arrived:
-            if not plausible_arrival(arrived, event, self._header.has_one_clock, self._header.counts_steps):
+            if not plausible_arrival(
+                arrived, event, self._header.has_one_clock, self._header.counts_steps
+            ):
                 return f"request {quoted(arrived.request)} cannot have arrived at that time"
             self.state.arrive(event.step, arrived)
         return None
@@ -117,7 +140,9 @@ class StepRules:
         """Cancellations come before everything else in their step."""
         state = self.state
         cancelled = [f for f in event.finished if f.when == "before"]
-        again = {row.request for row in event.overrun}  # launched before the cancellation was known, too
+        again = {
+            row.request for row in event.overrun
+        }  # launched before the cancellation was known, too
         goes_on = self._in_vain - {f.request for f in cancelled} - again
         if not self._own:  # with several batches in flight this step may be another batch's, scheduled before the cancellation
             goes_on &= {s.request for s in event.segments}
@@ -131,12 +156,20 @@ class StepRules:
             state.finish(event.step, finished)
         return self._leave(event, "before", self._freed_by(leaving), ())
 
-    def _leave(self, event: StepEvent, when: BeforeOrAfter, due: Collection[str], may_linger: Collection[str]) -> str | None:
+    def _leave(
+        self,
+        event: StepEvent,
+        when: BeforeOrAfter,
+        due: Collection[str],
+        may_linger: Collection[str],
+    ) -> str | None:
         """Requests that are due must leave their lanes; those that may linger leave now or after the next step."""
         leaving = [left for left in event.released if left.when == when]
         requests = {left.request for left in leaving}
         if not set(due) <= requests | set(may_linger) or not requests <= set(due):
-            return f"the requests that leave their lanes {when} the passes are not those that have to"
+            return (
+                f"the requests that leave their lanes {when} the passes are not those that have to"
+            )
         for left in leaving:
             self.state.leave(event.step, left)
         return None
@@ -178,7 +211,9 @@ class StepRules:
     def _waiting(self, event: StepEvent) -> str | None:
         head, why, waiting = event.waiting.request, event.waiting.why, self.state.waiting
         if event.waiting.count != len(waiting):
-            return f"the queue has a length of {len(waiting)}, but the step says {event.waiting.count}"
+            return (
+                f"the queue has a length of {len(waiting)}, but the step says {event.waiting.count}"
+            )
         if head not in self._next() if waiting else head is not None:
             return f"request {quoted(str(head))} is said to be the head of the queue, but is not"
         if why and why.limit == "lanes" and len(self.state.lanes) < self._config.num_lanes:
@@ -222,9 +257,13 @@ class StepRules:
         if s.start != state.computed[s.request]:
             return f"request {quoted(s.request)} computes positions that do not follow its cache"
         num_tokens = state.num_tokens[s.request]
-        if (s.kv_len - drafted > num_tokens or (drafted and s.kv_len - drafted < num_tokens)) and not late:
+        if (
+            s.kv_len - drafted > num_tokens or (drafted and s.kv_len - drafted < num_tokens)
+        ) and not late:
             return f"request {quoted(s.request)} computes tokens that it does not have"
-        decoding = s.length - drafted == 1 and (late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request])
+        decoding = s.length - drafted == 1 and (
+            late or s.kv_len - drafted == num_tokens > self._num_prompt[s.request]
+        )
         if s.phase != ("decode" if decoding else "prefill"):
             return f"request {quoted(s.request)} is not in the phase “{s.phase}”"
         if fault := self._pool.misfit(s, state, self._recorded.ahead):
@@ -234,15 +273,26 @@ class StepRules:
 
     def _tokens(self, event: StepEvent, index: int, segments: list[Segment]) -> str | None:
         """Each request whose tokens are all computed gets a new one, in packed order, unless its logits were not finite."""
-        nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {row.request for row in event.overrun}
-        due = [s.request for s in segments if s.kv_len >= self.state.num_tokens[s.request] and s.request not in nothing]
+        nothing = {f.request for f in event.finished if f.finish_reason == "error"} | {
+            row.request for row in event.overrun
+        }
+        due = [
+            s.request
+            for s in segments
+            if s.kv_len >= self.state.num_tokens[s.request] and s.request not in nothing
+        ]
         if "tokens" in self._header.absent:
             due = []
         sampled = [s for s in event.sampled if s.pass_index == index]
         if [request for request, _ in groupby(s.request for s in sampled)] != due:
-            return f"pass {index} samples for other requests than those whose tokens are all computed"
+            return (
+                f"pass {index} samples for other requests than those whose tokens are all computed"
+            )
         vocabulary = self._vocab_size or math.inf
-        accepted, ended = {d.request: d.accepted for d in event.drafts}, {f.request for f in event.finished}
+        accepted, ended = (
+            {d.request: d.accepted for d in event.drafts},
+            {f.request for f in event.finished},
+        )
         for request, count in Counter(s.request for s in sampled).items():
             most = 1 + accepted.get(request, 0)
             if count > most or (count < most and request not in ended):
@@ -250,14 +300,20 @@ class StepRules:
         is_measured = self._own and not self._header.is_simulated
         for s in sampled:
             if self._own and (s.margin is None or s.logprob is None):
-                return f"the numbers of token {s.token_id} of request {quoted(s.request)} are missing"
+                return (
+                    f"the numbers of token {s.token_id} of request {quoted(s.request)} are missing"
+                )
             if any(getattr(s, name) is not None for name in self._numbers_absent):
                 return f"token {s.token_id} of request {quoted(s.request)} has numbers although none were recorded"
             if s.token_id >= vocabulary or (s.margin or 0) < 0 or (s.logprob or 0) > 0:
                 return f"token {s.token_id} of request {quoted(s.request)} is not one that can be sampled"
             if not self._own and not plausible_margin(s):
                 return f"token {s.token_id} of request {quoted(s.request)} cannot have that probability at that margin"
-            if is_measured and not self._requests[s.request].sampling.temperature and not plausible_greedy(s, self._vocab_size):
+            if (
+                is_measured
+                and not self._requests[s.request].sampling.temperature
+                and not plausible_greedy(s, self._vocab_size)
+            ):
                 return f"token {s.token_id} of request {quoted(s.request)} cannot have that probability at that margin"
             self.state.sample(s)
         return self._drafts(event, index, segments)
@@ -285,8 +341,12 @@ class StepRules:
             if not self._ahead:
                 return "only asynchronous execution has overruns"
             if request not in last or last[request].length != rows:
-                return f"request {quoted(request)} has no row of {rows} positions to match its overrun"
-        if {s.request for s in event.segments if s.request in self._late} - {row.request for row in event.overrun}:
+                return (
+                    f"request {quoted(request)} has no row of {rows} positions to match its overrun"
+                )
+        if {s.request for s in event.segments if s.request in self._late} - {
+            row.request for row in event.overrun
+        }:
             return "a request that had finished computes"
         return None
 
@@ -294,7 +354,9 @@ class StepRules:
         running = self.state.running
         computing = {s.request for s in event.segments} - self._late
         stalled = [s.request for s in event.stalled if s.request not in self._late]
-        if computing | set(stalled) != set(running) or len(computing) + len(stalled) != len(running):
+        if computing | set(stalled) != set(running) or len(computing) + len(stalled) != len(
+            running
+        ):
             return "a running request neither computed nor stalled"
         return None
 
@@ -332,10 +394,16 @@ class StepRules:
             ended.append(request)
             if sampling.stop:
                 self.ends_by[request] = reason, newest.get(request) in (self._end_tokens or ())
-        if beyond := [r for r in newest if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r)]:
+        if beyond := [
+            r
+            for r in newest
+            if r not in state.finished and state.num_tokens[r] >= self._max_tokens(r)
+        ]:
             return f"request {quoted(beyond[0])} goes on beyond its last token"
         leaving = set(self._freed_by(ended))
-        if fault := self._leave(event, "after", self._due | leaving, leaving - self._due if self._ahead else ()):
+        if fault := self._leave(
+            event, "after", self._due | leaving, leaving - self._due if self._ahead else ()
+        ):
             return fault
         self._late = set(ended) if self._ahead else set()
         self._due = leaving & set(state.lanes.values())

@@ -27,7 +27,9 @@ def tables(trace: Trace) -> Tables:
     try:
         from pandas import DataFrame
     except ImportError:
-        raise InflightError("Tables need the package pandas, which is not installed here.") from None
+        raise InflightError(
+            "Tables need the package pandas, which is not installed here."
+        ) from None
     steps: list[dict[str, Any]] = [
         {
             "step": event.step,
@@ -56,5 +58,9 @@ def tables(trace: Trace) -> Tables:
         {**times.to_json(), **{f"{part}_us": us for part, us in parts.get(request, {}).items()}}
         for request, times in request_times(trace).items()
     ]
-    segments = [{"step": event.step, **segment._asdict()} for event in trace.events for segment in event.segments]
+    segments = [
+        {"step": event.step, **segment._asdict()}
+        for event in trace.events
+        for segment in event.segments
+    ]
     return Tables(DataFrame(steps), DataFrame(requests), DataFrame(segments))

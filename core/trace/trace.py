@@ -57,9 +57,16 @@ class Trace(OnPage):
 
     def __repr__(self) -> str:
         new = sum(len(event.sampled) for event in self.events)
-        counts = english(f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,} new [token|tokens]")
-        how, cut = "simulated, " if self.header.is_simulated else "", "" if self.complete else ", cut short"
-        return f"<Trace of {self.header.workload} under {self.header.policy.name}: {how}{counts}{cut}>"
+        counts = english(
+            f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,} new [token|tokens]"
+        )
+        how, cut = (
+            "simulated, " if self.header.is_simulated else "",
+            "" if self.complete else ", cut short",
+        )
+        return (
+            f"<Trace of {self.header.workload} under {self.header.policy.name}: {how}{counts}{cut}>"
+        )
 
     @property
     def config(self) -> EngineConfig:
@@ -69,7 +76,11 @@ class Trace(OnPage):
     @property
     def workload(self) -> Workload:
         """What was asked."""
-        return Workload([one.request for one in self.asked.values()], self.header.workload, self.header.arrival_unit)
+        return Workload(
+            [one.request for one in self.asked.values()],
+            self.header.workload,
+            self.header.arrival_unit,
+        )
 
     @property
     def prompts(self) -> dict[str, list[int]]:
@@ -97,11 +108,15 @@ class Trace(OnPage):
     @cached_property
     def texts(self) -> Texts:
         """The pieces of all tokens: as recorded, or decoded now."""
-        found = self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
+        found = (
+            self.recorded_texts if self.recorded_texts is not None else self.decoded(self.tokenizer)
+        )
         return self._without_made_up(found) if self.header.is_simulated else found
 
     def _without_made_up(self, texts: Texts) -> Texts:
-        return Texts(texts.prompt, {request: [""] * len(pieces) for request, pieces in texts.output.items()})
+        return Texts(
+            texts.prompt, {request: [""] * len(pieces) for request, pieces in texts.output.items()}
+        )
 
     def decoded(self, tokenizer: Any) -> Texts:
         """The pieces of all tokens, by this tokenizer."""
@@ -122,7 +137,11 @@ class Trace(OnPage):
         prompt = self.texts.prompt[request]
         if position < len(prompt):
             return prompt[position]
-        return NO_TEXT if self.header.is_simulated else self.texts.output[request][position - len(prompt)]
+        return (
+            NO_TEXT
+            if self.header.is_simulated
+            else self.texts.output[request][position - len(prompt)]
+        )
 
     def event(self, step: int) -> StepEvent:
         """The event of a step; raises InflightError if nothing ran in it."""
@@ -139,7 +158,9 @@ class Trace(OnPage):
             yield state.frame(event)
             state.end(event)
 
-    def mask(self, step: int, pass_index: int = 0, order: Order = "request", layer: int | None = None) -> Mask:
+    def mask(
+        self, step: int, pass_index: int = 0, order: Order = "request", layer: int | None = None
+    ) -> Mask:
         """Who could attend to whom in a pass of a step.
 
         order: "request" groups keys by request (cached, then new); "cached-new" puts all cached keys first. layer: matters for models
@@ -147,20 +168,32 @@ class Trace(OnPage):
         """
         event = self.event(step)
         if not 0 <= pass_index < len(event.passes):
-            raise InflightError(f"Step {step} has {len(event.passes)} passes, so there is no pass {pass_index}.")
+            raise InflightError(
+                f"Step {step} has {len(event.passes)} passes, so there is no pass {pass_index}."
+            )
         windows = self.header.model.windows or (None,)
         if layer is None:
             window = None if None in windows else max(w for w in windows if w is not None)
         elif not 0 <= layer < len(windows):
-            raise InflightError(f"The model has {len(windows)} layers, so there is no layer {layer}.")
+            raise InflightError(
+                f"The model has {len(windows)} layers, so there is no layer {layer}."
+            )
         else:
             window = windows[layer]
         segments = [s for s in event.segments if s.pass_index == pass_index]
         ends = {s.request: s.kv_len for s in segments}
-        taken = {d.request: ends[d.request] - d.drafted + d.accepted for d in event.drafts if d.request in ends}
+        taken = {
+            d.request: ends[d.request] - d.drafted + d.accepted
+            for d in event.drafts
+            if d.request in ends
+        }
 
         def text(request: str, position: int) -> str:
-            return self.token_text(request, position) if position < taken.get(request, position + 1) else NOT_TAKEN
+            return (
+                self.token_text(request, position)
+                if position < taken.get(request, position + 1)
+                else NOT_TAKEN
+            )
 
         return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)
 
@@ -176,14 +209,21 @@ class Trace(OnPage):
 
     @property
     def _steps(self) -> str:
-        return f"{self.events[0].step} to {self.events[-1].step}" if self.events else "nowhere: it is empty"
+        return (
+            f"{self.events[0].step} to {self.events[-1].step}"
+            if self.events
+            else "nowhere: it is empty"
+        )
 
     # -- disk --------------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        seal, records = file.Seal(), file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r]))
+        seal, records = (
+            file.Seal(),
+            file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r])),
+        )
         yield seal.line(file.header_record(self.header))
         for one in self.asked.values():
             records.request(one)
@@ -224,12 +264,17 @@ class Trace(OnPage):
             elif isinstance(record, file.TokenizedRequest):
                 trace.asked[record.request.id] = record
             elif isinstance(record, file.TokenTexts):
-                texts.prompt[record.request], texts.output[record.request] = record.prompt, record.output
+                texts.prompt[record.request], texts.output[record.request] = (
+                    record.prompt,
+                    record.output,
+                )
             else:
                 trace.complete = record.complete
                 if not record.is_written:
                     trace._break_off(texts)
-        trace.recorded_texts = Texts(*({r: side[r] for r in trace.asked} for side in (texts.prompt, texts.output)))
+        trace.recorded_texts = Texts(
+            *({r: side[r] for r in trace.asked} for side in (texts.prompt, texts.output))
+        )
         return trace
 
     def _break_off(self, texts: Texts) -> None:
@@ -238,4 +283,7 @@ class Trace(OnPage):
         outputs = self.outputs
         for request, ids in self.prompts.items():
             if request not in texts.prompt:
-                texts.prompt[request], texts.output[request] = [*map(plain, ids)], [*map(plain, outputs[request])]
+                texts.prompt[request], texts.output[request] = (
+                    [*map(plain, ids)],
+                    [*map(plain, outputs[request])],
+                )

@@ -80,21 +80,29 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
             mean = float(text[1:])
             if not 1 <= mean <= MOST_TOKENS:
                 raise ValueError
-            return lambda draw: min(MOST_TOKENS, 1 + int(draw.expovariate(1 / (mean - 0.5)))) if mean > 1 else 1
+            return lambda draw: (
+                min(MOST_TOKENS, 1 + int(draw.expovariate(1 / (mean - 0.5)))) if mean > 1 else 1
+            )
         low, dash, high = text.partition("-")
         first, last = int(low), int(high) if dash else int(low)
         if not 1 <= first <= last <= MOST_TOKENS:
             raise ValueError
         return lambda draw: draw.randint(first, last)
     except ValueError:
-        raise InflightError(f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to {MOST_TOKENS:,}.") from None
+        raise InflightError(
+            f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to {MOST_TOKENS:,}."
+        ) from None
 
 
 def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
     """JSON lines of lengths: each `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
     and optionally `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
     """
-    sizes = [_size(line, f"{name}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    sizes = [
+        _size(line, f"{name}, line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
     if len({size.arrival is None for size in sizes}) > 1:
         raise InvalidWorkload(f"{name} gives some requests an arrival and others none.")
     return from_first(name, sorted(sizes, key=lambda size: size.arrival or 0.0))
@@ -105,13 +113,21 @@ def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
     if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
     first = sizes[0].arrival
-    return sizes if first is None else [size._replace(arrival=round((size.arrival or 0.0) - first, 6)) for size in sizes]
+    return (
+        sizes
+        if first is None
+        else [size._replace(arrival=round((size.arrival or 0.0) - first, 6)) for size in sizes]
+    )
 
 
 def _size(line: str, where: str) -> RequestSize:
     try:
         data = json.loads(line)
-        row: list[Any] = [data.get(name) for name in RequestSize._fields] if isinstance(data, dict) else [*data, None, None][:3]
+        row: list[Any] = (
+            [data.get(name) for name in RequestSize._fields]
+            if isinstance(data, dict)
+            else [*data, None, None][:3]
+        )
     except (ValueError, TypeError, RecursionError):
         raise InvalidWorkload(f"{where}: this is no request.") from None
     try:
@@ -131,7 +147,14 @@ def checked_size(prompt: Any, output: Any, arrival: Any) -> RequestSize:
     return RequestSize(prompt, output, arrival)
 
 
-def request(index: int, size: RequestSize, arrival: float, vocab_size: int, context: int | None, seed: int = 0) -> Request:
+def request(
+    index: int,
+    size: RequestSize,
+    arrival: float,
+    vocab_size: int,
+    context: int | None,
+    seed: int = 0,
+) -> Request:
     """A greedy request of made-up tokens, cut to fit the context (answer first, at least one token). Raises
     InvalidWorkload for a prompt of more than MOST_TOKENS.
     """
@@ -140,7 +163,14 @@ def request(index: int, size: RequestSize, arrival: float, vocab_size: int, cont
         prompt = max(1, min(prompt, context - 1))
         output = max(1, min(output, context - prompt))
     if prompt > MOST_TOKENS:
-        raise InvalidWorkload(f"Request r{index} has a prompt of {prompt:,} tokens; at most {MOST_TOKENS:,} are made up.")
+        raise InvalidWorkload(
+            f"Request r{index} has a prompt of {prompt:,} tokens; at most {MOST_TOKENS:,} are made up."
+        )
     draw = random.Random(f"{seed} {index}")
     ids = tuple(draw.randrange(vocab_size) for _ in range(prompt))
-    return Request(f"r{index}", prompt_token_ids=ids, sampling=SamplingParams(output, ignore_eos=True), arrival=arrival)
+    return Request(
+        f"r{index}",
+        prompt_token_ids=ids,
+        sampling=SamplingParams(output, ignore_eos=True),
+        arrival=arrival,
+    )

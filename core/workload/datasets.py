@@ -26,7 +26,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
-from core.workload.arrivals import MAX_DATASET_BYTES, RequestSize, checked_size, from_first, sizes_in
+from core.workload.arrivals import (
+    MAX_DATASET_BYTES,
+    RequestSize,
+    checked_size,
+    from_first,
+    sizes_in,
+)
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 
@@ -67,11 +73,22 @@ class Dataset:
         block = max(1, math.floor(self.block_tokens * scale))
         sizes = []
         for at, size in enumerate(self.sizes):
-            prompt, output = max(1, math.floor(size.prompt_tokens * scale)), max(1, math.floor(size.output_tokens * scale))
+            prompt, output = (
+                max(1, math.floor(size.prompt_tokens * scale)),
+                max(1, math.floor(size.output_tokens * scale)),
+            )
             if self.hash_ids:  # whole blocks, and as much of the last one as there was
                 rest = size.prompt_tokens - (len(self.hash_ids[at]) - 1) * self.block_tokens
-                prompt = (len(self.hash_ids[at]) - 1) * block + max(1, math.floor(rest * block / self.block_tokens))
-            sizes.append(RequestSize(max(1, min(prompt, context - 1)), min(output, max(1, context - prompt)), size.arrival))
+                prompt = (len(self.hash_ids[at]) - 1) * block + max(
+                    1, math.floor(rest * block / self.block_tokens)
+                )
+            sizes.append(
+                RequestSize(
+                    max(1, min(prompt, context - 1)),
+                    min(output, max(1, context - prompt)),
+                    size.arrival,
+                )
+            )
         return replace(self, sizes=tuple(sizes), scale=scale, block_tokens=block)
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
@@ -84,7 +101,11 @@ class Dataset:
             scaled = self.scaled(room)
             answers = [size.output_tokens for size in scaled.sizes]
             tokens = sum(answers) + sum(size.prompt_tokens for size in scaled.sizes)
-            if max(answers) <= output and tokens <= total and (not self.hash_ids or scaled.block_tokens <= block):
+            if (
+                max(answers) <= output
+                and tokens <= total
+                and (not self.hash_ids or scaled.block_tokens <= block)
+            ):
                 return scaled
             room = room * 9 // 10
         raise InvalidWorkload(
@@ -128,7 +149,9 @@ class Dataset:
             rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
             found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
             hits += found * self.block_tokens
-            seen.update(rows[: size.prompt_tokens // self.block_tokens])  # only full blocks are cached
+            seen.update(
+                rows[: size.prompt_tokens // self.block_tokens]
+            )  # only full blocks are cached
         return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
@@ -138,7 +161,14 @@ class Dataset:
             ids = self.hash_ids[at] if self.hash_ids else ()
             prompt = _tokens(ids, self.block_tokens, size.prompt_tokens, vocab_size, f"{seed} {at}")
             sampling = SamplingParams(size.output_tokens, ignore_eos=True)
-            requests.append(Request(f"r{at}", prompt_token_ids=prompt, sampling=sampling, arrival=(size.arrival or 0.0) / speed))
+            requests.append(
+                Request(
+                    f"r{at}",
+                    prompt_token_ids=prompt,
+                    sampling=sampling,
+                    arrival=(size.arrival or 0.0) / speed,
+                )
+            )
         return Workload(requests, self.name, "s")
 
 
@@ -146,7 +176,9 @@ def _range(counts: Sequence[int]) -> str:
     return f"{min(counts):,} to {max(counts):,}"
 
 
-def _tokens(ids: Sequence[int], block: int, length: int, vocab_size: int, key: str) -> tuple[int, ...]:
+def _tokens(
+    ids: Sequence[int], block: int, length: int, vocab_size: int, key: str
+) -> tuple[int, ...]:
     """Made-up tokens, derived from each block's hash, or else from the request."""
     tokens: list[int] = []
     for name in ids or (key,):
@@ -168,7 +200,9 @@ def read_dataset(path: Path, count: CountTokens | None = None, most: int | None 
         raise InvalidWorkload(f"{path.name} is not text.") from None
 
 
-def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: int | None = None) -> Dataset:
+def dataset_of(
+    file: TextIO, name: str, count: CountTokens | None = None, most: int | None = None
+) -> Dataset:
     """What a file of that name holds, its format recognised by its content. count: counts a text's tokens, for ShareGPT. most: requests to read.
 
     Raises InvalidWorkload naming the file and its fault.
@@ -184,7 +218,9 @@ def dataset_of(file: TextIO, name: str, count: CountTokens | None = None, most: 
     elif '"input_length"' in first:
         return _dataset(name, _mooncake(name, file), most)
     elif first.strip() == "{":  # as `Workload.save` begins, and no file of lines does
-        raise InvalidWorkload(f"{name} is not a list of request sizes. A workload file runs as it is, with run --workload.")
+        raise InvalidWorkload(
+            f"{name} is not a list of request sizes. A workload file runs as it is, with run --workload."
+        )
     return Dataset(Path(name).stem, tuple(sizes_in(file, name)[:most]))
 
 
@@ -211,11 +247,17 @@ def _mooncake(name: str, lines: Iterable[str]) -> Iterator[Row]:
         try:
             data = json.loads(line)
             ids = tuple(data["hash_ids"])
-            size = checked_size(data["input_length"], data["output_length"], data["timestamp"] / 1000)
-            if not all(type(i) is int for i in ids) or len(ids) != -(-size.prompt_tokens // HASHED_TOKENS):
+            size = checked_size(
+                data["input_length"], data["output_length"], data["timestamp"] / 1000
+            )
+            if not all(type(i) is int for i in ids) or len(ids) != -(
+                -size.prompt_tokens // HASHED_TOKENS
+            ):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise InvalidWorkload(f"{name}, line {number}: this is no request of a Mooncake trace.") from None
+            raise InvalidWorkload(
+                f"{name}, line {number}: this is no request of a Mooncake trace."
+            ) from None
         yield size, ids
 
 
@@ -236,19 +278,27 @@ def _table(name: str, text: str) -> Iterator[Row]:
             when, prompt, output = (row[column] for column in _TABLES[kind])
             asked, answered = int(prompt), int(output)
             # zero where it failed, or was empty
-            yield (checked_size(asked, answered, _seconds(when)), ()) if asked and answered else None
+            yield (
+                (checked_size(asked, answered, _seconds(when)), ()) if asked and answered else None
+            )
     except (ValueError, TypeError, csv.Error):
-        raise InvalidWorkload(f"{name}, line {rows.line_num}: this is no request of {kind}'s trace.") from None
+        raise InvalidWorkload(
+            f"{name}, line {rows.line_num}: this is no request of {kind}'s trace."
+        ) from None
 
 
 def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        found = re.fullmatch(r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text)  # seven digits in 2023, one more than Python reads
+        found = re.fullmatch(
+            r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text
+        )  # seven digits in 2023, one more than Python reads
         if found is None:
             raise
-        return datetime.fromisoformat(found[1] + (found[3] or "")).timestamp() + float(f"0.{found[2] or 0}")
+        return datetime.fromisoformat(found[1] + (found[3] or "")).timestamp() + float(
+            f"0.{found[2] or 0}"
+        )
 
 
 def _conversations(text: str) -> list[Any] | None:
@@ -268,9 +318,23 @@ def _conversations(text: str) -> list[Any] | None:
 
 def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator[Row]:
     if count is None:
-        raise InvalidWorkload(f"{name} holds texts, and without a tokenizer their lengths are not known: name a model.")
+        raise InvalidWorkload(
+            f"{name} holds texts, and without a tokenizer their lengths are not known: name a model."
+        )
     for item in data:
-        turns = (item.get("conversations") or item.get("conversation") or []) if isinstance(item, dict) else []
-        texts = [turn["value"] for turn in turns[:2] if isinstance(turn, dict) and isinstance(turn.get("value"), str)]
+        turns = (
+            (item.get("conversations") or item.get("conversation") or [])
+            if isinstance(item, dict)
+            else []
+        )
+        texts = [
+            turn["value"]
+            for turn in turns[:2]
+            if isinstance(turn, dict) and isinstance(turn.get("value"), str)
+        ]
         complete = len(texts) == 2 and all(texts)  # otherwise the question or the answer is missing
-        yield (RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0), ()) if complete else None
+        yield (
+            (RequestSize(max(1, count(texts[0])), max(1, count(texts[1])), 0.0), ())
+            if complete
+            else None
+        )

@@ -22,7 +22,18 @@ class DemoWorkload:
         return tuple((prompt, SamplingParams(new, ignore_eos=True)) for prompt, new in self.prompts)
 
 
-_NAMES = ("Romeo", "Juliet", "Hamlet", "Ophelia", "Macbeth", "Banquo", "Lear", "Cordelia", "Othello", "Iago")
+_NAMES = (
+    "Romeo",
+    "Juliet",
+    "Hamlet",
+    "Ophelia",
+    "Macbeth",
+    "Banquo",
+    "Lear",
+    "Cordelia",
+    "Othello",
+    "Iago",
+)
 _SCENE = "The king, the queen, and all the lords of the court are come together in the great hall of the castle. "
 
 _BY_SHAKESPEARE = (
@@ -54,7 +65,10 @@ DEMO_WORKLOADS: dict[str, DemoWorkload] = {
         DemoWorkload(
             "short-and-long",
             "Thirty short answers and one long one: who waits for whom?",
-            (("Once more unto the breach, dear friends, once more; ", 120), *((f"{_NAMES[i % 10]}: ", 8) for i in range(30))),
+            (
+                ("Once more unto the breach, dear friends, once more; ", 120),
+                *((f"{_NAMES[i % 10]}: ", 8) for i in range(30)),
+            ),
         ),
         DemoWorkload(
             "equal",

@@ -36,12 +36,16 @@ class Preset:
 
 def _read(name: str) -> Preset:
     data = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    config, workload = EngineConfig.from_json(data.pop("config")), Workload.from_json(data.pop("workload"))
+    config, workload = (
+        EngineConfig.from_json(data.pop("config")),
+        Workload.from_json(data.pop("workload")),
+    )
     return Preset(name, config=config, workload=workload, **data)
 
 
 GROUPS: dict[str, tuple[Preset, ...]] = {
-    group: tuple(map(_read, names)) for group, names in json.loads((_FOLDER / "index.json").read_text(encoding="utf-8")).items()
+    group: tuple(map(_read, names))
+    for group, names in json.loads((_FOLDER / "index.json").read_text(encoding="utf-8")).items()
 }
 PRESETS: dict[str, Preset] = {preset.name: preset for group in GROUPS.values() for preset in group}
 

@@ -16,7 +16,9 @@ Phase = Literal["prefill", "decode"]
 def _is_number(value: object) -> bool:
     """Whether a value is a finite number."""
     try:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        )
     except OverflowError:  # a whole number larger than any float
         return False
 
@@ -70,10 +72,19 @@ class SamplingParams:
                 _is_int(self.max_new_tokens) and 1 <= self.max_new_tokens < 2**31,
                 "max_new_tokens must be a whole number of at least 1",
             ),
-            (_is_number(self.temperature) and self.temperature >= 0, "temperature must be a finite number of at least 0"),
-            (_is_int(self.top_k) and 0 <= self.top_k < 2**31, "top_k must be a whole number of at least 0"),
+            (
+                _is_number(self.temperature) and self.temperature >= 0,
+                "temperature must be a finite number of at least 0",
+            ),
+            (
+                _is_int(self.top_k) and 0 <= self.top_k < 2**31,
+                "top_k must be a whole number of at least 0",
+            ),
             (_is_number(self.top_p) and 0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
-            (_is_int(self.seed) and 0 <= self.seed < 2**63, "seed must be a whole number from 0 to 2^63 - 1"),
+            (
+                _is_int(self.seed) and 0 <= self.seed < 2**63,
+                "seed must be a whole number from 0 to 2^63 - 1",
+            ),
             (
                 isinstance(self.stop, tuple) and all(is_text(s) and s for s in self.stop),
                 "stop must be a list of non-empty strings",
@@ -84,9 +95,18 @@ class SamplingParams:
                 _is_number(self.repetition_penalty) and 0.01 <= self.repetition_penalty <= 100,
                 "repetition_penalty must be from 0.01 to 100",
             ),
-            (_is_number(self.presence_penalty) and -2 <= self.presence_penalty <= 2, "presence_penalty must be from -2 to 2"),
-            (_is_number(self.frequency_penalty) and -2 <= self.frequency_penalty <= 2, "frequency_penalty must be from -2 to 2"),
-            (_is_bias(self.logit_bias), "logit_bias must give token ids, each once, and for each a number from -100 to 100"),
+            (
+                _is_number(self.presence_penalty) and -2 <= self.presence_penalty <= 2,
+                "presence_penalty must be from -2 to 2",
+            ),
+            (
+                _is_number(self.frequency_penalty) and -2 <= self.frequency_penalty <= 2,
+                "frequency_penalty must be from -2 to 2",
+            ),
+            (
+                _is_bias(self.logit_bias),
+                "logit_bias must give token ids, each once, and for each a number from -100 to 100",
+            ),
         )
         for (ok, sentence), f in zip(checks, fields(self), strict=True):
             if not ok:
@@ -95,7 +115,11 @@ class SamplingParams:
     @property
     def looks_back(self) -> bool:
         """Whether the choice depends on the tokens so far, beyond the model's own logits."""
-        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+        return (
+            self.repetition_penalty != 1
+            or self.presence_penalty != 0
+            or self.frequency_penalty != 0
+        )
 
     @property
     def adjusts(self) -> bool:
@@ -111,14 +135,19 @@ class SamplingParams:
 def _pairs(bias: object) -> object:
     """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs already."""
     if isinstance(bias, Mapping):
-        bias = [(int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v) for k, v in bias.items()]
+        bias = [
+            (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
+            for k, v in bias.items()
+        ]
     if isinstance(bias, (list, tuple)):
         return tuple(tuple(pair) if isinstance(pair, (list, tuple)) else pair for pair in bias)
     return bias
 
 
 def _is_bias(pairs: object) -> bool:
-    if not isinstance(pairs, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+    if not isinstance(pairs, tuple) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
+    ):
         return False
     ids = [i for i, _ in pairs]
     whole = all(_is_int(i) and 0 <= i < 2**31 for i in ids) and len(set(ids)) == len(ids)
@@ -142,25 +171,42 @@ class Request:
         if not is_text(self.id) or not self.id:
             raise InvalidRequest(f"A request id must be a non-empty string, not {shown(self.id)}.")
         if not isinstance(self.sampling, SamplingParams):
-            raise InvalidRequest(f"sampling must be SamplingParams, not {type(self.sampling).__name__}.", self.id)
+            raise InvalidRequest(
+                f"sampling must be SamplingParams, not {type(self.sampling).__name__}.", self.id
+            )
         if (self.prompt is None) == (self.prompt_token_ids is None):
-            raise InvalidRequest("either a prompt or prompt_token_ids is needed, and not both.", self.id)
+            raise InvalidRequest(
+                "either a prompt or prompt_token_ids is needed, and not both.", self.id
+            )
         if self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
-            if not isinstance(ids, (list, tuple)) or not all(_is_int(i) and abs(i) < 2**63 for i in ids):
-                raise InvalidRequest("prompt_token_ids must be a list of whole numbers.", self.id, param="prompt")
+            if not isinstance(ids, (list, tuple)) or not all(
+                _is_int(i) and abs(i) < 2**63 for i in ids
+            ):
+                raise InvalidRequest(
+                    "prompt_token_ids must be a list of whole numbers.", self.id, param="prompt"
+                )
             object.__setattr__(self, "prompt_token_ids", tuple(ids))
         elif not is_text(self.prompt):
-            raise InvalidRequest(f"the prompt must be text, not {shown(self.prompt)}.", self.id, param="prompt")
+            raise InvalidRequest(
+                f"the prompt must be text, not {shown(self.prompt)}.", self.id, param="prompt"
+            )
         if not self.prompt and not self.prompt_token_ids:
             raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
         if not _is_number(self.arrival) or self.arrival < 0:
-            raise InvalidRequest(f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.", self.id)
+            raise InvalidRequest(
+                f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.",
+                self.id,
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the fields that were given, sampling only where it differs from the default."""
         default = asdict(SamplingParams())
-        sampling = {k: v for k, v in asdict(self.sampling).items() if v != default[k] or k == "max_new_tokens"}
+        sampling = {
+            k: v
+            for k, v in asdict(self.sampling).items()
+            if v != default[k] or k == "max_new_tokens"
+        }
         data = {"id": self.id, "sampling": sampling, "arrival": self.arrival}
         if self.prompt is not None:
             data["prompt"] = self.prompt
@@ -194,4 +240,6 @@ def _name(given: object) -> str:
 def _refuse_unknown(data: dict[str, Any], cls: type, what: str) -> None:
     known = [f.name for f in fields(cls)]
     if unknown := set(data) - set(known):
-        raise InvalidRequest(f"{what} has no field {shown(min(unknown, key=str))}; there are {', '.join(known)}.")
+        raise InvalidRequest(
+            f"{what} has no field {shown(min(unknown, key=str))}; there are {', '.join(known)}."
+        )

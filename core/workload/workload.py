@@ -32,7 +32,9 @@ class Workload:
     name: str = "custom"
     arrival_unit: ArrivalUnit = "step"
 
-    def __init__(self, requests: Iterable[Request], name: str = "custom", arrival_unit: ArrivalUnit = "step") -> None:
+    def __init__(
+        self, requests: Iterable[Request], name: str = "custom", arrival_unit: ArrivalUnit = "step"
+    ) -> None:
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
@@ -56,7 +58,9 @@ class Workload:
 
     def greedy(self) -> Workload:
         """The same requests at temperature 0."""
-        requests = [replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in self.requests]
+        requests = [
+            replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in self.requests
+        ]
         return Workload(requests, self.name, self.arrival_unit)
 
     def heading(self) -> dict[str, Any]:
@@ -76,7 +80,9 @@ class Workload:
         if unknown:
             raise InvalidWorkload(f"A workload has no field {shown(min(unknown, key=str))}.")
         if data.get("schema", SCHEMA) != SCHEMA:
-            raise InvalidWorkload(f"This workload has schema {shown(data['schema'])}; this version reads schema {SCHEMA}.")
+            raise InvalidWorkload(
+                f"This workload has schema {shown(data['schema'])}; this version reads schema {SCHEMA}."
+            )
         if not isinstance(data.get("requests"), list):
             raise InvalidWorkload("A workload needs a list of requests.")
         requests = [Request.from_json(r) for r in data["requests"]]
@@ -100,7 +106,9 @@ def from_file(path: Path, read: Callable[[object], T]) -> T:
     except OSError as error:
         raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
     if len(text) > MAX_FILE_BYTES:
-        raise InvalidWorkload(f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have.")
+        raise InvalidWorkload(
+            f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have."
+        )
     try:
         data = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
@@ -136,7 +144,10 @@ class SavedWorkload:
         if not isinstance(config, dict):
             raise InvalidWorkload("config must be an object.")
         return cls(
-            Workload.from_json(data["workload"]), EngineConfig.from_json(config), _text(data, "model"), _text(data, "device")
+            Workload.from_json(data["workload"]),
+            EngineConfig.from_json(config),
+            _text(data, "model"),
+            _text(data, "device"),
         )
 
 

@@ -33,7 +33,13 @@ def test_the_recording_would_tell_another_rule(monkeypatch) -> None:
         monkeypatch.setitem(POLICIES, "continuous", replace(POLICIES["continuous"], **changed))
         found = agree(RECORDED)
         assert found.identical < 0.8 * found.workloads
-        assert set(found.first_differences) <= {"preempted", "admitted", "computed", "finished", "steps"}
+        assert set(found.first_differences) <= {
+            "preempted",
+            "admitted",
+            "computed",
+            "finished",
+            "steps",
+        }
         monkeypatch.undo()
 
 
@@ -48,20 +54,29 @@ def test_every_step_is_decided_as_transformers_does() -> None:
 def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
     for changed in ({"requeue": False}, {"margin": 0.1}):
         monkeypatch.setitem(POLICIES, "transformers", replace(POLICIES["transformers"], **changed))
-        monkeypatch.setattr("core.measure.replay._policy", lambda policy, recorded, changed=changed: replace(policy, **changed))
+        monkeypatch.setattr(
+            "core.measure.replay._policy",
+            lambda policy, recorded, changed=changed: replace(policy, **changed),
+        )
         found = agree(TRANSFORMERS)
         assert found.identical < 0.95 * found.workloads
         monkeypatch.undo()
 
 
-@pytest.mark.skipif(not transformers.__version__.startswith(("5.23", "5.24")), reason="another version may have another rule")
+@pytest.mark.skipif(
+    not transformers.__version__.startswith(("5.23", "5.24")),
+    reason="another version may have another rule",
+)
 def test_transformers_itself_decides_so_today() -> None:
     """Its scheduler as it is installed, on workloads that no recording has."""
     from worlds.transformers_scheduler import decisions, random_workload  # of this version alone
 
     for seed in range(10_000, 10_020):
         workload = random_workload(seed)
-        assert first_difference(decisions(workload), decisions(workload | {"transformers": []})) is None, seed
+        assert (
+            first_difference(decisions(workload), decisions(workload | {"transformers": []}))
+            is None
+        ), seed
 
 
 def test_the_command_counts_first_differences_by_kind(tmp_path, capsys) -> None:
@@ -109,6 +124,13 @@ def test_a_truncated_archive_and_a_missing_file_are_refused(tmp_path, capsys) ->
 def test_a_replay_follows_the_recorded_settings() -> None:
     """Under a watermark the second request waits; without it both are admitted at once."""
     asked = [{"id": f"r{i}", "prompt": [i] * 20, "max_tokens": 1, "arrival": 0} for i in range(2)]
-    workload = {"seqs": 2, "budget": 64, "blocks": 10, "size": 4, "caching": False, "requests": asked}
+    workload = {
+        "seqs": 2,
+        "budget": 64,
+        "blocks": 10,
+        "size": 4,
+        "caching": False,
+        "requests": asked,
+    }
     assert decisions(workload)[0][0] == ["r0", "r1"]
     assert decisions({**workload, "watermark": 0.2})[0][0] == ["r0"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
+pytest.importorskip(
+    "triton", reason="the paged runner needs the package triton, which this platform does not have"
+)
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,12 @@ def faults(trace: Trace) -> list[str]:
     checker, replay = checker_of(trace), Replay(trace.header)
     for asked in trace.asked.values():
         replay.fault_of_request(*asked)
-    found = [fault for event in trace.events for fault in (checker.fault(event), replay.fault(event)) if fault]
+    found = [
+        fault
+        for event in trace.events
+        for fault in (checker.fault(event), replay.fault(event))
+        if fault
+    ]
     return found + [fault for fault in (replay.fault_at_end(trace.complete),) if fault]
 
 
@@ -46,7 +53,12 @@ def decisions(trace: Trace) -> list[dict]:
 LIMITS = {
     "plain": {},
     "tight budget": {"max_num_batched_tokens": 7, "block_size": 4},
-    "few blocks": {"max_num_seqs": 4, "block_size": 2, "num_blocks": 18, "max_num_batched_tokens": 16},
+    "few blocks": {
+        "max_num_seqs": 4,
+        "block_size": 2,
+        "num_blocks": 18,
+        "max_num_batched_tokens": 16,
+    },
     "shared prefixes": {"prefix_caching": True, "block_size": 2},
     "prefill first": {"prefill_first": True, "max_num_batched_tokens": 5},
 }
@@ -56,7 +68,9 @@ LIMITS = {
 @pytest.mark.parametrize("policy", POLICIES)
 def test_where_nobody_stops_early_the_trace_is_that_of_the_cpu(policy, capture):
     limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4}
-    mine = paged_engine(policy, capture=capture, **limits).run(Workload(requests(*MIXED), name="small"))
+    mine = paged_engine(policy, capture=capture, **limits).run(
+        Workload(requests(*MIXED), name="small")
+    )
     theirs = memory_engine(policy, **limits).run(Workload(requests(*MIXED), name="small"))
     assert decisions(mine) == decisions(theirs)
     assert not any(event.overrun for event in mine.events)
@@ -76,7 +90,9 @@ def test_a_request_that_stops_costs_one_row_and_holds_lane_and_blocks_until_it_i
     stops, goes_on = request("stops", (11, 5, 6), 40, ignore_eos=False), request("goes-on", 3, 60)
     length = len(generate(stops))
     assert 1 < length < 40, "the model must say EOS on its own"
-    trace = paged_engine(max_num_seqs=2).run(Workload([stops, goes_on, request("next", 2, 4)], name="stop"))
+    trace = paged_engine(max_num_seqs=2).run(
+        Workload([stops, goes_on, request("next", 2, 4)], name="stop")
+    )
     last = next(e for e in trace.events if [tuple(f) for f in e.finished] == [("stops", "stop")])
     after = trace.event(last.step + 1)
     assert trace.outputs["stops"] == generate(stops)
@@ -92,7 +108,9 @@ def test_a_request_that_stops_costs_one_row_and_holds_lane_and_blocks_until_it_i
 
 @pytest.mark.parametrize("policy", ["split", "split-chunked"])
 def test_policies_of_several_passes_a_step_read_each_before_the_next(policy):
-    with pytest.raises(InvalidConfig, match=f"^Asynchronous execution is not for the policy {policy}: "):
+    with pytest.raises(
+        InvalidConfig, match=f"^Asynchronous execution is not for the policy {policy}: "
+    ):
         paged_engine(policy, asynchronous=True)
 
 
@@ -114,7 +132,16 @@ def test_a_step_is_launched_before_the_last_one_is_read():
         engine.add_request(r)
     while engine.has_work:
         engine.step()
-    assert log == ["launch 0", "launch 1", "read 0", "launch 2", "read 1", "launch 3", "read 2", "read 3"]
+    assert log == [
+        "launch 0",
+        "launch 1",
+        "read 0",
+        "launch 2",
+        "read 1",
+        "launch 3",
+        "read 2",
+        "read 3",
+    ]
 
 
 def test_cancelling_throws_away_the_row_on_its_way():
@@ -129,7 +156,11 @@ def test_cancelling_throws_away_the_row_on_its_way():
         engine.step()
     trace = engine.trace
     reasons = {f.request: (e.step, f.finish_reason) for e in trace.events for f in e.finished}
-    assert reasons["r0"] == (5, "cancelled") and reasons["r2"] == (5, "cancelled") and reasons["r1"][1] == "length"
+    assert (
+        reasons["r0"] == (5, "cancelled")
+        and reasons["r2"] == (5, "cancelled")
+        and reasons["r1"][1] == "length"
+    )
     assert [(e.step, *o) for e in trace.events for o in e.overrun] == [(4, "r0", 1)]
     assert trace.outputs["r1"] == generate(request("r1", 3, 30))
     assert faults(trace) == []
@@ -137,8 +168,13 @@ def test_cancelling_throws_away_the_row_on_its_way():
 
 def test_logits_that_are_not_finite_end_that_request_alone():
     model = PagedMemoryModel(fails_after=8)
-    trace = paged_engine(model=model, max_num_seqs=2).run(Workload(requests((5, 20), (30, 20)), name="nan"))
-    assert {f.request: f.finish_reason for e in trace.events for f in e.finished} == {"r0": "error", "r1": "length"}
+    trace = paged_engine(model=model, max_num_seqs=2).run(
+        Workload(requests((5, 20), (30, 20)), name="nan")
+    )
+    assert {f.request: f.finish_reason for e in trace.events for f in e.finished} == {
+        "r0": "error",
+        "r1": "length",
+    }
     assert len(trace.outputs["r0"]) == 3
     assert sum(len(e.overrun) for e in trace.events) == 1
     assert faults(trace) == []
@@ -158,7 +194,8 @@ def _with_texts(trace: Trace):
     from core.trace.trace import Texts
 
     trace.recorded_texts = Texts(
-        {r: [""] * len(ids) for r, ids in trace.prompts.items()}, {r: [""] * len(ids) for r, ids in trace.outputs.items()}
+        {r: [""] * len(ids) for r, ids in trace.prompts.items()},
+        {r: [""] * len(ids) for r, ids in trace.outputs.items()},
     )
     return trace.lines()
 
@@ -177,7 +214,8 @@ def test_a_failing_launch_keeps_what_was_under_way_and_the_engine_runs_again():
     workload = Workload(requests((3, 20)), name="breaks")
     model.broken = True
     with pytest.raises(
-        Exception, match=r"^Step 5 could not be computed: CUDA error: an illegal memory access was encountered\.$"
+        Exception,
+        match=r"^Step 5 could not be computed: CUDA error: an illegal memory access was encountered\.$",
     ):
         engine.run(workload)
     assert [e.step for e in engine.trace.events] == [0, 1, 2, 3, 4] and not engine.trace.complete
@@ -217,7 +255,10 @@ def test_any_run_says_what_each_request_says_alone(data):
     assert trace.complete and faults(trace) == []
     assert trace.outputs == {r.id: generate(r) for r in asked}
     reasons = {f.request: f.finish_reason for e in trace.events for f in e.finished}
-    assert reasons == {r.id: "stop" if not r.sampling.ignore_eos and trace.outputs[r.id][-1] == 3 else "length" for r in asked}
+    assert reasons == {
+        r.id: "stop" if not r.sampling.ignore_eos and trace.outputs[r.id][-1] == 3 else "length"
+        for r in asked
+    }
     assert engine._scheduler.pool.num_used == 0
 
 
@@ -234,13 +275,19 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
     )
     asked = [
         request(
-            f"r{i}", data.draw(st.integers(1, 9)), data.draw(st.integers(1, 20)), data.draw(st.integers(0, 6)), ignore_eos=False
+            f"r{i}",
+            data.draw(st.integers(1, 9)),
+            data.draw(st.integers(1, 20)),
+            data.draw(st.integers(0, 6)),
+            ignore_eos=False,
         )
         for i in range(data.draw(st.integers(1, 5)))
     ]
     for r in asked:
         engine.add_request(r)
-    cancels = data.draw(st.lists(st.tuples(st.integers(0, 25), st.sampled_from([r.id for r in asked])), max_size=4))
+    cancels = data.draw(
+        st.lists(st.tuples(st.integers(0, 25), st.sampled_from([r.id for r in asked])), max_size=4)
+    )
     for turn in range(500):
         if not engine.has_work:
             break
@@ -255,7 +302,9 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
     assert set(reasons) == {r.id for r in asked}
     for r in asked:
         whole = generate(r)
-        assert trace.outputs[r.id] == (whole[: len(trace.outputs[r.id])] if reasons[r.id] == "cancelled" else whole)
+        assert trace.outputs[r.id] == (
+            whole[: len(trace.outputs[r.id])] if reasons[r.id] == "cancelled" else whole
+        )
     assert engine._scheduler.pool.num_used == 0
 
 
@@ -278,22 +327,31 @@ def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched
     ]  # fmt: skip
 
     async def all_of(made: ServingEngine) -> list[list]:
-        streams = [await made.submit(prompt, s, num_top_logprobs=count) for prompt, s, count in asked]
+        streams = [
+            await made.submit(prompt, s, num_top_logprobs=count) for prompt, s, count in asked
+        ]
         found = await asyncio.gather(*map(whole, streams))
         await idle(made)
-        assert not made.engine.outputs.top_logprobs._asked and not made.engine.outputs.top_logprobs._found
+        assert (
+            not made.engine.outputs.top_logprobs._asked
+            and not made.engine.outputs.top_logprobs._found
+        )
         return found
 
     expected = None
     for engine in (
         plain,
         engine_on_buffers(plain.adapter, plain.tokenizer, plain.config, attention=GATHERING),
-        engine_on_buffers(plain.adapter, plain.tokenizer, plain.config, attention=GATHERING, capture=again),
+        engine_on_buffers(
+            plain.adapter, plain.tokenizer, plain.config, attention=GATHERING, capture=again
+        ),
     ):
         with serving(engine) as made:
             found = asyncio.run(all_of(made))
             assert engine.trace.header.is_asynchronous == (engine is not plain)
-            assert any(event.preempted for event in made.session().events), "the pool must be too small"
+            assert any(event.preempted for event in made.session().events), (
+                "the pool must be too small"
+            )
         expected = expected or found
         for pieces, theirs, (_, _, count) in zip(found, expected, asked, strict=True):
             assert [p.token_id for p in pieces] == [p.token_id for p in theirs]
@@ -301,7 +359,9 @@ def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched
                 if piece.token_id is None:
                     continue
                 assert len(piece.top_logprobs) == count
-                assert [near.token_id for near in piece.top_logprobs] == [near.token_id for near in their.top_logprobs]
+                assert [near.token_id for near in piece.top_logprobs] == [
+                    near.token_id for near in their.top_logprobs
+                ]
                 assert [near.logprob for near in piece.top_logprobs] == pytest.approx(
                     [n.logprob for n in their.top_logprobs], abs=1e-3
                 )

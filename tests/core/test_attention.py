@@ -33,24 +33,36 @@ CPU = torch.device("cpu")
     copied=st.booleans(),
     compiled=st.booleans(),
 )
-def test_cpu_backend_agrees_with_the_oracle(scheduled, window, softcap, sinks, groups, sizes, dtype, copied, compiled):
+def test_cpu_backend_agrees_with_the_oracle(
+    scheduled, window, softcap, sinks, groups, sizes, dtype, copied, compiled
+):
     """Whatever is copied first; in a shorter format the same numbers are attended to in float32, and only the result is rounded."""
     output, num_blocks = scheduled
     generator = torch.Generator().manual_seed(0)
     heads, (key_size, value_size) = 4, sizes
-    pool = KVPool({0: KVShape(heads // groups, key_size, value_size)}, num_blocks, BLOCK, dtype, CPU)
+    pool = KVPool(
+        {0: KVShape(heads // groups, key_size, value_size)}, num_blocks, BLOCK, dtype, CPU
+    )
     for tensor in pool.layers[0]:
         tensor.copy_(torch.randn(tensor.shape, generator=generator))
     batch = pack(output, BLOCK, pool.trash_slot, CPU)
     query = torch.randn(output.rows, heads, output.width, key_size, generator=generator).to(dtype)
-    spec = AttentionSpec(0.7, window, softcap, torch.randn(heads, generator=generator) if sinks else None)
+    spec = AttentionSpec(
+        0.7, window, softcap, torch.randn(heads, generator=generator) if sinks else None
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cpu, "_WORTH_COPYING", 0 if copied else 2**30)
         backend = cpu.BACKEND
-        if compiled and find_spec("numba") and not (kernels := import_module("core.compiled.kernels")).obstacle(dtype):
+        if (
+            compiled
+            and find_spec("numba")
+            and not (kernels := import_module("core.compiled.kernels")).obstacle(dtype)
+        ):
             backend = kernels.BACKEND
         mine = backend.attend(query, *pool.layers[0], batch, spec)
-    oracle = dense.attend(query.double(), *(tensor.double() for tensor in pool.layers[0]), batch, spec)
+    oracle = dense.attend(
+        query.double(), *(tensor.double() for tensor in pool.layers[0]), batch, spec
+    )
     assert mine.shape == oracle.shape == (output.rows, output.width, heads, value_size)
     assert mine.is_contiguous() and mine.dtype == dtype
     error = max(1e-5, torch.finfo(dtype).eps)
@@ -67,7 +79,11 @@ def test_mask_of_the_cache_plug_shows_the_same_keys(scheduled):
     batch = pack(output, BLOCK, num_blocks * BLOCK, CPU)
     allowed = plug.additive_mask(batch, torch.float32)[:, 0] == 0
     slots = plug._key_slots(batch, num_blocks * BLOCK)
-    seen = [sorted(slots[r][allowed[r, w]].tolist()) for r in range(output.rows) for w in range(output.width)]
+    seen = [
+        sorted(slots[r][allowed[r, w]].tolist())
+        for r in range(output.rows)
+        for w in range(output.width)
+    ]
     keys = [
         s.slots if isinstance(s.slots, torch.Tensor) else torch.arange(s.slots.start, s.slots.stop)
         for s in batch.segments
@@ -103,7 +119,9 @@ def test_masks_on_record_are_those_that_were_used(name, run):
             drawn = torch.tensor(trace.mask(step, index, layer=layer).allowed)
             assert torch.equal(drawn, used)
     slides = [WINDOW in (w.adapter.windows[0], w.adapter.windows[1])]
-    assert any(trace.mask(*at, layer=0).allowed != trace.mask(*at, layer=1).allowed for at in passes) == (name == "gemma2")
+    assert any(
+        trace.mask(*at, layer=0).allowed != trace.mask(*at, layer=1).allowed for at in passes
+    ) == (name == "gemma2")
     assert slides == [name != "llama"]
 
 
@@ -144,7 +162,9 @@ def test_window_is_read_from_the_rule(window):
     assert window_of(call(sliding(window), passed_window=7), 100) == window
 
 
-@pytest.mark.parametrize("rule", [causal, sliding(100), sliding(4096)], ids=["causal", "as wide as the context", "wider"])
+@pytest.mark.parametrize(
+    "rule", [causal, sliding(100), sliding(4096)], ids=["causal", "as wide as the context", "wider"]
+)
 def test_no_window_within_the_context(rule):
     assert window_of(call(rule), 100) is None
 

@@ -30,7 +30,14 @@ def _gpt2():
     torch.manual_seed(0)
     return GPT2LMHeadModel(
         GPT2Config(
-            n_layer=2, n_head=4, n_embd=64, vocab_size=211, n_positions=128, initializer_range=0.3, bos_token_id=0, eos_token_id=0
+            n_layer=2,
+            n_head=4,
+            n_embd=64,
+            vocab_size=211,
+            n_positions=128,
+            initializer_range=0.3,
+            bos_token_id=0,
+            eos_token_id=0,
         )
     ).eval()
 
@@ -80,7 +87,11 @@ def _workload() -> Workload:
 @pytest.mark.parametrize("build", [_gpt2, _llama])
 def test_every_baseline_writes_what_our_engine_writes(build):
     model, workload = build(), _workload()
-    expected = Engine(model, None, EngineConfig(max_num_seqs=3, max_num_batched_tokens=16)).run(workload).outputs
+    expected = (
+        Engine(model, None, EngineConfig(max_num_seqs=3, max_num_batched_tokens=16))
+        .run(workload)
+        .outputs
+    )
     work = baseline_requests(workload, None)
     runs = [
         generate_serial(model, work),
@@ -90,7 +101,9 @@ def test_every_baseline_writes_what_our_engine_writes(build):
     ]
     for run in runs:
         assert run.outputs == expected
-    assert len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4  # the model says something
+    assert (
+        len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4
+    )  # the model says something
 
 
 @pytest.mark.parametrize("build", [_gpt2, _llama])
@@ -102,7 +115,9 @@ def test_generate_costs_a_prompt_pass_and_one_position_a_row_for_each_token_afte
     assert waves == [(3, 9)] + [(3, 1)] * 19 + [(2, 14)] + [(2, 1)] * 14
     with passes_of(model) as alone:
         generate_serial(model, work)
-    assert alone == [shape for prompt, new in LENGTHS for shape in [(1, prompt)] + [(1, 1)] * (new - 1)]
+    assert alone == [
+        shape for prompt, new in LENGTHS for shape in [(1, prompt)] + [(1, 1)] * (new - 1)
+    ]
 
 
 @pytest.mark.parametrize("build", [_gpt2, _llama])
@@ -114,18 +129,26 @@ def test_transformers_continuous_computes_each_token_once_and_never_sleeps(build
             found = run()
         monkeypatch.undo()
     assert len(shapes) == found.steps
-    assert sum(rows * width for rows, width in shapes) == sum(prompt + new - 1 for prompt, new in LENGTHS)
+    assert sum(rows * width for rows, width in shapes) == sum(
+        prompt + new - 1 for prompt, new in LENGTHS
+    )
 
 
 @pytest.mark.parametrize("policy", ["static", "dynamic", "continuous"])
 def test_our_policies_pay_one_pass_a_step(policy):
     """What a baseline is held to, we are: nobody is slow to make another look fast."""
     model = _gpt2()
-    engine = Engine(model, None, EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=64))
+    engine = Engine(
+        model, None, EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=64)
+    )
     with passes_of(model) as shapes:
         trace = engine.run(_workload())
     assert shapes == [(p.rows, p.width) for event in trace.events for p in event.passes]
-    assert len(shapes) == len(trace.events) == {"static": 20 + 15, "dynamic": 27, "continuous": 27}[policy]
+    assert (
+        len(shapes)
+        == len(trace.events)
+        == {"static": 20 + 15, "dynamic": 27, "continuous": 27}[policy]
+    )
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -136,13 +159,22 @@ def test_transformers_continuous_with_an_attention_of_choice(attention):
     with ready(model, baseline_requests(workload, None), 5, 64, variant=Variant(attention)) as run:
         assert model.config._attn_implementation == paged_name(attention)
         found = run()
-    assert found.outputs == expected and found.steps == 20 and not found.cut  # all prompts fit one step
+    assert (
+        found.outputs == expected and found.steps == 20 and not found.cut
+    )  # all prompts fit one step
     assert model.config._attn_implementation == before
 
 
 def test_transformers_continuous_is_cut_when_its_time_is_up():
     ticks = iter(range(1000))
-    with ready(_gpt2(), baseline_requests(_workload(), None), 5, 64, clock=lambda: float(next(ticks)), limit_s=8) as run:
+    with ready(
+        _gpt2(),
+        baseline_requests(_workload(), None),
+        5,
+        64,
+        clock=lambda: float(next(ticks)),
+        limit_s=8,
+    ) as run:
         found = run()
     assert found.cut and 8 < found.steps < 20 and found.token_times is None
     assert all(0 < len(found.outputs[f"r{index}"]) <= new for index, (_, new) in enumerate(LENGTHS))
@@ -163,14 +195,26 @@ def test_a_variant_that_cannot_run_leaves_the_model_as_it_was():
 
 def test_waves_are_cut_when_their_time_is_up():
     ticks = iter(range(1000))
-    run = generate_waves(_gpt2(), baseline_requests(_workload(), None), 3, clock=lambda: float(next(ticks)), limit_s=8)
+    run = generate_waves(
+        _gpt2(),
+        baseline_requests(_workload(), None),
+        3,
+        clock=lambda: float(next(ticks)),
+        limit_s=8,
+    )
     assert run.cut and run.steps == 8
-    assert {request: len(ids) for request, ids in run.outputs.items()} == {"r0": 6, "r1": 8, "r2": 8}
+    assert {request: len(ids) for request, ids in run.outputs.items()} == {
+        "r0": 6,
+        "r1": 8,
+        "r2": 8,
+    }
 
 
 def test_steps_and_times_are_those_of_the_waves():
     ticks = iter(range(1000))
-    run = generate_waves(_gpt2(), baseline_requests(_workload(), None), 3, clock=lambda: float(next(ticks)))
+    run = generate_waves(
+        _gpt2(), baseline_requests(_workload(), None), 3, clock=lambda: float(next(ticks))
+    )
     assert run.steps == 20 + 15  # each wave as long as its longest
     assert run.token_times["r0"] == [1, 2, 3, 4, 5, 6]
     assert run.token_times["r3"] == [float(t) for t in range(21, 30)]
@@ -180,15 +224,39 @@ def test_steps_and_times_are_those_of_the_waves():
 def test_the_article_refills_a_lane_at_once():
     run = article(_gpt2(), baseline_requests(_workload(), None), 3)
     assert run.steps == 27  # r2 ends after 12, r4 takes its lane for 15; waves would take 35
-    assert {request: len(times) for request, times in run.token_times.items()} == {f"r{i}": n for i, (_, n) in enumerate(LENGTHS)}
+    assert {request: len(times) for request, times in run.token_times.items()} == {
+        f"r{i}": n for i, (_, n) in enumerate(LENGTHS)
+    }
 
 
 def test_metrics_leave_out_what_cannot_be_seen():
-    run = BaselineRun({"a": [1, 2, 3], "b": [4]}, 2.0, {"a": 5, "b": 3}, {"a": [0.5, 1.0, 2.0], "b": [0.75]}, steps=3)
+    run = BaselineRun(
+        {"a": [1, 2, 3], "b": [4]},
+        2.0,
+        {"a": 5, "b": 3},
+        {"a": [0.5, 1.0, 2.0], "b": [0.75]},
+        steps=3,
+    )
     numbers = run.metrics()
-    assert numbers["output_tok_s"] == 2.0 and numbers["total_tok_s"] == 6.0 and numbers["requests_per_s"] == 1.0
-    assert numbers["ttft_s"]["mean"] == 0.625 and numbers["itl_s"]["max"] == 1.0 and numbers["e2e_s"]["max"] == 2.0
-    assert numbers["tpot_s"] == {"count": 1, "left_out": 0, "mean": 0.75, "p50": 0.75, "p90": 0.75, "p99": 0.75, "max": 0.75}
+    assert (
+        numbers["output_tok_s"] == 2.0
+        and numbers["total_tok_s"] == 6.0
+        and numbers["requests_per_s"] == 1.0
+    )
+    assert (
+        numbers["ttft_s"]["mean"] == 0.625
+        and numbers["itl_s"]["max"] == 1.0
+        and numbers["e2e_s"]["max"] == 2.0
+    )
+    assert numbers["tpot_s"] == {
+        "count": 1,
+        "left_out": 0,
+        "mean": 0.75,
+        "p50": 0.75,
+        "p90": 0.75,
+        "p99": 0.75,
+        "max": 0.75,
+    }
     assert numbers["padding_waste"] is None and numbers["queue_s"] is None
     unseen = BaselineRun({"a": [1]}, 1.0, {"a": 1}).metrics()
     assert unseen["ttft_s"] is None and unseen["steps"] is None and unseen["output_tok_s"] == 1.0
@@ -198,10 +266,17 @@ def test_a_baseline_stands_beside_a_policy():
     model, workload = _gpt2(), _workload()
     engine = Engine(model, None, EngineConfig(max_num_seqs=3))
     work = baseline_requests(workload, None)
-    result = compare([engine_contender(engine, workload), contender("generate-waves", model, work, 3)], repeats=1, warmup=0)
+    result = compare(
+        [engine_contender(engine, workload), contender("generate-waves", model, work, 3)],
+        repeats=1,
+        warmup=0,
+    )
     assert result.outputs_identical
     assert result.medians["generate-waves"]["padding_waste"] is None
-    assert result.medians["generate-waves"]["output_tokens"] == result.medians["continuous"]["output_tokens"]
+    assert (
+        result.medians["generate-waves"]["output_tokens"]
+        == result.medians["continuous"]["output_tokens"]
+    )
 
 
 def test_the_models_own_settings_survive():
@@ -215,15 +290,24 @@ def test_the_models_own_settings_survive():
 
 @pytest.mark.parametrize(
     "sampling, arrival",
-    [(SamplingParams(4, temperature=0.5, ignore_eos=True), 0), (SamplingParams(4), 0), (SamplingParams(4, ignore_eos=True), 2)],
+    [
+        (SamplingParams(4, temperature=0.5, ignore_eos=True), 0),
+        (SamplingParams(4), 0),
+        (SamplingParams(4, ignore_eos=True), 2),
+    ],
 )
 def test_requests_that_a_baseline_cannot_serve_are_refused(sampling, arrival):
     with pytest.raises(InflightError, match="outside baselines run greedily"):
-        baseline_requests(Workload([Request("r0", prompt_token_ids=[1], sampling=sampling, arrival=arrival)]), None)
+        baseline_requests(
+            Workload([Request("r0", prompt_token_ids=[1], sampling=sampling, arrival=arrival)]),
+            None,
+        )
 
 
 def test_unknown_baseline_and_pool_that_just_fits():
     work = [BaselineRequest("a", (1,) * 40, 30)]
     with pytest.raises(InflightError, match="no baseline 'magic'"):
         contender("magic", None, work, 2)
-    assert continuous_settings(work, 4, 16)["num_blocks"] == 5  # three pages of 32 and one spare, and one more
+    assert (
+        continuous_settings(work, 4, 16)["num_blocks"] == 5
+    )  # three pages of 32 and one spare, and one more

@@ -30,7 +30,10 @@ def _contender(name: str, clock: Clock, costs, log: list[str], outputs=None) -> 
 
 def test_contenders_take_turns_and_ratios_are_taken_round_by_round():
     clock, log = Clock(), []
-    contenders = [_contender("a", clock, (9, 1, 2, 4), log), _contender("b", clock, (9, 3, 3, 16), log)]
+    contenders = [
+        _contender("a", clock, (9, 1, 2, 4), log),
+        _contender("b", clock, (9, 3, 3, 16), log),
+    ]
     report = race("x", "X", contenders, [SpeedBar("a", "b", 3.0)], Options(repeats=3, clock=clock))
     assert log == ["a", "b", "b", "a", "a", "b", "b", "a"]
     assert report.times == {"a": [1, 2, 4], "b": [3, 3, 16]} and report.outputs_identical is None
@@ -41,29 +44,51 @@ def test_contenders_take_turns_and_ratios_are_taken_round_by_round():
 def test_own_seconds_replace_the_stopwatch():
     clock = Clock()
     report = race(
-        "x", "X", [Contender.of("a", lambda: RunResult({}, seconds=0.25), lambda run: run)], [], Options(repeats=2, clock=clock)
+        "x",
+        "X",
+        [Contender.of("a", lambda: RunResult({}, seconds=0.25), lambda run: run)],
+        [],
+        Options(repeats=2, clock=clock),
     )
     assert report.times == {"a": [0.25, 0.25]}
 
 
-@pytest.mark.parametrize("other, same", [({"r0": [1, 2]}, True), ({"r0": [1, 3]}, False), (None, True)])
+@pytest.mark.parametrize(
+    "other, same", [({"r0": [1, 2]}, True), ({"r0": [1, 3]}, False), (None, True)]
+)
 def test_outputs_are_compared(other, same):
     clock, log = Clock(), []
-    contenders = [_contender("a", clock, (1, 1), log, {"r0": (1, 2)}), _contender("b", clock, (1, 1), log, other)]
+    contenders = [
+        _contender("a", clock, (1, 1), log, {"r0": (1, 2)}),
+        _contender("b", clock, (1, 1), log, other),
+    ]
     assert race("x", "X", contenders, [], Options(repeats=1, clock=clock)).outputs_identical is same
 
 
 def test_a_report_names_bars_met_and_missed():
     clock, log = Clock(), []
-    contenders = [_contender(name, clock, cost, log) for name, cost in (("a", (1, 1)), ("b", (1, 2)), ("c", (1, 5)))]
+    contenders = [
+        _contender(name, clock, cost, log)
+        for name, cost in (("a", (1, 1)), ("b", (1, 2)), ("c", (1, 5)))
+    ]
     report = race("x", "X", contenders, [SpeedBar("a", "b", 2.5)], Options(repeats=1, clock=clock))
-    assert [(r.than, r.median, r.met) for r in report.ratios] == [("b", 2.0, False), ("c", 5.0, None)]
+    assert [(r.than, r.median, r.met) for r in report.ratios] == [
+        ("b", 2.0, False),
+        ("c", 5.0, None),
+    ]
     assert not report.met and report.to_json()["ratios"][0]["at_least"] == 2.5
     quick = [_contender(name, clock, cost, log) for name, cost in (("a", (1, 1)), ("b", (1, 2)))]
-    assert race("x", "X", quick, [SpeedBar("a", "b", 2.5)], Options(repeats=1, quick=True, clock=clock)).met
-    assert Limit("l", 150.0, "µs", 150).met and not Limit("l", 151.0, "µs", 150).met and Limit("l", 1, "").met is None
+    assert race(
+        "x", "X", quick, [SpeedBar("a", "b", 2.5)], Options(repeats=1, quick=True, clock=clock)
+    ).met
     assert (
-        not Report("x", "X", limits=[Limit("l", 2, "", 1)]).met and Report("x", "X", ratios=[Ratio("a", "b", (1.0,), None)]).met
+        Limit("l", 150.0, "µs", 150).met
+        and not Limit("l", 151.0, "µs", 150).met
+        and Limit("l", 1, "").met is None
+    )
+    assert (
+        not Report("x", "X", limits=[Limit("l", 2, "", 1)]).met
+        and Report("x", "X", ratios=[Ratio("a", "b", (1.0,), None)]).met
     )
 
 
@@ -77,8 +102,13 @@ def test_every_benchmark_runs(name):
 
 def test_outputs_that_differ_are_counted():
     clock, log = Clock(), []
-    wrote = {"a": {"r0": (1, 2), "r1": (3,), "r2": (4,)}, "b": {"r0": (1, 9), "r1": (3,), "r2": (4,)}}
-    contenders = [_contender(name, clock, (1, 1, 1), log, outputs) for name, outputs in wrote.items()]
+    wrote = {
+        "a": {"r0": (1, 2), "r1": (3,), "r2": (4,)},
+        "b": {"r0": (1, 9), "r1": (3,), "r2": (4,)},
+    }
+    contenders = [
+        _contender(name, clock, (1, 1, 1), log, outputs) for name, outputs in wrote.items()
+    ]
     report = race("x", "X", contenders, [], Options(repeats=2, clock=clock))
     assert report.outputs_same == {"b": (2, 3)} and report.outputs_identical is False
 
@@ -101,7 +131,10 @@ def test_a_process_is_kept_and_asked_over_a_pipe():
         with pytest.raises(InflightError, match=r"It ended: I have had enough\."):
             process.ask("leave", 60)
     assert not folder.exists()
-    with PipedProcess("It", (sys.executable, "-c", ANSWERS), {}) as process, pytest.raises(InflightError, match="did not answer"):
+    with (
+        PipedProcess("It", (sys.executable, "-c", ANSWERS), {}) as process,
+        pytest.raises(InflightError, match="did not answer"),
+    ):
         process.ask("wait", 0.2)
     with pytest.raises(InflightError, match="cannot be run"):
         PipedProcess("It", ("/nowhere/python",), {})
@@ -112,15 +145,22 @@ def test_without_vllm_its_pairs_are_left_out_in_one_line(monkeypatch):
     some = {name: BENCHMARKS[name] for name in ("static-step", "vllm-mixed")}
     monkeypatch.setattr("core.cli.bench.BENCHMARKS", some)
     result = CliRunner().invoke(app, ["bench", "speed", "--quick", "--repeats", "1", "--json"])
-    assert result.exit_code == 0 and [b["name"] for b in json.loads(result.stdout)["benchmarks"]] == ["static-step"]
+    assert result.exit_code == 0 and [
+        b["name"] for b in json.loads(result.stdout)["benchmarks"]
+    ] == ["static-step"]
     assert "Left out: vllm-mixed, " in " ".join(result.stderr.split())
     refused = CliRunner().invoke(app, ["bench", "speed", "vllm-mixed", "--quick"])
-    assert isinstance(refused.exception, InflightError) and "INFLIGHT_VLLM_PYTHON" in str(refused.exception)
+    assert isinstance(refused.exception, InflightError) and "INFLIGHT_VLLM_PYTHON" in str(
+        refused.exception
+    )
 
 
 def test_the_command(tmp_path):
     out = tmp_path / "bench.json"
-    result = CliRunner().invoke(app, ["bench", "speed", "static-step", "--quick", "--repeats", "1", "--json", "--out", str(out)])
+    result = CliRunner().invoke(
+        app,
+        ["bench", "speed", "static-step", "--quick", "--repeats", "1", "--json", "--out", str(out)],
+    )
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
     assert data == json.loads(out.read_text()) and data["benchmarks"][0]["name"] == "static-step"
@@ -144,8 +184,14 @@ def test_the_command_simulates_load_and_streams():
         "--json",
     ]
     data = json.loads(CliRunner().invoke(app, load).stdout)
-    assert data["source"] == "simulated" and len(data["points"]) == 4 and data["beyond"] == {"static": None, "continuous": None}
-    assert data["cost"]["name"] == "l4:1b" and "Nothing was measured" in data["cost"]["assumptions"][0]
+    assert (
+        data["source"] == "simulated"
+        and len(data["points"]) == 4
+        and data["beyond"] == {"static": None, "continuous": None}
+    )
+    assert (
+        data["cost"]["name"] == "l4:1b" and "Nothing was measured" in data["cost"]["assumptions"][0]
+    )
     stream = [
         "bench",
         "load",
@@ -180,9 +226,23 @@ def test_the_command_refuses(args):
 
 def test_a_simulated_run_says_how_good_its_fit_is_and_what_lies_beyond(tmp_path):
     trace = tmp_path / "measured.jsonl"
-    assert CliRunner().invoke(app, ["run", "--preset", "nanogpt-arrivals", "--out", str(trace)]).exit_code == 0
+    assert (
+        CliRunner()
+        .invoke(app, ["run", "--preset", "nanogpt-arrivals", "--out", str(trace)])
+        .exit_code
+        == 0
+    )
     result = CliRunner().invoke(
-        app, ["run", "--preset", "chunk-7-7-6", "--max-num-batched-tokens", "64", "--simulate", str(trace)]
+        app,
+        [
+            "run",
+            "--preset",
+            "chunk-7-7-6",
+            "--max-num-batched-tokens",
+            "64",
+            "--simulate",
+            str(trace),
+        ],
     )
     assert result.exit_code == 0
     words = " ".join(result.output.split())

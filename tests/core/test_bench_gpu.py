@@ -66,13 +66,19 @@ def _model(shape=TINY.main):
     [
         (QWEN3_06B, 596_049_920, 2 * 596_049_920),
         (LLAMA_1B, 1_235_814_400, 2 * 1_235_814_400),
-        (LLAMA_8B, 8_030_261_248, 2 * (8_030_261_248 - 128_256 * 4096)),  # an untied table is not read, only rows of it
+        (
+            LLAMA_8B,
+            8_030_261_248,
+            2 * (8_030_261_248 - 128_256 * 4096),
+        ),  # an untied table is not read, only rows of it
     ],
     ids=lambda value: getattr(value, "name", None),
 )
 def test_shapes_are_those_of_the_published_models(shape, parameters, read):
     model = shape.build(torch.device("meta"), torch.bfloat16, FULL.context)
-    assert sum(p.numel() for p in model.parameters()) == parameters and model.dtype == torch.bfloat16
+    assert (
+        sum(p.numel() for p in model.parameters()) == parameters and model.dtype == torch.bfloat16
+    )
     assert weight_bytes_read(model) == read
     assert model.config.rope_parameters["rope_theta"] == (1e6 if shape is QWEN3_06B else 5e5)
 
@@ -110,7 +116,9 @@ def test_the_decode_steps_are_at_the_wanted_context(scale):
 
 def test_the_ablation_turns_every_switch_off_once():
     changed = [name for changes in SWITCHES.values() for name in changes]
-    assert sorted(changed) == sorted({f.name for f in fields(Execution)} - {"gpu_memory_utilization"})
+    assert sorted(changed) == sorted(
+        {f.name for f in fields(Execution)} - {"gpu_memory_utilization"}
+    )
     assert all(Execution(**changes) != Execution() for changes in SWITCHES.values() if changes)
 
 
@@ -120,26 +128,46 @@ def test_the_ablation_turns_every_switch_off_once():
 def test_every_part_runs_and_is_on_record(measured):
     out, data, said = measured
     assert [part.name for part in benchmark_parts(TINY)] == list(data["parts"]) == NAMES
-    assert {name: part["why"] for name, part in data["parts"].items() if part["status"] != "done"} == {}
+    assert {
+        name: part["why"] for name, part in data["parts"].items() if part["status"] != "done"
+    } == {}
     assert json.loads(out.read_text()) == json.loads(json.dumps(data, allow_nan=False))
-    assert data["quick"] and data["key"]["device"] == "cpu" and data["key"]["versions"]["torch"] == torch.__version__
+    assert (
+        data["quick"]
+        and data["key"]["device"] == "cpu"
+        and data["key"]["versions"]["torch"] == torch.__version__
+    )
     assert list(out.parent.iterdir()) == [out]
-    assert any("ms a step" in line for line in said) and "Accuracy of the packed step, qwen3-0.6b, in " in "".join(said)
+    assert any(
+        "ms a step" in line for line in said
+    ) and "Accuracy of the packed step, qwen3-0.6b, in " in "".join(said)
 
 
 def test_ratios_compare_the_same_requests(measured):
     _, data, _ = measured
     found = {name: part["result"] for name, part in data["parts"].items()}
     whole, compared = found["qwen3-0.6b"]["all"], found["qwen3-0.6b"]["compared"]
-    assert whole["workload"]["requests"] == TINY.requests and whole["output_tokens"] == whole["workload"]["output_tokens"]
+    assert (
+        whole["workload"]["requests"] == TINY.requests
+        and whole["output_tokens"] == whole["workload"]["output_tokens"]
+    )
     for name in ("transformers-continuous", "generate-waves"):
         theirs = found[name]
-        assert theirs["workload"] == compared["workload"] and theirs["output_tokens"] == compared["output_tokens"]
+        assert (
+            theirs["workload"] == compared["workload"]
+            and theirs["output_tokens"] == compared["output_tokens"]
+        )
         assert not theirs["cut"]
         ratio = next(r for r in data["report"]["ratios"] if r["than"] == name)
-        assert ratio["median"] == pytest.approx(compared["output_tok_s"] / theirs["output_tok_s"], abs=1e-6)
-        assert theirs["output_tok_s"] == pytest.approx(theirs["output_tokens"] / theirs["seconds"], rel=0.01)
-    assert {row["output_tokens"] for row in found["ablation"]["rows"]} == {found["ablation"]["workload"]["output_tokens"]}
+        assert ratio["median"] == pytest.approx(
+            compared["output_tok_s"] / theirs["output_tok_s"], abs=1e-6
+        )
+        assert theirs["output_tok_s"] == pytest.approx(
+            theirs["output_tokens"] / theirs["seconds"], rel=0.01
+        )
+    assert {row["output_tokens"] for row in found["ablation"]["rows"]} == {
+        found["ablation"]["workload"]["output_tokens"]
+    }
     assert [row["name"] for row in found["ablation"]["rows"]] == list(SWITCHES)
 
 
@@ -159,7 +187,9 @@ def test_what_the_events_say_is_in_the_result(measured):
         read = step["weight_bytes"] + step["kv_bytes_per_token"] * step["lanes"] * step["context"]
         expected = read / step["bandwidth_bytes_s"]
         assert step["floor_s"] == pytest.approx(expected, rel=0.1) and 0 < step["share"] < 1
-        assert step["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2 and not step["run"]["cut"]  # K and V, layers, heads, size, bytes
+        assert (
+            step["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2 and not step["run"]["cut"]
+        )  # K and V, layers, heads, size, bytes
     greedy, logits = found["accuracy"]["greedy"], found["accuracy"]["logits"]
     assert greedy["different_requests"] == 0 and greedy["tokens"] == logits["tokens"] == 18
     assert 0.8 < logits["ratio"] < 1.2 and 0 < logits["packed_rms"] < 0.1 * logits["logits_rms"]
@@ -171,13 +201,20 @@ def test_the_paged_kernel_running_ahead_is_accurate_too(monkeypatch):
     from worlds.triton_cases import DEVICE
 
     def engine(*args, **kwargs):
-        return Engine(*args, **{**kwargs, "execution": Execution(attention="triton", asynchronous=True)})
+        return Engine(
+            *args, **{**kwargs, "execution": Execution(attention="triton", asynchronous=True)}
+        )
 
     monkeypatch.setattr("core.bench.gpu.parts.Engine", engine)
-    few = replace(TINY, accuracy_requests=2, lengths=(5, 9), accuracy_tokens=3, accuracy_budget=8)  # interpreted
+    few = replace(
+        TINY, accuracy_requests=2, lengths=(5, 9), accuracy_tokens=3, accuracy_budget=8
+    )  # interpreted
     result = run(few, Device(DEVICE), names=["accuracy"])["parts"]["accuracy"]
     assert result["status"] == "done", result["why"]
-    assert result["result"]["greedy"]["different_requests"] == 0 and 0.8 < result["result"]["logits"]["ratio"] < 1.2
+    assert (
+        result["result"]["greedy"]["different_requests"] == 0
+        and 0.8 < result["result"]["logits"]["ratio"] < 1.2
+    )
 
 
 def test_settings_that_do_not_run_say_why(measured):
@@ -188,16 +225,26 @@ def test_settings_that_do_not_run_say_why(measured):
     assert {"sdpa", "eager"} <= {attention for attention, *_ in by_setting}
     assert all((p["step_s"] is None) != (p["error"] is None) for p in by_setting.values())
     if not torch.cuda.is_available():
-        assert "graphs off" in by_setting["sdpa", True, False]["error"] and "sync" in by_setting["sdpa", False, True]["error"]
-        assert len([key for key in by_setting if key[0] == "flash_attention_2"]) == 1  # not once for every mode
-    assert result["settings"]["attention"] in ("sdpa", "eager") and result["settings"]["max_batch_tokens"] == TINY.budget
+        assert (
+            "graphs off" in by_setting["sdpa", True, False]["error"]
+            and "sync" in by_setting["sdpa", False, True]["error"]
+        )
+        assert (
+            len([key for key in by_setting if key[0] == "flash_attention_2"]) == 1
+        )  # not once for every mode
+    assert (
+        result["settings"]["attention"] in ("sdpa", "eager")
+        and result["settings"]["max_batch_tokens"] == TINY.budget
+    )
 
 
 def test_the_result_is_printed(measured, capsys):
     _, data, _ = measured
     print_gpu(data)
     text = capsys.readouterr().out
-    assert "no number means anything" in text and "MISSED" not in text and "; the bar is" not in text
+    assert (
+        "no number means anything" in text and "MISSED" not in text and "; the bar is" not in text
+    )
     assert (
         "no CUDA graphs" in text
         and "eager, no graphs, step by step" in text
@@ -211,7 +258,11 @@ def test_the_docs_describe_the_result(measured):
     check(measured[1], schemas(text)[0])
     table = text.split("| part | its result |")[1]
     for name, part in measured[1]["parts"].items():
-        row = next(row for row in table.splitlines() if f"`{name}`" in row or ("`*-decode`" in row and name.endswith("-decode")))
+        row = next(
+            row
+            for row in table.splitlines()
+            if f"`{name}`" in row or ("`*-decode`" in row and name.endswith("-decode"))
+        )
         assert all(f"`{key}`" in row or f"`{key}`" in text for key in part["result"]), name
 
 
@@ -228,12 +279,18 @@ def test_bars_are_met_or_missed(measured, capsys):
     data = _full(measured)
     found = {name: part["result"] for name, part in data["parts"].items()}
     whole = found["qwen3-0.6b"]
-    whole["compared"]["output_tok_s"], found["transformers-continuous"]["output_tok_s"] = 5100.0, 1000.0
+    whole["compared"]["output_tok_s"], found["transformers-continuous"]["output_tok_s"] = (
+        5100.0,
+        1000.0,
+    )
     whole["all"]["idle"], whole["recording"]["slowdown"] = 0.02, 0.005
     found["llama-3.2-1b-decode"]["share"], found["llama-3.1-8b-decode"]["share"] = 0.61, 0.49
     found["accuracy"]["logits"]["ratio"] = 1.3
     verdict = report(data)
-    assert {r.than: r.met for r in verdict.ratios} == {"transformers-continuous": True, "generate-waves": None}
+    assert {r.than: r.met for r in verdict.ratios} == {
+        "transformers-continuous": True,
+        "generate-waves": None,
+    }
     met = {limit.what: limit.met for limit in verdict.limits}
     assert [what.split(",")[0] for what, value in met.items() if value is False] == [
         "error of packed bf16 logits",
@@ -243,14 +300,24 @@ def test_bars_are_met_or_missed(measured, capsys):
     data["report"] = verdict.to_json()
     print_gpu(data)
     text = capsys.readouterr().out
-    assert "5.10×; the bar is at least 5.0×: met" in text and "49 %; the bar is at least 50: MISSED" in text
+    assert (
+        "5.10×; the bar is at least 5.0×: met" in text
+        and "49 %; the bar is at least 50: MISSED" in text
+    )
     assert "0 requests; the bar is at most 0: met" in text
 
 
 def test_what_did_not_run_has_no_bar(measured):
     data = _full(measured)
     for name in ("accuracy", "transformers-continuous", "llama-3.1-8b-decode"):
-        data["parts"][name] = {"title": name, "status": "failed", "why": "x", "notes": [], "took_s": 1, "result": None}
+        data["parts"][name] = {
+            "title": name,
+            "status": "failed",
+            "why": "x",
+            "notes": [],
+            "took_s": 1,
+            "result": None,
+        }
     verdict = report(data)
     assert [r.than for r in verdict.ratios] == ["generate-waves"]
     assert sum(limit.met is not None for limit in verdict.limits) == 3
@@ -262,7 +329,12 @@ def test_the_device_is_idle_while_no_pass_runs():
     event = run.trace.events[0]
 
     def at(start, end):
-        return event._replace(arrived=(), t_start=start, t_end=end, passes=(event.passes[0]._replace(t_start=start, t_end=end),))
+        return event._replace(
+            arrived=(),
+            t_start=start,
+            t_end=end,
+            passes=(event.passes[0]._replace(t_start=start, t_end=end),),
+        )
 
     run.trace.events[:] = [at(0.0, 1.0), at(1.5, 2.5), at(2.5, 4.0)]
     assert run.to_json()["idle"] == pytest.approx(0.5 / 4)
@@ -274,7 +346,9 @@ def test_a_run_without_events_takes_the_same_steps():
     whole = engine.run(workload)
     engine.recorder = NoEvents(whole.events[0])
     without = engine.run(workload)
-    assert len(without.events) == len(whole.events) > 3 and all(event is whole.events[0] for event in without.events)
+    assert len(without.events) == len(whole.events) > 3 and all(
+        event is whole.events[0] for event in without.events
+    )
 
 
 # -- cuts and fallbacks ------------------------------------------------------------------------------------------------
@@ -302,28 +376,47 @@ def test_transformers_is_cut_too_and_falls_back_to_the_next_best_setting():
     model, work = _model(), baseline_requests(TINY.workload(4), None)
     context = PartContext(replace(TINY, lanes=4, baseline_s=3.0), Device(CPU, Ticking()))
     tried = [
-        {"settings": Variant(attention)._asdict(), "step_s": step_s, "error": None if step_s else "no"}
+        {
+            "settings": Variant(attention)._asdict(),
+            "step_s": step_s,
+            "error": None if step_s else "no",
+        }
         for attention, step_s in (("sdpa", 0.2), ("magic", 0.1), ("eager", None))
     ]
     result = continuous(context, model, work, tried)
-    assert result["settings"]["attention"] == "sdpa" and [f["settings"]["attention"] for f in result["failed"]] == ["magic"]
-    assert result["cut"] and 0 < result["output_tokens"] < sum(request.max_new_tokens for request in work)
+    assert result["settings"]["attention"] == "sdpa" and [
+        f["settings"]["attention"] for f in result["failed"]
+    ] == ["magic"]
+    assert result["cut"] and 0 < result["output_tokens"] < sum(
+        request.max_new_tokens for request in work
+    )
     with pytest.raises(InflightError, match="none of its settings"):
         continuous(context, model, work, tried[1:])
 
 
 def test_a_switch_that_cannot_be_off_says_why(monkeypatch, capsys):
-    monkeypatch.setattr("core.bench.gpu.parts.SWITCHES", {"asynchronous": {"asynchronous": True}, "everything on": {}})
+    monkeypatch.setattr(
+        "core.bench.gpu.parts.SWITCHES",
+        {"asynchronous": {"asynchronous": True}, "everything on": {}},
+    )
     data = run(TINY, Device(CPU), names=["ablation"])
     rows = data["parts"]["ablation"]["result"]["rows"]
-    assert "paged kernel" in rows[0]["error"] and rows[1]["error"] is None and rows[1]["output_tok_s"] > 0
+    assert (
+        "paged kernel" in rows[0]["error"]
+        and rows[1]["error"] is None
+        and rows[1]["output_tok_s"] > 0
+    )
     print_gpu(data)
     assert "  asynchronous: Asynchronous execution needs" in capsys.readouterr().out
 
 
 def test_probing_ends_when_its_time_is_up():
     work, said = baseline_requests(TINY.workload(2, 4), None), []
-    context = PartContext(replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0), Device(CPU, Ticking()), say=said.append)
+    context = PartContext(
+        replace(TINY, lanes=2, probe_s=1000.0, probes_s=5.0),
+        Device(CPU, Ticking()),
+        say=said.append,
+    )
     found = try_settings(context, _model(), work)
     assert any("the time for trying was up" in (p["error"] or "") for p in found)
     assert said == [f"  {note}" for note in context.notes] and len(said) == len(found)
@@ -347,7 +440,9 @@ def small_parts(monkeypatch):
 
         return BenchmarkPart(name, name.upper(), 12.0, work)
 
-    monkeypatch.setattr(gpu, "benchmark_parts", lambda scale: [part(name) for name in ("a", "b", "c")])
+    monkeypatch.setattr(
+        gpu, "benchmark_parts", lambda scale: [part(name) for name in ("a", "b", "c")]
+    )
     monkeypatch.setattr(gpu, "report", lambda data: report({**data, "parts": {}}))
     return clock, log, fails
 
@@ -359,13 +454,27 @@ def test_a_part_that_fails_says_why_and_the_next_one_runs(small_parts, tmp_path)
     clock, log, fails = small_parts
     fails.add("b")
     data = run(SLOW, Device(CPU, clock), out=tmp_path / "x.json")
-    assert log == ["a", "b", "c"] and [p["status"] for p in data["parts"].values()] == ["done", "failed", "done"]
-    assert data["parts"]["b"]["why"] == "RuntimeError: CUDA error: out of memory" and data["parts"]["b"]["took_s"] == 10
-    assert data["parts"]["b"]["where"][-1].startswith("test_bench_gpu.py:") and data["parts"]["a"]["where"] == []
+    assert log == ["a", "b", "c"] and [p["status"] for p in data["parts"].values()] == [
+        "done",
+        "failed",
+        "done",
+    ]
+    assert (
+        data["parts"]["b"]["why"] == "RuntimeError: CUDA error: out of memory"
+        and data["parts"]["b"]["took_s"] == 10
+    )
+    assert (
+        data["parts"]["b"]["where"][-1].startswith("test_bench_gpu.py:")
+        and data["parts"]["a"]["where"] == []
+    )
 
 
 def test_numbers_that_are_none_fail_a_part(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpu, "benchmark_parts", lambda scale: [BenchmarkPart("a", "A", 0, lambda context: {"ratio": math.nan})])
+    monkeypatch.setattr(
+        gpu,
+        "benchmark_parts",
+        lambda scale: [BenchmarkPart("a", "A", 0, lambda context: {"ratio": math.nan})],
+    )
     monkeypatch.setattr(gpu, "report", lambda data: report({**data, "parts": {}}))
     data = run(TINY, Device(CPU), out=tmp_path / "x.json")
     assert data["parts"]["a"]["status"] == "failed" and "float" in data["parts"]["a"]["why"]
@@ -379,7 +488,9 @@ def test_resuming_runs_the_rest_with_what_failed_last(small_parts, tmp_path):
     assert log == ["a", "b"] and json.loads(out.read_text())["parts"]["c"]["status"] == "not run"
     fails.clear()
     data = run(SLOW, device, out=out, resume=True)
-    assert log == ["a", "b", "c", "b"] and all(p["status"] == "done" for p in data["parts"].values())
+    assert log == ["a", "b", "c", "b"] and all(
+        p["status"] == "done" for p in data["parts"].values()
+    )
     assert data["parts"]["a"]["result"] == {"number": 1}
     said = []
     run(replace(SLOW, block_size=8), device, out=out, resume=True, note=said.append)
@@ -399,7 +510,11 @@ def test_a_lost_device_ends_the_run(small_parts):
     device = Device(CPU, clock)
     device.answers = lambda: False  # type: ignore[method-assign]
     data = run(SLOW, device)
-    assert log == ["a"] and data["parts"]["b"]["why"] == "the device stopped answering in a; run again with --resume"
+    assert (
+        log == ["a"]
+        and data["parts"]["b"]["why"]
+        == "the device stopped answering in a; run again with --resume"
+    )
 
 
 def test_the_file_is_whole_or_as_it_was(small_parts, tmp_path, monkeypatch):
@@ -429,19 +544,31 @@ def test_what_cannot_be_run_or_resumed_is_refused(tmp_path):
 def test_the_command_writes_resumes_and_prints(tmp_path, monkeypatch):
     """On a CPU that says it were a GPU."""
     cuda = SimpleNamespace(is_available=lambda: True, current_device=lambda: 0)
-    monkeypatch.setattr("core.cli.bench.torch", SimpleNamespace(cuda=cuda, device=lambda *args: CPU))
+    monkeypatch.setattr(
+        "core.cli.bench.torch", SimpleNamespace(cuda=cuda, device=lambda *args: CPU)
+    )
     out = tmp_path / "gpu.json"
     command = ["bench", "gpu", "--quick", "--out", str(out), "--parts"]
     first = CliRunner().invoke(core.cli.app, [*command, "generate-waves"])
     assert first.exit_code == 0, first.output
-    assert "generate in static waves, qwen3-0.6b, in " in first.stdout and "not run, it was not asked for." in first.stdout
-    second = CliRunner().invoke(core.cli.app, [*command, "generate-waves, llama-3.2-1b-decode", "--resume", "--json"])
+    assert (
+        "generate in static waves, qwen3-0.6b, in " in first.stdout
+        and "not run, it was not asked for." in first.stdout
+    )
+    second = CliRunner().invoke(
+        core.cli.app, [*command, "generate-waves, llama-3.2-1b-decode", "--resume", "--json"]
+    )
     data = json.loads(second.stdout)
     assert data == json.loads(out.read_text()) and "kept from" in second.stderr
-    assert [name for name, part in data["parts"].items() if part["status"] == "done"] == ["llama-3.2-1b-decode", "generate-waves"]
+    assert [name for name, part in data["parts"].items() if part["status"] == "done"] == [
+        "llama-3.2-1b-decode",
+        "generate-waves",
+    ]
 
 
-@pytest.mark.parametrize("args, reason", [([], "needs a CUDA device"), (["--resume"], "give --out too")])
+@pytest.mark.parametrize(
+    "args, reason", [([], "needs a CUDA device"), (["--resume"], "give --out too")]
+)
 def test_the_command_refuses(args, reason):
     if torch.cuda.is_available() and not args:
         pytest.skip("a GPU is here, so the command would run")

@@ -38,7 +38,11 @@ def filled(pool: BlockPool, ids: list[int]) -> tuple[int, ...]:
     """Blocks that hold these tokens, registered where full."""
     blocks = pool.allocate(-(-len(ids) // pool.block_size))
     for i in range(len(ids) // pool.block_size):
-        pool.register(blocks[i], blocks[i - 1] if i else None, tuple(ids[i * pool.block_size : (i + 1) * pool.block_size]))
+        pool.register(
+            blocks[i],
+            blocks[i - 1] if i else None,
+            tuple(ids[i * pool.block_size : (i + 1) * pool.block_size]),
+        )
     return blocks
 
 
@@ -54,7 +58,9 @@ def test_equal_keys_are_not_enough() -> None:
     """Python's hash of 2 ** 61 - 1 is that of 0."""
     pool = BlockPool(4, 2)
     filled(pool, [0, 5])
-    assert hash((0, 5)) == hash((2**61 - 1, 5)) and pool.match([2**61 - 1, 5, 9]) == () != pool.match([0, 5, 9])
+    assert hash((0, 5)) == hash((2**61 - 1, 5)) and pool.match(
+        [2**61 - 1, 5, 9]
+    ) == () != pool.match([0, 5, 9])
 
 
 def test_what_is_unused_stays_findable_until_its_space_is_needed_tail_first() -> None:
@@ -88,7 +94,12 @@ class Sequences(RuleBasedStateMachine):
         self.pool = BlockPool(9, 2)
         self.tables: list[tuple[list[int], tuple[int, ...]]] = []  # tokens, blocks
 
-    @rule(length=st.integers(1, 8), symbols=st.integers(1, 2), plan=st.integers(0, 9), seed=st.integers(0, 255))
+    @rule(
+        length=st.integers(1, 8),
+        symbols=st.integers(1, 2),
+        plan=st.integers(0, 9),
+        seed=st.integers(0, 255),
+    )
     def join(self, length: int, symbols: int, plan: int, seed: int) -> None:
         ids = [(seed >> i) % symbols for i in range(length)]
         matched = self.pool.match(ids)
@@ -102,7 +113,9 @@ class Sequences(RuleBasedStateMachine):
         start = len(blocks)
         blocks += self.pool.allocate(need, blocks[-1] if blocks else None, plan)
         for i in range(max(0, start - 1), len(ids) // 2):
-            self.pool.register(blocks[i], blocks[i - 1] if i else None, tuple(ids[2 * i : 2 * i + 2]))
+            self.pool.register(
+                blocks[i], blocks[i - 1] if i else None, tuple(ids[2 * i : 2 * i + 2])
+            )
         self.tables.append((ids, blocks))
 
     @precondition(lambda self: self.tables and self.pool.num_free)
@@ -123,7 +136,12 @@ class Sequences(RuleBasedStateMachine):
     @invariant()
     def what_is_found_is_true(self) -> None:
         for block, content in self.pool._content.items():
-            holders = [ids[2 * i : 2 * i + 2] for ids, blocks in self.tables for i, b in enumerate(blocks) if b == block]
+            holders = [
+                ids[2 * i : 2 * i + 2]
+                for ids, blocks in self.tables
+                for i, b in enumerate(blocks)
+                if b == block
+            ]
             assert all(tuple(tokens) == content.tokens for tokens in holders)
 
     def teardown(self) -> None:

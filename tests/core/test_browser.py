@@ -35,7 +35,14 @@ from worlds.node_model import KERNELS, ROOT, node_model
 MACHINE = {"device_name": "Node, WebAssembly", "versions": {"python": "3.14", "pyodide": "314"}}
 ROUNDED = 5e-5  # of log-probabilities and margins, which are rounded to five digits
 # Packed, padded and split; chunks, preemption, prefix caching; greedy and sampled; both models.
-SOME = ("short-and-long", "kv-pressure", "shared-prefix", "three-lengths", "prefill-first", "nanogpt-chunked-4")
+SOME = (
+    "short-and-long",
+    "kv-pressure",
+    "shared-prefix",
+    "three-lengths",
+    "prefill-first",
+    "nanogpt-chunked-4",
+)
 IN_16_BITS = ("greedy-alone-bf16", "greedy-together-bf16")  # a tab computes in float32
 
 
@@ -108,11 +115,17 @@ def test_every_preset_computed_greedily_is_computed_again_by_torch(model) -> Non
 
 def test_a_trace_says_where_it_was_made_and_torch_computes_it_again(model) -> None:
     requests = [
-        Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2)) for i, p in enumerate(("ROMEO", "A king"))
+        Request(f"r{i}", prompt=p, sampling=SamplingParams(8, temperature=i / 2))
+        for i, p in enumerate(("ROMEO", "A king"))
     ]
     trace = engine(model).run(Workload(requests, "two"))
     header = trace.header
-    assert (header.device, header.dtype, header.device_name, header.leak) == ("cpu", "float32", "Node, WebAssembly", False)
+    assert (header.device, header.dtype, header.device_name, header.leak) == (
+        "cpu",
+        "float32",
+        "Node, WebAssembly",
+        False,
+    )
     torchs = Engine(*load_adapter(header.model.name, "cpu", "float32"))
     assert verify(trace.lines(), tokenizer, lambda header: torchs).rerun.tokens == 16
 
@@ -131,12 +144,21 @@ CHOICES = {
 def sampling(rng: random.Random) -> SamplingParams:
     """Any of the options, together or alone."""
     options = {name: rng.choice(values) for name, values in CHOICES.items() if rng.random() < 0.4}
-    return SamplingParams(12, rng.choice([0, 0.01, 0.7, 1.0, 5.0]), seed=rng.randrange(2**63), ignore_eos=True, **options)
+    return SamplingParams(
+        12,
+        rng.choice([0, 0.01, 0.7, 1.0, 5.0]),
+        seed=rng.randrange(2**63),
+        ignore_eos=True,
+        **options,
+    )
 
 
 def test_every_way_to_choose_a_token_chooses_as_torch_does(packed) -> None:
     rng = random.Random(7)
-    workload = Workload([Request(f"r{i}", prompt="ROMEO:\nBut soft", sampling=sampling(rng)) for i in range(60)], "sampled")
+    workload = Workload(
+        [Request(f"r{i}", prompt="ROMEO:\nBut soft", sampling=sampling(rng)) for i in range(60)],
+        "sampled",
+    )
     with node_model("shakespeare-char", packed) as model:
         here = engine(model).run(workload)
     there = Engine(*load_adapter("shakespeare-char", "cpu", "float32")).run(workload)
@@ -145,11 +167,19 @@ def test_every_way_to_choose_a_token_chooses_as_torch_does(packed) -> None:
 
 @pytest.mark.parametrize("policy", ["continuous", "static"])
 def test_a_leak_mixes_requests_as_torch_does_and_is_on_record(packed, policy) -> None:
-    config = EngineConfig(policy=policy, max_num_batched_tokens=16 if policy == "continuous" else 256)
-    requests = [Request(f"r{i}", prompt=p, sampling=SamplingParams(9)) for i, p in enumerate(("ROMEO:", "Once more", "O"))]
+    config = EngineConfig(
+        policy=policy, max_num_batched_tokens=16 if policy == "continuous" else 256
+    )
+    requests = [
+        Request(f"r{i}", prompt=p, sampling=SamplingParams(9))
+        for i, p in enumerate(("ROMEO:", "Once more", "O"))
+    ]
     workload = Workload(requests, "leaky")
     with node_model("shakespeare-char", packed) as model:
-        here, plain = engine(model, config, leaks=True).run(workload), engine(model, config).run(workload)
+        here, plain = (
+            engine(model, config, leaks=True).run(workload),
+            engine(model, config).run(workload),
+        )
     there = leaky_engine(*load_adapter("shakespeare-char", "cpu", "float32"), config).run(workload)
     assert here.header.leak and here.outputs != plain.outputs
     assert_same(here, there)
@@ -157,35 +187,53 @@ def test_a_leak_mixes_requests_as_torch_does_and_is_on_record(packed, policy) ->
 
 def test_engines_with_pools_of_their_own_take_turns_on_one_model(packed) -> None:
     """As a comparison has them, and what the cost of a step is measured with."""
-    requests = [Request(f"r{i}", prompt="ROMEO:"[i:] * 9, sampling=SamplingParams(20)) for i in range(4)]
+    requests = [
+        Request(f"r{i}", prompt="ROMEO:"[i:] * 9, sampling=SamplingParams(20)) for i in range(4)
+    ]
     workload = Workload(requests, "turns").greedy()
-    limits = (EngineConfig(max_num_seqs=4, num_blocks=20), EngineConfig("static", max_num_seqs=2, num_blocks=10))
+    limits = (
+        EngineConfig(max_num_seqs=4, num_blocks=20),
+        EngineConfig("static", max_num_seqs=2, num_blocks=10),
+    )
     with node_model("shakespeare-char", packed) as model:
         alone = engine(model, limits[0]).run(workload).outputs
         engines = [engine(model, config) for config in limits]
         found = compare([engine_contender(one, workload) for one in engines], repeats=2)
         curve = cost_curve(engines[1].executor, batches=(1, 4), contexts=(16,), repeats=2)
         after = engines[0].run(workload).outputs
-    assert found.outputs_identical and found.runs["static"].outputs == found.runs["continuous"].outputs == alone == after
-    assert (curve.device, curve.dtype, curve.model["name"]) == ("cpu", "float32", "shakespeare-char")
+    assert (
+        found.outputs_identical
+        and found.runs["static"].outputs == found.runs["continuous"].outputs == alone == after
+    )
+    assert (curve.device, curve.dtype, curve.model["name"]) == (
+        "cpu",
+        "float32",
+        "shakespeare-char",
+    )
 
 
 def test_attention_weights_are_torchs_and_computed_beside_a_run(model) -> None:
     name = json.loads(model.facts)["name"]
     adapter, library = load_adapter(name, "cpu", "float32")
-    running = engine(model).stream(Workload([Request("r0", prompt="ROMEO:", sampling=SamplingParams(8))]))
+    running = engine(model).stream(
+        Workload([Request("r0", prompt="ROMEO:", sampling=SamplingParams(8))])
+    )
     first = [next(running)]
     executor = BrowserExecutor(model, MACHINE)
     ids = library("But soft, what light through yonder window breaks?")["input_ids"]
     adapter.model.set_attn_implementation("eager")
     attentions = adapter.model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
     for layer, head in ((0, 0), (2, 3)):
-        for here, there in zip(executor.attention(ids, layer, head), attentions[layer][0, head].tolist(), strict=True):
+        for here, there in zip(
+            executor.attention(ids, layer, head), attentions[layer][0, head].tolist(), strict=True
+        ):
             assert here == pytest.approx(there, abs=1e-4)
     with pytest.raises(InflightError, match="so there is no head 4"):
         executor.attention(ids, 0, 4)
     first.append(next(running))
-    alone = engine(model).run(Workload([Request("r0", prompt="ROMEO:", sampling=SamplingParams(8))]))
+    alone = engine(model).run(
+        Workload([Request("r0", prompt="ROMEO:", sampling=SamplingParams(8))])
+    )
     assert [t for e in first for t in e.tokens] == [t for e in alone.events[:2] for t in e.tokens]
     with pytest.raises(RuntimeError, match="Another run has taken this model's memory"):
         next(running)
@@ -196,7 +244,13 @@ def test_a_pool_larger_than_a_tab_is_refused_and_one_that_is_not_asked_for_fits(
         with pytest.raises(InvalidConfig, match="in a browser's tab it may take 128 MiB"):
             engine(model, EngineConfig(num_blocks=10**6))
         large = engine(model, EngineConfig(max_num_seqs=200))
-        next(large.stream(Workload([Request("r0", prompt="A", sampling=SamplingParams(1000, ignore_eos=True))])))
+        next(
+            large.stream(
+                Workload(
+                    [Request("r0", prompt="A", sampling=SamplingParams(1000, ignore_eos=True))]
+                )
+            )
+        )
         assert large.trace.header.num_blocks * 16 * 4096 <= 2**27
         assert model.ask("bytes") < 200e6
 
@@ -213,12 +267,18 @@ def test_a_tab_without_memory_says_so_and_goes_on(packed, monkeypatch) -> None:
 @pytest.mark.slow
 def test_a_long_prompt_is_computed_in_little_memory(packed) -> None:
     words = tuple(random.Random(3).choices(range(1, 2048), k=1000))
-    requests = [Request(f"r{i}", prompt_token_ids=words[i:], sampling=SamplingParams(2)) for i in range(8)]
+    requests = [
+        Request(f"r{i}", prompt_token_ids=words[i:], sampling=SamplingParams(2)) for i in range(8)
+    ]
     with node_model("shakespeare-bpe", packed) as model:
         here = engine(model, EngineConfig(policy="static")).run(Workload(requests))
         assert model.ask("bytes") < 130e6
-        alone = engine(model, EngineConfig(policy="continuous")).run(Workload([replace(requests[0], arrival=0)]))
-    assert facts(here)["r0"] == facts(alone)["r0"]  # to the last bit: no sum depends on who shares the batch
+        alone = engine(model, EngineConfig(policy="continuous")).run(
+            Workload([replace(requests[0], arrival=0)])
+        )
+    assert (
+        facts(here)["r0"] == facts(alone)["r0"]
+    )  # to the last bit: no sum depends on who shares the batch
 
 
 @pytest.mark.parametrize("name", BUILTIN_MODELS)
@@ -228,7 +288,10 @@ def test_a_long_prompt_is_computed_in_little_memory(packed) -> None:
     ids=st.lists(st.integers(0, 64), max_size=20),
 )
 def test_the_tokenizer_is_the_librarys(name, text, ids) -> None:
-    library, ours = Tokenizer.from_file(str(BUILTIN_FOLDER / name / "tokenizer.json")), tokenizer(name)
+    library, ours = (
+        Tokenizer.from_file(str(BUILTIN_FOLDER / name / "tokenizer.json")),
+        tokenizer(name),
+    )
     try:
         expected = library.encode(text).ids
     except Exception:  # a character that has no token
@@ -241,14 +304,27 @@ def test_the_tokenizer_is_the_librarys(name, text, ids) -> None:
 
 
 def test_special_tokens_in_a_text_are_one_token() -> None:
-    ours, library = tokenizer("shakespeare-bpe"), Tokenizer.from_file(str(BUILTIN_FOLDER / "shakespeare-bpe" / "tokenizer.json"))
+    ours, library = (
+        tokenizer("shakespeare-bpe"),
+        Tokenizer.from_file(str(BUILTIN_FOLDER / "shakespeare-bpe" / "tokenizer.json")),
+    )
     text = "The end<|endoftext|> of<|endoftext|>"
-    assert ours(text) == {"input_ids": library.encode(text).ids} and ours(text)["input_ids"].count(0) == 2
-    assert ours.decode([0, 40, 0], skip_special_tokens=True) == library.decode([0, 40, 0], skip_special_tokens=True)
+    assert (
+        ours(text) == {"input_ids": library.encode(text).ids}
+        and ours(text)["input_ids"].count(0) == 2
+    )
+    assert ours.decode([0, 40, 0], skip_special_tokens=True) == library.decode(
+        [0, 40, 0], skip_special_tokens=True
+    )
 
 
 def test_the_kernels_are_what_their_source_compiles_to(tmp_path) -> None:
-    version = shutil.which("clang") and subprocess.run(["clang", "--version"], capture_output=True, text=True, check=True).stdout
+    version = (
+        shutil.which("clang")
+        and subprocess.run(
+            ["clang", "--version"], capture_output=True, text=True, check=True
+        ).stdout
+    )
     if not version or not shutil.which("wasm-ld"):
         pytest.skip("clang and wasm-ld are not here.")
     made = tmp_path / "kernels.wasm"
@@ -271,5 +347,7 @@ def test_logits_that_are_not_finite_give_no_token(packed) -> None:
             return answer
 
     with node_model("shakespeare-char", packed) as model:
-        trace = engine(Broken(model)).run(Workload([Request("r0", prompt="A", sampling=SamplingParams(3))]))
+        trace = engine(Broken(model)).run(
+            Workload([Request("r0", prompt="A", sampling=SamplingParams(3))])
+        )
     assert [f.finish_reason for e in trace.events for f in e.finished] == ["error"]

@@ -76,7 +76,11 @@ def test_a_shipped_recording_of_another_engine_is_run_again_where_its_model_is()
     rows = rows_of(Trace.load(TRACES / "vllm-kv-pressure.jsonl"))
     found = checked(rows, tokenizer=tokenizer_of, engine=_engine)
     assert found.rerun and found.rerun.tokens == found.num_tokens > 200 and not found.rerun.drawn
-    assert not found.rerun.has_probabilities and "type" in found.rerun.facts and "parameters" not in found.rerun.facts
+    assert (
+        not found.rerun.has_probabilities
+        and "type" in found.rerun.facts
+        and "parameters" not in found.rerun.facts
+    )
     sampled = next(s for step in steps(rows) for s in step["sampled"])
     sampled[2] = (sampled[2] + 1) % 2048
     assert "and the model writes" in refusal(rows, engine=_engine)
@@ -96,11 +100,19 @@ def test_of_another_engine_the_best_tokens_are_compared_and_the_drawn_ones_named
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"model": {"name": "a-model-that-is-nowhere", "vocab_size": 50}}, "neither built in nor a folder here"),
-        ({"absent": ["prepare", "sample", "logprob", "margin", "prompts"]}, "prompts are not on record"),
+        (
+            {"model": {"name": "a-model-that-is-nowhere", "vocab_size": 50}},
+            "neither built in nor a folder here",
+        ),
+        (
+            {"absent": ["prepare", "sample", "logprob", "margin", "prompts"]},
+            "prompts are not on record",
+        ),
     ],
 )
-def test_what_cannot_be_run_again_is_said_before_anything_is_read(change: dict, sentence: str) -> None:
+def test_what_cannot_be_run_again_is_said_before_anything_is_read(
+    change: dict, sentence: str
+) -> None:
     rows = as_another(made())
     rows[0].update(change)
     sealed = list(file.sealed(rows))
@@ -113,7 +125,9 @@ def test_what_cannot_be_run_again_is_said_before_anything_is_read(change: dict, 
         verify(only_the_header(), engine=_engine)
 
 
-def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours(tmp_path, capsys) -> None:
+def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours(
+    tmp_path, capsys
+) -> None:
     for name, rows in (("ours", made()), ("theirs", as_another(made()))):
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(f"{line}\n" for line in file.sealed(rows)), encoding="utf-8")
@@ -121,10 +135,15 @@ def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours
     for name in ("ours", "theirs"):
         with pytest.raises(SystemExit) as ended:
             main(["check", str(tmp_path / f"{name}.jsonl")])
-        assert bool(ended.value.code) is (name == "theirs")  # its times are ours, and its rules go unnamed
+        assert bool(ended.value.code) is (
+            name == "theirs"
+        )  # its times are ours, and its rules go unnamed
         said.append(capsys.readouterr().out)
     assert "is valid" in said[0] and "claims" not in said[0]
-    assert "is valid" not in said[1] and "It claims that vLLM ran. None of its decisions was taken again" in said[1]
+    assert (
+        "is valid" not in said[1]
+        and "It claims that vLLM ran. None of its decisions was taken again" in said[1]
+    )
 
 
 # -- ours ----------------------------------------------------------------------------------------------------------------
@@ -135,12 +154,22 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
     broken = memory_engine(model=MemoryModel(fails_after=8), **LIMITS)
     true = rows_of(broken.run(Workload([request("r0", 5, 9), request("r1", 8, 4)])))
     ends = {f[0]: f[1] for step in steps(true) for f in step["finished"]}
-    assert ends == {"r0": "error", "r1": "error"} and {s[1] for step in steps(true) for s in step["sampled"]} == {"r0"}
+    assert ends == {"r0": "error", "r1": "error"} and {
+        s[1] for step in steps(true) for s in step["sampled"]
+    } == {"r0"}
     assert checked(true, engine=lambda _: broken).rerun.tokens == 3
     assert checked(true).rerun is None
-    assert "the logits of request 'r0' were not finite on record, and the model's are" in refusal(true, engine=again)
-    alone = rows_of(memory_engine(model=MemoryModel(fails_after=8), **LIMITS).run(Workload([request("r1", 8, 4)])))
-    assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)  # it has no token to be compared
+    assert "the logits of request 'r0' were not finite on record, and the model's are" in refusal(
+        true, engine=again
+    )
+    alone = rows_of(
+        memory_engine(model=MemoryModel(fails_after=8), **LIMITS).run(
+            Workload([request("r1", 8, 4)])
+        )
+    )
+    assert "the logits of request 'r1' were not finite" in refusal(
+        alone, engine=again
+    )  # it has no token to be compared
 
 
 class Words:
@@ -165,7 +194,9 @@ def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
         step["finished"] = [[r, "stop" if r == "r1" else why] for r, why in step["finished"]]
     assert checked(rows).num_tokens == 5
     engine = memory_engine(tokenizer=Words(), **LIMITS)
-    assert "ends after 2 tokens on record, and the model goes on" in refusal(rows, engine=lambda _: engine)
+    assert "ends after 2 tokens on record, and the model goes on" in refusal(
+        rows, engine=lambda _: engine
+    )
 
 
 def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counted() -> None:
@@ -173,11 +204,21 @@ def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counte
     found = checked(near, engine=lambda _: memory_engine(model=Undecided(4e-4), **LIMITS))
     assert (found.rerun.tokens, found.rerun.ties) == (7, 7)
     assert any("7 are not the one that is best here" in line for line in findings(found))
-    assert checked(near, engine=lambda _: memory_engine(model=Undecided(-4e-4), **LIMITS)).rerun.ties == 0
-    assert "not what the model gives it" in refusal(near, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS))
+    assert (
+        checked(near, engine=lambda _: memory_engine(model=Undecided(-4e-4), **LIMITS)).rerun.ties
+        == 0
+    )
+    assert "not what the model gives it" in refusal(
+        near, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS)
+    )
     bare = as_another(near)  # no probabilities are on record that would give it away
-    assert checked(bare, engine=lambda _: memory_engine(model=Undecided(4e-4), **LIMITS)).rerun.ties == 7
-    assert "and the model writes" in refusal(bare, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS))
+    assert (
+        checked(bare, engine=lambda _: memory_engine(model=Undecided(4e-4), **LIMITS)).rerun.ties
+        == 7
+    )
+    assert "and the model writes" in refusal(
+        bare, engine=lambda _: memory_engine(model=Undecided(0.1), **LIMITS)
+    )
 
 
 def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -> None:
@@ -186,8 +227,13 @@ def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -
     def there(tilt: float) -> Any:
         return lambda _: memory_engine(model=Undecided(tilt), **LIMITS)
 
-    drawn = made(*(request(f"r{seed}", 5, 20, temperature=1.0, seed=seed) for seed in (3, 4)), model=Undecided(-0.1))
-    penalised = made(request("r0", 5, 20, temperature=1.0, seed=3, presence_penalty=0.01), model=Undecided(-0.1))
+    drawn = made(
+        *(request(f"r{seed}", 5, 20, temperature=1.0, seed=seed) for seed in (3, 4)),
+        model=Undecided(-0.1),
+    )
+    penalised = made(
+        request("r0", 5, 20, temperature=1.0, seed=3, presence_penalty=0.01), model=Undecided(-0.1)
+    )
     for rows in (drawn, penalised):
         assert checked(rows, engine=there(-0.1)).rerun.parted == 0
         forged = copy.deepcopy(rows)
@@ -214,11 +260,18 @@ def test_what_is_compared_of_the_model_is_what_is_said_to_be() -> None:
 
 def test_ids_in_place_of_texts_are_not_called_decoded() -> None:
     rows = as_another(made())
-    prompts = {r["asked"]["id"]: r["asked"]["prompt_token_ids"] for r in rows if r.get("kind") == "request"}
-    tokens = {id: [s[2] for step in steps(rows) for s in step["sampled"] if s[1] == id] for id in prompts}
+    prompts = {
+        r["asked"]["id"]: r["asked"]["prompt_token_ids"] for r in rows if r.get("kind") == "request"
+    }
+    tokens = {
+        id: [s[2] for step in steps(rows) for s in step["sampled"] if s[1] == id] for id in prompts
+    }
     for line in rows:
         if line.get("kind") == "texts":
-            line.update(prompt=list(map(plain, prompts[line["request"]])), output=list(map(plain, tokens[line["request"]])))
+            line.update(
+                prompt=list(map(plain, prompts[line["request"]])),
+                output=list(map(plain, tokens[line["request"]])),
+            )
     found = checked(rows, tokenizer=lambda _: Words())
     assert found.not_decoded is None and found.texts_as_ids == 2
     (said,) = [line for line in findings(found) if line.startswith("Texts:")]

@@ -13,7 +13,17 @@ from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
 from core.workload.demo_workloads import DEMO_WORKLOADS
-from worlds.serving import all_messages, between_two_steps, char_engine, checked, greedy, idle, serving, tokens, whole
+from worlds.serving import (
+    all_messages,
+    between_two_steps,
+    char_engine,
+    checked,
+    greedy,
+    idle,
+    serving,
+    tokens,
+    whole,
+)
 from worlds.small import generate, memory_engine, request
 
 SHOWN = Hidden(texts=False, nicknames=False)
@@ -34,7 +44,10 @@ def test_an_idle_engine_has_other_limits_at_once():
     with serving(memory_engine(max_num_seqs=2)) as made:
         found, messages = asyncio.run(change(made))
         assert found == generate(request("r", (4, 5, 6), 7))
-        assert [(m["header"]["policy"], m["run"]) for m in messages if m["kind"] == "run"] == [("continuous", 0), ("static", 1)]
+        assert [(m["header"]["policy"], m["run"]) for m in messages if m["kind"] == "run"] == [
+            ("continuous", 0),
+            ("static", 1),
+        ]
         settled = [m for m in messages if m["kind"] == "class" and not m["changing"]]
         assert settled[-1]["policy"] == "static" and settled[-1]["max_num_seqs"] == 3
         assert made.sessions == [(0, 3), (1, 7)]
@@ -52,7 +65,11 @@ def test_at_a_barrier_those_in_lanes_finish_and_those_waiting_are_carried_over()
             await asyncio.sleep(0.001)
         room.configure(policy="static", max_num_seqs=4)
         late = await made.submit((9, 9), greedy(3))
-        assert room.state["changing"] and room.state["next"]["policy"] == "static" and room.state["policy"] == "continuous"
+        assert (
+            room.state["changing"]
+            and room.state["next"]["policy"] == "static"
+            and room.state["policy"] == "continuous"
+        )
         made.set_pace(None)
         pieces = await asyncio.gather(*map(whole, [*streams, late]))
         await idle(made)
@@ -60,7 +77,9 @@ def test_at_a_barrier_those_in_lanes_finish_and_those_waiting_are_carried_over()
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         found, ids, messages = asyncio.run(change(made))
-        assert found == [generate(request("r", (4, 5, i), 4 + i)) for i in range(5)] + [generate(request("r", (9, 9), 3))]
+        assert found == [generate(request("r", (4, 5, i), 4 + i)) for i in range(5)] + [
+            generate(request("r", (9, 9), 3))
+        ]
         (carried,) = [m["requests"] for m in messages if m["kind"] == "carried"]
         assert carried == ids[2:]
         first, second = made.session(0), made.session(1)
@@ -81,7 +100,11 @@ def test_who_is_held_can_leave_and_a_barrier_with_nobody_in_a_lane_is_none():
         assert [p.finish_reason for p in await whole(leaves)] == ["cancelled"]
         assert tokens(await whole(stays)) == generate(request("r", (4, 5, 0), 4))
         await idle(made)
-        assert made.engine.config.max_num_seqs == 1 and not room.state["changing"] and room.state["held"] == 0
+        assert (
+            made.engine.config.max_num_seqs == 1
+            and not room.state["changing"]
+            and room.state["held"] == 0
+        )
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         asyncio.run(change(made))
@@ -121,7 +144,11 @@ def test_of_two_changes_at_once_neither_undoes_the_other():
             room.configure(policy="static")
             assert room.configure(max_num_seqs=1).policy.name == "static" and room.state["changing"]
         await whole(await made.submit((4, 5), greedy(3)))
-        assert (made.engine.config.policy.name, made.engine.config.max_num_seqs, room.state["changing"]) == ("static", 1, False)
+        assert (
+            made.engine.config.policy.name,
+            made.engine.config.max_num_seqs,
+            room.state["changing"],
+        ) == ("static", 1, False)
 
     with serving(memory_engine(max_num_seqs=2)) as made:
         asyncio.run(change(made))
@@ -136,7 +163,10 @@ def test_a_change_when_idle_keeps_nobody_out():
         await idle(made)
         messages = await all_messages(made)
         (begun,) = [i for i, m in enumerate(messages) if m["kind"] == "run" and m["run"] == 1]
-        assert not [m for m in messages if m["kind"] == "carried"] and messages[begun]["header"]["config"]["max_num_seqs"] == 5
+        assert (
+            not [m for m in messages if m["kind"] == "carried"]
+            and messages[begun]["header"]["config"]["max_num_seqs"] == 5
+        )
         assert sum(len(m["finished"]) for m in messages[:begun] if m["kind"] == "step") == 6
 
     with serving(memory_engine(max_num_seqs=2)) as made:
@@ -149,7 +179,10 @@ def test_a_change_when_idle_keeps_nobody_out():
         ({"policy": "magic"}, "There is no policy 'magic'"),
         ({"max_num_seqs": 0}, "max_num_seqs must be a whole number"),
         ({"max_num_seqs": 999, "max_num_batched_tokens": 999}, "At most 256 lanes"),
-        ({"max_num_seqs": 5, "max_num_batched_tokens": 4}, "A token budget of 4 cannot serve 5 lanes"),
+        (
+            {"max_num_seqs": 5, "max_num_batched_tokens": 4},
+            "A token budget of 4 cannot serve 5 lanes",
+        ),
         ({"policy": "static", "prefix_caching": True}, "Prefix caching needs a policy"),
         ({"lanes": 3}, "no limit called 'lanes'"),
     ],
@@ -212,7 +245,9 @@ def test_a_burst_that_does_not_fit_leaves_nothing_behind():
 
     with serving(memory_engine(num_blocks=20), ServingLimits(max_requests=5)) as made:
         asyncio.run(send(made))
-        assert [f.finish_reason for event in made.session().events for f in event.finished] == ["cancelled"] * 2
+        assert [f.finish_reason for event in made.session().events for f in event.finished] == [
+            "cancelled"
+        ] * 2
 
 
 @pytest.mark.parametrize(
@@ -244,7 +279,15 @@ def test_nicknames_are_told_trimmed():
         return [m["nickname"] for m in await all_messages(made) if m["kind"] == "request"]
 
     with serving(memory_engine(), hidden=SHOWN) as made:
-        assert asyncio.run(ask(made)) == ["Zoë O'Neil-3", None, None, "李 小龙", "สมชาย", "Nguyễn", "नमिता"]
+        assert asyncio.run(ask(made)) == [
+            "Zoë O'Neil-3",
+            None,
+            None,
+            "李 小龙",
+            "สมชาย",
+            "Nguyễn",
+            "नमिता",
+        ]
 
 
 # -- what is hidden ------------------------------------------------------------------------------------------------------
@@ -274,14 +317,20 @@ def test_what_is_hidden_is_not_sent_not_even_of_what_happened_before():
 
     with serving(memory_engine(), hidden=SHOWN) as made:
         shown, without_texts, without_names, again = asyncio.run(hide(made))
-    asked, quiet, nameless = (next(m for m in found if m["kind"] == "request") for found in (shown, without_texts, without_names))
+    asked, quiet, nameless = (
+        next(m for m in found if m["kind"] == "request")
+        for found in (shown, without_texts, without_names)
+    )
     assert (asked["prompt_token_ids"], asked["nickname"]) == ([41, 42, 43], "Secretive")
     assert (quiet["prompt_token_ids"], quiet["nickname"]) == (None, "Secretive")
     assert (nameless["prompt_token_ids"], nameless["nickname"]) == ([41, 42, 43], None)
     expected = generate(request("r", (41, 42, 43), 4))
     sampled = [
-        [row for m in found if m["kind"] == "step" for row in m["sampled"]] for found in (shown, without_texts, without_names)
+        [row for m in found if m["kind"] == "step" for row in m["sampled"]]
+        for found in (shown, without_texts, without_names)
     ]
     assert [row[2] for row in sampled[0]] == expected == [row[2] for row in sampled[2]]
     assert [row[2:] for row in sampled[1]] == [[None, None, None]] * 4
-    assert [m for m in again if m["kind"] not in ("class",)] == [m for m in shown if m["kind"] not in ("class",)]
+    assert [m for m in again if m["kind"] not in ("class",)] == [
+        m for m in shown if m["kind"] not in ("class",)
+    ]

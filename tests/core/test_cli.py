@@ -34,7 +34,12 @@ def call(*args: str) -> int:
 @pytest.fixture(scope="module")
 def three() -> Trace:
     """Prompts of 5, 5 and 7 tokens at 3 lanes; one of 10 joins in step 2."""
-    plan = [request("r0", 5, 2), request("r1", 5, 8, first=20), request("r2", 7, 8, first=40), request("r3", 10, 4, first=60)]
+    plan = [
+        request("r0", 5, 2),
+        request("r1", 5, 8, first=20),
+        request("r2", 7, 8, first=40),
+        request("r3", 10, 4, first=60),
+    ]
     return record(EngineConfig(max_num_seqs=3), *plan)
 
 
@@ -49,7 +54,9 @@ def test_every_command_has_help(command, capsys):
 
 def test_help_waits_for_no_torch():
     asks = "import sys, core.cli\ntry: core.cli.main(['--help'])\nfinally: print(*({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
-    out = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", asks], capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout
     assert "Run a preset" in out and out.endswith("\n\n")
 
 
@@ -76,7 +83,9 @@ def test_presets_and_models_as_text_and_as_json(capsys):
     call("models")
     assert "shakespeare-char" in capsys.readouterr().out
     call("models", "--json")
-    char = next(m for m in json.loads(capsys.readouterr().out)["models"] if m["name"] == "shakespeare-char")
+    char = next(
+        m for m in json.loads(capsys.readouterr().out)["models"] if m["name"] == "shakespeare-char"
+    )
     assert (char["type"], char["layers"]) == ("gpt2", 4) and char["parameters"] > 200_000
 
 
@@ -85,7 +94,19 @@ def test_presets_and_models_as_text_and_as_json(capsys):
 
 def test_run_prints_saves_and_the_trace_holds(tmp_path, capsys):
     out = tmp_path / "t.jsonl"
-    assert call("run", "--preset", "chunk-7-7-6", "--model", "shakespeare-char", "--out", str(out), "--steps") == 0
+    assert (
+        call(
+            "run",
+            "--preset",
+            "chunk-7-7-6",
+            "--model",
+            "shakespeare-char",
+            "--out",
+            str(out),
+            "--steps",
+        )
+        == 0
+    )
     captured = capsys.readouterr()
     assert "chunk-7-7-6 · split-chunked, 4 lanes, budget 10 · shakespeare-char" in captured.out
     assert "lane occupancy" in captured.out and "D admitted to lane 3" in captured.out
@@ -98,7 +119,18 @@ def test_run_prints_saves_and_the_trace_holds(tmp_path, capsys):
 
 def test_what_is_given_overrides_what_the_preset_recommends(capsys):
     assert (
-        call("run", "-p", "chunk-7-by-4", "--max-num-batched-tokens", "3", "--no-prefill-first", "--slo", "ttft=9", "--json") == 0
+        call(
+            "run",
+            "-p",
+            "chunk-7-by-4",
+            "--max-num-batched-tokens",
+            "3",
+            "--no-prefill-first",
+            "--slo",
+            "ttft=9",
+            "--json",
+        )
+        == 0
     )
     data = json.loads(capsys.readouterr().out)
     assert data["header"]["config"]["max_num_batched_tokens"] == 3 and data["complete"] is True
@@ -115,14 +147,21 @@ def test_a_simulated_run_shows_no_text(capsys):
 
 def test_run_takes_a_workload_file(tmp_path, capsys):
     path = tmp_path / "w.json"
-    path.write_text('{"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}]}')
+    path.write_text(
+        '{"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}]}'
+    )
     assert call("run", "-w", str(path), "-m", "shakespeare-char", "--policy", "sequential") == 0
     assert "mine · sequential, 1 lane · shakespeare-char" in capsys.readouterr().out
 
 
-def test_run_takes_what_the_editor_saved_with_its_settings_and_what_is_given_overrides_them(tmp_path, capsys):
+def test_run_takes_what_the_editor_saved_with_its_settings_and_what_is_given_overrides_them(
+    tmp_path, capsys
+):
     path = tmp_path / "inflight-workload.json"
-    workload = {"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}]}
+    workload = {
+        "name": "mine",
+        "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}],
+    }
     saved = {
         "workload": workload,
         "config": {"policy": "static", "max_num_seqs": 2},
@@ -160,11 +199,28 @@ def test_ctrl_c_keeps_the_trace_so_far(tmp_path, capsys, monkeypatch, with_out):
 @pytest.mark.slow
 def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     out = tmp_path / "t.jsonl"
-    long = Workload([Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=1000, ignore_eos=True))])
+    long = Workload(
+        [
+            Request(
+                "a",
+                prompt="O Romeo, ",
+                sampling=SamplingParams(max_new_tokens=1000, ignore_eos=True),
+            )
+        ]
+    )
     long.save(tmp_path / "w.json")
     args = [sys.executable, "-m", "core", "run", "-w", str(tmp_path / "w.json"), "-o", str(out)]
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests may have it ignored
-    process = subprocess.Popen(args, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, preexec_fn=heard)
+    heard = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # whoever runs the tests may have it ignored
+    process = subprocess.Popen(
+        args,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=heard,
+    )
     for line in process.stderr:  # the first line of progress: it runs
         if line.startswith("tokens"):
             break
@@ -217,7 +273,11 @@ def test_the_mask_that_the_article_prints(tmp_path, capsys):
     assert "12 tokens computed, 22 cached; 3 requests packed into one row of shape [1, 12]" in text
     call("show", str(path), "--step", "6", "--json")
     data = json.loads(capsys.readouterr().out)
-    assert data["allowed"][-1].count("1") == 13 and len(data["queries"]) == 12 and len(data["keys"]) == 34
+    assert (
+        data["allowed"][-1].count("1") == 13
+        and len(data["queries"]) == 12
+        and len(data["keys"]) == 34
+    )
 
 
 def test_every_cell_drawn_is_the_mask(three):
@@ -226,13 +286,16 @@ def test_every_cell_drawn_is_the_mask(three):
             mask = three.mask(event.step, 0, order)
             lines = [str(line) for line in mask_lines(three, event.step, 0, order, width=None)]
             drawn = [
-                "".join(c for c in line[line.index("p") :].split(" ", 1)[1] if c in "#.") for line in lines[-len(mask.queries) :]
+                "".join(c for c in line[line.index("p") :].split(" ", 1)[1] if c in "#.")
+                for line in lines[-len(mask.queries) :]
             ]
             assert drawn == ["".join("#" if cell else "." for cell in row) for row in mask.allowed]
 
 
 def test_pads_and_finished_rows_are_shown():
-    trace = record(EngineConfig(policy="static", max_num_seqs=3), request("r0", 2, 1), request("r1", 6, 3))
+    trace = record(
+        EngineConfig(policy="static", max_num_seqs=3), request("r0", 2, 1), request("r1", 6, 3)
+    )
     first = "\n".join(map(str, mask_lines(trace, 0)))
     assert "2 rows of shape [2, 6], 4 of 12 positions are padding" in first
     assert "A = r0  lane 0  prefill(2)   <pad>×4" in first and "A pad .. ......   ×4" in first
@@ -242,11 +305,15 @@ def test_pads_and_finished_rows_are_shown():
 
 def test_a_huge_mask_is_folded_to_the_width():
     trace = record(
-        EngineConfig(max_num_seqs=64, max_num_batched_tokens=4096), *(request(f"r{i}", 60, 2) for i in range(40)), num_blocks=400
+        EngineConfig(max_num_seqs=64, max_num_batched_tokens=4096),
+        *(request(f"r{i}", 60, 2) for i in range(40)),
+        num_blocks=400,
     )
     for width in (60, 80, 200):
         lines = [str(line) for line in mask_lines(trace, 1, width=width)]
-        masks = [line for line in lines if line.startswith((" keys:", "keys: A")) or " p60 " in line]
+        masks = [
+            line for line in lines if line.startswith((" keys:", "keys: A")) or " p60 " in line
+        ]
         assert len(masks) > 2 and max(map(len, masks)) <= width
         assert "more requests are not drawn" in lines[-1]
     assert any("⋮" in str(line) for line in mask_lines(trace, 0, width=100))
@@ -254,7 +321,9 @@ def test_a_huge_mask_is_folded_to_the_width():
 
 
 def test_letters_go_on_after_z():
-    trace = record(EngineConfig(max_num_seqs=40), *(request(f"r{i}", 1, 1) for i in range(30)), num_blocks=100)
+    trace = record(
+        EngineConfig(max_num_seqs=40), *(request(f"r{i}", 1, 1) for i in range(30)), num_blocks=100
+    )
     names = list(letters(trace).values())
     assert names[:2] == ["A", "B"] and names[25:28] == ["Z", "AA", "AB"] and len(set(names)) == 30
 
@@ -262,7 +331,10 @@ def test_letters_go_on_after_z():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_steps_in_a_line_each(policy, capsys):
     trace = record(
-        EngineConfig(policy=policy, max_num_seqs=2), request("r0", 3, 1), request("r1", 2, 4), request("r2", 2, 2, arrival=1)
+        EngineConfig(policy=policy, max_num_seqs=2),
+        request("r0", 3, 1),
+        request("r1", 2, 4),
+        request("r2", 2, 2, arrival=1),
     )
     print_steps(trace)
     lines = capsys.readouterr().out.splitlines()
@@ -276,7 +348,9 @@ def test_steps_in_a_line_each(policy, capsys):
 
 def test_compare_as_json(tmp_path, capsys):
     out = tmp_path / "c.json"
-    policies = [arg for name in ("static", "sequential", "continuous") for arg in ("--policy", name)]
+    policies = [
+        arg for name in ("static", "sequential", "continuous") for arg in ("--policy", name)
+    ]
     args = [
         "compare",
         "-p",
@@ -293,7 +367,10 @@ def test_compare_as_json(tmp_path, capsys):
     assert call(*args) == 0
     data = json.loads(capsys.readouterr().out)
     assert list(data["policies"]) == ["static", "sequential", "continuous"]
-    assert data["policies"]["static"]["wall_s"]["median"] > 0 and len(data["policies"]["static"]["wall_s"]["runs"]) == 2
+    assert (
+        data["policies"]["static"]["wall_s"]["median"] > 0
+        and len(data["policies"]["static"]["wall_s"]["runs"]) == 2
+    )
     assert data["outputs_identical"] is True and data["environment"]["versions"]["torch"]
     assert json.loads(out.read_text(encoding="utf-8")) == data
     assert Trace.load(tmp_path / "static.jsonl").config.policy.name == "static"
@@ -314,7 +391,10 @@ def test_outside_baselines_answer_the_same_greedy_requests(capsys):
     ]
     assert call("compare", *args, "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert list(data["policies"]) == ["continuous", "generate-waves"] and data["outputs_identical"] is True
+    assert (
+        list(data["policies"]) == ["continuous", "generate-waves"]
+        and data["outputs_identical"] is True
+    )
     assert call("compare", "-p", "three-lengths", "--baseline", "nix") == 2
     assert "no baseline 'nix'" in capsys.readouterr().err
 
@@ -322,7 +402,11 @@ def test_outside_baselines_answer_the_same_greedy_requests(capsys):
 def test_compare_as_a_table(capsys):
     assert call("compare", "-p", "chunk-7-by-4", "--repeats", "1") == 0
     text = capsys.readouterr().out
-    assert "Outputs: identical, token for token." in text and "faster than static" in text and "Measured on" in text
+    assert (
+        "Outputs: identical, token for token." in text
+        and "faster than static" in text
+        and "Measured on" in text
+    )
     assert "single run" in text
 
 
@@ -352,13 +436,18 @@ def test_compare_as_a_table(capsys):
 def test_a_refusal_is_one_sentence_and_exit_code_2(args, words, capsys):
     assert call(*args) == 2
     captured = capsys.readouterr()
-    assert words in captured.err and len(captured.err.strip().splitlines()) == 1 and not captured.out
+    assert (
+        words in captured.err and len(captured.err.strip().splitlines()) == 1 and not captured.out
+    )
 
 
 def test_a_step_or_pass_that_is_not_there(tmp_path, capsys, three):
     path = tmp_path / "t.jsonl"
     three.save(path)
-    for args, words in ((["--step", "99"], "no step 99"), (["--step", "1", "--pass", "3"], "no pass 3")):
+    for args, words in (
+        (["--step", "99"], "no step 99"),
+        (["--step", "1", "--pass", "3"], "no pass 3"),
+    ):
         assert call("show", str(path), *args) == 2
         captured = capsys.readouterr()
         assert words in captured.err and not captured.out

@@ -64,8 +64,14 @@ def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
     assert len(files) == 3 and sum(".rank" in file.name for file in files) == 2
     assert [file.name[:8] for file in files if ".rank" not in file.name] == ["OrgModel"]
     assert all(numbers([file]) == list(range(300)) for file in files)
-    assert len(token) > 16 and all(token not in file.read_text() for file in files) and token not in caplog.text
-    assert token in (folder / ".token").read_text() and (folder / ".token").stat().st_mode & 0o077 == 0
+    assert (
+        len(token) > 16
+        and all(token not in file.read_text() for file in files)
+        and token not in caplog.text
+    )
+    assert (
+        token in (folder / ".token").read_text() and (folder / ".token").stat().st_mode & 0o077 == 0
+    )
     assert all(token not in line for line in collector.lines[1:])
 
 
@@ -84,7 +90,11 @@ def test_a_collector_that_is_killed_and_started_again_misses_nothing(folder, cap
             put(writer, range(300, 400))
             again.wait_for(lambda line: "goes on sending" in line)
             writer.close()
-    assert writer.failure is None and writer.dropped == 0 and not any("missing" in line for line in again.lines)
+    assert (
+        writer.failure is None
+        and writer.dropped == 0
+        and not any("missing" in line for line in again.lines)
+    )
     assert numbers(recordings(folder)) == list(range(400))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -102,9 +112,9 @@ def test_nobody_waits_for_a_collector_that_is_away(folder, caplog):
         with collecting(folder, "--port", str(port), "--token", "secret"):
             writer.close()
             writer._thread.join(60)
-    assert [r.message.partition(":")[0] for r in caplog.records if r.levelno == logging.WARNING] == [
-        "Inflight cannot send to http"
-    ]
+    assert [
+        r.message.partition(":")[0] for r in caplog.records if r.levelno == logging.WARNING
+    ] == ["Inflight cannot send to http"]
     (recording,) = read_raw(recordings(folder))
     kept = [s["step"] for s in recording.steps]
     assert kept == list(range(len(kept))) and recording.dropped == 500 - len(kept) == writer.dropped
@@ -124,10 +134,17 @@ def test_a_slow_collector_holds_up_nobody(caplog):
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/?token=wrong", "401 Unauthorized"), ("/", "401 Unauthorized"), ("/elsewhere?token=secret", "404 Not Found")],
+    [
+        ("/?token=wrong", "401 Unauthorized"),
+        ("/", "401 Unauthorized"),
+        ("/elsewhere?token=secret", "404 Not Found"),
+    ],
 )
 def test_a_refusal_is_one_line_and_is_not_asked_for_again(folder, caplog, path, status):
-    with collecting(folder, "--port", "0", "--token", "secret") as collector, caplog.at_level(logging.INFO, "inflight"):
+    with (
+        collecting(folder, "--port", "0", "--token", "secret") as collector,
+        caplog.at_level(logging.INFO, "inflight"),
+    ):
         base = collector.url.partition("/?")[0]
         writer = sending(base + path)
         put(writer, range(10))
@@ -135,9 +152,17 @@ def test_a_refusal_is_one_line_and_is_not_asked_for_again(folder, caplog, path, 
         put(writer, range(10, 20))
         writer.close()
     (line,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert line.startswith(f"Inflight stopped recording to {base}{path.partition('?')[0]}: Refused: it answers {status} (")
-    assert line.endswith("The engine goes on.") and "token=" not in line and "wrong" not in line.replace("missing or wrong", "")
-    assert recordings(folder) == [] and sum("right token" in printed for printed in collector.lines) == (status[:3] == "401")
+    assert line.startswith(
+        f"Inflight stopped recording to {base}{path.partition('?')[0]}: Refused: it answers {status} ("
+    )
+    assert (
+        line.endswith("The engine goes on.")
+        and "token=" not in line
+        and "wrong" not in line.replace("missing or wrong", "")
+    )
+    assert recordings(folder) == [] and sum(
+        "right token" in printed for printed in collector.lines
+    ) == (status[:3] == "401")
 
 
 def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(folder):
@@ -158,7 +183,9 @@ def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(fol
         ):
             call = http.client.HTTPConnection(url.netloc)
             token = url.query.partition("=")[2]
-            call.request("POST", "/", body, {"Authorization": f"Bearer {token}", "Inflight-First": first})
+            call.request(
+                "POST", "/", body, {"Authorization": f"Bearer {token}", "Inflight-First": first}
+            )
             assert call.getresponse().status == 400, (body, first)
         writer = sending(collector.url)
         writer.put(lambda: step(0))
@@ -194,22 +221,42 @@ def test_two_collectors_do_not_share_a_folder_nor_a_port(folder):
             (("0", folder), "Another process collects in"),
             ((port, folder / "x"), "Address already in use"),
         ):
-            command = [sys.executable, "-m", "core", "collect", "--port", arguments[0], "--out", str(arguments[1])]
-            refused = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120)
+            command = [
+                sys.executable,
+                "-m",
+                "core",
+                "collect",
+                "--port",
+                arguments[0],
+                "--out",
+                str(arguments[1]),
+            ]
+            refused = subprocess.run(
+                command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120
+            )
             assert refused.returncode == 2 and sentence in refused.stderr
 
 
 def test_a_name_from_the_network_is_a_name_in_the_folder(folder):
     collection = Collection(folder)
-    for number, name in enumerate(("../../etc/passwd", "..", "", "\0/\n", "a" * 999, {"x": 1}, None)):
-        header = json.dumps({**HEADER, "pid": number, "model": name, "created": name, "host": name, "ranks": 2}) + "\n"
+    for number, name in enumerate(
+        ("../../etc/passwd", "..", "", "\0/\n", "a" * 999, {"x": 1}, None)
+    ):
+        header = (
+            json.dumps(
+                {**HEADER, "pid": number, "model": name, "created": name, "host": name, "ranks": 2}
+            )
+            + "\n"
+        )
         collection.take(header.encode(), 0, steps(range(3)))
     files = recordings(folder)
     assert len(files) == 7 and all(file.parent == folder and len(file.name) < 160 for file in files)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["collected"]
     for rank in (-1, 1.5, "../x"):
         with pytest.raises(InvalidTrace):
-            collection.take((json.dumps({**HEADER, "rank": rank, "ranks": 2}) + "\n").encode(), 0, [])
+            collection.take(
+                (json.dumps({**HEADER, "rank": rank, "ranks": 2}) + "\n").encode(), 0, []
+            )
 
 
 def test_lines_are_taken_once_and_gaps_are_told(folder):
@@ -218,7 +265,9 @@ def test_lines_are_taken_once_and_gaps_are_told(folder):
     assert not collection.take(LINE, 0, steps(range(5)))
     assert not collection.take(LINE, 3, steps(range(3, 8)))  # sent again, as the answer got lost
     assert collection.take(LINE, 10, steps(range(10, 12)))
-    assert [line for line in told if "missing" in line] == [f"{recordings(folder)[0].name}: 2 lines are missing."]
+    assert [line for line in told if "missing" in line] == [
+        f"{recordings(folder)[0].name}: 2 lines are missing."
+    ]
     assert numbers(recordings(folder)) == [0, 1, 2, 3, 4, 5, 6, 7, 10, 11]
 
 
@@ -228,7 +277,9 @@ def test_a_line_that_was_cut_by_a_kill_is_taken_again(folder, cut):
     first = Collection(folder, part_bytes=400)
     for number in range(10):
         first.take(LINE, number, steps(range(number, number + 1)))
-    *_, last = sorted(recordings(folder), key=lambda path: json.loads(path.read_text().partition("\n")[0])["part"])
+    *_, last = sorted(
+        recordings(folder), key=lambda path: json.loads(path.read_text().partition("\n")[0])["part"]
+    )
     os.truncate(last, last.stat().st_size - cut)
     whole = sum(len(path.read_bytes().split(b"\n")[1:-1]) for path in recordings(folder))
     first._held.close()  # as the end of its process does
@@ -251,7 +302,14 @@ def test_the_oldest_files_make_room_but_no_file_that_is_written(folder):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://", "http:///path", "http://host/?token=%0Aevil", "http://host/?token=é", "http://host:port/"]
+    "url",
+    [
+        "http://",
+        "http:///path",
+        "http://host/?token=%0Aevil",
+        "http://host/?token=é",
+        "http://host:port/",
+    ],
 )
 def test_an_address_that_is_none_is_refused_without_its_token(url):
     with pytest.raises(ValueError) as refused:

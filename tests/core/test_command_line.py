@@ -67,7 +67,9 @@ def test_no_command_takes_an_empty_value_or_a_number_that_is_none(name, capsys):
         for value in ["", " ", *(["nan", "inf"] if isinstance(param.default, float) else [])]:
             code = call(*name, *others, *taken(param, value))
             said = capsys.readouterr().err
-            assert code == 2 and any(w in said for w in ("an empty value", "finite", "Input should be", "not one of")), (
+            assert code == 2 and any(
+                w in said for w in ("an empty value", "finite", "Input should be", "not one of")
+            ), (
                 param.name,
                 value,
                 said,
@@ -88,7 +90,9 @@ def test_no_command_takes_an_empty_value_or_a_number_that_is_none(name, capsys):
     ],
     ids=lambda args: " ".join(args[:2]),
 )
-def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(args, capsys, tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(
+    args, capsys, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert "no folder" in refusal(capsys, *args, "nowhere/x")
     if "--traces" not in args:
@@ -113,25 +117,43 @@ def test_what_cannot_be_saved_in_the_end_is_printed_nevertheless(capsys, tmp_pat
     monkeypatch.setattr(files.Path, "replace", full)
     assert call(*SWEEP, "--out", str(out)) == 2
     captured = capsys.readouterr()
-    assert "SIMULATED" in captured.out and f"{out} cannot be written: No space left on device." in captured.err
+    assert (
+        "SIMULATED" in captured.out
+        and f"{out} cannot be written: No space left on device." in captured.err
+    )
     assert out.read_text() == "old" and os.listdir(tmp_path) == ["l.json"]
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("show", TRACE, "--pass", "1", "--layer", "0"), "--pass and --layer do nothing without --step."),
+        (
+            ("show", TRACE, "--pass", "1", "--layer", "0"),
+            "--pass and --layer do nothing without --step.",
+        ),
         (("show", TRACE, "--step", "1", "--delays"), "--delays does nothing with --step."),
         ((*RUN, "--simulate", "h100:8b", "--device", "cpu"), "--device does nothing with h100:8b"),
         ((*RUN, "--steps", "--json"), "--steps does nothing with --json"),
         ((*SWEEP, "--model", "shakespeare-char"), "--model does nothing with --simulate"),
         (("bench", "load", "--requests", "5"), "--simulate"),
-        (("bench", "load", "--requests", "5", "--simulate", "l4:1b", "--slo", "ttft=1"), "--slo does nothing with --requests"),
-        (("bench", "load", "--requests", "5", "--simulate", "l4:1b", "--burstiness", "2"), "does nothing without a rate"),
-        ((*SWEEP, "--lengths", TRACE, "--prompt-tokens", "5"), "--prompt-tokens does nothing with --lengths"),
+        (
+            ("bench", "load", "--requests", "5", "--simulate", "l4:1b", "--slo", "ttft=1"),
+            "--slo does nothing with --requests",
+        ),
+        (
+            ("bench", "load", "--requests", "5", "--simulate", "l4:1b", "--burstiness", "2"),
+            "does nothing without a rate",
+        ),
+        (
+            (*SWEEP, "--lengths", TRACE, "--prompt-tokens", "5"),
+            "--prompt-tokens does nothing with --lengths",
+        ),
         (("import", RAW, "--out", "x", "--metrics", "x"), "--metrics belongs to --verify"),
         (("bench", "gpu", "--resume"), "give --out too"),
-        (("serve", "--api-key", "k", "--allow-host", "h"), "--allow-host does nothing with --api-key"),
+        (
+            ("serve", "--api-key", "k", "--allow-host", "h"),
+            "--allow-host does nothing with --api-key",
+        ),
     ],
 )
 def test_an_option_that_does_nothing_is_refused(args, words, capsys):
@@ -159,24 +181,42 @@ def test_numbers_that_no_run_has_are_refused(args, words, capsys):
 def test_a_stream_of_a_file_has_its_arrivals(capsys, tmp_path):
     """The second comes when the first has long ended; it waits for nobody."""
     (sizes := tmp_path / "sizes.jsonl").write_text("".join(f"[10, 2, {at}]\n" for at in (0, 60)))
-    stream = ("bench", "load", "--simulate", "l4:1b", "--lengths", str(sizes), "--rate", "0.1", "--requests")
+    stream = (
+        "bench",
+        "load",
+        "--simulate",
+        "l4:1b",
+        "--lengths",
+        str(sizes),
+        "--rate",
+        "0.1",
+        "--requests",
+    )
     assert call(*stream, "2", "--json") == 0
     assert json.loads(capsys.readouterr().out)["totals"]["wall_s"] > 10
     assert "the arrivals of 2 requests, fewer than 3" in refusal(capsys, *stream, "3")
 
 
 def test_nothing_is_minus_zero():
-    assert output.percent(-1e-9) == "0.0 %" and output.seconds(-1e-9) == "0.0 ms" and output.number(-0.01) == "0.0"
+    assert (
+        output.percent(-1e-9) == "0.0 %"
+        and output.seconds(-1e-9) == "0.0 ms"
+        and output.number(-0.01) == "0.0"
+    )
     assert output.percent(-0.2) == "-20.0 %"
 
 
 @pytest.mark.parametrize("name", ["run", "compare", "serve", "bench load"])
 def test_policies_are_listed_where_one_is_chosen(name, capsys):
     assert call(*name.split(), "--help") == 0
-    assert ",".join(POLICIES) in "".join(capsys.readouterr().out.split())  # lines break at hyphens too
+    assert ",".join(POLICIES) in "".join(
+        capsys.readouterr().out.split()
+    )  # lines break at hyphens too
 
 
-@pytest.mark.parametrize("content", ["junk\n", "junk", "", TRACE], ids=["lines", "no line", "folder", "a trace"])
+@pytest.mark.parametrize(
+    "content", ["junk\n", "junk", "", TRACE], ids=["lines", "no line", "folder", "a trace"]
+)
 def test_watching_what_is_no_recording_ends_with_a_sentence(content, capsys, tmp_path):
     path = tmp_path / "t.jsonl"
     if content == TRACE:
@@ -189,7 +229,9 @@ def test_watching_what_is_no_recording_ends_with_a_sentence(content, capsys, tmp
     assert f"{path.name} is not a raw recording" in words or "There is no folder" in words
 
 
-@pytest.mark.parametrize("args", [("show",), ("check",), (*RUN, "--simulate")], ids=["show", "check", "run"])
+@pytest.mark.parametrize(
+    "args", [("show",), ("check",), (*RUN, "--simulate")], ids=["show", "check", "run"]
+)
 def test_a_damaged_trace_is_named_in_the_sentence_about_it(args, capsys, tmp_path):
     (path := tmp_path / "odd.jsonl").write_text(
         Path(TRACE).read_text(encoding="utf-8").replace("step", "stop", 9), encoding="utf-8"
@@ -216,12 +258,29 @@ def interrupting(monkeypatch, module: Any, name: str, at: int) -> None:
 
 
 def test_an_interrupted_comparison_keeps_the_rounds_that_are_whole(capsys, tmp_path, monkeypatch):
-    interrupting(monkeypatch, compare, "turn_of", 8)  # two to warm up, two rounds of two, and half of the third
+    interrupting(
+        monkeypatch, compare, "turn_of", 8
+    )  # two to warm up, two rounds of two, and half of the third
     out = tmp_path / "c.json"
-    assert call("compare", *RUN[1:], "--repeats", "3", "--json", "-o", str(out), "--traces", str(tmp_path)) == 130
+    assert (
+        call(
+            "compare",
+            *RUN[1:],
+            "--repeats",
+            "3",
+            "--json",
+            "-o",
+            str(out),
+            "--traces",
+            str(tmp_path),
+        )
+        == 130
+    )
     captured = capsys.readouterr()
     data = json.loads(captured.out)
-    assert (data["complete"], data["repeats"]) == (False, 2) and data == json.loads(out.read_text(encoding="utf-8"))
+    assert (data["complete"], data["repeats"]) == (False, 2) and data == json.loads(
+        out.read_text(encoding="utf-8")
+    )
     assert "after 2 of 3 rounds" in captured.err and Trace.load(tmp_path / "static.jsonl").complete
 
 
@@ -253,10 +312,15 @@ def test_an_interrupted_benchmark_keeps_those_before_it(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(bench.BENCHMARKS, "gpt2-six", interrupted)
-    assert call("bench", "speed", "static-step", "gpt2-six", "--quick", "--repeats", "1", "--json") == 130
+    assert (
+        call("bench", "speed", "static-step", "gpt2-six", "--quick", "--repeats", "1", "--json")
+        == 130
+    )
     captured = capsys.readouterr()
     data = json.loads(captured.out)
-    assert data["complete"] is False and [report["name"] for report in data["benchmarks"]] == ["static-step"]
+    assert data["complete"] is False and [report["name"] for report in data["benchmarks"]] == [
+        "static-step"
+    ]
     assert "Interrupted in gpt2-six" in captured.err
 
 
@@ -277,11 +341,19 @@ def test_an_interrupted_check_says_how_far_it_came(capsys, monkeypatch):
     ids=["compare", "watch"],
 )
 def test_a_real_ctrl_c_leaves_no_traceback(args, begun, tmp_path):
-    heard = partial(signal.signal, signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have it ignored
+    heard = partial(
+        signal.signal, signal.SIGINT, signal.default_int_handler
+    )  # whoever runs the tests may have it ignored
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "core", *args]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heard
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=heard,
     )
     assert process.stdout is not None
     for line in process.stdout:

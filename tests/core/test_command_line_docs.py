@@ -18,7 +18,9 @@ from worlds.documented import check, schemas
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 DATA = ROOT / "tests" / "data"
-SECTIONS: dict[str, str] = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+SECTIONS: dict[str, str] = dict(
+    re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+)
 
 
 def outputs(*arguments: str) -> Any:
@@ -30,7 +32,12 @@ def outputs(*arguments: str) -> Any:
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("docs") / "t.jsonl"
-    assert CliRunner().invoke(app, ["run", "-p", "chunk-7-by-4", "-m", "shakespeare-char", "--out", str(path)]).exit_code == 0
+    assert (
+        CliRunner()
+        .invoke(app, ["run", "-p", "chunk-7-by-4", "-m", "shakespeare-char", "--out", str(path)])
+        .exit_code
+        == 0
+    )
     return str(path)
 
 
@@ -53,33 +60,52 @@ def test_show_and_check(trace, tmp_path):
 
 
 def test_lists():
-    for name, schema in zip(("presets", "models"), schemas(SECTIONS["presets and models"]), strict=True):
+    for name, schema in zip(
+        ("presets", "models"), schemas(SECTIONS["presets and models"]), strict=True
+    ):
         check(outputs(name), schema)
 
 
 def test_agree_and_import(tmp_path):
-    check(outputs("agree", str(DATA / "transformers-5.23.0-scheduler.jsonl.gz")), schemas(SECTIONS["agree"])[0])
+    check(
+        outputs("agree", str(DATA / "transformers-5.23.0-scheduler.jsonl.gz")),
+        schemas(SECTIONS["agree"])[0],
+    )
     raw = str(DATA / "vllm-0.32.raw.jsonl.gz")
-    check(outputs("import", raw, "--out", str(tmp_path / "v.jsonl")), schemas(SECTIONS["import"])[0])
+    check(
+        outputs("import", raw, "--out", str(tmp_path / "v.jsonl")), schemas(SECTIONS["import"])[0]
+    )
 
 
 def test_watch(tmp_path):
     (raw := tmp_path / "run.raw.jsonl").write_bytes(
-        gzip.decompress((DATA / "vllm-0.32.raw.jsonl.gz").read_bytes()) + b'{"kind": "end", "dropped": 0}\n'
+        gzip.decompress((DATA / "vllm-0.32.raw.jsonl.gz").read_bytes())
+        + b'{"kind": "end", "dropped": 0}\n'
     )
-    told = [json.loads(line) for line in CliRunner().invoke(app, ["watch", str(raw), "--json"]).stdout.splitlines()]
+    told = [
+        json.loads(line)
+        for line in CliRunner().invoke(app, ["watch", str(raw), "--json"]).stdout.splitlines()
+    ]
     for line in told:
         check(line, schemas(SECTIONS["watch"])[0])
         assert line["schema"] == "watch/1" and line["kind"] in line
-    assert [line["kind"] for line in told].count("step") == 183 and {line["kind"] for line in told} == {"begun", "step", "says"}
+    assert [line["kind"] for line in told].count("step") == 183 and {
+        line["kind"] for line in told
+    } == {"begun", "step", "says"}
 
 
 def test_workload(tmp_path):
     file = tmp_path / "trace.jsonl"
     file.write_text(
-        "".join(f'{{"timestamp": {i * 100}, "input_length": 40, "output_length": 9, "hash_ids": [{i}]}}\n' for i in range(4))
+        "".join(
+            f'{{"timestamp": {i * 100}, "input_length": 40, "output_length": 9, "hash_ids": [{i}]}}\n'
+            for i in range(4)
+        )
     )
-    check(outputs("workload", str(file), "--out", str(tmp_path / "w.json")), schemas(SECTIONS["workload"])[0])
+    check(
+        outputs("workload", str(file), "--out", str(tmp_path / "w.json")),
+        schemas(SECTIONS["workload"])[0],
+    )
 
 
 def test_fit():
@@ -92,9 +118,15 @@ def test_compare():
 
 
 def test_benchmarks():
-    check(outputs("bench", "speed", "static-step", "--quick", "--repeats", "1"), schemas(SECTIONS["bench speed"])[0])
+    check(
+        outputs("bench", "speed", "static-step", "--quick", "--repeats", "1"),
+        schemas(SECTIONS["bench speed"])[0],
+    )
     points, stream = schemas(SECTIONS["bench load"])
-    check(outputs("bench", "load", "--rate", "5", "--simulate", "l4:1b", "--point-seconds", "1"), points)
+    check(
+        outputs("bench", "load", "--rate", "5", "--simulate", "l4:1b", "--point-seconds", "1"),
+        points,
+    )
     check(outputs("bench", "load", "--requests", "20", "--simulate", "l4:1b"), stream)
 
 
@@ -102,13 +134,25 @@ def test_every_command_has_a_section_and_every_option_exists():
     titles = " ".join(SECTIONS)
     assert [name for name in COMMANDS if name not in titles.split()] == []
     assert [name for name in BENCHES if f"bench {name}" not in SECTIONS] == []
-    helps = [CliRunner().invoke(app, [*name.split(), "--help"]).stdout for name in (*COMMANDS, *(f"bench {b}" for b in BENCHES))]
+    helps = [
+        CliRunner().invoke(app, [*name.split(), "--help"]).stdout
+        for name in (*COMMANDS, *(f"bench {b}" for b in BENCHES))
+    ]
     known = set(re.findall(r"--[a-z][a-z-]*", " ".join(helps)))
     assert set(re.findall(r"`?(--[a-z][a-z-]+)", TEXT)) - known - {"--no-"} == set()
 
 
 def test_every_variable_of_ours_is_named_where_it_is_read():
     text = (ROOT / "docs" / "space-and-site.md").read_text(encoding="utf-8")
-    sources = [ROOT / "app.py", *(ROOT / "core").rglob("*.py"), *(ROOT / "visualizer").rglob("*.py"), *(ROOT / ".ci").iterdir()]
-    read = {name for path in sources for name in re.findall(r"INFLIGHT_[A-Z_]*[A-Z]", path.read_text(encoding="utf-8"))}
+    sources = [
+        ROOT / "app.py",
+        *(ROOT / "core").rglob("*.py"),
+        *(ROOT / "visualizer").rglob("*.py"),
+        *(ROOT / ".ci").iterdir(),
+    ]
+    read = {
+        name
+        for path in sources
+        for name in re.findall(r"INFLIGHT_[A-Z_]*[A-Z]", path.read_text(encoding="utf-8"))
+    }
     assert read and {name for name in read if f"`{name}`" not in text} == set()

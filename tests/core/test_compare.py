@@ -24,7 +24,9 @@ class Track:
     def clock(self) -> float:
         return self.now
 
-    def contender(self, name: str, seconds: list[float], outputs=OUTPUTS, margins=None, **metrics) -> Contender:
+    def contender(
+        self, name: str, seconds: list[float], outputs=OUTPUTS, margins=None, **metrics
+    ) -> Contender:
         times = iter(seconds)
 
         def start() -> RunResult:
@@ -41,17 +43,30 @@ def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
     contenders = [track.contender(name, [1] * 4) for name in "abc"]
     compare(contenders, 3, clock=track.clock, on_run=seen.append)
     assert "".join(track.order) == "abc" + "bca" + "cab" + "abc"
-    assert [(p.index, p.total, p.round) for p in seen][:4] == [(0, 12, 0), (1, 12, 0), (2, 12, 0), (3, 12, 1)]
+    assert [(p.index, p.total, p.round) for p in seen][:4] == [
+        (0, 12, 0),
+        (1, 12, 0),
+        (2, 12, 0),
+        (3, 12, 1),
+    ]
 
 
 def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
     track = Track()
     slow, fast = track.contender("slow", [100, 6, 10, 8]), track.contender("fast", [100, 2, 5, 3])
     data = compare([slow, fast], 3, clock=track.clock).to_json()
-    assert data["policies"]["slow"]["wall_s"] == {"median": 8, "min": 6, "max": 10, "spread": 4, "runs": [6, 10, 8]}
+    assert data["policies"]["slow"]["wall_s"] == {
+        "median": 8,
+        "min": 6,
+        "max": 10,
+        "spread": 4,
+        "runs": [6, 10, 8],
+    }
     assert data["policies"]["fast"]["ratio_to_baseline"]["runs"] == [3, 2, pytest.approx(8 / 3)]
     assert data["policies"]["fast"]["ratio_to_baseline"]["median"] == pytest.approx(8 / 3)
-    assert data["baseline"] == "slow" and data["outputs_identical"] is True and data["warnings"] == []
+    assert (
+        data["baseline"] == "slow" and data["outputs_identical"] is True and data["warnings"] == []
+    )
     json.dumps(data, allow_nan=False)
 
 
@@ -75,9 +90,14 @@ def test_setup_and_teardown_are_timed_apart_from_the_run():
         track.now += 1000  # off every clock
         return run
 
-    result = compare([track.contender("a", [1] * 4), Contender("b", ready, read)], 3, clock=track.clock)
+    result = compare(
+        [track.contender("a", [1] * 4), Contender("b", ready, read)], 3, clock=track.clock
+    )
     assert result.walls == {"a": [1, 1, 1], "b": [2, 2, 2]}
-    assert result.apart == {"a": {"setup_s": 0, "teardown_s": 0}, "b": {"setup_s": 50, "teardown_s": 7}}
+    assert result.apart == {
+        "a": {"setup_s": 0, "teardown_s": 0},
+        "b": {"setup_s": 50, "teardown_s": 7},
+    }
     assert result.to_json()["policies"]["b"]["apart"]["setup_s"] == 50
 
 
@@ -86,7 +106,9 @@ def test_the_run_kept_is_that_nearest_to_the_median_and_says_its_round():
     result = compare([track.contender("a", [9, 1, 3, 2])], 3, clock=track.clock)
     assert result.runs["a"].metrics["steps"] == 4  # the last of warm-up and three
     assert result.medians["a"] == {"steps": 3} and result.shown == {"a": 3}
-    assert nearest_to_median([2.0, 9.0, 8.0, 3.0]) == 2  # the median is 5.5, between 8 and 3: the earlier of the two
+    assert (
+        nearest_to_median([2.0, 9.0, 8.0, 3.0]) == 2
+    )  # the median is 5.5, between 8 and 3: the earlier of the two
     assert nearest_to_median([2.0, 4.0]) == 0
 
 
@@ -99,7 +121,9 @@ def test_every_run_is_compared_not_the_first_alone(turn):
     turns = iter(outputs)
     wrong = Contender.of("b", lambda: RunResult(next(turns), seconds=1.0), lambda run: run)
     result = compare([track.contender("a", [1] * 4), wrong], 3, clock=track.clock)
-    assert [(d["policy"], d["request"], d["position"]) for d in result.differences] == [("b", "r1", 1)]
+    assert [(d["policy"], d["request"], d["position"]) for d in result.differences] == [
+        ("b", "r1", 1)
+    ]
 
 
 def test_a_verdict_counts_rounds_and_asks_how_often_chance_would_do_as_much():
@@ -118,9 +142,14 @@ def test_rounds_that_disagree_decide_nothing():
     track = Track()
     wide = [track.contender("a", [0, 2, 5, 3]), track.contender("b", [0, 2.5, 2, 2])]
     (warning,) = compare(wide, 3, clock=track.clock).warnings
-    assert warning == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison is inconclusive."
+    assert (
+        warning
+        == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison is inconclusive."
+    )
     paired = [track.contender("a", [0, 2, 9, 4]), track.contender("b", [0, 1.9, 8, 3.5])]
-    assert not compare(paired, 3, clock=track.clock).warnings  # spreads overlap, every round says the same
+    assert not compare(
+        paired, 3, clock=track.clock
+    ).warnings  # spreads overlap, every round says the same
     single = [track.contender("a", [0, 2]), track.contender("b", [0, 1])]
     assert "single run" in compare(single, 1, clock=track.clock).warnings[0]
 
@@ -139,12 +168,21 @@ def test_a_difference_is_named_with_its_margin():
 
 
 def test_longer_and_missing_outputs_differ_too():
-    assert first_differences(RunResult({"r": [1]}, {}), RunResult({"r": [1, 2]}, {}), "b")[0]["position"] == 1
+    assert (
+        first_differences(RunResult({"r": [1]}, {}), RunResult({"r": [1, 2]}, {}), "b")[0][
+            "position"
+        ]
+        == 1
+    )
     assert first_differences(RunResult({"r": [1]}, {}), RunResult({}, {}), "b")[0]["got"] is None
 
 
 def test_medians_go_number_by_number():
-    values = [{"a": 1, "t": {"x": 3.0}, "n": None}, {"a": 5, "t": {"x": 1.0}, "n": None}, {"a": 2, "t": {"x": 2.0}, "n": 4}]
+    values = [
+        {"a": 1, "t": {"x": 3.0}, "n": None},
+        {"a": 5, "t": {"x": 1.0}, "n": None},
+        {"a": 2, "t": {"x": 2.0}, "n": 4},
+    ]
     assert median_of(values) == {"a": 2, "t": {"x": 2.0}, "n": None}
 
 

@@ -35,7 +35,10 @@ SAID: dict[str, tuple[Callable[[Told], Any], str]] = {
     "more rounds": (lambda t: t.update(repeats=50), "repeats"),
     "outputs that differ": (lambda t: t.update(outputs_identical=False), "outputs_identical"),
     "a better median": (lambda t: entry(t)["wall_s"].update(median=1e-9), "wall_s of continuous"),
-    "a better ratio": (lambda t: entry(t)["ratio_to_baseline"].update(median=9.9), "ratio_to_baseline of continuous"),
+    "a better ratio": (
+        lambda t: entry(t)["ratio_to_baseline"].update(median=9.9),
+        "ratio_to_baseline of continuous",
+    ),
     "a surer verdict": (lambda t: entry(t)["verdict"].update(chance=0.0), "verdict of continuous"),
 }
 
@@ -68,13 +71,21 @@ def less_waste(comparison: Comparison) -> None:
 def another_token(comparison: Comparison) -> None:
     run = comparison.runs["continuous"]
     request, tokens = next(iter(run.outputs.items()))
-    comparison.runs["continuous"] = replace(run, outputs={**run.outputs, request: [tokens[0] + 1, *tokens[1:]]})
+    comparison.runs["continuous"] = replace(
+        run, outputs={**run.outputs, request: [tokens[0] + 1, *tokens[1:]]}
+    )
 
 
 @pytest.mark.parametrize("lie", [slower, quicker, another_round, less_waste, another_token])
-def test_what_is_said_of_a_contender_is_what_its_run_shows(real: Comparison, lie: Callable[[Comparison], None]) -> None:
+def test_what_is_said_of_a_contender_is_what_its_run_shows(
+    real: Comparison, lie: Callable[[Comparison], None]
+) -> None:
     forged = replace(
-        real, walls=dict(real.walls), runs=dict(real.runs), medians=copy.deepcopy(real.medians), shown=dict(real.shown)
+        real,
+        walls=dict(real.walls),
+        runs=dict(real.runs),
+        medians=copy.deepcopy(real.medians),
+        shown=dict(real.shown),
     )
     lie(forged)
     assert fault_of(forged, told_of(forged)) is not None
@@ -87,4 +98,6 @@ def test_a_mean_may_differ_in_its_last_digit_and_no_more(real: Comparison) -> No
     metrics["kv_use"] = math.nextafter(metrics["kv_use"], 1)
     assert fault_of(replace(real, medians=medians), told) is None
     metrics["kv_use"] += 1e-9
-    assert "kv_use otherwise than the run of static" in str(fault_of(replace(real, medians=medians), told))
+    assert "kv_use otherwise than the run of static" in str(
+        fault_of(replace(real, medians=medians), told)
+    )

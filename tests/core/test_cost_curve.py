@@ -47,7 +47,9 @@ def test_points_count_tokens_and_the_kv_that_is_read():
     assert [(p.tokens, p.kv_read) for p in curve.by_tokens] == [(1, 32), (4, 128)]
     assert [(p.tokens, p.kv_read) for p in curve.by_kv] == [(8, 128), (8, 512)]
     for point in (*curve.by_tokens, *curve.by_kv):
-        assert len(point.step_s) == 3 and point.median == pytest.approx(0.003)  # prepare, forward, sample: three ticks
+        assert len(point.step_s) == 3 and point.median == pytest.approx(
+            0.003
+        )  # prepare, forward, sample: three ticks
 
 
 def test_contexts_beyond_the_models_are_left_out():
@@ -77,7 +79,14 @@ def test_plain_data():
     data = json.loads(json.dumps(curve.to_json()))
     assert CostCurve.from_json(data).to_json() == data
     assert data["model"]["name"] == "memory" and data["device"] == "cpu"
-    assert set(data["by_tokens"][0]) == {"tokens", "kv_read", "median_s", "min_s", "max_s", "runs_s"}
+    assert set(data["by_tokens"][0]) == {
+        "tokens",
+        "kv_read",
+        "median_s",
+        "min_s",
+        "max_s",
+        "runs_s",
+    }
 
 
 def test_requests_of_a_step_share_no_block():
@@ -99,8 +108,13 @@ def test_it_drives_whatever_computes_passes():
     """A cost model, which has a clock of its own and is the same each time, and the buffers of a GPU."""
     engine = SimulatedEngine(Roofline.named("h100", "124m"))
     curve = cost_curve(engine.executor, batches=(1, 64), contexts=(16, 1024), repeats=2)
-    assert all(max(p.step_s) == pytest.approx(min(p.step_s)) for p in (*curve.by_tokens, *curve.by_kv))
-    assert curve.by_tokens[0].median < curve.by_tokens[1].median and curve.by_kv[0].median < curve.by_kv[1].median
+    assert all(
+        max(p.step_s) == pytest.approx(min(p.step_s)) for p in (*curve.by_tokens, *curve.by_kv)
+    )
+    assert (
+        curve.by_tokens[0].median < curve.by_tokens[1].median
+        and curve.by_kv[0].median < curve.by_kv[1].median
+    )
     assert curve.device.startswith("simulated")
 
 
@@ -109,6 +123,8 @@ def test_it_drives_the_runner_of_a_gpu():
     from worlds.paged import GATHERING, again, engine_on_buffers
 
     limits = EngineConfig(max_num_seqs=8, max_num_batched_tokens=8)
-    engine = engine_on_buffers(world("llama").adapter, None, limits, capture=again, attention=GATHERING)
+    engine = engine_on_buffers(
+        world("llama").adapter, None, limits, capture=again, attention=GATHERING
+    )
     curve = cost_curve(engine.executor, batches=(1, 8), contexts=(16, 32), repeats=1)
     assert all(p.median > 0 for p in (*curve.by_tokens, *curve.by_kv)) and curve.dtype == "float32"

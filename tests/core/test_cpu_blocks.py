@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 import torch
 
-pytest.importorskip("numba", reason="the kernels need the package numba, which this platform does not have")
+pytest.importorskip(
+    "numba", reason="the kernels need the package numba, which this platform does not have"
+)
 
 from transformers.models.llama.modeling_llama import LlamaAttention
 
@@ -71,7 +73,11 @@ def _kinds(blocks: Blocks) -> Counter[str]:
     ],
 )
 def test_for_whom_there_is_a_stand_in(name, layers, attentions, mlps, dtype):
-    options = {"phi3": {"hidden_size": 64}, "granite": SIXTEEN | {"residual_multiplier": 0.5}, "gpt2": {}}.get(name, SIXTEEN)
+    options = {
+        "phi3": {"hidden_size": 64},
+        "granite": SIXTEEN | {"residual_multiplier": 0.5},
+        "gpt2": {},
+    }.get(name, SIXTEEN)
     found = _found(probe(BY_NAME[name].build(**options).to(dtype)))
     assert (found["_Layer"], found["_Attention"], found["_GatedMLP"]) == (layers, attentions, mlps)
 
@@ -112,7 +118,9 @@ def test_what_says_something_else_is_left_alone(kind):
     assert _found(probe(model))["_Attention"] == 2
     model.model.layers[1].self_attn.__class__ = kind
     assert _found(probe(model))["_Attention"] == 1
-    model.model.layers[0].self_attn.forward = model.model.layers[0].self_attn.forward  # somebody else has replaced it
+    model.model.layers[0].self_attn.forward = model.model.layers[
+        0
+    ].self_attn.forward  # somebody else has replaced it
     assert _found(probe(model)) == {"_Layer": 2, "_GatedMLP": 2}
 
 
@@ -131,11 +139,15 @@ def test_whoever_watches_a_module_sees_what_it_is_called_with_and_changes_what_i
         handle = watched.register_forward_pre_hook(lambda _, given: seen.append(given))
         assert engine.run(workload).outputs == before and seen
         handle.remove()
-        handle = watched.register_forward_hook(lambda _, __, out: (-out[0], *out[1:]) if isinstance(out, tuple) else -out)
+        handle = watched.register_forward_hook(
+            lambda _, __, out: (-out[0], *out[1:]) if isinstance(out, tuple) else -out
+        )
         assert engine.run(workload).outputs != before
         handle.remove()
     seen.clear()
-    with torch.nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module)):
+    with torch.nn.modules.module.register_module_forward_hook(
+        lambda module, *_: seen.append(module)
+    ):
         engine.run(workload)
     assert {*layer.modules()} <= {*seen}
     assert engine.run(workload).outputs == before
@@ -173,7 +185,11 @@ def test_what_is_no_projection_of_heads_is_refused_before_it_is_read():
     slots, cosines = torch.arange(3), torch.ones(1, 3, 16)
     given = {"norms": (), "eps": 0.0, "keys": keys, "values": values, "slots": slots}
     assert heads.place(rows, (cosines, cosines), **given).shape == (1, 4, 3, 16)
-    for rotation in ((cosines[:, :2], cosines[:, :2]), (torch.ones(1, 3, 32), torch.ones(1, 3, 32)), (cosines, cosines[..., :8])):
+    for rotation in (
+        (cosines[:, :2], cosines[:, :2]),
+        (torch.ones(1, 3, 32), torch.ones(1, 3, 32)),
+        (cosines, cosines[..., :8]),
+    ):
         with pytest.raises(TypeError, match="not rotations"):
             heads.place(rows, rotation, **given)
     with pytest.raises(TypeError, match="not projections"):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba", reason="these kernels need the package numba, which this platform does not have")
+pytest.importorskip(
+    "numba", reason="these kernels need the package numba, which this platform does not have"
+)
 
 import numpy as np
 import torch
@@ -54,10 +56,26 @@ def _round_trip(like, numbers, factor, thread, threads):
 def test_formats_are_converted_as_torch_does(dtype):
     """Ties go to even; infinities, zeros of both signs, the smallest numbers and NaN of any bits stay what they are."""
     bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32)
-    special = [0, 2**31, 0x7F800000, 0xFF800000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 1, 0x3F808000, 0x3F818000, 0x7F7FFFFF]
-    numbers = torch.from_numpy(np.concatenate([bits, np.array(special, np.uint32)]).view(np.float32))
+    special = [
+        0,
+        2**31,
+        0x7F800000,
+        0xFF800000,
+        0x7FFFFFFF,
+        0xFFFFFFFF,
+        0x7F800001,
+        1,
+        0x3F808000,
+        0x3F818000,
+        0x7F7FFFFF,
+    ]
+    numbers = torch.from_numpy(
+        np.concatenate([bits, np.array(special, np.uint32)]).view(np.float32)
+    )
     mine, back = torch.zeros(len(numbers), dtype=dtype), torch.zeros(len(numbers))
-    Kernel(_round_trip)(dtype, [tensor.data_ptr() for tensor in (numbers, mine, back)] + [len(numbers)])
+    Kernel(_round_trip)(
+        dtype, [tensor.data_ptr() for tensor in (numbers, mine, back)] + [len(numbers)]
+    )
     torch.testing.assert_close(mine, numbers.to(dtype), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(back, mine.float(), rtol=0, atol=0, equal_nan=True)
 
@@ -65,7 +83,10 @@ def test_formats_are_converted_as_torch_does(dtype):
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_what_is_stored(dtype):
     """Rows of a padded batch, K and V of different sizes, not in one piece; what is not written stays."""
-    key, value = torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2), torch.randn(2, 4, 3, 10).to(dtype)[..., ::2]
+    key, value = (
+        torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2),
+        torch.randn(2, 4, 3, 10).to(dtype)[..., ::2],
+    )
     slots = torch.tensor([7, 0, 3, 11, 9, 1])
     mine, own = ([torch.ones(12, 4, size, dtype=dtype) for size in (6, 5)] for _ in range(2))
     attention.store(key, value, *mine, slots)
@@ -78,12 +99,16 @@ def test_nothing_is_compiled_within_a_run(name, monkeypatch):
     """A step would be on record with the seconds that it takes."""
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
     for dtype in FORMATS[:2]:
-        engine = Engine(BY_NAME[name].build().to(dtype), None, EngineConfig(max_num_batched_tokens=24))
+        engine = Engine(
+            BY_NAME[name].build().to(dtype), None, EngineConfig(max_num_batched_tokens=24)
+        )
         with event.install_recorder("numba:compile") as compiling:
             engine.run(mixed(6, VOCAB, (5, 40), (2, 12)))
             sampling = SamplingParams(max_new_tokens=3, temperature=1.0, repetition_penalty=1.2)
             engine.run(Workload([Request("alone", prompt_token_ids=(1, 2, 3), sampling=sampling)]))
-            Engine(engine.adapter, None, EngineConfig(policy="static", max_num_seqs=3)).run(mixed(4, VOCAB, (5, 20), (2, 5)))
+            Engine(engine.adapter, None, EngineConfig(policy="static", max_num_seqs=3)).run(
+                mixed(4, VOCAB, (5, 20), (2, 5))
+            )
         assert not compiling.buffer
 
 
@@ -93,10 +118,15 @@ NOTHING = torch.empty(1, 3, dtype=torch.long)
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_not_finite_stays_in_its_request(count):
     """And does not vanish in it: a broken key or value must be seen in the logits. count: queries of each, so decodes or chunks."""
-    query, keys, values = torch.randn(1, 4, 3 * count, 16), torch.randn(12, 2, 16), torch.randn(12, 2, 16)
+    query, keys, values = (
+        torch.randn(1, 4, 3 * count, 16),
+        torch.randn(12, 2, 16),
+        torch.randn(12, 2, 16),
+    )
     keys[1, 0, 3], values[10, 1, 2] = torch.nan, torch.inf
     segments = tuple(
-        AttentionSegment(0, count * n, count * n + count, 4 - count, 4, 0, slice(4 * n, 4 * n + 4)) for n in range(3)
+        AttentionSegment(0, count * n, count * n + count, 4 - count, 4, 0, slice(4 * n, 4 * n + 4))
+        for n in range(3)
     )
     batch = PackedBatch("packed", NOTHING, NOTHING, NOTHING, NOTHING, segments)
     out = attention.attend(query, keys, values, batch, spec.AttentionSpec(0.3))
@@ -118,15 +148,21 @@ def test_every_query_is_computed_by_one_thread(dtype, threads, window, monkeypat
         (4, 1, ((40, 40), (1, 9))),
         (2, 3, ((3, 3), (1, 2), (15, 31), (16, 16), (17, 50), (1, 4), (2, 40))),
     ):
-        keys, values = (torch.from_numpy(draw.normal(size=(300, kv_heads, 32))).to(dtype) for _ in range(2))
+        keys, values = (
+            torch.from_numpy(draw.normal(size=(300, kv_heads, 32))).to(dtype) for _ in range(2)
+        )
         width = sum(count for count, _ in lengths)
         query = torch.from_numpy(draw.normal(size=(1, kv_heads * groups, width, 32))).to(dtype)
         segments, first = [], 0
         for count, length in lengths:
             slots = torch.from_numpy(draw.permutation(300)[:length])
-            segments.append(AttentionSegment(0, first, first + count, length - count, length, 0, slots))
+            segments.append(
+                AttentionSegment(0, first, first + count, length - count, length, 0, slots)
+            )
             first += count
-        batch = PackedBatch("packed", torch.empty(1, width), NOTHING, NOTHING, NOTHING, tuple(segments))
+        batch = PackedBatch(
+            "packed", torch.empty(1, width), NOTHING, NOTHING, NOTHING, tuple(segments)
+        )
         asked = spec.AttentionSpec(0.25, window)
         mine = attention.attend(query, keys, values, batch, asked)
         own = dense.attend(query.double(), keys.double(), values.double(), batch, asked)
@@ -147,7 +183,10 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", *s
 @pytest.mark.slow
 def test_vectors_of_other_processors(tmp_path):
     """Those with half as many lanes, where this one has 16, and the other way round. In one format: all have to be compiled anew."""
-    tests = [f"{__file__}::{test.__name__}" for test in (test_every_query_is_computed_by_one_thread, test_what_is_stored)]
+    tests = [
+        f"{__file__}::{test.__name__}"
+        for test in (test_every_query_is_computed_by_one_thread, test_what_is_stored)
+    ]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", _ON_OTHER_PROCESSORS, "-k", "dtype1", *tests],
@@ -176,10 +215,14 @@ def test_pads_attend_to_nothing_and_spoil_nothing():
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_gelu(dtype):
-    edges = torch.tensor([0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 6e4, -6e4, torch.inf, -torch.inf, torch.nan])
+    edges = torch.tensor(
+        [0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 6e4, -6e4, torch.inf, -torch.inf, torch.nan]
+    )
     x = torch.cat([torch.linspace(-12, 12, 4000), edges]).to(dtype).view(1, -1, 1)
     own = torch.nn.functional.gelu(x.float(), approximate="tanh").to(dtype)
-    torch.testing.assert_close(rows.gelu(x), own, rtol=2 * torch.finfo(dtype).eps, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(
+        rows.gelu(x), own, rtol=2 * torch.finfo(dtype).eps, atol=1e-6, equal_nan=True
+    )
     apart = torch.randn(2, 3, 24).to(dtype)[..., 5:17]
     torch.testing.assert_close(rows.gelu(apart), rows.gelu(apart.contiguous()), rtol=0, atol=0)
 
@@ -205,13 +248,20 @@ def test_what_is_asked_of_logits(dtype, size):
 def test_sampling_is_the_same():
     logits = torch.randn(4, 3000).bfloat16()
     asked = [
-        SamplingRow(SamplingParams(temperature=t, repetition_penalty=p, seed=1), 5, (), (7,)) for t in (0, 1) for p in (1, 1.5)
+        SamplingRow(SamplingParams(temperature=t, repetition_penalty=p, seed=1), 5, (), (7,))
+        for t in (0, 1)
+        for p in (1, 1.5)
     ]
     assert sample(logits, asked, rows.logit_stats) == [
         s._replace(logprob=pytest.approx(s.logprob, abs=2e-5)) for s in sample(logits, asked)
     ]
     logits[1] = torch.nan
-    assert [s.token_id is None for s in sample(logits, asked, rows.logit_stats)] == [False, True, False, False]
+    assert [s.token_id is None for s in sample(logits, asked, rows.logit_stats)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "mistral", "gemma2", "gpt_oss"])

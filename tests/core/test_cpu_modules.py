@@ -51,11 +51,15 @@ def test_products_are_the_same(rows, dtype):
 @pytest.mark.parametrize("native", [True, False])
 def test_short_formats_err_no_more_than_the_modules_own(native, monkeypatch):
     """Also on a CPU that does not multiply bfloat16, where only what goes in and out is rounded."""
-    monkeypatch.setattr(standing_in, "product_type", product_type if native else lambda dtype: torch.float32)
+    monkeypatch.setattr(
+        standing_in, "product_type", product_type if native else lambda dtype: torch.float32
+    )
     for dtype in (torch.bfloat16, torch.float16):
         model = _model().to(dtype)
         given = torch.randn(9, 512).to(dtype)
-        exact = torch.nn.functional.linear(given.double(), model["linear"].weight.double(), model["linear"].bias.double())
+        exact = torch.nn.functional.linear(
+            given.double(), model["linear"].weight.double(), model["linear"].bias.double()
+        )
         with torch.inference_mode():
             own = (model["linear"](given) - exact).norm()
             with CPUModules(model).in_use():
@@ -88,8 +92,13 @@ class _Attention(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(256, size) for size in (512, 128, 128))
-        self.gate_proj, self.up_proj = torch.nn.Linear(256, 320, bias=False), torch.nn.Linear(256, 320)
+        self.q_proj, self.k_proj, self.v_proj = (
+            torch.nn.Linear(256, size) for size in (512, 128, 128)
+        )
+        self.gate_proj, self.up_proj = (
+            torch.nn.Linear(256, 320, bias=False),
+            torch.nn.Linear(256, 320),
+        )
 
     def forward(self, rows, others):
         return [
@@ -114,7 +123,14 @@ def test_layers_of_the_same_rows_are_one_product():
         with copies.in_use():
             mine = model(rows, others)
             again = model(rows + 1, others)
-        assert [out.stride(1) for out in mine] == [768, 768, 768, 768, 768, 320]  # gate and up do not agree about a bias
+        assert [out.stride(1) for out in mine] == [
+            768,
+            768,
+            768,
+            768,
+            768,
+            320,
+        ]  # gate and up do not agree about a bias
         for found, expected in zip((*mine, *again), (*own, *model(rows + 1, others)), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     with torch.no_grad():
@@ -150,7 +166,10 @@ def test_changed_weights_are_copied_again():
 
 def test_on_intels_processors_small_float32_layers_stay_with_mkl(monkeypatch):
     monkeypatch.setattr(standing_in, "_is_intel", lambda: True)
-    assert [len(CPUModules(_model().to(dtype))) for dtype in (torch.float32, torch.bfloat16)] == [0, 3]
+    assert [len(CPUModules(_model().to(dtype))) for dtype in (torch.float32, torch.bfloat16)] == [
+        0,
+        3,
+    ]
     assert len(CPUModules(torch.nn.Sequential(torch.nn.Linear(1024, 1024)))) == 1
 
 

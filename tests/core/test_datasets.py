@@ -35,11 +35,21 @@ BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
 118.5,GPT-4,417,276,693,API log
 """
 CHAT = [
-    {"id": "a", "conversations": [{"from": "human", "value": "one two three"}, {"from": "gpt", "value": "four five"}]},
+    {
+        "id": "a",
+        "conversations": [
+            {"from": "human", "value": "one two three"},
+            {"from": "gpt", "value": "four five"},
+        ],
+    },
     {"id": "b", "conversations": [{"from": "human", "value": "alone"}]},
     {
         "id": "c",
-        "conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "y"}, {"from": "human", "value": "z"}],
+        "conversations": [
+            {"from": "human", "value": "x"},
+            {"from": "gpt", "value": "y"},
+            {"from": "human", "value": "z"},
+        ],
     },
 ]
 # Two users with a system prompt in common, one of whom goes on; a stranger; the first prompt once more.
@@ -50,7 +60,12 @@ HASHES = [[1, 2, 3], [1, 2, 4, 5], [1, 2, 3, 6], [7], [1, 2, 3]]
 def mooncake(tmp_path):
     path = tmp_path / "talk.jsonl"
     rows = [
-        {"timestamp": 500 * at, "input_length": 512 * len(ids) - 100, "output_length": 20 + at, "hash_ids": ids}
+        {
+            "timestamp": 500 * at,
+            "input_length": 512 * len(ids) - 100,
+            "output_length": 20 + at,
+            "hash_ids": ids,
+        }
         for at, ids in enumerate(HASHES)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -64,15 +79,28 @@ def put(path, text):
 
 def test_tables_are_read(tmp_path):
     azure = read_dataset(put(tmp_path / "azure.csv", AZURE))
-    assert azure.sizes == (RequestSize(374, 44, 0.0), RequestSize(396, 109, 4.314579), RequestSize(879, 1, 13.31941))
+    assert azure.sizes == (
+        RequestSize(374, 44, 0.0),
+        RequestSize(396, 109, 4.314579),
+        RequestSize(879, 1, 13.31941),
+    )
     windows = read_dataset(put(tmp_path / "windows.csv", AZURE.strip().replace("\n", "\r\n")))
     assert windows.sizes == azure.sizes
     week = read_dataset(put(tmp_path / "week.csv", AZURE_2024))
-    assert week.sizes == (RequestSize(2162, 5, 0.0), RequestSize(2399, 6, 0.99007), RequestSize(76, 15, 1.25))
+    assert week.sizes == (
+        RequestSize(2162, 5, 0.0),
+        RequestSize(2399, 6, 0.99007),
+        RequestSize(76, 15, 1.25),
+    )
     third = read_dataset(put(tmp_path / "third.csv", BURST_3))
-    assert third.sizes == (RequestSize(120, 30, 0.0), RequestSize(64, 8, 28.0)) and third.skipped == 1
+    assert (
+        third.sizes == (RequestSize(120, 30, 0.0), RequestSize(64, 8, 28.0)) and third.skipped == 1
+    )
     burst = read_dataset(put(tmp_path / "burst.csv", BURST))
-    assert burst.sizes == (RequestSize(472, 18, 0.0), RequestSize(417, 276, 113.5)) and burst.skipped == 1
+    assert (
+        burst.sizes == (RequestSize(472, 18, 0.0), RequestSize(417, 276, 113.5))
+        and burst.skipped == 1
+    )
 
 
 def test_conversations_need_a_tokenizer(tmp_path):
@@ -84,20 +112,27 @@ def test_conversations_need_a_tokenizer(tmp_path):
 
 
 def test_lengths_of_our_own_still_open(tmp_path):
-    assert read_dataset(put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")).sizes == (RequestSize(10, 5), RequestSize(3, 4))
+    assert read_dataset(put(tmp_path / "own.jsonl", "[10, 5]\n[3, 4]\n")).sizes == (
+        RequestSize(10, 5),
+        RequestSize(3, 4),
+    )
 
 
 def test_the_hit_ratio_follows_from_the_hashes(mooncake):
     data = read_dataset(mooncake)
     # Found: nothing; 1 2; 1 2, as the first prompt's block 3 was not full; nothing; 1 2.
-    assert data.hit_ratio() == 512 * (0 + 2 + 2 + 0 + 2) / sum(512 * len(ids) - 100 for ids in HASHES)
+    assert data.hit_ratio() == 512 * (0 + 2 + 2 + 0 + 2) / sum(
+        512 * len(ids) - 100 for ids in HASHES
+    )
 
 
 def test_the_engine_finds_what_the_hashes_promise(mooncake):
     data = read_dataset(mooncake).scaled(64)
     assert data.scale == pytest.approx(64 / (4 * 512 - 100 + 22)) and data.block_tokens == 16
     assert all(s.prompt_tokens + s.output_tokens <= 64 for s in data.sizes)
-    engine = memory_engine(max_num_seqs=1, block_size=data.block_tokens, num_blocks=400, prefix_caching=True)
+    engine = memory_engine(
+        max_num_seqs=1, block_size=data.block_tokens, num_blocks=400, prefix_caching=True
+    )
     found = metrics(engine.run(data.workload(vocab_size=50)))
     assert found["cached_tokens"] / found["prompt_tokens"] == pytest.approx(data.hit_ratio())
 
@@ -114,11 +149,17 @@ def test_what_fits_is_not_scaled(mooncake):
             "a,b\n1,2\n",
             "a table with the columns .a, b., which no known trace has: Azure LLM's are TIMESTAMP, .* BurstGPT's are Timestamp,",
         ),
-        ('{\n "requests": []\n}\n', "x.csv is not a list of request sizes. A workload file runs as it is, with run --workload"),
+        (
+            '{\n "requests": []\n}\n',
+            "x.csv is not a list of request sizes. A workload file runs as it is, with run --workload",
+        ),
         (AZURE.replace("396", "-3"), "line 3: this is no request of Azure LLM's trace"),
         (BURST.replace("472", "many"), "line 2: this is no request of BurstGPT's trace"),
         (AZURE.splitlines()[0] + "\n", "holds no requests"),
-        ("\n".join([*AZURE.splitlines()[:1], *reversed(AZURE.splitlines()[1:])]), "not in order of arrival"),
+        (
+            "\n".join([*AZURE.splitlines()[:1], *reversed(AZURE.splitlines()[1:])]),
+            "not in order of arrival",
+        ),
         (
             '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1]}\n',
             "line 1: this is no request of a Mooncake",

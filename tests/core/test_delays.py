@@ -23,7 +23,10 @@ from worlds.delays import adds_up
 from worlds.examples import examples
 from worlds.visual import record, request
 
-SHIPPED = [*sorted((ASSETS / "traces").rglob("*.jsonl")), *sorted((ASSETS / "comparisons").rglob("*.jsonl.gz"))]
+SHIPPED = [
+    *sorted((ASSETS / "traces").rglob("*.jsonl")),
+    *sorted((ASSETS / "comparisons").rglob("*.jsonl.gz")),
+]
 
 
 def parts(delay) -> dict[str, int]:
@@ -47,13 +50,21 @@ def taking(trace: Trace, milliseconds: dict[int, float]) -> Trace:
             at = end
         now = at + 0.001
         arrived = tuple(a._replace(t=round(start, 6)) for a in event.arrived)
-        events.append(event._replace(t_start=round(start, 6), t_end=round(now, 6), passes=tuple(passes), arrived=arrived))
+        events.append(
+            event._replace(
+                t_start=round(start, 6), t_end=round(now, 6), passes=tuple(passes), arrived=arrived
+            )
+        )
     return replace(trace, events=events)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_parts_of_every_shipped_run_add_up(path):
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8") as lines
+    ):
         adds_up(Trace.from_lines((line.rstrip("\n") for line in lines), trusted=True))
 
 
@@ -62,16 +73,31 @@ def test_the_parts_of_every_shipped_run_add_up(path):
     lanes=st.integers(1, 4),
     budget=st.integers(4, 20),
     blocks=st.integers(16, 40),
-    asked=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12), st.integers(0, 10)), min_size=1, max_size=8),
+    asked=st.lists(
+        st.tuples(st.integers(1, 30), st.integers(1, 12), st.integers(0, 10)),
+        min_size=1,
+        max_size=8,
+    ),
     costs=st.tuples(*[st.floats(1e-5, 1e-2)] * 3),
 )
 @examples(60)
 def test_the_parts_of_simulated_runs_add_up(policy, lanes, budget, blocks, asked, costs):
-    config = EngineConfig(policy, max_num_seqs=lanes, max_num_batched_tokens=max(budget, lanes), block_size=4, num_blocks=blocks)
+    config = EngineConfig(
+        policy,
+        max_num_seqs=lanes,
+        max_num_batched_tokens=max(budget, lanes),
+        block_size=4,
+        num_blocks=blocks,
+    )
     if not config.chunked_prefill or not POLICIES[policy].token_budget:
         config = replace(config, max_num_batched_tokens=64)
     requests = [
-        Request(f"r{i}", prompt_token_ids=(1,) * prompt, sampling=SamplingParams(new, ignore_eos=True), arrival=at)
+        Request(
+            f"r{i}",
+            prompt_token_ids=(1,) * prompt,
+            sampling=SamplingParams(new, ignore_eos=True),
+            arrival=at,
+        )
         for i, (prompt, new, at) in enumerate(asked)
     ]
     cost = Linear(costs[0], costs[1], costs[2] / 1e4, 100, Load(8, 10_000))
@@ -80,57 +106,113 @@ def test_the_parts_of_simulated_runs_add_up(policy, lanes, budget, blocks, asked
 
 def test_a_long_prompt_beside_decodes_by_hand():
     """A decodes alone in 1 ms a step; in step 3 B's prompt shares its pass, which takes 40 ms: 39 of them are B's."""
-    trace = taking(record(EngineConfig(max_num_seqs=2), request("a", 4, 6), request("b", 30, 2, arrival=3)), {3: 40.0})
+    trace = taking(
+        record(EngineConfig(max_num_seqs=2), request("a", 4, 6), request("b", 30, 2, arrival=3)),
+        {3: 40.0},
+    )
     a, b = adds_up(trace).requests
     # Steps 0, 1, 2 begin at 0, 10, 20 ms, 3 at 30; 4 at 71 (40 ms of pass, 1 ms after it), 5 at 73. A's last token comes at 74 ms.
     assert a.whole_us == 74_000
     assert parts(a) == {"prefill": 1_000, "decode": 5_000, "others": 39_000, "between": 29_000}
     assert steps(a) == {"prefill": 1, "decode": 4, "others": 1}
-    assert parts(b) == {"prefill": 40_000, "decode": 1_000, "between": 1_000} and steps(b) == {"prefill": 1, "decode": 1}
+    assert parts(b) == {"prefill": 40_000, "decode": 1_000, "between": 1_000} and steps(b) == {
+        "prefill": 1,
+        "decode": 1,
+    }
     worst = delays(trace).gaps[0]
-    assert (worst.request, worst.token, worst.since, worst.step, worst.whole_us) == ("a", 4, 2, 3, 49_000)
-    assert worst.cause == "others" and worst.prompts == (("b", 30),) and worst.together and not worst.uncompared
+    assert (worst.request, worst.token, worst.since, worst.step, worst.whole_us) == (
+        "a",
+        4,
+        2,
+        3,
+        49_000,
+    )
+    assert (
+        worst.cause == "others"
+        and worst.prompts == (("b", 30),)
+        and worst.together
+        and not worst.uncompared
+    )
 
 
 def test_without_a_pass_to_compare_with_nothing_is_claimed():
     """A never decodes without a prompt beside it: its pass is its own, and said to be not compared."""
-    trace = taking(record(EngineConfig(max_num_seqs=2), request("a", 4, 2), request("b", 30, 1, arrival=1)), {1: 40.0})
+    trace = taking(
+        record(EngineConfig(max_num_seqs=2), request("a", 4, 2), request("b", 30, 1, arrival=1)),
+        {1: 40.0},
+    )
     a, _ = adds_up(trace).requests
-    assert parts(a) == {"prefill": 1_000, "decode": 40_000, "between": 9_000} and a.uncompared_us == 40_000
+    assert (
+        parts(a) == {"prefill": 1_000, "decode": 40_000, "between": 9_000}
+        and a.uncompared_us == 40_000
+    )
     (gap,) = delays(trace).gaps
-    assert gap.cause is None and gap.uncompared and gap.prompts == (("b", 30),) and gap.times is None
+    assert (
+        gap.cause is None and gap.uncompared and gap.prompts == (("b", 30),) and gap.times is None
+    )
 
 
 def test_decodes_are_compared_with_as_many_rows_or_the_nearest_number_within_twice():
     """Six requests decode together beside a prompt; alone only one ever does, which is no pass of like size."""
     six = [request(f"r{i}", 2, 3) for i in range(6)]
-    found = adds_up(taking(record(EngineConfig(max_num_seqs=8), *six, request("late", 20, 8, arrival=2)), {2: 20.0}))
+    found = adds_up(
+        taking(
+            record(EngineConfig(max_num_seqs=8), *six, request("late", 20, 8, arrival=2)), {2: 20.0}
+        )
+    )
     assert parts(found.requests[0])["others"] == 19_000  # step 1: six rows, 1 ms
     two = [request(f"r{i}", 2, 2) for i in range(6)]
-    found = adds_up(taking(record(EngineConfig(max_num_seqs=8), *two, request("late", 20, 8, arrival=1)), {1: 20.0}))
+    found = adds_up(
+        taking(
+            record(EngineConfig(max_num_seqs=8), *two, request("late", 20, 8, arrival=1)), {1: 20.0}
+        )
+    )
     assert "others" not in parts(found.requests[0]) and found.requests[0].uncompared_us == 20_000
 
 
 def test_a_slow_pass_without_a_prompt_is_nobodys_fault():
     """The control: nobody joins, and a step takes 50 times as long. It stays decoding, and the record has no cause."""
-    trace = taking(record(EngineConfig(max_num_seqs=2), request("a", 4, 9), request("b", 4, 9)), {5: 50.0})
+    trace = taking(
+        record(EngineConfig(max_num_seqs=2), request("a", 4, 9), request("b", 4, 9)), {5: 50.0}
+    )
     found = adds_up(trace)
     assert all("others" not in parts(d) for d in found.requests)
-    assert (found.gaps[0].step, found.gaps[0].cause, found.gaps[0].times, found.gaps[0].beside) == (5, None, 50.0, ("b",))
+    assert (found.gaps[0].step, found.gaps[0].cause, found.gaps[0].times, found.gaps[0].beside) == (
+        5,
+        None,
+        50.0,
+        ("b",),
+    )
     assert all(gap.times == 1.0 for gap in found.gaps[1:])
 
 
 def test_waits_are_split_by_the_limit_of_each_step():
     """One lane: B waits from step 1 until A's last step (5) is over, and C behind B."""
-    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1), request("c", 3, 1, arrival=2))
+    trace = record(
+        EngineConfig(max_num_seqs=1),
+        request("a", 3, 6),
+        request("b", 3, 2, arrival=1),
+        request("c", 3, 1, arrival=2),
+    )
     a, b, c = adds_up(trace).requests
     assert a.queued_us == {} or set(a.queued_us) == {"none"}
     assert b.queued_us == {"lanes": 50_000} and b.queued_steps == {"lanes": 5} and b.first_step == 6
-    assert c.queued_us == {"lanes": 60_000} and [d.request for d in delays(trace).waits] == ["c", "b"]
-    unknown = replace(trace, events=[e._replace(waiting=e.waiting._replace(why=None)) for e in trace.events])
+    assert c.queued_us == {"lanes": 60_000} and [d.request for d in delays(trace).waits] == [
+        "c",
+        "b",
+    ]
+    unknown = replace(
+        trace, events=[e._replace(waiting=e.waiting._replace(why=None)) for e in trace.events]
+    )
     assert adds_up(unknown).requests[1].queued_us == {"unrecorded": 50_000}
-    blocks = [e._replace(waiting=e.waiting._replace(why=Why("blocks", 1, 2, 9))) if e.step < 3 else e for e in trace.events]
-    assert adds_up(replace(trace, events=blocks)).requests[1].queued_us == {"blocks": 20_000, "lanes": 30_000}
+    blocks = [
+        e._replace(waiting=e.waiting._replace(why=Why("blocks", 1, 2, 9))) if e.step < 3 else e
+        for e in trace.events
+    ]
+    assert adds_up(replace(trace, events=blocks)).requests[1].queued_us == {
+        "blocks": 20_000,
+        "lanes": 30_000,
+    }
 
 
 def test_a_preempted_request_waits_and_computes_again():
@@ -140,7 +222,9 @@ def test_a_preempted_request_waits_and_computes_again():
     lost = {p.request for e in trace.events for p in e.preempted}
     assert lost == {d.request for d in found.requests if "preempted" in parts(d)} != set()
     assert lost == {d.request for d in found.requests if "again" in steps(d)}
-    for d in found.requests:  # away in as many steps as it holds no lane for, between its first pass and its last
+    for d in (
+        found.requests
+    ):  # away in as many steps as it holds no lane for, between its first pass and its last
         away = [e.step for e in trace.events if d.first_step < e.step <= trace.events[-1].step]
         held = {s.request: None for e in trace.events for s in e.segments}
         assert d.request in held and steps(d).get("preempted", 0) <= len(away)
@@ -148,15 +232,21 @@ def test_a_preempted_request_waits_and_computes_again():
 
 
 def test_who_computes_nothing_in_a_step_is_stalled():
-    config = EngineConfig("stall", max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13)
+    config = EngineConfig(
+        "stall", max_num_seqs=3, max_num_batched_tokens=10, block_size=2, num_blocks=13
+    )
     trace = record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
     counted = {r: sum(s.request == r for e in trace.events for s in e.stalled) for r in trace.asked}
-    assert {d.request: steps(d).get("stalled", 0) for d in adds_up(trace).requests} == counted and any(counted.values())
+    assert {
+        d.request: steps(d).get("stalled", 0) for d in adds_up(trace).requests
+    } == counted and any(counted.values())
 
 
 def test_prompts_in_a_pass_of_their_own_count_whole():
     """Policy split: B's prompt is computed in a pass before the decode pass, while A holds its lane."""
-    trace = record(EngineConfig("split", max_num_seqs=2), request("a", 4, 6), request("b", 30, 2, arrival=3))
+    trace = record(
+        EngineConfig("split", max_num_seqs=2), request("a", 4, 6), request("b", 30, 2, arrival=3)
+    )
     a, _ = adds_up(trace).requests
     assert parts(a)["others"] == 1_000 and steps(a)["others"] == 1 and a.uncompared_us == 0
 
@@ -165,12 +255,21 @@ def test_a_run_that_was_cut_is_followed_to_its_end():
     trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1))
     cut = replace(trace, events=trace.events[:4], complete=False)
     a, b = adds_up(cut).requests
-    assert a.reason is b.reason is None and b.queued_us == {"lanes": 29_000} and steps(b) == {"queued": 3}
+    assert (
+        a.reason is b.reason is None
+        and b.queued_us == {"lanes": 29_000}
+        and steps(b) == {"queued": 3}
+    )
 
 
 def test_nothing_is_claimed_of_steps_that_are_not_shown():
     """One lane, A in it and B behind; steps 3 and 4 are missing, and A goes on in step 5."""
-    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 8), request("b", 3, 2, arrival=1), request("c", 3, 2, arrival=9))
+    trace = record(
+        EngineConfig(max_num_seqs=1),
+        request("a", 3, 8),
+        request("b", 3, 2, arrival=1),
+        request("c", 3, 2, arrival=9),
+    )
     state = RunState.of(trace.prompt_lengths)
     for event in trace.events[:5]:
         state.begin(event)
@@ -185,4 +284,6 @@ def test_nothing_is_claimed_of_steps_that_are_not_shown():
 
 
 def test_every_part_and_limit_has_its_words():
-    assert set(PARTS) == set(PART_NAMES) and queued_by("lanes") != queued_by("unrecorded") != queued_by("none")
+    assert set(PARTS) == set(PART_NAMES) and queued_by("lanes") != queued_by(
+        "unrecorded"
+    ) != queued_by("none")

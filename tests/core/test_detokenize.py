@@ -27,7 +27,12 @@ def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
     vocab = {f"<0x{b:02X}>": b for b in range(256)} | {"▁a": 256, "▁b": 257, "€": 258}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True))
     tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
@@ -81,7 +86,20 @@ def test_any_tokens(ids: list[int]) -> None:
 
 
 hard = st.lists(
-    st.sampled_from([b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xe2", b"\xed\xa0", b"\xff", "😀".encode(), "€".encode(), b"a"]),
+    st.sampled_from(
+        [
+            b"\xf0",
+            b"\x9f",
+            b"\x98",
+            b"\x80",
+            b"\xe2",
+            b"\xed\xa0",
+            b"\xff",
+            "😀".encode(),
+            "€".encode(),
+            b"a",
+        ]
+    ),
     max_size=30,
 )
 
@@ -103,7 +121,10 @@ def test_prompt_and_output_join(prompt: str, output: str) -> None:
 
 
 def test_context_that_ends_inside_a_character() -> None:
-    assert "".join(pieces(BYTES, ids_of(b"\x98\x80!"), context=ids_of(b"a\xf0\x9f"))) == "\ufffd\ufffd!"
+    assert (
+        "".join(pieces(BYTES, ids_of(b"\x98\x80!"), context=ids_of(b"a\xf0\x9f")))
+        == "\ufffd\ufffd!"
+    )
 
 
 def test_byte_fallback_and_leading_spaces() -> None:
@@ -111,7 +132,24 @@ def test_byte_fallback_and_leading_spaces() -> None:
     emoji = list("😀".encode())
     ids = [256, 257, *emoji, 256, 258, *emoji, *emoji]
     assert whole(ids, tokenizer) == "a b😀 a€😀😀"
-    assert pieces(tokenizer, ids) == ["a", " b", "", "", "", "😀", " a", "€", "", "", "", "😀", "", "", "", "😀"]
+    assert pieces(tokenizer, ids) == [
+        "a",
+        " b",
+        "",
+        "",
+        "",
+        "😀",
+        " a",
+        "€",
+        "",
+        "",
+        "",
+        "😀",
+        "",
+        "",
+        "",
+        "😀",
+    ]
     assert pieces(tokenizer, [256, 257], context=[257]) == [" a", " b"]
 
 
@@ -148,7 +186,11 @@ def test_long_sequences_cost_the_same_a_token() -> None:
 )
 def test_stop_strings_token_by_token(text: str, stop: tuple[str, ...], at: int | None) -> None:
     answer = AnswerText(BYTES, stop)
-    hits = [i for i, token in enumerate(ids_of(text.encode())) if (answer.add(token), answer.is_stopped)[1]]
+    hits = [
+        i
+        for i, token in enumerate(ids_of(text.encode()))
+        if (answer.add(token), answer.is_stopped)[1]
+    ]
     assert (hits[0] if hits else None) == at
 
 
@@ -157,7 +199,9 @@ def test_stop_strings_token_by_token(text: str, stop: tuple[str, ...], at: int |
     st.lists(st.sampled_from(["ab", "ba", "b😀a", "aab"]), min_size=1, max_size=2),
 )
 @examples(200)
-def test_stop_strings_are_found_at_the_token_that_completes_them(parts: list[str], stop: list[str]) -> None:
+def test_stop_strings_are_found_at_the_token_that_completes_them(
+    parts: list[str], stop: list[str]
+) -> None:
     ids = ids_of("".join(parts).encode())
     answer = AnswerText(BYTES, tuple(stop))
     for n, token in enumerate(ids, 1):
@@ -173,4 +217,8 @@ def test_a_tokenizer_that_decodes_in_a_way_of_its_own_is_asked() -> None:
         def _decode(self, *args, **kwargs) -> str:
             return super()._decode(*args, **kwargs).upper()
 
-    assert pieces(Shouting(tokenizer_object=BYTES.backend_tokenizer), ids_of(b"who")) == ["W", "H", "O"]
+    assert pieces(Shouting(tokenizer_object=BYTES.backend_tokenizer), ids_of(b"who")) == [
+        "W",
+        "H",
+        "O",
+    ]

@@ -8,7 +8,18 @@ import pytest
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.divergence import FINISHED, IDLE, KV, MIXED, PADDING, PASSES, REST, TOKENS, WORK, difference
+from core.measure.divergence import (
+    FINISHED,
+    IDLE,
+    KV,
+    MIXED,
+    PADDING,
+    PASSES,
+    REST,
+    TOKENS,
+    WORK,
+    difference,
+)
 from core.measure.metrics import metrics, wall_s
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
@@ -42,7 +53,13 @@ def test_parts_are_counts_times_costs_where_passes_take_what_the_fit_says():
     assert parts[FINISHED].seconds == pytest.approx(-0.004 * 829 / 3, rel=0.02)
     assert parts[IDLE].seconds == pytest.approx(0.004 * 289 / 3, rel=0.02)
     assert parts[PADDING].seconds == pytest.approx(-0.0005 * (829 + 9), rel=0.02)
-    assert parts[WORK].seconds == parts[PASSES].seconds == parts[TOKENS].seconds == parts[KV].seconds == 0
+    assert (
+        parts[WORK].seconds
+        == parts[PASSES].seconds
+        == parts[TOKENS].seconds
+        == parts[KV].seconds
+        == 0
+    )
     assert (parts[FINISHED].before, parts[FINISHED].after) == (829 / 3, 0)
     assert abs(parts[MIXED].seconds) + abs(parts[REST].seconds) < 0.01
 
@@ -60,8 +77,15 @@ def test_a_mixed_step_that_costs_more_than_the_fit_is_a_part():
     for event in after.events:
         longer = 0.1 if {s.phase for s in event.segments} == {"prefill", "decode"} else 0.0
         mixed += bool(longer)
-        data = {**event.to_json(), "t_start": event.t_start + shift, "t_end": event.t_end + shift + longer}
-        data["passes"] = [list(p._replace(t_start=p.t_start + shift, t_end=p.t_end + shift + longer)) for p in event.passes]
+        data = {
+            **event.to_json(),
+            "t_start": event.t_start + shift,
+            "t_end": event.t_end + shift + longer,
+        }
+        data["passes"] = [
+            list(p._replace(t_start=p.t_start + shift, t_end=p.t_end + shift + longer))
+            for p in event.passes
+        ]
         events.append(type(event).from_json(data))
         shift += longer
     slow = replace(after, events=events)

@@ -14,7 +14,10 @@ ROWS = ((5, 6), (4, 6), (6, 6, 1), (3, 4, 2))
 
 def fork(rows=ROWS, before=None, after=None):
     base = {"max_num_seqs": 3, "max_num_batched_tokens": 16, "block_size": 4}
-    return divergence(memory_trace(*rows, **(base | (before or {}))), memory_trace(*rows, **(base | (after or {}))))
+    return divergence(
+        memory_trace(*rows, **(base | (before or {}))),
+        memory_trace(*rows, **(base | (after or {}))),
+    )
 
 
 def test_equal_runs_do_not_part_whatever_their_times():
@@ -47,10 +50,13 @@ def test_a_smaller_budget_cuts_a_prompt():
 
 
 def test_another_policy_lays_the_same_work_out_differently():
-    found = fork(rows=((5, 3), (2, 3)), before={"policy": "dynamic"}, after={"policy": "continuous"})
+    found = fork(
+        rows=((5, 3), (2, 3)), before={"policy": "dynamic"}, after={"policy": "continuous"}
+    )
     assert found.aspect == "layout"
     assert (
-        english(found.before) == "one pass of 7 tokens and 3 pads" and english(found.after) == "one pass of 7 tokens, no padding"
+        english(found.before) == "one pass of 7 tokens and 3 pads"
+        and english(found.after) == "one pass of 7 tokens, no padding"
     )
 
 
@@ -74,7 +80,11 @@ def test_one_run_ends_before_the_other():
     b = memory_trace((3, 4), max_num_seqs=1)
     b.events.pop()
     found = divergence(a, b)
-    assert found.step == 3 and found.after == "has nothing left to do" and english(found.before) == "computes 1 token"
+    assert (
+        found.step == 3
+        and found.after == "has nothing left to do"
+        and english(found.before) == "computes 1 token"
+    )
     assert not found.same_tokens and not found.knobs
     assert found.sentence().startswith("Fork at step 3: in the first run computes 1 token")
 
@@ -82,7 +92,9 @@ def test_one_run_ends_before_the_other():
 def test_a_different_token_is_a_fork():
     a, b = memory_trace((3, 3)), memory_trace((3, 3))
     event = b.events[1]
-    b.events[1] = event._replace(sampled=(event.sampled[0]._replace(token_id=event.sampled[0].token_id + 1),))
+    b.events[1] = event._replace(
+        sampled=(event.sampled[0]._replace(token_id=event.sampled[0].token_id + 1),)
+    )
     found = divergence(a, b)
     assert (found.step, found.aspect, found.request) == (1, "token", "r0") and not found.same_tokens
 
@@ -99,5 +111,8 @@ def test_other_requests_cannot_be_compared():
 
 
 def test_knobs_name_every_limit_that_differs():
-    found = knobs(memory_trace((3, 3), max_num_seqs=2), memory_trace((3, 3), max_num_seqs=4, chunked_prefill=False))
+    found = knobs(
+        memory_trace((3, 3), max_num_seqs=2),
+        memory_trace((3, 3), max_num_seqs=4, chunked_prefill=False),
+    )
     assert [k.of(k.after) for k in found] == ["4 lanes", "chunked prefill off"]

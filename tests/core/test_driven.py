@@ -22,7 +22,8 @@ SAMPLING = SamplingParams(4, ignore_eos=True)
 def test_a_request_comes_before_its_step_and_idle_steps_pass():
     """Against our own engine: the same requests before the same steps, a pause included."""
     requests = [
-        Request(f"r{i}", prompt_token_ids=(7, 8), sampling=SAMPLING, arrival=at) for i, at in enumerate((0, 0, 2, 9, 9.5))
+        Request(f"r{i}", prompt_token_ids=(7, 8), sampling=SAMPLING, arrival=at)
+        for i, at in enumerate((0, 0, 2, 9, 9.5))
     ]
     left, came, steps = {}, [], []
 
@@ -33,7 +34,12 @@ def test_a_request_comes_before_its_step_and_idle_steps_pass():
             if not left[name]:
                 del left[name]
 
-    drive(Workload(requests), lambda r: (came.append((len(steps), r.id)), left.update({r.id: 4})), step, lambda: bool(left))
+    drive(
+        Workload(requests),
+        lambda r: (came.append((len(steps), r.id)), left.update({r.id: 4})),
+        step,
+        lambda: bool(left),
+    )
     adapter, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
     ours = Engine(adapter, tokenizer, EngineConfig(max_num_seqs=5)).run(Workload(requests))
     assert steps == [sorted({s.request for s in e.segments}) for e in ours.events]
@@ -44,11 +50,16 @@ def test_a_preset_keeps_its_tokens_in_larger_blocks():
     _, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
     preset = PRESETS["kv-pressure"]
     asked = EngineTask.of(preset, tokenizer)
-    assert asked.config.num_blocks * BLOCK_SIZE == preset.config.num_blocks * preset.config.block_size
+    assert (
+        asked.config.num_blocks * BLOCK_SIZE == preset.config.num_blocks * preset.config.block_size
+    )
     assert all(r.sampling.temperature == 0 for r in asked.workload)
     assert EngineTask.from_json(asked.to_json()) == asked
     unlimited = EngineTask.of(PRESETS["long-prompt-chunked"], tokenizer)
-    assert unlimited.config.num_blocks * BLOCK_SIZE >= unlimited.longest * unlimited.config.max_num_seqs
+    assert (
+        unlimited.config.num_blocks * BLOCK_SIZE
+        >= unlimited.longest * unlimited.config.max_num_seqs
+    )
 
 
 def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
@@ -58,8 +69,14 @@ def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     adapter, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
     preset = PRESETS["kv-pressure"]
-    requests = [replace(r, sampling=replace(r.sampling, max_new_tokens=24)) for r in list(preset.workload)[:4]]
-    asked = EngineTask.of(replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)), tokenizer)
+    requests = [
+        replace(r, sampling=replace(r.sampling, max_new_tokens=24))
+        for r in list(preset.workload)[:4]
+    ]
+    asked = EngineTask.of(
+        replace(preset, workload=Workload(requests), config=replace(preset.config, num_blocks=13)),
+        tokenizer,
+    )
     contender = transformers_batching(asked, adapter.model)
     seen: list[Update] = []
     with contender.ready() as start:
@@ -76,11 +93,15 @@ def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
         run = contender.read(start())
         watching.join(60)
     trace = run.trace
-    assert [n.segments for n in seen if isinstance(n, StepEvent)] == [e.segments for e in trace.events]
+    assert [n.segments for n in seen if isinstance(n, StepEvent)] == [
+        e.segments for e in trace.events
+    ]
     assert trace.complete and run.seconds > 0
     assert sum(len(e.preempted) for e in trace.events) > 0 and any(e.stalled for e in trace.events)
     assert [f.finish_reason for e in trace.events for f in e.finished] == ["length"] * 4
     ours = Engine(adapter, tokenizer, asked.config).run(asked.workload)
     assert ours.outputs == trace.outputs
     parting = divergence(ours, trace)
-    assert parting is not None and parting.same_tokens  # its rule is another: who lacks a block stalls first
+    assert (
+        parting is not None and parting.same_tokens
+    )  # its rule is another: who lacks a block stalls first

@@ -14,7 +14,16 @@ from transformers import PreTrainedTokenizerFast
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Trace, Workload
 from core.errors import ExecutionFailed, InvalidConfig, InvalidRequest, InvalidWorkload
 from core.workload.presets import preset
-from worlds.small import EOS, MemoryModel, SchedulerWorld, checker_of, generate, memory_engine, request, requests
+from worlds.small import (
+    EOS,
+    MemoryModel,
+    SchedulerWorld,
+    checker_of,
+    generate,
+    memory_engine,
+    request,
+    requests,
+)
 
 GOOD = request("good", 4, 3)
 
@@ -25,7 +34,9 @@ def letters(unk: str | None = None) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=unk or "?"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **({"unk_token": unk} if unk else {}))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **({"unk_token": unk} if unk else {})
+    )
 
 
 def snapshot(engine: Engine) -> tuple:
@@ -71,7 +82,11 @@ def refused(engine: Engine, bad: Request, match: str) -> None:
             {"num_blocks": 4, "block_size": 16},
             "30 prompt tokens and 100 new ones exceed the whole KV pool of 4 blocks of 16",
         ),
-        (request("big", 30, 5000), {}, "30 prompt tokens and 5000 new ones exceed the model's context of 4096"),
+        (
+            request("big", 30, 5000),
+            {},
+            "30 prompt tokens and 5000 new ones exceed the model's context of 4096",
+        ),
         (request("odd", (4, 50), 1), {}, "token id 50 is outside the vocabulary of 50"),
         (request("odd", (4, -1), 1), {}, "token id -1 is outside the vocabulary"),
         (
@@ -93,9 +108,13 @@ def test_without_a_context_the_pool_still_bounds_a_request() -> None:
         engine.run(Workload([request("endless", 4, 2**31 - 1)]))
 
 
-@pytest.mark.parametrize(("prompt", "match"), [("abz", "cannot encode the characters 'z'"), ("aé\ud83d"[:2], "'é'")])
+@pytest.mark.parametrize(
+    ("prompt", "match"), [("abz", "cannot encode the characters 'z'"), ("aé\ud83d"[:2], "'é'")]
+)
 @pytest.mark.parametrize("unk", [None, "<unk>"])
-def test_characters_that_the_tokenizer_cannot_encode(unk: str | None, prompt: str, match: str) -> None:
+def test_characters_that_the_tokenizer_cannot_encode(
+    unk: str | None, prompt: str, match: str
+) -> None:
     refused(memory_engine(tokenizer=letters(unk)), Request("odd", prompt=prompt), match)
 
 
@@ -167,7 +186,9 @@ def test_limits_that_contradict(limits: dict) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(InvalidConfig, match="There is no policy 'magic'; the policies are sequential, static"):
+    with pytest.raises(
+        InvalidConfig, match="There is no policy 'magic'; the policies are sequential, static"
+    ):
         EngineConfig(policy="magic")
     with pytest.raises(InvalidConfig, match="no limit called 'speed'"):
         EngineConfig.from_json({"speed": 9})
@@ -186,11 +207,17 @@ def test_unknown_names() -> None:
 
 
 def test_a_pool_beyond_the_devices_memory_is_refused_before_anything_is_allocated() -> None:
-    with pytest.raises(InvalidConfig, match="num_blocks must be a whole number from 1 to 2,147,483,647, not 1000000000000"):
+    with pytest.raises(
+        InvalidConfig,
+        match="num_blocks must be a whole number from 1 to 2,147,483,647, not 1000000000000",
+    ):
         EngineConfig(num_blocks=10**12)
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidConfig, match="A KV pool of 2,147,483,647 blocks of 1048576 tokens takes .* GiB, and cpu has"):
+        with pytest.raises(
+            InvalidConfig,
+            match="A KV pool of 2,147,483,647 blocks of 1048576 tokens takes .* GiB, and cpu has",
+        ):
             memory_engine(num_blocks=2**31 - 1, block_size=2**20).run(Workload([GOOD]))
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
@@ -267,7 +294,14 @@ def test_a_stream_given_up_late_does_not_touch_the_next_run() -> None:
 def test_cancel_before_arrival_while_waiting_and_while_running() -> None:
     engine = memory_engine(max_num_seqs=1)
     stream = engine.stream(
-        Workload([request("runs", 4, 9), request("waits", 4, 9), request("comes", 4, 9, 50), request("stays", 4, 2, 1)])
+        Workload(
+            [
+                request("runs", 4, 9),
+                request("waits", 4, 9),
+                request("comes", 4, 9, 50),
+                request("stays", 4, 2, 1),
+            ]
+        )
     )
     next(stream)
     for name in ("comes", "waits", "runs", "waits"):
@@ -277,7 +311,9 @@ def test_cancel_before_arrival_while_waiting_and_while_running() -> None:
     assert {f.request: f.finish_reason for e in trace.events for f in e.finished} == {
         "comes": "cancelled", "waits": "cancelled", "runs": "cancelled", "stays": "length",
     }  # fmt: skip
-    assert len(trace.outputs["runs"]) == 1 and trace.outputs["stays"] == generate(request("stays", 4, 2))
+    assert len(trace.outputs["runs"]) == 1 and trace.outputs["stays"] == generate(
+        request("stays", 4, 2)
+    )
     checker = checker_of(trace)
     assert [checker.fault(e) for e in trace.events] == [None] * len(trace.events)
 
@@ -298,7 +334,9 @@ def test_arrivals_in_seconds_are_slept_for() -> None:
         now[0] += seconds
 
     engine = Engine(MemoryModel(), None, EngineConfig(), clock=lambda: now[0], sleep=sleep)
-    trace = engine.run(Workload([request("a", 4, 1, 90.0), request("b", 4, 1, 0.25)], arrival_unit="s"))
+    trace = engine.run(
+        Workload([request("a", 4, 1, 90.0), request("b", 4, 1, 0.25)], arrival_unit="s")
+    )
     arrived = {a.request: a.t for e in trace.events for a in e.arrived}
     assert arrived == {"a": 90.0, "b": 0.25} and now[0] == 190.0
 
@@ -307,9 +345,15 @@ def test_arrivals_in_seconds_are_slept_for() -> None:
 
 
 def test_end_of_sequence_and_stop_strings() -> None:
-    stops = [r for r in (request(f"r{i}", (4 + i, 9), 200, ignore_eos=False) for i in range(8)) if EOS in generate(r)]
+    stops = [
+        r
+        for r in (request(f"r{i}", (4 + i, 9), 200, ignore_eos=False) for i in range(8))
+        if EOS in generate(r)
+    ]
     trace = memory_engine().run(Workload(stops))
-    assert stops and all(trace.outputs[r.id] == generate(r) and trace.outputs[r.id][-1] == EOS for r in stops)
+    assert stops and all(
+        trace.outputs[r.id] == generate(r) and trace.outputs[r.id][-1] == EOS for r in stops
+    )
 
     class Letters(MemoryModel):
         def forward(self, batch, pool, backend=None):
@@ -319,24 +363,36 @@ def test_end_of_sequence_and_stop_strings() -> None:
             return folded
 
     engine = memory_engine(model=Letters(), tokenizer=letters("<unk>"))
-    free = engine.run(Workload([Request("r", prompt="ab", sampling=SamplingParams(max_new_tokens=30))]))
+    free = engine.run(
+        Workload([Request("r", prompt="ab", sampling=SamplingParams(max_new_tokens=30))])
+    )
     text = "".join("abc"[i] for i in free.outputs["r"])
     stop = text[5:8]
-    cut = engine.run(Workload([Request("r", prompt="ab", sampling=SamplingParams(max_new_tokens=30, stop=(stop,)))]))
+    cut = engine.run(
+        Workload(
+            [Request("r", prompt="ab", sampling=SamplingParams(max_new_tokens=30, stop=(stop,)))]
+        )
+    )
     end = text.index(stop) + 3
     assert "".join("abc"[i] for i in cut.outputs["r"]) == text[:end]
     assert cut.events[-1].finished[0].finish_reason == "stop"
 
 
 def test_a_pool_that_cannot_be_allocated_after_all(monkeypatch) -> None:
-    monkeypatch.setattr("core.runner.pool_size._memory_of", lambda device: None)  # as where a device does not say what it has
+    monkeypatch.setattr(
+        "core.runner.pool_size._memory_of", lambda device: None
+    )  # as where a device does not say what it has
     engine = memory_engine(num_blocks=2**20, block_size=2**31 - 1)
-    with pytest.raises(ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$") as caught:
+    with pytest.raises(
+        ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$"
+    ) as caught:
         engine.run(Workload(requests((3, 4)), name="huge"))
     assert one_sentence(str(caught.value))
 
 
-def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_again(tmp_path: Path) -> None:
+def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_again(
+    tmp_path: Path,
+) -> None:
     class Fails(MemoryModel):
         broken = True
 
@@ -347,7 +403,9 @@ def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_agai
 
     model = Fails()
     engine = memory_engine(model=model)
-    with pytest.raises(ExecutionFailed, match=r"^Step 4 could not be computed: the machine ran out of memory\.$"):
+    with pytest.raises(
+        ExecutionFailed, match=r"^Step 4 could not be computed: the machine ran out of memory\.$"
+    ):
         engine.run(Workload(requests((3, 20)), name="fails"))
     assert [e.step for e in engine.trace.events] == [0, 1, 2, 3] and not engine.trace.complete
     assert not engine.has_work
@@ -361,7 +419,12 @@ def test_a_kernel_that_fails_ends_the_run_in_a_sentence_and_the_engine_runs_agai
         (torch.OutOfMemoryError("CUDA out of memory."), True),
         (torch.AcceleratorError("CUDA error: device-side assert triggered"), True),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"), True),
+        (
+            RuntimeError(
+                "[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"
+            ),
+            True,
+        ),
         (MemoryError(), True),
         (RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"), False),
         (ValueError("not enough values to unpack"), False),

@@ -30,7 +30,12 @@ def engine() -> Engine:
 @pytest.fixture(scope="module")
 def workload() -> Workload:
     return Workload(
-        Request(f"r{i}", prompt=text, arrival=arrival, sampling=SamplingParams(new, temperature=0.7, seed=i, ignore_eos=True))
+        Request(
+            f"r{i}",
+            prompt=text,
+            arrival=arrival,
+            sampling=SamplingParams(new, temperature=0.7, seed=i, ignore_eos=True),
+        )
         for i, (text, new, arrival) in enumerate(TEXTS)
     )
 
@@ -40,20 +45,36 @@ CONFIG = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16, block_size=4)
 
 @pytest.mark.parametrize("policy", ["continuous", "static", "split"])
 def test_in_float32_no_token_differs(engine, workload, policy):
-    found = equivalence(engine.adapter, engine.tokenizer, workload, EngineConfig(policy=policy, max_num_seqs=3, block_size=4))
+    found = equivalence(
+        engine.adapter,
+        engine.tokenizer,
+        workload,
+        EngineConfig(policy=policy, max_num_seqs=3, block_size=4),
+    )
     assert found.differing_tokens == 0 and found.tokens == 22
     assert 0 <= found.max_logit_difference < 1e-3
-    assert all(r.compared == len(r.solo) and r.parting is None and r.solo_text == r.batched_text for r in found.requests)
+    assert all(
+        r.compared == len(r.solo) and r.parting is None and r.solo_text == r.batched_text
+        for r in found.requests
+    )
 
 
 def test_generate_itself_says_the_same_tokens(engine, workload):
-    greedy = Workload([replace(r, sampling=replace(r.sampling, temperature=0.0, ignore_eos=False)) for r in workload])
+    greedy = Workload(
+        [
+            replace(r, sampling=replace(r.sampling, temperature=0.0, ignore_eos=False))
+            for r in workload
+        ]
+    )
     found = equivalence(engine.adapter, engine.tokenizer, greedy, CONFIG)
     assert found.generated_tokens == found.tokens > 0 and found.differing_from_generate == 0
     leaking = equivalence(engine.adapter, engine.tokenizer, greedy, CONFIG, leak=True)
     assert leaking.differing_from_generate > 0
     sampled = [replace(r, sampling=replace(r.sampling, temperature=0.8)) for r in workload]
-    assert equivalence(engine.adapter, engine.tokenizer, Workload(sampled), CONFIG).generated_tokens == 0
+    assert (
+        equivalence(engine.adapter, engine.tokenizer, Workload(sampled), CONFIG).generated_tokens
+        == 0
+    )
 
 
 def test_with_a_leak_logits_and_texts_differ(engine, workload):
@@ -65,7 +86,10 @@ def test_with_a_leak_logits_and_texts_differ(engine, workload):
     assert parted
     for r in parted:
         at = r.parting.position
-        assert r.solo[:at] == r.batched[:at] and r.solo[at] == r.parting.solo != r.parting.batched == r.batched[at]
+        assert (
+            r.solo[:at] == r.batched[:at]
+            and r.solo[at] == r.parting.solo != r.parting.batched == r.batched[at]
+        )
         assert r.compared == at + 1  # the same prefix, the parting token's own logits included
         assert r.parting.margin >= 0
         assert r.differing_tokens >= 1
@@ -87,7 +111,9 @@ def test_a_model_with_masks_of_its_own_cannot_leak():
 
 
 def part(lane: int, tokens: int, start: int, blocks: tuple[int, ...]) -> ScheduledRequest:
-    return ScheduledRequest(f"r{lane}", lane, "prefill", (1,) * tokens, start, BlockTable(blocks), True)
+    return ScheduledRequest(
+        f"r{lane}", lane, "prefill", (1,) * tokens, start, BlockTable(blocks), True
+    )
 
 
 def test_without_its_mask_a_row_reads_the_pads_before_it_and_nothing_else():
@@ -98,9 +124,14 @@ def test_without_its_mask_a_row_reads_the_pads_before_it_and_nothing_else():
         ScheduledRequest("b", 1, "prefill", (7, 8, 9), 0, BlockTable((1,)), True),
     ]
     batch = pack(SchedulerOutput("padded", tuple(rows)), 4, 8, torch.device("cpu"))
-    keys, values = torch.zeros(9, 1, 1), torch.tensor([2.0, 0, 0, 0, 1.0, 4.0, 7.0, 0, 100.0]).view(9, 1, 1)
+    keys, values = (
+        torch.zeros(9, 1, 1),
+        torch.tensor([2.0, 0, 0, 0, 1.0, 4.0, 7.0, 0, 100.0]).view(9, 1, 1),
+    )
     out = unmasked_pads(torch.zeros(2, 1, 3, 1), keys, values, batch, AttentionSpec(1.0))
-    assert out.flatten().tolist() == pytest.approx([0, 0, (100 + 100 + 2) / 3, 1, (1 + 4) / 2, (1 + 4 + 7) / 3])
+    assert out.flatten().tolist() == pytest.approx(
+        [0, 0, (100 + 100 + 2) / 3, 1, (1 + 4) / 2, (1 + 4 + 7) / 3]
+    )
     right = attend(torch.zeros(2, 1, 3, 1), keys, values, batch, AttentionSpec(1.0))
     assert right.flatten().tolist() == pytest.approx([0, 0, 2, 1, (1 + 4) / 2, (1 + 4 + 7) / 3])
 
@@ -108,7 +139,10 @@ def test_without_its_mask_a_row_reads_the_pads_before_it_and_nothing_else():
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_the_leaky_mask_adds_the_neighbour_and_nothing_else(layout):
     batch = pack(
-        SchedulerOutput(layout, (part(0, 2, 1, (0,)), part(1, 3, 0, (1,)), part(2, 1, 2, (2,)))), 4, 12, torch.device("cpu")
+        SchedulerOutput(layout, (part(0, 2, 1, (0,)), part(1, 3, 0, (1,)), part(2, 1, 2, (2,)))),
+        4,
+        12,
+        torch.device("cpu"),
     )
     honest, leaky = dense_mask(batch, None), leaky_mask(batch, None)
     assert not (honest & ~leaky).any()
@@ -119,7 +153,9 @@ def test_the_leaky_mask_adds_the_neighbour_and_nothing_else(layout):
         for row in range(segment.row * width + segment.first, segment.row * width + segment.end):
             assert added[row].nonzero().flatten().tolist() == list(keys[(index + 1) % 3])
     pads = [
-        r for r in range(leaky.shape[0]) if not any(s.row * width + s.first <= r < s.row * width + s.end for s in batch.segments)
+        r
+        for r in range(leaky.shape[0])
+        if not any(s.row * width + s.first <= r < s.row * width + s.end for s in batch.segments)
     ]
     assert not leaky[pads].any()
 
@@ -133,7 +169,9 @@ def test_an_observer_sees_every_token_chosen_and_only_inside():
     seen: list[tuple[str, int]] = []
     engine = memory_engine(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)
     with observing(
-        lambda rows, logits: seen.extend((row.request, int(own.argmax())) for row, own in zip(rows, logits, strict=True))
+        lambda rows, logits: seen.extend(
+            (row.request, int(own.argmax())) for row, own in zip(rows, logits, strict=True)
+        )
     ):
         trace = engine.run(Workload(requests((9, 3), (2, 4))))
     assert {r: [t for q, t in seen if q == r] for r in trace.outputs} == trace.outputs

@@ -43,7 +43,11 @@ def test_a_reader_that_fell_behind_skips_ahead_and_is_told():
     log = filled(5000, kept=100)
     skipped, run, *rest = messages(log, after=3)
     assert skipped["kind"] == "skipped" and run["kind"] == "run"
-    assert skipped["messages"] + len(rest) == 5000 - 4 and 100 <= len(rest) <= 200 and rest[-1]["id"] == "r4999"
+    assert (
+        skipped["messages"] + len(rest) == 5000 - 4
+        and 100 <= len(rest) <= 200
+        and rest[-1]["id"] == "r4999"
+    )
 
 
 def test_readers_wait_for_news_and_end_with_the_log():
@@ -79,17 +83,26 @@ def test_readers_who_are_equally_far_share_one_batch_and_one_encoding():
         readers = [asyncio.create_task(read()) for _ in range(count)]
         for number in range(40):
             if number % 8 == 0:
-                await asyncio.sleep(0.06)  # what comes in between travels together, however slow the machine
+                await asyncio.sleep(
+                    0.06
+                )  # what comes in between travels together, however slow the machine
             log.append({"kind": "request", "id": f"r{number}"})
         log.close()
         return await asyncio.gather(*readers)
 
     seen = asyncio.run(watch(50))
-    assert all(b"".join(batch.event for batch in found) == b"".join(batch.event for batch in seen[0]) for found in seen)
-    told = [m["id"] for batch in seen[0] for m in json.loads(batch.messages) if m["kind"] == "request"]
+    assert all(
+        b"".join(batch.event for batch in found) == b"".join(batch.event for batch in seen[0])
+        for found in seen
+    )
+    told = [
+        m["id"] for batch in seen[0] for m in json.loads(batch.messages) if m["kind"] == "request"
+    ]
     assert told == [f"r{number}" for number in range(40)]
     later = [batch for found in seen for batch in found[1:]]
-    assert len({id(batch) for batch in later}) < len(later) / 10  # a machine that stops for a moment sets a few readers apart
+    assert (
+        len({id(batch) for batch in later}) < len(later) / 10
+    )  # a machine that stops for a moment sets a few readers apart
 
 
 @pytest.mark.parametrize("readers", [1, 250])
@@ -118,7 +131,9 @@ def test_readers_are_told_ten_times_a_second_and_a_crowd_less_often(readers, mon
         assert log.num_readers == 0
 
     asyncio.run(watch())
-    assert set(slept[readers:]) <= {event_log.COALESCE_S * n for n in ([1] if readers == 1 else [1, 2, 3])}
+    assert set(slept[readers:]) <= {
+        event_log.COALESCE_S * n for n in ([1] if readers == 1 else [1, 2, 3])
+    }
     assert max(slept) == pytest.approx(event_log.COALESCE_S * (1 if readers == 1 else 3))
 
 
@@ -140,9 +155,16 @@ def test_a_reader_that_stalls_is_waited_for_by_nobody_and_skips_ahead():
         return json.loads((await anext(stalled)).messages), quick, len(log._messages)
 
     late, quick, kept = asyncio.run(watch())
-    assert [m["kind"] for m in late[:3]] == ["skipped", "run", "class"] and late[0]["messages"] + kept == 1000
-    assert [m["id"] for m in late[3:]] == [f"r{n}" for n in range(1000 - kept, 1000)] and kept <= 101
-    assert not any(m["kind"] == "skipped" for m in quick) and sum(m["kind"] == "request" for m in quick) > 950
+    assert [m["kind"] for m in late[:3]] == ["skipped", "run", "class"] and late[0][
+        "messages"
+    ] + kept == 1000
+    assert [m["id"] for m in late[3:]] == [
+        f"r{n}" for n in range(1000 - kept, 1000)
+    ] and kept <= 101
+    assert (
+        not any(m["kind"] == "skipped" for m in quick)
+        and sum(m["kind"] == "request" for m in quick) > 950
+    )
 
 
 # -- what streams of a page have besides ----------------------------------------------------------------------------------
@@ -166,13 +188,17 @@ def test_a_log_without_limits_gives_every_reader_everything_from_its_place_on():
         return await early, await late
 
     early, late = asyncio.run(go())
-    assert [d for piece in early for d in piece] == [{"n": n} for n in range(3)] and late == [[{"n": 2}]]
+    assert [d for piece in early for d in piece] == [{"n": n} for n in range(3)] and late == [
+        [{"n": 2}]
+    ]
 
 
 def test_a_message_is_encoded_once_for_two_hundred_readers(monkeypatch):
     encoded = []
     encode = event_log._encoded
-    monkeypatch.setattr(event_log, "_encoded", lambda message: encoded.append(message) or encode(message))
+    monkeypatch.setattr(
+        event_log, "_encoded", lambda message: encoded.append(message) or encode(message)
+    )
 
     async def go():
         log = EventLog()
@@ -229,17 +255,32 @@ def test_a_newcomer_begins_at_a_chapter_and_knows_how_things_stand():
         log.append({"chapter": chapter}, begins=True)
         log.append({"class": chapter}, state="class")
     skipped, pace, old, *rest = sent(log)
-    assert skipped == {"kind": "skipped", "messages": 0} and [pace, old] == [{"pace": 1}, {"chapter": 2}]
+    assert skipped == {"kind": "skipped", "messages": 0} and [pace, old] == [
+        {"pace": 1},
+        {"chapter": 2},
+    ]
     assert rest == [{"class": 2}, {"chapter": 3}, {"class": 3}]
     assert [m["chapter"] for m in sent(log, chapters=1) if "chapter" in m] == [3]
 
 
 def test_who_falls_behind_the_chapters_that_are_kept_begins_anew_and_is_told_how_much_it_missed():
     log = of_chapters(5)
-    assert sent(log, after=11) == [{"chapter": 3}, {"n": 0}, {"n": 1}, {"n": 2}, {"chapter": 4}, {"n": 0}, {"n": 1}, {"n": 2}]
+    assert sent(log, after=11) == [
+        {"chapter": 3},
+        {"n": 0},
+        {"n": 1},
+        {"n": 2},
+        {"chapter": 4},
+        {"n": 0},
+        {"n": 1},
+        {"n": 2},
+    ]
     late = sent(log, after=4)
     assert late[0] == {"kind": "skipped", "messages": 7} and late[1:] == sent(log, after=11)
-    assert sent(log, after=19) == [] and sent(log, after=10**6)[0] == {"kind": "skipped", "messages": 0}
+    assert sent(log, after=19) == [] and sent(log, after=10**6)[0] == {
+        "kind": "skipped",
+        "messages": 0,
+    }
 
 
 def test_what_is_shown_differently_is_sent_to_everybody_anew_and_counts_as_nothing_missed():
@@ -248,7 +289,11 @@ def test_what_is_shown_differently_is_sent_to_everybody_anew_and_counts_as_nothi
     log.shown = lambda message: {**message, "veiled": True}
     log.restart()
     again = sent(log, after=11)
-    assert again[0] == {"kind": "skipped", "messages": 0, "veiled": True} and len(again) == 1 + 8 and everything == []
+    assert (
+        again[0] == {"kind": "skipped", "messages": 0, "veiled": True}
+        and len(again) == 1 + 8
+        and everything == []
+    )
     assert all(message["veiled"] for message in again)
     log.forget()
     assert sent(log, after=len(log) - 2)[0]["messages"] == 0
@@ -269,5 +314,7 @@ def test_several_logs_in_one_stream_each_from_its_place_until_all_are_closed():
 
     told = asyncio.run(go())
     of_a = [told for told in told if told["of"] == "a"]
-    assert [m["n"] for part in of_a for m in part["messages"]] == list(range(2, 600)) and of_a[-1]["last"] == 599
+    assert [m["n"] for part in of_a for m in part["messages"]] == list(range(2, 600)) and of_a[-1][
+        "last"
+    ] == 599
     assert [t["messages"] for t in told if t["of"] == "b"] == [[{"n": 0}]]

@@ -21,10 +21,39 @@ from core.attention import dense
 from core.attention.batch import PackedBatch
 from core.errors import UnsupportedModel
 from core.models.probe import probe
-from worlds.families import BY_NAME, CONTEXT, FAMILIES, RUNS, VOCAB, WINDOW, Family, World, generate, requests, widen, world
+from worlds.families import (
+    BY_NAME,
+    CONTEXT,
+    FAMILIES,
+    RUNS,
+    VOCAB,
+    WINDOW,
+    Family,
+    World,
+    generate,
+    requests,
+    widen,
+    world,
+)
 
-QUICK = ("gpt2", "llama", "mistral", "gemma2", "gpt_neox", "opt", "mixtral", "gpt_oss", "deepseek_v3", "falcon", "phi", "qwen3")
-EACH = [pytest.param(f.name, id=f.name, marks=() if f.name in QUICK else pytest.mark.slow) for f in FAMILIES]
+QUICK = (
+    "gpt2",
+    "llama",
+    "mistral",
+    "gemma2",
+    "gpt_neox",
+    "opt",
+    "mixtral",
+    "gpt_oss",
+    "deepseek_v3",
+    "falcon",
+    "phi",
+    "qwen3",
+)
+EACH = [
+    pytest.param(f.name, id=f.name, marks=() if f.name in QUICK else pytest.mark.slow)
+    for f in FAMILIES
+]
 
 
 # -- exact ---------------------------------------------------------------------------------------------------------------
@@ -57,7 +86,11 @@ def test_probe_finds_plug_windows_and_shapes(name):
     family, adapter = BY_NAME[name], world(name).adapter
     assert adapter.plug == family.plug
     kinds = getattr(adapter.config, "layer_types", None)
-    slides = [kind == "sliding_attention" for kind in kinds] if kinds else ["window" in family.covers] * 2
+    slides = (
+        [kind == "sliding_attention" for kind in kinds]
+        if kinds
+        else ["window" in family.covers] * 2
+    )
     assert [adapter.windows[layer] for layer in (0, 1)] == [WINDOW if s else None for s in slides]
     unequal = [shape.key_size != shape.value_size for shape in adapter.shapes.values()]
     assert unequal == ["unequal" in family.covers] * 2
@@ -97,7 +130,9 @@ def future_key(batch, window):
 
 
 def without_itself(batch, window):
-    return _mask(batch, lambda q, k: ((k < q) | (q == 0)) & (k <= q) & (q - k < (window or CONTEXT)))
+    return _mask(
+        batch, lambda q, k: ((k < q) | (q == 0)) & (k <= q) & (q - k < (window or CONTEXT))
+    )
 
 
 def neighbour(batch, window):
@@ -160,8 +195,15 @@ def test_wrong_mask_fails(monkeypatch, name, fault):
 @pytest.mark.parametrize("run", ["chunked", "dynamic"])
 def test_right_mask_spelled_out_again_passes(monkeypatch, run):
     """The controls above differ from the truth in their fault alone."""
-    monkeypatch.setattr(dense, "dense_mask", lambda batch, window: _mask(batch, lambda q, k: (k <= q) & (q - k < window)))
-    assert world("mistral").run(backend=dense.BACKEND, **RUNS[run]).outputs == world("mistral").expected
+    monkeypatch.setattr(
+        dense,
+        "dense_mask",
+        lambda batch, window: _mask(batch, lambda q, k: (k <= q) & (q - k < window)),
+    )
+    assert (
+        world("mistral").run(backend=dense.BACKEND, **RUNS[run]).outputs
+        == world("mistral").expected
+    )
 
 
 def test_wrong_mask_fails_on_the_cpu_backend_too(monkeypatch):
@@ -182,7 +224,13 @@ def test_wrong_mask_fails_on_the_cache_plug_too(monkeypatch):
 
 # -- refused -------------------------------------------------------------------------------------------------------------
 
-_NEO = {"num_hidden_layers": ..., "num_attention_heads": ..., "num_key_value_heads": ..., "num_layers": 2, "num_heads": 4}
+_NEO = {
+    "num_hidden_layers": ...,
+    "num_attention_heads": ...,
+    "num_key_value_heads": ...,
+    "num_layers": 2,
+    "num_heads": 4,
+}
 _LONGROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -194,33 +242,86 @@ _INDEX = {"index_topk": 4, "index_n_heads": 2, "index_head_dim": 8}
 
 REFUSED = [
     (Family("bloom", "", {"n_head": 4, "n_layer": 2, "num_key_value_heads": ...}), "ALiBi"),
-    (Family("mpt", "", sizes={"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 101, "max_seq_len": CONTEXT}), "ALiBi"),
-    (Family("falcon", "", {"alibi": True, "num_key_value_heads": ..., "intermediate_size": ...}), "ALiBi"),
-    (Family("gpt_neo", "", {**_NEO, "attention_types": [[["global", "local"], 1]]}), "private causal mask"),
+    (
+        Family(
+            "mpt",
+            "",
+            sizes={
+                "d_model": 32,
+                "n_heads": 4,
+                "n_layers": 2,
+                "vocab_size": 101,
+                "max_seq_len": CONTEXT,
+            },
+        ),
+        "ALiBi",
+    ),
+    (
+        Family("falcon", "", {"alibi": True, "num_key_value_heads": ..., "intermediate_size": ...}),
+        "ALiBi",
+    ),
+    (
+        Family("gpt_neo", "", {**_NEO, "attention_types": [[["global", "local"], 1]]}),
+        "private causal mask",
+    ),
     (Family("phi3", "", {"rope_parameters": _LONGROPE}), "longrope RoPE rescales a whole row"),
     (
-        Family("llama", "", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}),
+        Family(
+            "llama",
+            "",
+            {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+        ),
         "dynamic RoPE rescales",
     ),
     (
-        Family("llama4_text", "", {"head_dim": 8, "num_local_experts": 2, "attention_chunk_size": 8}),
+        Family(
+            "llama4_text", "", {"head_dim": 8, "num_local_experts": 2, "attention_chunk_size": 8}
+        ),
         "layer 0 has a mask that is neither",
     ),
-    (Family("mamba", "", sizes={"vocab_size": 101, "hidden_size": 32, "num_hidden_layers": 2}), "running state"),
-    (Family("jamba", "", {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2}), "running state"),
-    (Family("lfm2", "", {"layer_types": ["conv", "full_attention"]}), "kind conv keep a running state"),
+    (
+        Family("mamba", "", sizes={"vocab_size": 101, "hidden_size": 32, "num_hidden_layers": 2}),
+        "running state",
+    ),
+    (
+        Family("jamba", "", {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2}),
+        "running state",
+    ),
+    (
+        Family("lfm2", "", {"layer_types": ["conv", "full_attention"]}),
+        "kind conv keep a running state",
+    ),
     (Family("recurrent_gemma", "", {"head_dim": 8, "num_hidden_layers": 3}), "running state"),
-    (Family("deepseek_v32", "", {**BY_NAME["deepseek_v3"].options, **_INDEX}), "choose with their own index"),
+    (
+        Family("deepseek_v32", "", {**BY_NAME["deepseek_v3"].options, **_INDEX}),
+        "choose with their own index",
+    ),
     (Family("diffllama", ""), "layer 0 calls attention 2 times"),
     (Family("doge", "", {"head_dim": 8}), "a mask or position bias of its own"),
-    (Family("roberta", "", {"is_decoder": True, "pad_token_id": 0, "num_key_value_heads": ...}), "even a single request"),
-    (Family("bart", "", {"is_decoder": True, "d_model": 32, "decoder_layers": 2, "hidden_size": ...}), "takes no position_ids"),
-    (Family("openai-gpt", "", sizes=BY_NAME["gpt2"].sizes), "neither our attention function nor our cache"),
-    (Family("big_bird", "", {"is_decoder": True, "num_key_value_heads": ...}), "skips blocks of tokens"),
+    (
+        Family("roberta", "", {"is_decoder": True, "pad_token_id": 0, "num_key_value_heads": ...}),
+        "even a single request",
+    ),
+    (
+        Family(
+            "bart", "", {"is_decoder": True, "d_model": 32, "decoder_layers": 2, "hidden_size": ...}
+        ),
+        "takes no position_ids",
+    ),
+    (
+        Family("openai-gpt", "", sizes=BY_NAME["gpt2"].sizes),
+        "neither our attention function nor our cache",
+    ),
+    (
+        Family("big_bird", "", {"is_decoder": True, "num_key_value_heads": ...}),
+        "skips blocks of tokens",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("family", "reason"), REFUSED, ids=[f"{f.name}-{r.split()[0]}" for f, r in REFUSED])
+@pytest.mark.parametrize(
+    ("family", "reason"), REFUSED, ids=[f"{f.name}-{r.split()[0]}" for f, r in REFUSED]
+)
 def test_refused_by_name_and_reason(family, reason):
     model = family.build()
     with pytest.raises(UnsupportedModel) as refusal:
@@ -228,7 +329,10 @@ def test_refused_by_name_and_reason(family, reason):
     sentence = str(refusal.value)
     assert family.name in sentence and reason in sentence
     assert sentence.endswith(".") and ". " not in sentence and "\n" not in sentence
-    assert model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=2).shape == (1, 5)  # as it was before
+    assert model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=2).shape == (
+        1,
+        5,
+    )  # as it was before
 
 
 def test_encoder_decoder_is_refused():
@@ -250,7 +354,9 @@ class LooksAcross(LlamaForCausalLM):
     def forward(self, input_ids=None, position_ids=None, **kwargs):
         embedded = self.model.embed_tokens(input_ids)
         return super().forward(
-            inputs_embeds=embedded + 0.01 * embedded.mean(1, keepdim=True), position_ids=position_ids, **kwargs
+            inputs_embeds=embedded + 0.01 * embedded.mean(1, keepdim=True),
+            position_ids=position_ids,
+            **kwargs,
         )
 
 
@@ -268,7 +374,9 @@ class LooksAtOtherRows(LlamaForCausalLM):
 
     def forward(self, input_ids=None, **kwargs):
         embedded = self.model.embed_tokens(input_ids)
-        return super().forward(inputs_embeds=embedded + 0.01 * (embedded.mean(0) - embedded[0]), **kwargs)
+        return super().forward(
+            inputs_embeds=embedded + 0.01 * (embedded.mean(0) - embedded[0]), **kwargs
+        )
 
 
 class LooksAtTheLongest(LlamaForCausalLM):
@@ -299,13 +407,19 @@ def test_hidden_looks_across_are_caught(kind, reason):
 
 def test_cache_that_forgets_what_the_mask_shows_is_refused():
     """Moshi's masks are causal, but `generate` gives it a cache that slides."""
-    model = Family("moshi", "", {"sliding_window": WINDOW, "head_dim": 8, "ffn_dim": 48, "intermediate_size": ...}).build()
+    model = Family(
+        "moshi",
+        "",
+        {"sliding_window": WINDOW, "head_dim": 8, "ffn_dim": 48, "intermediate_size": ...},
+    ).build()
     with pytest.raises(UnsupportedModel, match="cache of its layer 0 forgets all but 5 tokens"):
         Engine(model)
 
 
 def test_state_space_model_given_as_object():
-    model = MambaForCausalLM(MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4))
+    model = MambaForCausalLM(
+        MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, state_size=4)
+    )
     with pytest.raises(UnsupportedModel, match="mamba"):
         Engine(model)
 
@@ -356,7 +470,12 @@ def test_nan_ends_one_request_and_no_other(name, run):
     with torch.no_grad():
         model.get_input_embeddings().weight[POISON] = torch.nan
     poisoned = [
-        type(r)(r.id, prompt_token_ids=(*r.prompt_token_ids[:4], POISON, 7), sampling=r.sampling, arrival=r.arrival)
+        type(r)(
+            r.id,
+            prompt_token_ids=(*r.prompt_token_ids[:4], POISON, 7),
+            sampling=r.sampling,
+            arrival=r.arrival,
+        )
         if r.id == "r1"
         else r
         for r in clean
@@ -387,7 +506,9 @@ def test_the_text_model_of_emu3_is_exact(run):
         "intermediate_size": 64,
     }
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    model = Emu3ForCausalLM(Emu3TextConfig(vocab_size=VOCAB, max_position_embeddings=CONTEXT, **sizes, **special)).eval()
+    model = Emu3ForCausalLM(
+        Emu3TextConfig(vocab_size=VOCAB, max_position_embeddings=CONTEXT, **sizes, **special)
+    ).eval()
     widen(model)
     model.generation_config.eos_token_id, asked = None, tuple(requests())
     found = World(model, probe(model, "emu3"), asked, {r.id: generate(model, r) for r in asked})

@@ -81,10 +81,16 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
     ):
         with pytest.raises(InflightError) as refused:
             require_writable(path)
-        assert str(refused.value).startswith(f"{path} cannot be written: ") and words in str(refused.value)
+        assert str(refused.value).startswith(f"{path} cannot be written: ") and words in str(
+            refused.value
+        )
     with pytest.raises(InflightError, match="twice"):
         require_writable(here, None, tmp_path / "." / "here")
     with pytest.raises(InflightError, match="it is what is read"):
         require_writable(here, read=[here])
     require_writable(here, tmp_path / "new")
-    assert here.read_text() == "old" and sorted(os.listdir(tmp_path)) == ["astray", "circle", "here"]
+    assert here.read_text() == "old" and sorted(os.listdir(tmp_path)) == [
+        "astray",
+        "circle",
+        "here",
+    ]

@@ -25,16 +25,25 @@ RECORDING = ROOT / "tests/data/vllm-http/speculation.raw.jsonl.gz"
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 
 
-def passes(loads: list[Load], seconds: list[float] | None = None, cost: Linear = COST) -> list[Measured]:
+def passes(
+    loads: list[Load], seconds: list[float] | None = None, cost: Linear = COST
+) -> list[Measured]:
     """A pass a step, which takes what `cost` says where nothing else is given."""
-    return [Measured(i, load, seconds[i] if seconds else cost.seconds(load)) for i, load in enumerate(loads)]
+    return [
+        Measured(i, load, seconds[i] if seconds else cost.seconds(load))
+        for i, load in enumerate(loads)
+    ]
 
 
 def ran(policy: str = "continuous", count: int = 6, prompt: int = 4, new: int = 8) -> Trace:
     """A simulated run, told as measured."""
     sampling = SamplingParams(max_new_tokens=new, ignore_eos=True)
-    requests = [Request(f"r{i}", prompt_token_ids=(1,) * prompt, sampling=sampling) for i in range(count)]
-    trace = SimulatedEngine(COST, EngineConfig(policy=policy, max_num_seqs=2)).run(Workload(requests))
+    requests = [
+        Request(f"r{i}", prompt_token_ids=(1,) * prompt, sampling=sampling) for i in range(count)
+    ]
+    trace = SimulatedEngine(COST, EngineConfig(policy=policy, max_num_seqs=2)).run(
+        Workload(requests)
+    )
     return replace(trace, header=replace(trace.header, source="live", cost=None))
 
 
@@ -49,21 +58,33 @@ def call(*args: object) -> int:
 
 
 def test_a_fit_finds_the_cost_it_was_made_from():
-    loads = [Load(tokens, kv) for tokens, kv in itertools.product((1, 2, 8, 32, 100), (1000, 5000, 40_000, 90_000))]
+    loads = [
+        Load(tokens, kv)
+        for tokens, kv in itertools.product((1, 2, 8, 32, 100), (1000, 5000, 40_000, 90_000))
+    ]
     found = fit_passes(passes(loads), 100)
-    assert (found.base_s, found.per_token_s, found.per_kv_byte_s) == pytest.approx((0.010, 0.001, 1e-6))
+    assert (found.base_s, found.per_token_s, found.per_kv_byte_s) == pytest.approx(
+        (0.010, 0.001, 1e-6)
+    )
     assert found.error["held_out_passes"] == 20 and found.error["p90"] == pytest.approx(0, abs=1e-6)
     assert (found.least, found.most) == (Load(1, 1000), Load(100, 90_000))
-    assert not found.beyond(Load(100, 1)) and found.beyond(Load(101, 1)) and found.beyond(Load(0, 1))
+    assert (
+        not found.beyond(Load(100, 1)) and found.beyond(Load(101, 1)) and found.beyond(Load(0, 1))
+    )
 
 
 def test_what_is_predicted_adds_up_to_what_was_measured():
     """Half of the passes take three times as long; the sum is what a simulated run is asked for."""
     rows = [(1.0, n) for n in range(1, 41)]
     took = [(0.01 + 0.001 * n) * (3 if n % 2 else 1) for n in range(1, 41)]
-    guess = [sum(c * x for c, x in zip(least_squares(rows, took), row, strict=True)) for row in rows]
+    guess = [
+        sum(c * x for c, x in zip(least_squares(rows, took), row, strict=True)) for row in rows
+    ]
     assert sum(guess) == pytest.approx(sum(took), rel=1e-3)
-    typical = [sum(c * x for c, x in zip(least_squares(rows, took, typical=True), row, strict=True)) for row in rows]
+    typical = [
+        sum(c * x for c, x in zip(least_squares(rows, took, typical=True), row, strict=True))
+        for row in rows
+    ]
     assert sum(typical) < 0.8 * sum(took)
 
 
@@ -86,7 +107,9 @@ def test_all_passes_of_a_step_are_left_out_together():
     loads = [Load(1 + n % 7, 1000 * (n % 3)) for n in range(100)]
     found = [p._replace(step=p.step // 10) for p in passes(loads)]
     late = [p._replace(seconds=2 * p.seconds) if p.step == 9 else p for p in found]
-    assert fit_passes(late, 100).error["in_turns"]["worst"] < -0.2  # a step is a tenth of the run here
+    assert (
+        fit_passes(late, 100).error["in_turns"]["worst"] < -0.2
+    )  # a step is a tenth of the run here
 
 
 def test_attention_is_counted_only_where_it_predicts_better():
@@ -99,9 +122,13 @@ def test_attention_is_counted_only_where_it_predicts_better():
 
 def test_what_never_varied_is_counted_to_the_pass_and_said():
     same = fit_passes(passes([Load(8, 800)] * 20), 100)
-    assert same.per_token_s == same.per_kv_byte_s == 0 and same.base_s == pytest.approx(COST.seconds(Load(8, 800)))
+    assert same.per_token_s == same.per_kv_byte_s == 0 and same.base_s == pytest.approx(
+        COST.seconds(Load(8, 800))
+    )
     told = fit(ran(count=1, prompt=1, new=40)).assumptions
-    assert "Every pass computed 1 positions" not in told and any("computed 1 position," in text for text in told)
+    assert "Every pass computed 1 positions" not in told and any(
+        "computed 1 position," in text for text in told
+    )
 
 
 def test_the_rest_of_a_step_is_shared_by_its_passes():
@@ -113,9 +140,17 @@ def test_the_rest_of_a_step_is_shared_by_its_passes():
 
 def test_the_time_between_steps_is_part_of_a_pass():
     trace = ran()
-    later = [e._replace(t_start=e.t_start + 0.002 * i, t_end=e.t_end + 0.002 * i) for i, e in enumerate(trace.events)]
+    later = [
+        e._replace(t_start=e.t_start + 0.002 * i, t_end=e.t_end + 0.002 * i)
+        for i, e in enumerate(trace.events)
+    ]
     moved = [
-        e._replace(passes=tuple(p._replace(t_start=p.t_start + 0.002 * i, t_end=p.t_end + 0.002 * i) for p in e.passes))
+        e._replace(
+            passes=tuple(
+                p._replace(t_start=p.t_start + 0.002 * i, t_end=p.t_end + 0.002 * i)
+                for p in e.passes
+            )
+        )
         for i, e in enumerate(later)
     ]
     found, slower = fit(trace), fit(replace(trace, events=moved))
@@ -139,7 +174,10 @@ def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
         fit(ran(count=1, new=3))
     with pytest.raises(InflightError, match="too coarse"):  # whole milliseconds, in some browsers
         fit_passes(passes([Load(n, n) for n in range(8)], [0.001] * 7 + [0.0]), 1)
-    still = [e._replace(t_end=e.t_start, passes=tuple(p._replace(t_end=p.t_start) for p in e.passes)) for e in ran().events]
+    still = [
+        e._replace(t_end=e.t_start, passes=tuple(p._replace(t_end=p.t_start) for p in e.passes))
+        for e in ran().events
+    ]
     with pytest.raises(InflightError, match="has no times of its steps"):
         fit(replace(ran(), events=still))
 
@@ -152,12 +190,19 @@ def test_steps_whose_end_was_not_recorded_are_left_out_or_refused(tmp_path):
     def without_ends(some: slice) -> Path:
         for step in steps[some]:
             step.pop("t_output", None), step.pop("t_end", None)
-        (path := tmp_path / "run.raw.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (header, *steps)))
+        (path := tmp_path / "run.raw.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in (header, *steps))
+        )
         return path
 
     found = fit(open_run(without_ends(slice(100, 103))))
-    assert found.about["steps"] == 365 and "3 steps without a recorded end are left out." in found.assumptions
-    with pytest.raises(InflightError, match=r"^run.raw.jsonl: This recording has no times of its steps"):
+    assert (
+        found.about["steps"] == 365
+        and "3 steps without a recorded end are left out." in found.assumptions
+    )
+    with pytest.raises(
+        InflightError, match=r"^run.raw.jsonl: This recording has no times of its steps"
+    ):
         cost_in(without_ends(slice(None)), open_run)
 
 
@@ -166,7 +211,9 @@ def test_a_first_step_that_warms_up_is_left_out_and_said():
     assert found.about["steps"] == 368 and found.per_token_s < 0.001
     assert any(text.startswith("The first step took 1.6 s, 55 times") for text in found.assumptions)
     assert any("drafted tokens" in text for text in found.assumptions)
-    assert fit(Trace.load(ROOT / "assets/traces/where-padding-costs.jsonl")).about["steps"] == 28  # its first step is its largest
+    assert (
+        fit(Trace.load(ROOT / "assets/traces/where-padding-costs.jsonl")).about["steps"] == 28
+    )  # its first step is its largest
 
 
 def test_an_engine_whose_steps_overlap_is_fitted_to_the_time_between_their_ends():
@@ -175,21 +222,30 @@ def test_an_engine_whose_steps_overlap_is_fitted_to_the_time_between_their_ends(
     guessed = sum(found.seconds(p.load) for p in measured(trace.events, found.kv_bytes_per_token))
     wall = trace.events[-1].t_end - trace.events[0].t_start
     assert 0.7 * wall < guessed < wall  # the rest are waits for requests
-    assert abs(found.error["total"]) < 0.02 and any("overlapped" in text for text in found.assumptions)
+    assert abs(found.error["total"]) < 0.02 and any(
+        "overlapped" in text for text in found.assumptions
+    )
 
 
 def test_a_cost_knows_its_model_and_a_simulated_engine_takes_what_it_knows():
     cost = fit(Trace.load(SIX))
     trace = SimulatedEngine(cost).run(Workload([Request("r", prompt_token_ids=(5,) * 20)]))
     model = trace.header.model
-    assert (model.name, model.context, model.vocab_size, model.parameters) == ("shakespeare-bpe", 1024, 2048, 5_048_576)
+    assert (model.name, model.context, model.vocab_size, model.parameters) == (
+        "shakespeare-bpe",
+        1024,
+        2048,
+        5_048_576,
+    )
     assert (trace.header.device, trace.header.dtype) == ("simulated cpu", "float32")
     with pytest.raises(InflightError, match="context of 1024"):
         SimulatedEngine(cost).run(Workload([Request("r", prompt_token_ids=(5,) * 1100)]))
     with pytest.raises(InflightError, match=r"fitted on shakespeare-bpe .* asked for is llama"):
         SimulatedEngine(cost, name="llama")
     cost.check_model("somewhere/shakespeare-bpe", vocab_size=2048, layers=None)
-    with pytest.raises(InflightError, match=r"and what is asked for is shakespeare-bpe \(65 tokens of vocabulary\)"):
+    with pytest.raises(
+        InflightError, match=r"and what is asked for is shakespeare-bpe \(65 tokens of vocabulary\)"
+    ):
         cost.check_model("shakespeare-bpe", vocab_size=65)
 
 
@@ -201,10 +257,17 @@ def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
     assert call("fit", SIX, "--out", saved) == 0
     said = capsys.readouterr()
     assert (
-        "A pass takes 3.17 ms + 62.6 µs for each position computed." in said.out and "each fifth of the run in turn" in said.out
+        "A pass takes 3.17 ms + 62.6 µs for each position computed." in said.out
+        and "each fifth of the run in turn" in said.out
     )
-    assert "Fitted to 300 steps of shakespeare-bpe in float32 by this engine, on x86_64, cpu, 2 threads." in said.out
-    assert "a prompt of 1,000 tokens in one pass" in said.out and "beyond what was measured" in said.out
+    assert (
+        "Fitted to 300 steps of shakespeare-bpe in float32 by this engine, on x86_64, cpu, 2 threads."
+        in said.out
+    )
+    assert (
+        "a prompt of 1,000 tokens in one pass" in said.out
+        and "beyond what was measured" in said.out
+    )
     assert f"--simulate {saved}" in said.err
     assert cost_in(saved) == cost_named(str(saved)) == fit(Trace.load(SIX))
     ends = []
@@ -219,7 +282,10 @@ def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
 def test_a_recording_of_another_engine_is_simulated_with(tmp_path, capsys):
     assert call("run", "--preset", "three-short", "--simulate", RECORDING, "--json") == 0
     header = json.loads(capsys.readouterr().out)["header"]
-    assert header["cost"]["about"]["engine"] == "vLLM 0.32.0" and header["model"]["name"] == "shakespeare-bpe"
+    assert (
+        header["cost"]["about"]["engine"] == "vLLM 0.32.0"
+        and header["model"]["name"] == "shakespeare-bpe"
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,14 +310,26 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
     char = ROOT / "assets/traces/nanogpt-arrivals.jsonl"
     assert call("run", "--workload", work, "--simulate", char, "--json") == 0
     header = json.loads(capsys.readouterr().out)["header"]
-    assert header["model"]["name"] == "shakespeare-char" and len(header["prompts"]["a"]) == len("What is thy name?")
+    assert header["model"]["name"] == "shakespeare-char" and len(header["prompts"]["a"]) == len(
+        "What is thy name?"
+    )
     assert call("run", "--workload", work, "--simulate", char, "--model", "shakespeare-bpe") == 2
     elsewhere = tmp_path / "cost.json"
     data = fit(Trace.load(SIX)).to_json()
-    elsewhere.write_text(json.dumps({**data, "about": {**data["about"], "model": {"name": "Nowhere-7B", "context": 4096}}}))
+    elsewhere.write_text(
+        json.dumps(
+            {**data, "about": {**data["about"], "model": {"name": "Nowhere-7B", "context": 4096}}}
+        )
+    )
     assert call("run", "--workload", ids, "--simulate", elsewhere) == 0
-    assert call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-7B") == 0
-    assert call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-8B") == 2
+    assert (
+        call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-7B")
+        == 0
+    )
+    assert (
+        call("run", "--workload", ids, "--simulate", elsewhere, "--model", "someone/Nowhere-8B")
+        == 2
+    )
     capsys.readouterr()
     assert call("run", "--workload", work, "--simulate", elsewhere) == 2
     assert "the tokenizer of Nowhere-7B" in capsys.readouterr().err
@@ -271,7 +349,9 @@ def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
 
 
 def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_path, capsys):
-    short, cut, other, raw = (tmp_path / name for name in ("short.jsonl", "cut.jsonl", "other.json", "run.raw.jsonl"))
+    short, cut, other, raw = (
+        tmp_path / name for name in ("short.jsonl", "cut.jsonl", "other.json", "run.raw.jsonl")
+    )
     cut.write_text(SIX.read_text(encoding="utf-8")[:5000], encoding="utf-8")
     other.write_text('{"kind": "fitted", "base_s": -1}')
     with gzip.open(RECORDING, "rt", encoding="utf-8") as lines:

@@ -78,7 +78,9 @@ def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
     whole, half = to_trace(read_raw([recording])[0]), len(records) // 2
     follower, updates = Follower(first), []
     assert (
-        not poll(follower) and follower.sentence == "run.raw.jsonl is not there yet: it is shown as soon as an engine writes it."
+        not poll(follower)
+        and follower.sentence
+        == "run.raw.jsonl is not there yet: it is shown as soon as an engine writes it."
     )
     for path, content in (
         (first, header + "".join(records[:half])),
@@ -98,28 +100,50 @@ def test_a_recording_is_followed_while_it_grows(tmp_path, recording):
     met = [n for n in updates if isinstance(n, RequestSeen)]
     assert {m.request: m.prompt for m in met} == whole.prompts
     assert all(
-        updates.index(m) < next(i for i, n in enumerate(updates) if isinstance(n, StepEvent) and m.request in str(n)) for m in met
+        updates.index(m)
+        < next(i for i, n in enumerate(updates) if isinstance(n, StepEvent) and m.request in str(n))
+        for m in met
     )
-    assert not follower._conversion._known and not follower._conversion._requests and not follower._checker._requests
+    assert (
+        not follower._conversion._known
+        and not follower._conversion._requests
+        and not follower._checker._requests
+    )
 
 
 def test_a_folder_is_followed_from_one_start_of_the_engine_to_the_next(tmp_path, lines, trace):
     """The newest recording there, whatever else lies there; parts that an engine before left behind are no part of it."""
     header, *steps = lines
     follower = Follower(tmp_path)
-    assert not poll(follower) and follower.sentence.startswith(f"There is no recording in {tmp_path.name} yet")
+    assert not poll(follower) and follower.sentence.startswith(
+        f"There is no recording in {tmp_path.name} yet"
+    )
     (tmp_path / "notes.jsonl").write_text("no recording\n")
     (tmp_path / "b.raw.jsonl").write_text(named(header, created="1", pid=1) + "".join(steps[:4]))
-    (tmp_path / "b.raw.2.jsonl").write_text(named(header, created="0", pid=1, part=2) + "".join(steps[4:]))
-    assert len(events(poll(follower))) == 4 and follower.name == "b.raw.jsonl" and not follower.sentence
+    (tmp_path / "b.raw.2.jsonl").write_text(
+        named(header, created="0", pid=1, part=2) + "".join(steps[4:])
+    )
+    assert (
+        len(events(poll(follower))) == 4
+        and follower.name == "b.raw.jsonl"
+        and not follower.sentence
+    )
     (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1)[:-9])
     assert not poll(follower)  # its header is still being written
     (tmp_path / "a.raw.jsonl").write_text(named(header, created="2", pid=1) + "".join(steps))
     begun, *updates = poll(follower)
-    assert isinstance(begun, RecordingBegun) and follower.name == "a.raw.jsonl" and len(events(updates)) == len(trace.events)
+    assert (
+        isinstance(begun, RecordingBegun)
+        and follower.name == "a.raw.jsonl"
+        and len(events(updates)) == len(trace.events)
+    )
     for part, some in ((2, steps[30:]), (1, steps[:30])):
-        (tmp_path / f"c.raw.{part}.jsonl").write_text(named(header, created="3", part=part) + "".join(some))
-    assert len(events(poll(Follower(tmp_path)))) == len(trace.events)  # whoever comes late begins with its first part
+        (tmp_path / f"c.raw.{part}.jsonl").write_text(
+            named(header, created="3", part=part) + "".join(some)
+        )
+    assert len(events(poll(Follower(tmp_path)))) == len(
+        trace.events
+    )  # whoever comes late begins with its first part
 
 
 def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, trace):
@@ -142,7 +166,11 @@ def test_a_file_that_is_begun_anew_or_removed_is_followed_on(tmp_path, lines, tr
     assert len(events(poll(follower))) == 1
     path.write_text(named(header, created="last") + "".join(steps))
     updates = poll(follower)
-    assert isinstance(updates[0], RecordingBegun) and len(events(updates)) == len(trace.events) and not follower.sentence
+    assert (
+        isinstance(updates[0], RecordingBegun)
+        and len(events(updates)) == len(trace.events)
+        and not follower.sentence
+    )
 
 
 def test_parts_are_found_by_their_headers_whatever_they_are_called(tmp_path, lines, trace):
@@ -175,7 +203,9 @@ def test_whoever_follows_a_name_finds_what_a_recorder_made_of_it(tmp_path, lines
     """And nothing else: a later start has a name of its own, and of a long recording the first part is gone."""
     header, *steps = lines
     for name in (called, "another.raw.jsonl", "run.rank1.raw.jsonl"):
-        (tmp_path / name).write_text(named(header, created="9" if name != called else "2") + "".join(steps[:5]))
+        (tmp_path / name).write_text(
+            named(header, created="9" if name != called else "2") + "".join(steps[:5])
+        )
     follower = Follower(tmp_path / told)
     poll(follower)
     assert follower.name == called
@@ -186,14 +216,28 @@ def later(step: str, by: int, name: str) -> str:
     data = json.loads(re.sub(r'"(\d+-[0-9a-f]{8})"', rf'"\1-{name}"', step))
     data["step"] += by
     for moment in (*data["arrived"], data):
-        moment |= {at: t + by for at, t in moment.items() if at in ("t", "t_start", "t_scheduled", "t_output", "t_end")}
+        moment |= {
+            at: t + by
+            for at, t in moment.items()
+            if at in ("t", "t_start", "t_scheduled", "t_output", "t_end")
+        }
     return json.dumps(data) + "\n"
 
 
-UNTIL = ": steps are shown again from the next snapshot on, or once all earlier requests have ended."
+UNTIL = (
+    ": steps are shown again from the next snapshot on, or once all earlier requests have ended."
+)
 WRONG = {
-    "dropped": (lambda steps: [*steps[:6], *steps[9:]], "Steps 6 to 8 are missing in run.raw.jsonl", 3),
-    "no record": (lambda steps: [*steps[:6], "\0\0{]\n", *steps[7:]], "Step 6 is missing in run.raw.jsonl", 1),
+    "dropped": (
+        lambda steps: [*steps[:6], *steps[9:]],
+        "Steps 6 to 8 are missing in run.raw.jsonl",
+        3,
+    ),
+    "no record": (
+        lambda steps: [*steps[:6], "\0\0{]\n", *steps[7:]],
+        "Step 6 is missing in run.raw.jsonl",
+        1,
+    ),
     "forged": (
         lambda steps: [
             *steps[:6],
@@ -207,7 +251,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_is_wrong_is_said_and_what_comes_is_shown_once_nobody_from_before_is_left(tmp_path, lines, kind, trace):
+def test_what_is_wrong_is_said_and_what_comes_is_shown_once_nobody_from_before_is_left(
+    tmp_path, lines, kind, trace
+):
     """A recording without snapshots. Of who was there before the gap and is not any more the reasons are known that are on record."""
     path = tmp_path / "run.raw.jsonl"
     header, *steps = lines
@@ -216,21 +262,36 @@ def test_what_is_wrong_is_said_and_what_comes_is_shown_once_nobody_from_before_i
     follower = Follower(path)
     updates = poll(follower)
     shown = events(updates)
-    assert shown[:6] and bare(shown[:6]) == bare(trace.events[:6]) and isinstance(updates[0], RecordingBegun)
+    assert (
+        shown[:6]
+        and bare(shown[:6]) == bare(trace.events[:6])
+        and isinstance(updates[0], RecordingBegun)
+    )
     known = next(event for event in shown if event.resumed) if len(shown) > 6 else None
     if known is None:
-        assert follower.sentence.startswith(f"{sentence}{UNTIL}") and follower.sentence.endswith("steps have passed meanwhile.")
+        assert follower.sentence.startswith(f"{sentence}{UNTIL}") and follower.sentence.endswith(
+            "steps have passed meanwhile."
+        )
         with path.open("a") as file:
             file.write("".join(later(step, len(steps), "again") for step in steps))
         updates += (more := poll(follower))
         known, *_ = shown = events(more)
         assert [event.step for event in shown] == list(range(known.step, 2 * len(steps)))
         assert not any(isinstance(one, RecordingBegun) for one in more)
-    assert known.resumed and known.resumed.first == 6 and known.resumed.source == "steps" and not follower.sentence
+    assert (
+        known.resumed
+        and known.resumed.first == 6
+        and known.resumed.source == "steps"
+        and not follower.sentence
+    )
     assert known.resumed.missing == missing and known.resumed.last == known.step - 1
-    before = {a.request for e in trace.events[:6] for a in e.arrived} - {f.request for e in trace.events[:6] for f in e.finished}
+    before = {a.request for e in trace.events[:6] for a in e.arrived} - {
+        f.request for e in trace.events[:6] for f in e.finished
+    }
     reasons = {f.request: f.finish_reason for e in trace.events[6:] for f in e.finished}
-    assert {f.request: f.finish_reason for f in known.resumed.ended} == {request: reasons[request] for request in before}
+    assert {f.request: f.finish_reason for f in known.resumed.ended} == {
+        request: reasons[request] for request in before
+    }
 
 
 def test_a_step_that_is_there_twice_is_shown_once(tmp_path, lines, trace):
@@ -240,7 +301,9 @@ def test_a_step_that_is_there_twice_is_shown_once(tmp_path, lines, trace):
     assert bare(events(poll(Follower(path)))) == bare(trace.events)
 
 
-def test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers(tmp_path, lines, trace):
+def test_steps_of_an_asynchronous_engine_are_put_in_order_and_wait_for_who_lingers(
+    tmp_path, lines, trace
+):
     """A step is written when its output is back; the last one waits for nobody for long."""
     path = tmp_path / "run.raw.jsonl"
     header, *steps = lines
@@ -269,8 +332,14 @@ def test_a_clock_that_runs_backwards_stands_still(tmp_path, lines, trace):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("hello\n", "run.raw.jsonl is not a raw recording: its first line is not a recording's header."),
-        ('{"kind":"header","raw":9,"vllm":"1"}\n', "run.raw.jsonl is of version 9 of the raw format; this one reads version 1."),
+        (
+            "hello\n",
+            "run.raw.jsonl is not a raw recording: its first line is not a recording's header.",
+        ),
+        (
+            '{"kind":"header","raw":9,"vllm":"1"}\n',
+            "run.raw.jsonl is of version 9 of the raw format; this one reads version 1.",
+        ),
         (
             '{"kind":"header","raw":1,"vllm":"1"}\n',
             "run.raw.jsonl does not say its max_num_seqs, without which its steps cannot be drawn.",
@@ -290,7 +359,8 @@ def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
     path = tmp_path / "run.raw.jsonl"
     header, first, *_ = lines
     arrived = [
-        {k: v for k, v in a.items() if k != "prompt"} | {"num_prompt": len(a["prompt"])} for a in json.loads(first)["arrived"]
+        {k: v for k, v in a.items() if k != "prompt"} | {"num_prompt": len(a["prompt"])}
+        for a in json.loads(first)["arrived"]
     ]
     path.write_text(
         named(header, tested=False, version="0.33.0", prompts="hashed")
@@ -298,17 +368,25 @@ def test_another_version_and_left_out_prompts_are_said(tmp_path, lines):
         + "\n"
     )
     begun, met, *_ = poll(Follower(path))
-    assert begun.header.notes == ("The recorder was never tried with vllm 0.33.0: what it missed there is absent.",)
+    assert begun.header.notes == (
+        "The recorder was never tried with vllm 0.33.0: what it missed there is absent.",
+    )
     assert "prompts" in begun.header.absent and set(met.prompt) == {LEFT_OUT}
 
 
 def test_each_rank_of_a_folder_is_followed_by_itself(tmp_path):
     for rank in (0, 1):
-        content = gzip.decompress((DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz").read_bytes())
+        content = gzip.decompress(
+            (DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz").read_bytes()
+        )
         (tmp_path / f"run.rank{rank}.raw.jsonl").write_bytes(content)
     assert [engine.ranks for engine in engines_in(tmp_path)] == [(0, 1)]
     first, second = (len(recording.steps) for recording in read_raw(tmp_path.glob("*.jsonl")))
-    assert [len(events(poll(Follower(tmp_path, rank)))) for rank in (None, 0, 1)] == [first, first, second]
+    assert [len(events(poll(Follower(tmp_path, rank)))) for rank in (None, 0, 1)] == [
+        first,
+        first,
+        second,
+    ]
 
 
 def weight(thing: object) -> int:
@@ -318,7 +396,9 @@ def weight(thing: object) -> int:
         here = left.pop()
         total += sys.getsizeof(here)
         for other in gc.get_referents(here):
-            if id(other) not in seen and not isinstance(other, type | ModuleType | FunctionType | BuiltinFunctionType):
+            if id(other) not in seen and not isinstance(
+                other, type | ModuleType | FunctionType | BuiltinFunctionType
+            ):
                 seen.add(id(other))
                 left.append(other)
     return total
@@ -337,7 +417,10 @@ def test_hours_of_steps_take_no_memory(tmp_path, lines):
         for turn in range(50_000 // len(steps) + 1):
             for number, text in numbered:
                 again = re.sub(r'"(\d+-[0-9a-f]{8})"', rf'"\1-{turn}"', text)
-                file.write(again.replace(f'"step": {number},', f'"step": {number + turn * len(steps)},', 1) + "\n")
+                file.write(
+                    again.replace(f'"step": {number},', f'"step": {number + turn * len(steps)},', 1)
+                    + "\n"
+                )
             file.flush()
             count += len(events(poll(follower)))
             if turn % 12 == 0:

@@ -22,7 +22,13 @@ def test_every_family_is_foreseen_exactly(family, tmp_path):
     model = family.build()
     model.save_pretrained(tmp_path)
     foreseen, adapter = forecast(str(tmp_path), "cpu", "float32"), probe(model)
-    assert (foreseen.parameters, foreseen.kv_bytes_per_token, foreseen.context, foreseen.vocab_size, foreseen.layers) == (
+    assert (
+        foreseen.parameters,
+        foreseen.kv_bytes_per_token,
+        foreseen.context,
+        foreseen.vocab_size,
+        foreseen.layers,
+    ) == (
         adapter.num_parameters,
         adapter.kv_bytes_per_token,
         adapter.max_model_len,
@@ -44,29 +50,45 @@ def test_a_loading_that_is_stopped_leaves_nothing_and_the_next_one_loads(tmp_pat
 
     with pytest.raises(Stopped):
         models.get(name, "cpu", "bfloat16", watch)
-    assert seen[-1] == ("load", 3, seen[0][2]) and not models.has(name) and torch.get_default_dtype() == torch.float32
-    assert models.get(name, "cpu", "bfloat16")[0].dtype == torch.bfloat16 and models.has(name, "cpu", "bfloat16")
+    assert (
+        seen[-1] == ("load", 3, seen[0][2])
+        and not models.has(name)
+        and torch.get_default_dtype() == torch.float32
+    )
+    assert models.get(name, "cpu", "bfloat16")[0].dtype == torch.bfloat16 and models.has(
+        name, "cpu", "bfloat16"
+    )
 
 
 def test_models_asked_for_at_once_are_loaded_one_after_the_other(tmp_path):
     models, names = ModelCache(), [str(save(tmp_path / f"m{n}", "llama")) for n in range(4)]
     threads = [
-        threading.Thread(target=models.get, args=(name, "cpu", dtype)) for name in names for dtype in ("float32", "bfloat16")
+        threading.Thread(target=models.get, args=(name, "cpu", dtype))
+        for name in names
+        for dtype in ("float32", "bfloat16")
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(models.has(name, "cpu", dtype) for name in names for dtype in ("float32", "bfloat16")) == 3, (
-        "the last few are kept"
-    )
+    assert (
+        sum(models.has(name, "cpu", dtype) for name in names for dtype in ("float32", "bfloat16"))
+        == 3
+    ), "the last few are kept"
     assert torch.get_default_dtype() == torch.float32
 
 
 def test_a_model_that_does_not_fit_is_refused_before_others_are_let_go(tmp_path, monkeypatch):
-    models, small, large = ModelCache(), str(save(tmp_path / "small", "llama")), str(save(tmp_path / "large", "qwen3"))
+    models, small, large = (
+        ModelCache(),
+        str(save(tmp_path / "small", "llama")),
+        str(save(tmp_path / "large", "qwen3")),
+    )
     models.get(small, "cpu")
     monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
-    with pytest.raises(UnsupportedModel, match=r"^.*large takes 0.0 GiB of memory in float32, and 0.0 GiB are free here\.$"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"^.*large takes 0.0 GiB of memory in float32, and 0.0 GiB are free here\.$",
+    ):
         models.get(large, "cpu")
     assert models.has(small) and not models.has(large)

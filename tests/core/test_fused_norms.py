@@ -24,10 +24,16 @@ class Kernel(NamedTuple):
 @pytest.fixture(params=["triton", "numba"])
 def kernel(request) -> Kernel:
     """Either is tested where its package is there."""
-    pytest.importorskip(request.param, reason=f"the kernel needs the package {request.param}, which this platform does not have")
+    pytest.importorskip(
+        request.param,
+        reason=f"the kernel needs the package {request.param}, which this platform does not have",
+    )
     if request.param == "numba":
         return Kernel(import_module("core.compiled.rows").rms_norm, "cpu")
-    return Kernel(import_module("core.runner.gpu.fused_norms").rms_norm, import_module("worlds.triton_cases").DEVICE)
+    return Kernel(
+        import_module("core.runner.gpu.fused_norms").rms_norm,
+        import_module("worlds.triton_cases").DEVICE,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -57,14 +63,20 @@ def test_what_is_not_finite_stays_in_its_row(kernel):
     rms_norm, device = kernel
     x = torch.randn(3, 8, device=device)
     x[1, 2] = torch.nan
-    assert rms_norm(x, torch.ones(8, device=device), 1e-6).isnan().any(1).tolist() == [False, True, False]
+    assert rms_norm(x, torch.ones(8, device=device), 1e-6).isnan().any(1).tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_only_norms_that_agree_are_replaced_and_only_for_a_pass(kernel):
     rms_norm, device = kernel
     model = copy.deepcopy(world("qwen3").model).to(device)
     norms = [*fused_norms(model, rms_norm)]
-    assert len(norms) == 2 * 4 + 1  # before and after attention, of queries and of keys; the last one
+    assert (
+        len(norms) == 2 * 4 + 1
+    )  # before and after attention, of queries and of keys; the last one
     norm = model.model.norm
     own = norm.forward
     with forwards_replaced(norms):

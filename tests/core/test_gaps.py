@@ -45,14 +45,22 @@ def opened(lines: list[str]) -> tuple[Trace, list[str]]:
 
 def without(lines: list[str], steps: Collection[int]) -> list[str]:
     """The recording without these steps."""
-    return [line for line in lines if not (line.startswith('{"kind":"step"') and json.loads(line)["step"] in steps)]
+    return [
+        line
+        for line in lines
+        if not (line.startswith('{"kind":"step"') and json.loads(line)["step"] in steps)
+    ]
 
 
 def facts(event: StepEvent, apart_from: Collection[str] = ()) -> StepEvent:
     """All that an engine records of a step: lanes are inferred, and after a gap another may be free."""
 
     def kept(records):
-        return tuple(r._replace(lane=0) if hasattr(r, "lane") else r for r in records if r.request not in apart_from)
+        return tuple(
+            r._replace(lane=0) if hasattr(r, "lane") else r
+            for r in records
+            if r.request not in apart_from
+        )
 
     return event._replace(
         resumed=None,
@@ -84,21 +92,30 @@ def test_what_is_shown_beside_gaps_is_what_the_whole_recording_shows(lines, whol
     for event in trace.events:
         if gap := event.resumed:
             steps = set(range(gap.first, gap.last + 1))
-            assert steps.isdisjoint(shown) and gap.missing == len(steps & missing) and gap.last == event.step - 1
+            assert (
+                steps.isdisjoint(shown)
+                and gap.missing == len(steps & missing)
+                and gap.last == event.step - 1
+            )
             assert gap.source == "steps" or gap.last - gap.first < 16 + len(steps & missing)
     unshown = whole.keys() - shown
-    told = set().union(*(range(e.resumed.first, e.resumed.last + 1) for e in trace.events if e.resumed))
+    told = set().union(
+        *(range(e.resumed.first, e.resumed.last + 1) for e in trace.events if e.resumed)
+    )
     end = set(range(max(shown) + 1, max(whole) + 1))
     assert unshown <= told | end and missing & whole.keys() <= unshown
     assert (
-        len(faults) == sum(e.resumed is not None for e in trace.events) + bool(end - missing) and not trace.complete
+        len(faults) == sum(e.resumed is not None for e in trace.events) + bool(end - missing)
+        and not trace.complete
     ) or not end
 
 
 def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whole):
     before, (trace, faults) = opened(lines)[0], opened(without(lines, {41}))
     (gap,) = [event.resumed for event in trace.events if event.resumed]
-    assert faults == ["Steps 41 to 47 are not shown, as 1 of them is missing in this recording; the run goes on from a snapshot."]
+    assert faults == [
+        "Steps 41 to 47 are not shown, as 1 of them is missing in this recording; the run goes on from a snapshot."
+    ]
     ended = {f.request: f.finish_reason for f in gap.ended}
     shared = [r for r in trace.asked if r not in ended]
     assert {r: trace.outputs[r] for r in shared} == {r: before.outputs[r] for r in shared}
@@ -108,7 +125,9 @@ def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whol
     assert sum(carried.values()) > 0
     for request in shared:
         mine, theirs = times[request].token_times, true_times[request].token_times
-        assert len(mine) == len(theirs) and all(a is None or a == b for a, b in zip(mine, theirs, strict=True))
+        assert len(mine) == len(theirs) and all(
+            a is None or a == b for a, b in zip(mine, theirs, strict=True)
+        )
         assert mine.count(None) == carried.get(request, 0)
         assert times[request].ttft_s in (None, true_times[request].ttft_s)
         assert set(times[request].itl_s) <= set(true_times[request].itl_s)
@@ -124,7 +143,10 @@ def test_it_is_said_where_the_run_goes_on(lines):
     at = next(i for i, event in enumerate(trace.events) if event.resumed)
     caption = captions(trace)[at]
     assert plain(caption["say"]).startswith("Step 47 is missing in this recording; ")
-    assert plain(caption["why"][0]) == "Step 47 is missing in this recording; the run goes on from a snapshot."
+    assert (
+        plain(caption["why"][0])
+        == "Step 47 is missing in this recording; the run goes on from a snapshot."
+    )
     with speaking("de"):
         assert plain(captions(trace)[at]["why"][0]) == (
             "Schritt 47 fehlt in dieser Aufnahme; der Lauf geht von einer Momentaufnahme aus weiter."
@@ -138,19 +160,32 @@ def test_damaged_lines_cost_no_more_than_until_the_next_snapshot(lines, whole, s
     for at in rng.sample(range(1, len(lines) - 1), 3):
         damaged[at] = damaged[at][: rng.randrange(1, len(damaged[at]) - 2)] + "\n"
     trace, faults = opened(damaged)
-    aborted = any(line.startswith('{"kind":"abort') for line, is_there in zip(lines, damaged, strict=True) if line != is_there)
+    aborted = any(
+        line.startswith('{"kind":"abort')
+        for line, is_there in zip(lines, damaged, strict=True)
+        if line != is_there
+    )
     assert aborted or all(agrees(event, whole[event.step]) for event in trace.events)
-    assert len(trace.events) > len(whole) - 3 * 33 and "this is no record. So are 2 more lines." in faults[0]
+    assert (
+        len(trace.events) > len(whole) - 3 * 33
+        and "this is no record. So are 2 more lines." in faults[0]
+    )
 
 
 def test_an_old_part_is_enough(lines, whole):
     """The first files of a ring are gone: the run begins at the first snapshot."""
-    later = [line for line in without(lines, range(60)) if '"kind":"snapshot"' not in line[:20] or json.loads(line)["step"] > 60]
+    later = [
+        line
+        for line in without(lines, range(60))
+        if '"kind":"snapshot"' not in line[:20] or json.loads(line)["step"] > 60
+    ]
     header = json.dumps(json.loads(lines[0]) | {"part": 3}) + "\n"
     trace, faults = opened([header, *later[1:]])
     first = trace.events[0]
     assert first.resumed and (first.step, first.resumed.first, first.resumed.missing) == (64, 0, 60)
-    assert not first.resumed.ended and faults[0].startswith("Steps 0 to 63 are not shown, as 60 of them are missing")
+    assert not first.resumed.ended and faults[0].startswith(
+        "Steps 0 to 63 are not shown, as 60 of them are missing"
+    )
     assert [e.sampled for e in trace.events] == [whole[e.step].sampled for e in trace.events]
     assert [e.kv.used for e in trace.events] == [whole[e.step].kv.used for e in trace.events]
 
@@ -168,7 +203,9 @@ def test_a_snapshot_that_contradicts_the_steps_is_told(lines):
 
     spoiled = [forged(line) for line in lines]
     trace, faults = opened(spoiled)
-    assert len(faults) == 1 and faults[0].startswith("The snapshot before step 48 does not agree with the steps before it: ")
+    assert len(faults) == 1 and faults[0].startswith(
+        "The snapshot before step 48 does not agree with the steps before it: "
+    )
     assert not any(event.warnings for event in trace.events)
     (odd,) = [event for event in opened(without(spoiled, {47}))[0].events if event.warnings]
     assert odd.step == 48 and "positions that do not follow its cache" in odd.warnings[0]
@@ -183,10 +220,19 @@ def test_a_state_that_nobody_can_have_is_refused(lines):
     one, *others = gap.running
     for wrong, says in (
         (gap._replace(running=(one._replace(lane=99), *others)), "there is no lane 99"),
-        (gap._replace(running=tuple(others)), "the requests after the missing steps are not those that can be there"),
-        (gap._replace(running=(one._replace(tables=((9999,),)), *others)), "has a block that the pool does not have"),
+        (
+            gap._replace(running=tuple(others)),
+            "the requests after the missing steps are not those that can be there",
+        ),
+        (
+            gap._replace(running=(one._replace(tables=((9999,),)), *others)),
+            "has a block that the pool does not have",
+        ),
         (gap._replace(missing=0), "the steps that it names cannot be missing"),
-        (gap._replace(arrived=gap.arrived + made.events[0].arrived), "cannot have arrived in the missing steps"),
+        (
+            gap._replace(arrived=gap.arrived + made.events[0].arrived),
+            "cannot have arrived in the missing steps",
+        ),
     ):
         made.events[at] = made.events[at]._replace(resumed=wrong)
         with pytest.raises(InvalidTrace, match=says):
@@ -216,10 +262,12 @@ def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
     found = [one for one in updates if isinstance(one, StepEvent)]
     assert sum(isinstance(one, RecordingBegun) for one in updates) == 1
     trace, _ = opened(damaged)
-    assert [e.step for e in found] == [e.step for e in trace.events] and [e.sampled for e in found] == [
-        e.sampled for e in trace.events
+    assert [e.step for e in found] == [e.step for e in trace.events] and [
+        e.sampled for e in found
+    ] == [e.sampled for e in trace.events]
+    assert [e.resumed and e.resumed.carried for e in found] == [
+        e.resumed and e.resumed.carried for e in trace.events
     ]
-    assert [e.resumed and e.resumed.carried for e in found] == [e.resumed and e.resumed.carried for e in trace.events]
     deltas = Deltas.of(trace, trace.tokenizer or _Ids())
     texts: dict[str, int] = {}
     for event in trace.events:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
+pytest.importorskip(
+    "triton", reason="the paged runner needs the package triton, which this platform does not have"
+)
 
 from core import Engine, EngineConfig, Trace, Workload
 from core.config import Execution
@@ -25,21 +27,30 @@ def run(name: str, limits: dict, most_new: int = 100, **kwargs) -> Trace:
     """
     w = world(name)
     engine = engine_on_buffers(w.adapter, None, EngineConfig(**limits), **kwargs)
-    samplings = [replace(r.sampling, max_new_tokens=min(most_new, r.sampling.max_new_tokens)) for r in w.requests]
-    requests = [replace(r, sampling=sampling) for r, sampling in zip(w.requests, samplings, strict=True)]
+    samplings = [
+        replace(r.sampling, max_new_tokens=min(most_new, r.sampling.max_new_tokens))
+        for r in w.requests
+    ]
+    requests = [
+        replace(r, sampling=sampling) for r, sampling in zip(w.requests, samplings, strict=True)
+    ]
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(engine.run, Workload(requests, name="families")).result()
 
 
 KERNEL_RUNS = dict.fromkeys(
-    [(name, "chunked") for name in ATTENDING] + [(name, "preempting") for name in QUICK] + [("llama", how) for how in RUNS]
+    [(name, "chunked") for name in ATTENDING]
+    + [(name, "preempting") for name in QUICK]
+    + [("llama", how) for how in RUNS]
 )
 
 
 @pytest.mark.parametrize(
     ("name", "how"),
     [
-        pytest.param(name, how, marks=() if (name, how) == ("gemma2", "chunked") else pytest.mark.slow)
+        pytest.param(
+            name, how, marks=() if (name, how) == ("gemma2", "chunked") else pytest.mark.slow
+        )
         for name, how in KERNEL_RUNS
     ],
 )
@@ -55,11 +66,20 @@ def test_so_does_every_layout_in_buckets(how):
     trace = run("llama", RUNS[how], capture=again, attention=GATHERING)
     assert trace.outputs == world("llama").expected
     buckets = [p.bucket for e in trace.events for p in e.passes]
-    assert any(buckets) and all(b is None or b >= p.rows * p.width for e in trace.events for p in e.passes for b in [p.bucket])
+    assert any(buckets) and all(
+        b is None or b >= p.rows * p.width
+        for e in trace.events
+        for p in e.passes
+        for b in [p.bucket]
+    )
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(f, marks=() if f in ("llama", "mixtral") else pytest.mark.slow) for f in ATTENDING]
+    "name",
+    [
+        pytest.param(f, marks=() if f in ("llama", "mixtral") else pytest.mark.slow)
+        for f in ATTENDING
+    ],
 )
 def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
     """Operations alone, replayed over new buffers, say the same tokens: nothing waits for the device or remembers a number."""
@@ -82,7 +102,9 @@ def test_a_pad_token_is_not_looked_for():
 
 def test_a_model_that_waits_for_the_device_is_computed_anew_and_says_so_once():
     layer = world("llama").model.model.layers[0]
-    hook = layer.register_forward_pre_hook(lambda module, args: None if args[0].sum().item() > -1e9 else args)
+    hook = layer.register_forward_pre_hook(
+        lambda module, args: None if args[0].sum().item() > -1e9 else args
+    )
     try:
         trace = run("llama", RUNS["chunked"], capture=traced, attention=GATHERING)
     finally:
@@ -101,22 +123,34 @@ def test_what_changes_between_passes_outside_the_buffers_would_show():
         logits = function().clone()
         return lambda: logits
 
-    assert run("llama", RUNS["chunked"], capture=stale, attention=GATHERING).outputs != world("llama").expected
+    assert (
+        run("llama", RUNS["chunked"], capture=stale, attention=GATHERING).outputs
+        != world("llama").expected
+    )
 
 
 def test_what_cannot_be_had_is_refused_in_a_sentence(monkeypatch):
     w = world("falcon")
     with pytest.raises(
-        InvalidConfig, match=r"^The paged kernel is not available: falcon computes attention itself, through its cache\.$"
+        InvalidConfig,
+        match=r"^The paged kernel is not available: falcon computes attention itself, through its cache\.$",
     ):
         Engine(w.adapter, None, execution=Execution("triton"))
-    with pytest.raises(InvalidConfig, match=r"^Asynchronous execution needs the paged kernel, which is not in use: "):
+    with pytest.raises(
+        InvalidConfig,
+        match=r"^Asynchronous execution needs the paged kernel, which is not in use: ",
+    ):
         Engine(w.adapter, None, execution=Execution(asynchronous=True))
     monkeypatch.delenv("TRITON_INTERPRET")
-    with pytest.raises(InvalidConfig, match=r"^The paged kernel is not available: it runs on CUDA, not on cpu \("):
+    with pytest.raises(
+        InvalidConfig, match=r"^The paged kernel is not available: it runs on CUDA, not on cpu \("
+    ):
         Engine(world("llama").adapter, None, execution=Execution("triton"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InvalidConfig, match=r"^The paged kernel is not available: the package triton is not installed\.$"):
+    with pytest.raises(
+        InvalidConfig,
+        match=r"^The paged kernel is not available: the package triton is not installed\.$",
+    ):
         Engine(world("llama").adapter, None, execution=Execution("triton"))
 
 

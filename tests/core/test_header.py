@@ -66,7 +66,9 @@ def of_another(**facts: Any) -> Header:
         "absent": ("prepare",),
         "model": ModelFacts(name="m", layers=2, vocab_size=50),
     }
-    return header(**dict.fromkeys(("threads", "cost", "execution", "memory")), leak=False, **full | facts)
+    return header(
+        **dict.fromkeys(("threads", "cost", "execution", "memory")), leak=False, **full | facts
+    )
 
 
 def in_a_file(header: Header) -> dict[str, Any]:
@@ -77,15 +79,36 @@ def test_what_is_written_is_read() -> None:
     full, other = header(), of_another()
     ours = header(source="recorded", execution=None, threads=None, cost=None, notes=())
     for one in (full, other, memory_trace((3, 2)).header, ours):
-        assert Header.from_json(in_a_file(one)) == Header.from_json(one.to_json()) == one == pickle.loads(pickle.dumps(one))
+        assert (
+            Header.from_json(in_a_file(one))
+            == Header.from_json(one.to_json())
+            == one
+            == pickle.loads(pickle.dumps(one))
+        )
     assert full.is_asynchronous and not full.has_one_clock and not full.counts_steps
-    assert in_a_file(other)["engine"]["async"] is False and in_a_file(full)["model"]["eos_token_ids"] == []
+    assert (
+        in_a_file(other)["engine"]["async"] is False
+        and in_a_file(full)["model"]["eos_token_ids"] == []
+    )
 
 
 def test_what_is_not_on_record_is_not_written() -> None:
     plain = in_a_file(memory_trace((3, 2)).header)
-    assert not plain.keys() & {"engine", "inferred", "absent", "tensor_parallel", "leak", "cost", "execution", "memory", "notes"}
-    bare = {name: plain[name] for name in ("model", "policy", "batching", "config", "num_blocks", "workload")}
+    assert not plain.keys() & {
+        "engine",
+        "inferred",
+        "absent",
+        "tensor_parallel",
+        "leak",
+        "cost",
+        "execution",
+        "memory",
+        "notes",
+    }
+    bare = {
+        name: plain[name]
+        for name in ("model", "policy", "batching", "config", "num_blocks", "workload")
+    }
     assert Header.from_json({**bare, "notes": None, "engine": None}).to_json() == bare
 
 
@@ -96,7 +119,9 @@ def test_it_is_frozen() -> None:
 
 UNKNOWN = st.dictionaries(
     st.text(min_size=1, max_size=3).map(lambda name: f"x-{name}"),
-    st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), st.lists, max_leaves=3),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3), st.lists, max_leaves=3
+    ),
     max_size=3,
 )
 
@@ -113,7 +138,9 @@ def test_what_nobody_knows_survives_in_its_object(unknown: list[dict[str, Any]],
         draw.shuffle(items)
         return dict(items)
 
-    for name, more in zip(("model", "engine" if "engine" in data else "execution"), unknown, strict=False):
+    for name, more in zip(
+        ("model", "engine" if "engine" in data else "execution"), unknown, strict=False
+    ):
         data[name] = shuffled({**data[name], **more})
     data = shuffled({**data, **unknown[3]})
     read = Header.from_json(copy.deepcopy(data))
@@ -148,7 +175,11 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("model", {"eos_token_ids": [-1]}, "the model's eos_token_ids are not token ids."),
         ("model", None, "the header has no model."),
         ("inferred", INFERRED, "a run of this engine leaves nothing absent or to be inferred."),
-        ("engine", {"name": "vLLM"}, "the header does not say how the lanes of another engine's run were inferred."),
+        (
+            "engine",
+            {"name": "vLLM"},
+            "the header does not say how the lanes of another engine's run were inferred.",
+        ),
         ("source", "recorded", "a simulated run has a cost model, and no other has one."),
         ("cost", None, "a simulated run has a cost model, and no other has one."),
         ("threads", 0, "the header's threads is not a count."),
@@ -158,11 +189,19 @@ def test_unknown_facts_survive_in_a_trace() -> None:
         ("engine", {"name": "vLLM", "rank": "first"}, "the engine's rank is of the wrong kind."),
         ("execution", [1], "the header's execution is not an object."),
         ("policy", "static", "the policy is not that of the config."),
-        ("batching", POLICIES["static"].to_json(), "the fields of the policy are not those of continuous."),
+        (
+            "batching",
+            POLICIES["static"].to_json(),
+            "the fields of the policy are not those of continuous.",
+        ),
         ("num_blocks", 8, "the pool has 8 blocks and not the 9 of the config."),
         ("num_blocks", None, "the header has no num_blocks."),
         ("config", {"policy": "continuous", "speed": 9}, "An engine has no limit called 'speed'."),
-        ("workload", {"arrival_unit": "weeks"}, 'arrival_unit must be "step" or "s", not \'weeks\'.'),
+        (
+            "workload",
+            {"arrival_unit": "weeks"},
+            'arrival_unit must be "step" or "s", not \'weeks\'.',
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, value: Any, sentence: str) -> None:
@@ -176,13 +215,25 @@ def test_a_run_of_ours_cannot_be_told_as_another_engines_by_its_name_alone() -> 
     ours, other = in_a_file(header()), in_a_file(of_another())
     for name in ("threads", "leak", "cost", "execution", "memory"):
         with pytest.raises(InvalidTrace, match=f"has a fact that only this engine records: {name}"):
-            Header.from_json({**other, "source": ours["source"] if name == "cost" else "recorded", name: ours[name]})
+            Header.from_json(
+                {
+                    **other,
+                    "source": ours["source"] if name == "cost" else "recorded",
+                    name: ours[name],
+                }
+            )
     for name in ("parameters", "eos_token_ids", "plug"):
-        with pytest.raises(InvalidTrace, match=f"has a fact that only this engine records: the model's {name}"):
+        with pytest.raises(
+            InvalidTrace, match=f"has a fact that only this engine records: the model's {name}"
+        ):
             Header.from_json({**other, "model": {**other["model"], name: ours["model"][name]}})
     for name in INFERRED:
-        with pytest.raises(InvalidTrace, match=f"does not say how the {name} of another engine's run were inferred"):
-            Header.from_json({**other, "inferred": {k: v for k, v in INFERRED.items() if k != name}})
+        with pytest.raises(
+            InvalidTrace, match=f"does not say how the {name} of another engine's run were inferred"
+        ):
+            Header.from_json(
+                {**other, "inferred": {k: v for k, v in INFERRED.items() if k != name}}
+            )
 
 
 def test_a_run_of_ours_has_every_fact_of_its_model() -> None:
@@ -190,4 +241,6 @@ def test_a_run_of_ours_has_every_fact_of_its_model() -> None:
     ours = in_a_file(header(source="recorded", cost=None))
     for name in ours["model"].keys() - {"context"}:  # some models have none
         with pytest.raises(InvalidTrace, match=f"the header does not say the model's {name}"):
-            Header.from_json({**ours, "model": {k: v for k, v in ours["model"].items() if k != name}})
+            Header.from_json(
+                {**ours, "model": {k: v for k, v in ours["model"].items() if k != name}}
+            )

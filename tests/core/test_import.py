@@ -44,7 +44,9 @@ def test_every_step_is_the_engines_own(raw, trace):
     steps = [record for record in raw if record["kind"] == "step"]
     assert len(trace.events) == len(steps) == 183
     for event, step in zip(trace.events, steps, strict=True):
-        assert [s.request for s in event.segments] == step["row_order"]  # the real order of the rows, whatever the lanes
+        assert [s.request for s in event.segments] == step[
+            "row_order"
+        ]  # the real order of the rows, whatever the lanes
         assert {s.request: (s.start, s.length) for s in event.segments} == {
             s["request"]: (s["start"], s["length"]) for s in step["segments"]
         }
@@ -52,29 +54,44 @@ def test_every_step_is_the_engines_own(raw, trace):
         assert [[p.request, p.tokens_lost] for p in event.preempted] == step["preempted"]
         assert event.waiting.count == step["waiting"] and event.waiting.request == step["head"]
         assert event.kv.total - event.kv.used == step["blocks_free"]
-    assert any([s.lane for s in e.segments] != sorted(s.lane for s in e.segments) for e in trace.events)
+    assert any(
+        [s.lane for s in e.segments] != sorted(s.lane for s in e.segments) for e in trace.events
+    )
 
 
-def test_what_was_found_in_the_prefix_cache_and_why_a_request_ended_are_the_engines_own(raw) -> None:
+def test_what_was_found_in_the_prefix_cache_and_why_a_request_ended_are_the_engines_own(
+    raw,
+) -> None:
     records = json.loads(json.dumps(raw))
     first = next(r for r in records if r["kind"] == "step" and len(r["admitted"]) > 1)
     first["admitted"][1]["cached"] = 4
     ending = next(r for r in records if r["kind"] == "step" and r["finished"])
     request, _ = ending["finished"][0]
     steps = [r for r in records if r["kind"] == "step"]
-    reasons = {"FinishReason.STOP": "stop", "length": "length", "repetition": "stop", "of a kind yet to come": "error"}
+    reasons = {
+        "FinishReason.STOP": "stop",
+        "length": "length",
+        "repetition": "stop",
+        "of a kind yet to come": "error",
+    }
     for theirs, ours in reasons.items():
         ending["finished"][0][1] = theirs
         trace = to_trace(Recording("x", records[0], steps))
         hits = [hit for event in trace.events for hit in event.kv.prefix_hits]
         assert hits == [(first["admitted"][1]["request"], 4)]
-        assert [f.finish_reason for e in trace.events for f in e.finished if f.request == request] == [ours]
+        assert [
+            f.finish_reason for e in trace.events for f in e.finished if f.request == request
+        ] == [ours]
 
 
 def test_steps_of_two_recordings_are_shown_up_to_where_they_part(raw) -> None:
     """Four steps of later on in the place of others: from there on the numbers agree again, and the steps do not follow."""
     header, *steps = (r for r in raw if r["kind"] in ("header", "step"))
-    mixed = Recording("mixed", header, sorted(steps[:4] + steps[8:24] + steps[12:16] + steps[24:40], key=lambda s: s["step"]))
+    mixed = Recording(
+        "mixed",
+        header,
+        sorted(steps[:4] + steps[8:24] + steps[12:16] + steps[24:40], key=lambda s: s["step"]),
+    )
     assert [e.step for e in to_trace(mixed).events] == [s["step"] for s in steps[:4]]
     assert any("After step" in fault for fault in mixed.faults)
 
@@ -97,7 +114,9 @@ trace = open_recording(Path({str(VLLM)!r}))
 assert trace.texts.output and not any("⟨" in text for texts in trace.texts.output.values() for text in texts)
 assert "transformers" not in sys.modules and "torch" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=DATA.parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=DATA.parents[1]
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -109,7 +128,10 @@ def test_texts_and_ids_are_those_of_transformers(model):
         ids = draw.choices(range(len(theirs)), k=draw.randrange(1, 40))
         assert pieces(ours, ids) == pieces(theirs, ids)
         text = theirs.decode(ids, skip_special_tokens=True)
-        assert ours(text)["input_ids"] == theirs(text)["input_ids"] and ours.decode(ids, skip_special_tokens=True) == text
+        assert (
+            ours(text)["input_ids"] == theirs(text)["input_ids"]
+            and ours.decode(ids, skip_special_tokens=True) == text
+        )
 
 
 def test_what_was_not_recorded_is_absent(raw, trace):
@@ -126,12 +148,15 @@ def test_its_texts_are_those_of_the_same_model_here(trace):
 
     engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(max_num_seqs=4))
     requests = [
-        Request(r, prompt_token_ids=tuple(ids), sampling=SamplingParams(40, ignore_eos=True)) for r, ids in trace.prompts.items()
+        Request(r, prompt_token_ids=tuple(ids), sampling=SamplingParams(40, ignore_eos=True))
+        for r, ids in trace.prompts.items()
     ]
     ours = engine.run(Workload(requests)).outputs
     for request, ids in ours.items():
         theirs = trace.outputs[request][:40]
-        first = next((i for i, pair in enumerate(zip(ids, theirs, strict=True)) if pair[0] != pair[1]), None)
+        first = next(
+            (i for i, pair in enumerate(zip(ids, theirs, strict=True)) if pair[0] != pair[1]), None
+        )
         margins = [s.margin for e in trace.events for s in e.sampled if s.request == request]
         assert first is None or margins[first] < 1e-4
 
@@ -141,7 +166,11 @@ def test_speculation_is_recorded_as_what_it_is():
     recording = read_raw([SPECULATION])[0]
     trace = to_trace(recording)
     drafts = [draft for event in trace.events for draft in event.drafts]
-    assert sum(d.drafted for d in drafts) == sum(s["draft"] for step in recording.steps for s in step["segments"]) == 489
+    assert (
+        sum(d.drafted for d in drafts)
+        == sum(s["draft"] for step in recording.steps for s in step["segments"])
+        == 489
+    )
     assert {(d.drafted, d.accepted) for d in drafts} >= {(3, 0), (3, 1), (3, 2), (3, 3)}
     for event, step in zip(trace.events, recording.steps, strict=True):
         for draft in event.drafts:
@@ -154,7 +183,9 @@ def test_speculation_is_recorded_as_what_it_is():
     assert again.complete and again.events == trace.events
     tampered = trace.events[40]
     assert tampered.drafts
-    trace.events[40] = tampered._replace(drafts=tuple(d._replace(accepted=d.drafted + 1) for d in tampered.drafts))
+    trace.events[40] = tampered._replace(
+        drafts=tuple(d._replace(accepted=d.drafted + 1) for d in tampered.drafts)
+    )
     with pytest.raises(InvalidTrace, match="cannot have been drafted"):
         Trace.from_lines(trace.lines())
 
@@ -183,8 +214,15 @@ def test_a_request_preempted_and_back_in_one_step_has_its_new_blocks_alone(raw):
 
     def step(number: int, known: int, blocks: list[int], **more) -> dict:
         segment = {"request": "it", "start": 0, "length": known, "num_tokens": known, "draft": 0}
-        times = {name: number + at / 10 for at, name in enumerate(("t_start", "t_scheduled", "t_output", "t_end"))}
-        found = {"segments": [segment], "blocks": [["it", [blocks], "table"]], "admitted": [{"request": "it", "cached": 0}]}
+        times = {
+            name: number + at / 10
+            for at, name in enumerate(("t_start", "t_scheduled", "t_output", "t_end"))
+        }
+        found = {
+            "segments": [segment],
+            "blocks": [["it", [blocks], "table"]],
+            "admitted": [{"request": "it", "cached": 0}],
+        }
         counts = {
             "waiting": 0,
             "head": None,
@@ -193,21 +231,48 @@ def test_a_request_preempted_and_back_in_one_step_has_its_new_blocks_alone(raw):
             "sampled": {"it": [5]},
             "finished": [],
         }
-        return {"kind": "step", "step": number, "arrived": [], "preempted": [], **times, **found, **counts, **more}
+        return {
+            "kind": "step",
+            "step": number,
+            "arrived": [],
+            "preempted": [],
+            **times,
+            **found,
+            **counts,
+            **more,
+        }
 
     come = {"request": "it", "t": 0.0, "max_tokens": 9, "prompt": [1] * 20}
     records = [raw[0], step(0, 20, [1], arrived=[come]), step(1, 21, [3], preempted=[["it", 20]])]
     trace = open_text("\n".join(map(json.dumps, records)) + "\n")
-    assert [event.kv.used for event in trace.events] == [1, 1] and [event.warnings for event in trace.events] == [(), ()]
+    assert [event.kv.used for event in trace.events] == [1, 1] and [
+        event.warnings for event in trace.events
+    ] == [(), ()]
 
 
 def test_a_client_that_leaves_between_two_batches_in_flight_is_no_oddity(raw):
     """Pipeline parallelism: a's step is computed while b's is scheduled, then a's client leaves, and the step after has no row of it."""
 
     def step(number: int, request: str, start: int, length: int, **more) -> dict:
-        segment = {"request": request, "start": start, "length": length, "num_tokens": start + length, "draft": 0}
-        times = {"t_start": number, "t_scheduled": number + 0.1, "t_output": number + 1.5, "t_end": number + 1.6}
-        counts = {"waiting": 0, "head": None, "budget": raw[0]["max_num_batched_tokens"], "blocks_free": 29}
+        segment = {
+            "request": request,
+            "start": start,
+            "length": length,
+            "num_tokens": start + length,
+            "draft": 0,
+        }
+        times = {
+            "t_start": number,
+            "t_scheduled": number + 0.1,
+            "t_output": number + 1.5,
+            "t_end": number + 1.6,
+        }
+        counts = {
+            "waiting": 0,
+            "head": None,
+            "budget": raw[0]["max_num_batched_tokens"],
+            "blocks_free": 29,
+        }
         nothing = {"arrived": [], "preempted": [], "admitted": [], "blocks": [], "finished": []}
         return {
             "kind": "step",
@@ -222,7 +287,11 @@ def test_a_client_that_leaves_between_two_batches_in_flight_is_no_oddity(raw):
 
     def joining(request: str, block: int) -> dict:
         come = {"request": request, "t": 0.0, "max_tokens": 2, "prompt": [1] * 4}
-        return {"arrived": [come], "admitted": [{"request": request, "cached": 0}], "blocks": [[request, [[block]], "table"]]}
+        return {
+            "arrived": [come],
+            "admitted": [{"request": request, "cached": 0}],
+            "blocks": [[request, [[block]], "table"]],
+        }
 
     records = [
         raw[0] | {"pipeline_parallel_size": 2},
@@ -240,15 +309,23 @@ def test_two_ranks_of_one_engine_make_two_traces(tmp_path, capsys):
     """vLLM with --data-parallel-size 2 on a dense model, ten requests over HTTP; the saved traces know where they lie on one clock."""
     with pytest.raises(SystemExit) as done:
         main(["import", *map(str, RANKS[::-1]), "--out", str(tmp_path / "run.jsonl")])
-    assert done.value.code == 0 and capsys.readouterr().err == "All ranks are on the clock of their machine.\n"
+    assert (
+        done.value.code == 0
+        and capsys.readouterr().err == "All ranks are on the clock of their machine.\n"
+    )
     files = [tmp_path / f"run.rank{rank}.jsonl" for rank in (0, 1)]
     traces = [Trace.load(file) for file in files]
     assert [(t.header.engine.rank, t.header.engine.ranks) for t in traces] == [(0, 2), (1, 2)]
-    assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [(6, 77, True), (4, 40, True)]
+    assert [(len(t.prompts), len(t.events), t.complete) for t in traces] == [
+        (6, 77, True),
+        (4, 40, True),
+    ]
     assert not traces[0].prompts.keys() & traces[1].prompts.keys()
     saved = Ranks.of(open_texts((file.name, file.read_text()) for file in files).traces)
     recorded = ranks(text(0), text(1))
-    assert [rank.offset for rank in saved.ranks] == [rank.offset for rank in recorded.ranks] and saved.ranks[1].offset > 0
+    assert [rank.offset for rank in saved.ranks] == [
+        rank.offset for rank in recorded.ranks
+    ] and saved.ranks[1].offset > 0
     with pytest.raises(SystemExit):
         main(["import", str(RANKS[1]), "--out", str(tmp_path / "alone.jsonl")])
     assert "Of 2 ranks, rank 0 is not among these files." in capsys.readouterr().err
@@ -263,14 +340,21 @@ def test_a_gap_is_said_and_nothing_is_made_up(raw):
         "After step 9 steps are missing, and nothing after them gives the whole state: the rest is not shown."
     ]
     assert list(made.header.notes) == recording.faults
-    with pytest.raises(InvalidTrace, match="begins with missing steps, and nothing after them gives the whole state"):
+    with pytest.raises(
+        InvalidTrace,
+        match="begins with missing steps, and nothing after them gives the whole state",
+    ):
         to_trace(Recording("x", raw[0], steps[4:]))
 
 
 def test_the_command_imports_and_says_what_it_found(tmp_path, capsys):
     with pytest.raises(SystemExit) as done:
         main(["import", str(VLLM), "--out", str(tmp_path / "run.jsonl")])
-    assert done.value.code == 0 and "vLLM 0.32.0, 183 steps, 6 requests, 540 tokens, 1 preemption" in capsys.readouterr().out
+    assert (
+        done.value.code == 0
+        and "vLLM 0.32.0, 183 steps, 6 requests, 540 tokens, 1 preemption"
+        in capsys.readouterr().out
+    )
     with pytest.raises(SystemExit) as refused:
         main(["import", str(tmp_path / "run.jsonl"), "--out", str(tmp_path / "again.jsonl")])
     assert refused.value.code == 2 and "not a raw recording" in capsys.readouterr().err
@@ -282,7 +366,11 @@ def test_the_command_watches_to_the_end(tmp_path, raw, capsys):
     with pytest.raises(SystemExit):
         main(["watch", str(path)])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "vLLM 0.32.0, shakespeare-bpe" and lines[2] == "… 182 more steps" and "F finished (length)" in lines[3]
+    assert (
+        lines[0] == "vLLM 0.32.0, shakespeare-bpe"
+        and lines[2] == "… 182 more steps"
+        and "F finished (length)" in lines[3]
+    )
     assert lines[4].startswith("The recording has ended")
 
 
@@ -293,7 +381,9 @@ def open_text(text: str) -> Trace:
 
 def test_a_text_is_opened_by_what_is_in_it(raw, trace):
     text = "".join(json.dumps(record) + "\n" for record in raw)
-    assert open_text(text).events == trace.events == open_text("\n".join(trace.lines()) + "\n").events
+    assert (
+        open_text(text).events == trace.events == open_text("\n".join(trace.lines()) + "\n").events
+    )
     with pytest.raises(InvalidTrace, match="does not say its max_num_seqs"):
         open_text('{"kind":"header","vllm":"1"}\n')
 
@@ -305,5 +395,7 @@ def test_a_forged_recording_is_refused_in_a_sentence(raw):
         for name in record:
             for value in (None, -1, "x", [], {}, [[None]], 10**30):
                 forged = [{**r, name: value} if i == at else r for i, r in enumerate(records)]
-                with contextlib.suppress(InvalidTrace, InvalidConfig, InvalidWorkload, InvalidRequest):
+                with contextlib.suppress(
+                    InvalidTrace, InvalidConfig, InvalidWorkload, InvalidRequest
+                ):
                     open_text("".join(json.dumps(r) + "\n" for r in forged))

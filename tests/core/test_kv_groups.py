@@ -22,7 +22,10 @@ from core.trace.run_state import RunState
 from core.trace.trace import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-KINDS = {"hybrid": ["sliding_window"] * 3 + ["full_attention"], "sliding-window": ["sliding_window"]}
+KINDS = {
+    "hybrid": ["sliding_window"] * 3 + ["full_attention"],
+    "sliding-window": ["sliding_window"],
+}
 
 
 def recording(name: str) -> Recording:
@@ -59,7 +62,9 @@ def test_what_left_is_found_where_nobody_recorded_it(name):
         step.pop("left", None)
     found = checked_trace(raw)
     assert "windows" in found.header.inferred and "windows" not in told.header.inferred
-    assert [(g.kind, g.window) for g in found.header.groups] == [(g.kind, g.window) for g in told.header.groups]
+    assert [(g.kind, g.window) for g in found.header.groups] == [
+        (g.kind, g.window) for g in told.header.groups
+    ]
     assert left_of(found) == left_of(told) and not any(e.warnings for e in found.events)
 
 
@@ -99,13 +104,25 @@ def state_of(blocks: int, computed: int) -> RunState:
     state.arrive(0, Arrived("r", 0.0))
     state.admit(Admitted("r", 0, NOTHING), 0)
     added = tuple(range(blocks))
-    state.take_blocks(KV(0, 40, (BlockChange("r", added, False, 0), BlockChange("r", tuple(b + 20 for b in added), False, 1))))
+    state.take_blocks(
+        KV(
+            0,
+            40,
+            (
+                BlockChange("r", added, False, 0),
+                BlockChange("r", tuple(b + 20 for b in added), False, 1),
+            ),
+        )
+    )
     state.computed["r"] = computed
     return state
 
 
 def pool(template: Trace, state: RunState) -> PoolRules:
-    groups = (GroupFacts(kind="sliding_window", window=6, block_size=4), GroupFacts(kind="full_attention", block_size=4))
+    groups = (
+        GroupFacts(kind="sliding_window", window=6, block_size=4),
+        GroupFacts(kind="full_attention", block_size=4),
+    )
     config = replace(template.header.config, block_size=4, num_blocks=40)
     rules = PoolRules(replace(template.header, kv_groups=groups, num_blocks=40, config=config))
     rules.go_on_from(state)
@@ -129,13 +146,19 @@ def with_changes(template: Trace, used: int, *changes: BlockChange) -> StepEvent
 )
 def test_a_block_leaves_once_the_window_has_passed_it(template, computed, left, fault):
     state = state_of(4, computed)
-    found = pool(template, state).fault(with_changes(template, 8 - len(left), BlockChange("r", (), False, 0, left)), state)
+    found = pool(template, state).fault(
+        with_changes(template, 8 - len(left), BlockChange("r", (), False, 0, left)), state
+    )
     assert found is None if fault is None else found is not None and fault in found
 
 
 def test_a_block_that_left_may_join_another_table_in_the_same_step(template):
     state = state_of(4, 13)
-    changes = BlockChange("r", (), False, 0, (0, 1)), BlockChange("r", (0,), False, 0), BlockChange("r", (24,), False, 1)
+    changes = (
+        BlockChange("r", (), False, 0, (0, 1)),
+        BlockChange("r", (0,), False, 0),
+        BlockChange("r", (24,), False, 1),
+    )
     assert pool(template, state).fault(with_changes(template, 8, *changes), state) is None
     state.take_blocks(KV(8, 40, changes))
     assert state.tables["r"] == {0: [None, None, 2, 3, 0], 1: [20, 21, 22, 23, 24]}
@@ -148,7 +171,9 @@ def test_a_request_needs_the_blocks_of_its_window_and_no_others(template):
     rules = pool(template, state)
     assert rules.misfit(Segment(0, "r", 0, "decode", 13, 1, 14), state, 0) is None
     assert "window spans" in (rules.misfit(Segment(0, "r", 0, "decode", 12, 1, 13), state, 0) or "")
-    assert "too few blocks" in (rules.misfit(Segment(0, "r", 0, "decode", 16, 1, 17), state, 0) or "")
+    assert "too few blocks" in (
+        rules.misfit(Segment(0, "r", 0, "decode", 16, 1, 17), state, 0) or ""
+    )
 
 
 # -- what the recorder notices ---------------------------------------------------------------------------------------
@@ -169,7 +194,9 @@ def test_the_recorder_names_what_left(kind):
     """A window moves on; a state leaves from the middle. Places that were empty from the start have never left."""
     manager, blocks = Manager(), {b: Block(b) for b in range(10)}
     scheduler = type("S", (), {})()
-    scheduler.kv_cache_manager = type("M", (), {"coordinator": type("C", (), {"single_type_managers": [Manager(), manager]})})
+    scheduler.kv_cache_manager = type(
+        "M", (), {"coordinator": type("C", (), {"single_type_managers": [Manager(), manager]})}
+    )
     leaving = Leaving(scheduler, [{"kind": "full_attention"}, {"kind": kind}])
     table = manager.req_to_blocks["r"] = [blocks[b] for b in (0, 3, 4, 5)]
     assert leaving.of_step({"r": 9}, [["r", [[1, 2], [0, 3, 4, 5]], "table"]]) == []
@@ -206,7 +233,9 @@ def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
     work = [BaselineRequest(f"r{n}", tuple(range(1, 1 + n)), 30) for n in (5, 50, 20, 40)]
     path = tmp_path / "run.raw.jsonl"
     with recording_transformers(path, "gemma3"):
-        driver = TransformersContinuous(Gemma3ForCausalLM(config).eval(), work, 3, 32, limits={"num_blocks": 24})
+        driver = TransformersContinuous(
+            Gemma3ForCausalLM(config).eval(), work, 3, 32, limits={"num_blocks": 24}
+        )
         for one in work:
             driver.add(one)
         while driver.has_work:
@@ -224,7 +253,9 @@ def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
         state.begin(event)
         for s in event.segments:  # pages of 32: a ring of 40 never has more than two
             tables = state.tables[s.request]
-            assert len(tables[0]) == 3 * min(2, -(-s.kv_len // 32)) and len(tables[1]) == -(-s.kv_len // 32)
+            assert len(tables[0]) == 3 * min(2, -(-s.kv_len // 32)) and len(tables[1]) == -(
+                -s.kv_len // 32
+            )
             longest = max(longest, s.kv_len)
         state.end(event)
     assert longest > 64

@@ -21,7 +21,9 @@ COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
 
 
 def _engine(policy: str = "continuous") -> SimulatedEngine:
-    return SimulatedEngine(COST, EngineConfig(policy=policy, max_num_seqs=4), vocab_size=100, max_model_len=200)
+    return SimulatedEngine(
+        COST, EngineConfig(policy=policy, max_num_seqs=4), vocab_size=100, max_model_len=200
+    )
 
 
 @pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
@@ -29,7 +31,9 @@ def test_gaps_have_the_mean_and_spread_of_a_gamma_process(burstiness):
     times = list(itertools.islice(arrivals(5.0, seed=3, burstiness=burstiness), 20_000))
     gaps = [b - a for a, b in itertools.pairwise(times)]
     assert times[0] == 0 and statistics.mean(gaps) == pytest.approx(0.2, rel=0.05)
-    assert statistics.pstdev(gaps) / statistics.mean(gaps) == pytest.approx(1 / math.sqrt(burstiness), rel=0.06)
+    assert statistics.pstdev(gaps) / statistics.mean(gaps) == pytest.approx(
+        1 / math.sqrt(burstiness), rel=0.06
+    )
     assert times == list(itertools.islice(arrivals(5.0, seed=3, burstiness=burstiness), 20_000))
 
 
@@ -38,7 +42,12 @@ def test_an_infinite_rate_and_refusals():
     for rate, burstiness in ((0, 1), (-1, 1), (math.nan, 1), (1, 0), (1, math.inf)):
         with pytest.raises(InflightError):
             arrivals(rate, burstiness=burstiness)
-    for bad in ({"rates": (0.0,)}, {"seconds": math.inf}, {"seconds": 0.0}, {"fractions": (math.nan,)}):
+    for bad in (
+        {"rates": (0.0,)},
+        {"seconds": math.inf},
+        {"seconds": 0.0},
+        {"fractions": (math.nan,)},
+    ):
         with pytest.raises(InflightError):
             Sweep(**bad)
 
@@ -54,9 +63,16 @@ def test_lengths():
 
 
 def test_lines_of_lengths():
-    lines = ["[10, 5, 100.5]\n", "\n", '{"prompt_tokens": 20, "output_tokens": 6, "arrival": 100.0}\n']
+    lines = [
+        "[10, 5, 100.5]\n",
+        "\n",
+        '{"prompt_tokens": 20, "output_tokens": 6, "arrival": 100.0}\n',
+    ]
     assert sizes_in(lines, "trace.jsonl") == [RequestSize(20, 6, 0.0), RequestSize(10, 5, 0.5)]
-    assert sizes_in(["[10, 5]\n", "[3, 4]\n"], "trace.jsonl") == [RequestSize(10, 5), RequestSize(3, 4)]
+    assert sizes_in(["[10, 5]\n", "[3, 4]\n"], "trace.jsonl") == [
+        RequestSize(10, 5),
+        RequestSize(3, 4),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,13 +86,21 @@ def test_lines_of_something_else(text, fault):
 
 def test_requests_are_cut_to_the_context():
     cut = request(0, RequestSize(500, 500), 1.5, 100, 200)
-    assert len(cut.prompt_token_ids) == 199 and cut.sampling.max_new_tokens == 1 and cut.arrival == 1.5
-    assert request(3, RequestSize(5, 5), 0, 100, 200, seed=1) == request(3, RequestSize(5, 5), 0, 100, 200, seed=1)
+    assert (
+        len(cut.prompt_token_ids) == 199 and cut.sampling.max_new_tokens == 1 and cut.arrival == 1.5
+    )
+    assert request(3, RequestSize(5, 5), 0, 100, 200, seed=1) == request(
+        3, RequestSize(5, 5), 0, 100, 200, seed=1
+    )
 
 
 def test_the_requests_of_a_point_arrive_within_three_quarters_of_its_time():
     requests = workload(Sweep(seconds=8.0, lengths=Lengths("5", "5")), 10.0, _engine())
-    assert requests.arrival_unit == "s" and 30 < len(requests) < 95 and max(r.arrival for r in requests) <= 6
+    assert (
+        requests.arrival_unit == "s"
+        and 30 < len(requests) < 95
+        and max(r.arrival for r in requests) <= 6
+    )
     assert len(workload(Sweep(seconds=0.1), 0.001, _engine())) == 1
 
 
@@ -90,7 +114,9 @@ def test_a_trace_of_arrivals_is_replayed_at_the_rate():
 def test_capacity_is_what_the_lanes_can_do():
     # four lanes, ten tokens each: a wave of four takes one pass of 20 tokens and nine of 4
     sweep = Sweep(lengths=Lengths("5", "10"))
-    assert capacity(sweep, _engine(), requests=4) == pytest.approx(4 / (10 * 0.010 + (20 + 9 * 4) * 0.0001), rel=1e-6)
+    assert capacity(sweep, _engine(), requests=4) == pytest.approx(
+        4 / (10 * 0.010 + (20 + 9 * 4) * 0.0001), rel=1e-6
+    )
     with pytest.raises(InflightError, match="capacity is unknown"):
         capacity(
             Sweep(seconds=1e-9, lengths=Lengths("150", "10")),
@@ -104,14 +130,34 @@ def test_a_sweep_draws_throughput_against_latency():
     sweep = Sweep(seconds=10.0, lengths=Lengths("5", "2-20"), slos=SLOs(ttft_s=0.2))
     data = sweep_load(engines, sweep, lambda policy, rate: asked.append((policy, rate)))
     points = data["points"]
-    assert data["source"] == "simulated" and len(points) == 12 and len(asked) == 13 and math.isinf(asked[0][1])
-    assert [p["policy"] for p in asked_order(asked)[:4]] == ["static", "continuous", "continuous", "static"]  # they take turns
-    assert [round(p["rate"] / data["capacity_requests_per_s"], 2) for p in points[:6]] == [0.25, 0.5, 0.75, 0.9, 1.0, 1.2]
+    assert (
+        data["source"] == "simulated"
+        and len(points) == 12
+        and len(asked) == 13
+        and math.isinf(asked[0][1])
+    )
+    assert [p["policy"] for p in asked_order(asked)[:4]] == [
+        "static",
+        "continuous",
+        "continuous",
+        "static",
+    ]  # they take turns
+    assert [round(p["rate"] / data["capacity_requests_per_s"], 2) for p in points[:6]] == [
+        0.25,
+        0.5,
+        0.75,
+        0.9,
+        1.0,
+        1.2,
+    ]
     static, continuous = points[:6], points[6:]
     assert all(p["offered"] == q["offered"] for p, q in zip(static, continuous, strict=True))
-    assert static[-1]["numbers"]["ttft_s"]["p50"] > static[0]["numbers"]["ttft_s"]["p50"]  # a queue builds up
+    assert (
+        static[-1]["numbers"]["ttft_s"]["p50"] > static[0]["numbers"]["ttft_s"]["p50"]
+    )  # a queue builds up
     assert all(
-        c["numbers"]["ttft_s"]["p50"] < s["numbers"]["ttft_s"]["p50"] for s, c in zip(static[3:], continuous[3:], strict=True)
+        c["numbers"]["ttft_s"]["p50"] < s["numbers"]["ttft_s"]["p50"]
+        for s, c in zip(static[3:], continuous[3:], strict=True)
     )
     assert continuous[-1]["numbers"]["goodput"]["share"] > static[-1]["numbers"]["goodput"]["share"]
     json.dumps(data, allow_nan=False)
@@ -125,5 +171,9 @@ def test_a_point_whose_time_is_up_is_cut_and_the_engine_is_free_again():
     engines = {"continuous": _engine()}
     data = sweep_load(engines, Sweep(rates=(1000.0,), seconds=1.0, lengths=Lengths("5", "50")))
     point = data["points"][0]
-    assert point["cut"] and point["numbers"]["finished"] < point["offered"] and point["numbers"]["wall_s"] < 1.2
+    assert (
+        point["cut"]
+        and point["numbers"]["finished"] < point["offered"]
+        and point["numbers"]["wall_s"] < 1.2
+    )
     assert not engines["continuous"].has_work

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.metrics import DEFINITIONS, distribution, goodput, metrics, percentile, preemption_s
+from core.measure.metrics import (
+    DEFINITIONS,
+    distribution,
+    goodput,
+    metrics,
+    percentile,
+    preemption_s,
+)
 from core.runner.eager import ModelRunner
 from core.trace.request_times import SLOs, request_times
 from core.trace.trace import Trace
@@ -35,16 +42,39 @@ def six(policy: str, **limits) -> Trace:
 def test_static_on_the_six_prompts():
     numbers = metrics(six("static"))
     assert numbers["steps"] == 480
-    assert numbers["lane_steps"] == {"useful": 611, "padding": 829, "barrier": 0, "stalled": 0, "empty": 0, "total": 1440}
+    assert numbers["lane_steps"] == {
+        "useful": 611,
+        "padding": 829,
+        "barrier": 0,
+        "stalled": 0,
+        "empty": 0,
+        "total": 1440,
+    }
     assert numbers["lane_occupancy"] == 611 / 1440
     # Two waves of 3 rows: their prompts are padded to 7 and to 10, then every step computes 3 positions.
-    assert numbers["positions"] == {"tokens": 42 + 605, "padding": 4 + 5 + 829, "computed": 3 * (7 + 299 + 10 + 179)}
+    assert numbers["positions"] == {
+        "tokens": 42 + 605,
+        "padding": 4 + 5 + 829,
+        "computed": 3 * (7 + 299 + 10 + 179),
+    }
 
 
 def test_continuous_on_the_six_prompts():
     numbers = metrics(six("continuous"))
-    assert (numbers["steps"], numbers["passes"], numbers["output_tokens"], numbers["prompt_tokens"]) == (300, 300, 611, 42)
-    assert numbers["lane_steps"] == {"useful": 611, "padding": 0, "barrier": 0, "stalled": 0, "empty": 289, "total": 900}
+    assert (
+        numbers["steps"],
+        numbers["passes"],
+        numbers["output_tokens"],
+        numbers["prompt_tokens"],
+    ) == (300, 300, 611, 42)
+    assert numbers["lane_steps"] == {
+        "useful": 611,
+        "padding": 0,
+        "barrier": 0,
+        "stalled": 0,
+        "empty": 289,
+        "total": 900,
+    }
     assert numbers["padding_waste"] == 0
     assert numbers["budget_tokens"] == {"used": 42 + 605, "limit": 300 * 256}
     assert numbers["preemptions"] == numbers["tokens_recomputed"] == 0
@@ -64,11 +94,26 @@ def test_times_by_hand():
     assert (a.tpot_s, b.tpot_s) == pytest.approx((0.01, 0.01))
     numbers = metrics(trace)
     assert numbers["wall_s"] == pytest.approx(0.059)
-    assert numbers["itl_s"] == {"count": 4, "left_out": 0, "mean": 0.01, "p50": 0.01, "p90": 0.01, "p99": 0.01, "max": 0.01}
+    assert numbers["itl_s"] == {
+        "count": 4,
+        "left_out": 0,
+        "mean": 0.01,
+        "p50": 0.01,
+        "p90": 0.01,
+        "p99": 0.01,
+        "max": 0.01,
+    }
     assert numbers["output_tok_s"] == pytest.approx(6 / 0.059)
     assert numbers["total_tok_s"] == pytest.approx(12 / 0.059)
     assert numbers["requests_per_s"] == pytest.approx(2 / 0.059)
-    expected = {"schedule": 0.006, "prepare": 0.0012, "forward": 0.003, "sample": 0.0018, "other": 0.042, "between": 0.005}
+    expected = {
+        "schedule": 0.006,
+        "prepare": 0.0012,
+        "forward": 0.003,
+        "sample": 0.0018,
+        "other": 0.042,
+        "between": 0.005,
+    }
     assert numbers["time_s"] == pytest.approx(expected)
 
 
@@ -79,8 +124,19 @@ def test_a_step_of_two_passes_gives_tokens_at_the_end_of_each():
 
 def test_lanes_behind_the_barrier_are_not_empty():
     """One of two lanes runs while a late request waits for the wave to end."""
-    trace = record(EngineConfig(policy="static", max_num_seqs=2), request("a", 2, 4), request("b", 2, 1, arrival=1))
-    assert metrics(trace)["lane_steps"] == {"useful": 5, "padding": 0, "barrier": 3, "stalled": 0, "empty": 2, "total": 10}
+    trace = record(
+        EngineConfig(policy="static", max_num_seqs=2),
+        request("a", 2, 4),
+        request("b", 2, 1, arrival=1),
+    )
+    assert metrics(trace)["lane_steps"] == {
+        "useful": 5,
+        "padding": 0,
+        "barrier": 3,
+        "stalled": 0,
+        "empty": 2,
+        "total": 10,
+    }
 
 
 def test_recomputed_tokens_are_those_lost_to_preemption():
@@ -94,7 +150,9 @@ def test_recomputed_tokens_are_those_lost_to_preemption():
     cost, reached = 0.0, dict.fromkeys((f"r{i}" for i in range(4)), 0)
     for k, event in enumerate(trace.events):
         for gone in event.preempted:
-            back = next(e for e in trace.events[k:] if gone.request in {s.request for s in e.segments})
+            back = next(
+                e for e in trace.events[k:] if gone.request in {s.request for s in e.segments}
+            )
             cost += back.passes[0].t_start - event.t_start
         for segment in event.segments:
             computed = event.passes[segment.pass_index]
@@ -104,7 +162,15 @@ def test_recomputed_tokens_are_those_lost_to_preemption():
 
 
 def test_distribution():
-    assert distribution([4, 1, 3, 2]) == {"count": 4, "left_out": 0, "mean": 2.5, "p50": 2.5, "p90": 3.7, "p99": 3.97, "max": 4}
+    assert distribution([4, 1, 3, 2]) == {
+        "count": 4,
+        "left_out": 0,
+        "mean": 2.5,
+        "p50": 2.5,
+        "p90": 3.7,
+        "p99": 3.97,
+        "max": 4,
+    }
     nothing = dict.fromkeys(("mean", "p50", "p90", "p99", "max"))
     assert distribution([]) == {"count": 0, "left_out": 0, **nothing}
     assert distribution([], [3.0]) == {"count": 0, "left_out": 1, **nothing}
@@ -140,7 +206,10 @@ def test_a_token_is_there_once_it_is_sampled():
     runner = ModelRunner(MemoryModel(), 4, 4, clock=lambda: float(next(reading)))
     world = SchedulerWorld(EngineConfig(), [small_request("a", 3)], num_blocks=4)
     result = runner.launch(world.step().outputs[0], {"a": SamplingParams()})
-    assert result.t_end == 3 and result.t_end - result.t_start == result.prepare + result.forward + result.sample == 3
+    assert (
+        result.t_end == 3
+        and result.t_end - result.t_start == result.prepare + result.forward + result.sample == 3
+    )
 
 
 def test_goodput_counts_who_meets_every_limit():
@@ -164,10 +233,22 @@ def test_a_run_cut_short_leaves_out_who_still_waits_and_says_so():
     trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 30, 2))
     cut = replace(trace, events=trace.events[:2], complete=False)
     numbers, end = metrics(cut), cut.events[-1].t_end
-    assert (numbers["requests"], numbers["finished"], numbers["output_tokens"], numbers["prompt_tokens"]) == (2, 0, 2, 3)
+    assert (
+        numbers["requests"],
+        numbers["finished"],
+        numbers["output_tokens"],
+        numbers["prompt_tokens"],
+    ) == (2, 0, 2, 3)
     assert numbers["total_tok_s"] == pytest.approx((2 + 3) / numbers["wall_s"])
-    assert numbers["ttft_s"]["count"] == numbers["ttft_s"]["left_out"] == 1 and numbers["ttft_s"]["max"] == end
-    assert (numbers["e2e_s"]["count"], numbers["e2e_s"]["left_out"], numbers["e2e_s"]["p99"]) == (0, 2, None)
+    assert (
+        numbers["ttft_s"]["count"] == numbers["ttft_s"]["left_out"] == 1
+        and numbers["ttft_s"]["max"] == end
+    )
+    assert (numbers["e2e_s"]["count"], numbers["e2e_s"]["left_out"], numbers["e2e_s"]["p99"]) == (
+        0,
+        2,
+        None,
+    )
     assert numbers["queue_s"]["left_out"] == 1 and numbers["tpot_s"]["count"] == 0
     assert goodput(cut, SLOs(ttft_s=9))["met"] == 0
     whole = metrics(trace)
@@ -177,7 +258,11 @@ def test_a_run_cut_short_leaves_out_who_still_waits_and_says_so():
 def test_an_empty_trace_divides_by_nothing():
     trace = record(EngineConfig(), request("a", 3, 4))
     numbers = metrics(replace(trace, events=[]))
-    assert numbers["wall_s"] == 0 and numbers["output_tok_s"] is None and numbers["lane_occupancy"] is None
+    assert (
+        numbers["wall_s"] == 0
+        and numbers["output_tok_s"] is None
+        and numbers["lane_occupancy"] is None
+    )
 
 
 def test_every_number_has_a_definition():
@@ -185,25 +270,41 @@ def test_every_number_has_a_definition():
     assert all(text.endswith(".") for text in DEFINITIONS.values())
 
 
-rows = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 8), st.integers(0, 6)), min_size=1, max_size=6)
+rows = st.lists(
+    st.tuples(st.integers(1, 12), st.integers(1, 8), st.integers(0, 6)), min_size=1, max_size=6
+)
 
 
 @examples(60)
-@given(policy=st.sampled_from(list(POLICIES)), plan=rows, blocks=st.integers(10, 30), lanes=st.integers(1, 4))
+@given(
+    policy=st.sampled_from(list(POLICIES)),
+    plan=rows,
+    blocks=st.integers(10, 30),
+    lanes=st.integers(1, 4),
+)
 def test_an_independent_computation_agrees(policy, plan, blocks, lanes):
     """From the JSON lines, by lane and by position, with none of the module's helpers."""
     config = EngineConfig(policy=policy, max_num_seqs=lanes, max_num_batched_tokens=8, block_size=2)
     order = sorted(plan, key=lambda row: row[2])
-    trace = record(config, *(request(f"r{i}", *row) for i, row in enumerate(order)), num_blocks=blocks)
+    trace = record(
+        config, *(request(f"r{i}", *row) for i, row in enumerate(order)), num_blocks=blocks
+    )
     numbers = metrics(trace)
     events = [data for line in trace.lines() if "kind" not in (data := json.loads(line))]
 
     arrivals = {name: t for e in events for name, t in e["arrived"]}
-    times = {name: [e["passes"][s[0]][6] for e in events for s in e["sampled"] if s[1] == name] for name in arrivals}
+    times = {
+        name: [e["passes"][s[0]][6] for e in events for s in e["sampled"] if s[1] == name]
+        for name in arrivals
+    }
     done = {name for e in events for name, _ in e["finished"]}
     assert done == set(arrivals) == set(times)
-    assert numbers["ttft_s"]["mean"] == pytest.approx(statistics.fmean(t[0] - arrivals[r] for r, t in times.items()), abs=1e-6)
-    assert numbers["e2e_s"]["max"] == pytest.approx(max(t[-1] - arrivals[r] for r, t in times.items()), abs=1e-6)
+    assert numbers["ttft_s"]["mean"] == pytest.approx(
+        statistics.fmean(t[0] - arrivals[r] for r, t in times.items()), abs=1e-6
+    )
+    assert numbers["e2e_s"]["max"] == pytest.approx(
+        max(t[-1] - arrivals[r] for r, t in times.items()), abs=1e-6
+    )
     gaps = [t[i + 1] - t[i] for t in times.values() for i in range(len(t) - 1)]
     assert numbers["itl_s"]["count"] == len(gaps)
     if gaps:
@@ -212,20 +313,33 @@ def test_an_independent_computation_agrees(policy, plan, blocks, lanes):
     for e in events:
         for index, name, *_ in e["segments"]:
             starts.setdefault(name, e["passes"][index][5])
-    assert numbers["queue_s"]["mean"] == pytest.approx(statistics.fmean(starts[r] - arrivals[r] for r in starts), abs=1e-6)
+    assert numbers["queue_s"]["mean"] == pytest.approx(
+        statistics.fmean(starts[r] - arrivals[r] for r in starts), abs=1e-6
+    )
 
     computed = [
-        (name, p) for e in events for _, name, _, _, start, length, _ in e["segments"] for p in range(start, start + length)
+        (name, p)
+        for e in events
+        for _, name, _, _, start, length, _ in e["segments"]
+        for p in range(start, start + length)
     ]
     assert numbers["positions"]["tokens"] == len(computed)
     assert numbers["tokens_recomputed"] == len(computed) - len(set(computed))
-    assert numbers["positions"]["computed"] == sum(rows * width for e in events for _, rows, width, *_ in e["passes"])
+    assert numbers["positions"]["computed"] == sum(
+        rows * width for e in events for _, rows, width, *_ in e["passes"]
+    )
     useful = {(e["step"], lane) for e in events for _, _, lane, *_ in e["segments"]}
     num_lanes = 1 if policy == "sequential" else lanes
     assert numbers["lane_steps"]["useful"] == len(useful)
-    assert numbers["lane_steps"]["total"] == len(events) * num_lanes == sum(numbers["lane_steps"].values()) / 2
+    assert (
+        numbers["lane_steps"]["total"]
+        == len(events) * num_lanes
+        == sum(numbers["lane_steps"].values()) / 2
+    )
     assert min(numbers["lane_steps"].values()) >= 0
-    assert numbers["kv_use"] == pytest.approx(statistics.fmean(e["kv"][0] / e["kv"][1] for e in events))
+    assert numbers["kv_use"] == pytest.approx(
+        statistics.fmean(e["kv"][0] / e["kv"][1] for e in events)
+    )
     assert sum(numbers["time_s"].values()) == pytest.approx(numbers["wall_s"], abs=1e-5)
 
 

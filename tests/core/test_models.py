@@ -90,7 +90,9 @@ def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):
     assert asked == [hub.HUB_TIMEOUT] and hub.HUB_TIMEOUT <= 5
 
 
-@pytest.mark.parametrize("name", ["", "not a name!", "a/b/c", "x" * 5000, "nul\0byte", "../..", "."])
+@pytest.mark.parametrize(
+    "name", ["", "not a name!", "a/b/c", "x" * 5000, "nul\0byte", "../..", "."]
+)
 def test_names_that_are_none(monkeypatch, name):
     monkeypatch.setattr(hub, "hub_answers", lambda: False)
     refusal(name)
@@ -105,7 +107,9 @@ def test_a_file_is_no_model(tmp_path):
     assert "no config.json" in refusal(tmp_path / "model.gguf")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"model_type": "no-such-type"}', "\x00\x01"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"model_type": "no-such-type"}', "\x00\x01"]
+)
 def test_a_damaged_config(folder, text):
     (folder / "config.json").write_text(text)
     assert "cannot be loaded" in refusal(folder)
@@ -144,8 +148,14 @@ def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type, monkeypatch):
     (folder / "mine.py").write_text(
         f"open({str(proof)!r}, 'w')\nfrom transformers import LlamaConfig as C, LlamaForCausalLM as M\n"
     )
-    edit_config(folder, model_type=model_type, auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"})
-    (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["mine.C", None]}}))
+    edit_config(
+        folder,
+        model_type=model_type,
+        auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"},
+    )
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"auto_map": {"AutoTokenizer": ["mine.C", None]}})
+    )
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked for consent"))
     with contextlib.suppress(UnsupportedModel):
         load(str(folder), CPU, torch.float32)
@@ -154,7 +164,11 @@ def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type, monkeypatch):
 
 def test_code_alone_is_refused(folder):
     (folder / "mine.py").write_text("")
-    edit_config(folder, model_type="mine", auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"})
+    edit_config(
+        folder,
+        model_type="mine",
+        auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"},
+    )
     assert "cannot be loaded" in refusal(folder)
 
 
@@ -165,8 +179,12 @@ def test_what_is_no_causal_language_model(tmp_path):
 
 
 def test_refused_architectures_keep_their_name(tmp_path):
-    Family("bloom", "", {"n_head": 4, "n_layer": 2, "num_key_value_heads": ...}).build().save_pretrained(tmp_path / "b")
-    with pytest.raises(UnsupportedModel, match=r"b \(bloom\) cannot be run in packed batches: it adds ALiBi"):
+    Family(
+        "bloom", "", {"n_head": 4, "n_layer": 2, "num_key_value_heads": ...}
+    ).build().save_pretrained(tmp_path / "b")
+    with pytest.raises(
+        UnsupportedModel, match=r"b \(bloom\) cannot be run in packed batches: it adds ALiBi"
+    ):
         Engine.from_pretrained(str(tmp_path / "b"), device="cpu")
 
 
@@ -211,7 +229,9 @@ def test_every_end_token_of_a_model_counts(given, ids):
     assert probe(model, "gpt2").eos_token_ids == ids
 
 
-@pytest.mark.parametrize(("cuda", "mps", "taken"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
+@pytest.mark.parametrize(
+    ("cuda", "mps", "taken"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
 def test_auto_takes_cuda_then_mps_then_cpu(monkeypatch, cuda: bool, mps: bool, taken: str):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
@@ -228,40 +248,74 @@ def test_mps_runs_in_float32_and_has_no_float64():
 
 
 def _like_llama(auto, model_type="llama"):
-    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes = {
+        "vocab_size": 50,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     return auto.from_config(CONFIG_MAPPING[model_type](**sizes, pad_token_id=0)).train()
 
 
 @pytest.mark.parametrize(
     ("auto", "model_type"),
-    [(AutoModel, "llama"), (AutoModelForSequenceClassification, "llama"), (AutoModelForMaskedLM, "bert")],
+    [
+        (AutoModel, "llama"),
+        (AutoModelForSequenceClassification, "llama"),
+        (AutoModelForMaskedLM, "bert"),
+    ],
 )
 def test_a_model_without_a_language_head_is_refused(auto, model_type):
-    with pytest.raises(UnsupportedModel, match=r"^\w+ cannot be run in packed batches: it has no language-model head\.$"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=r"^\w+ cannot be run in packed batches: it has no language-model head\.$",
+    ):
         probe(_like_llama(auto, model_type))
 
 
 def test_a_model_that_is_refused_is_left_as_it_was():
     model = BY_NAME["llama"].build().train()
     model.model.layers[0].eval()
-    attention, breaks = model.config._attn_implementation, model.model.layers[1].register_forward_hook(lambda *_: 1 / 0)
+    attention, breaks = (
+        model.config._attn_implementation,
+        model.model.layers[1].register_forward_hook(lambda *_: 1 / 0),
+    )
     modes = [module.training for module in model.modules()]
     with pytest.raises(UnsupportedModel):
         probe(model)
     breaks.remove()
     assert [module.training for module in model.modules()] == modes
     assert model.config._attn_implementation == attention
-    assert "warn_if_padding_and_no_attention_mask" not in {name for m in model.modules() for name in vars(m)}
+    assert "warn_if_padding_and_no_attention_mask" not in {
+        name for m in model.modules() for name in vars(m)
+    }
     model.eval()
     assert model(torch.tensor([[1, 2, 3]])).logits.isfinite().all()
 
 
 def test_a_config_that_insists_on_a_pad_token_is_run():
-    sizes = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
-    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
-    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["modernbert-decoder"](**sizes, **tokens))
+    sizes = {
+        "vocab_size": 50,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    tokens = {
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
+    }
+    model = AutoModelForCausalLM.from_config(
+        CONFIG_MAPPING["modernbert-decoder"](**sizes, **tokens)
+    )
     adapter = probe(model)
-    assert adapter.plug == "attention" and adapter.windows[1] == 64 and model.config.pad_token_id == 0
+    assert (
+        adapter.plug == "attention" and adapter.windows[1] == 64 and model.config.pad_token_id == 0
+    )
 
 
 # -- who watches -----------------------------------------------------------------------------------------------------
@@ -278,7 +332,10 @@ def bars():
 
 def test_a_bar_is_drawn_only_for_what_takes_long_and_only_while_it_does(bars, capsys):
     Engine.from_pretrained("shakespeare-char", device="cpu")
-    assert capsys.readouterr() == ("", "")  # transformers draws one of its own for any model, into every notebook
+    assert capsys.readouterr() == (
+        "",
+        "",
+    )  # transformers draws one of its own for any model, into every notebook
 
     def followed(after: float) -> str:
         with Bar("somebody/model", after) as watch:
@@ -288,7 +345,11 @@ def test_a_bar_is_drawn_only_for_what_takes_long_and_only_while_it_does(bars, ca
         return capsys.readouterr().err
 
     drawn = followed(0)
-    assert "somebody/model: fetch:   0%|" in drawn and "0.00/3.00M" in drawn and "somebody/model: load:" in drawn
+    assert (
+        "somebody/model: fetch:   0%|" in drawn
+        and "0.00/3.00M" in drawn
+        and "somebody/model: load:" in drawn
+    )
     assert not drawn.rstrip("\r").rpartition("\r")[2].strip()  # and taken away
     assert followed(3600) == ""
     logging.disable_progress_bar()

@@ -16,7 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 MODELS = Path(__file__).parents[2] / "assets" / "models"
 NAMES = ("shakespeare-char", "shakespeare-bpe")
-MAX_LOSS = {"shakespeare-char": 1.54, "shakespeare-bpe": 1.43}  # nats a character on the last tenth, as the model cards say
+MAX_LOSS = {
+    "shakespeare-char": 1.54,
+    "shakespeare-bpe": 1.43,
+}  # nats a character on the last tenth, as the model cards say
 ALPHABET = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # Hamlet is not in tinyshakespeare, so these lines measure the weights where the text file is absent.
@@ -40,14 +43,18 @@ def load_tokenizer(name):
 
 @cache
 def load_model(name):
-    return AutoModelForCausalLM.from_pretrained(MODELS / name, local_files_only=True, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(
+        MODELS / name, local_files_only=True, dtype=torch.float32
+    ).eval()
 
 
 @cache
 def shakespeare():
     """The text the models were trained on, which the repository does not hold."""
     if "INFLIGHT_TEXT" not in os.environ:
-        pytest.skip("set INFLIGHT_TEXT to the path of tinyshakespeare.txt to measure the models on it")
+        pytest.skip(
+            "set INFLIGHT_TEXT to the path of tinyshakespeare.txt to measure the models on it"
+        )
     return Path(os.environ["INFLIGHT_TEXT"]).read_text(encoding="utf-8")
 
 
@@ -55,7 +62,9 @@ def sample(name, prompt, num_tokens, seed=0):
     tokenizer = load_tokenizer(name)
     ids = tokenizer(prompt, return_tensors="pt")
     torch.manual_seed(seed)
-    output = load_model(name).generate(**ids, do_sample=True, temperature=0.8, top_k=0, max_new_tokens=num_tokens, pad_token_id=0)
+    output = load_model(name).generate(
+        **ids, do_sample=True, temperature=0.8, top_k=0, max_new_tokens=num_tokens, pad_token_id=0
+    )
     return tokenizer.decode(output[0])
 
 
@@ -115,7 +124,10 @@ def test_bpe_encodes_any_text(text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", " a  b \n\n c ", "don 't , !", "👩‍👩‍👧\0\r\n\t", "שלום עולם", "é e\u0301", "\ufeff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", " a  b \n\n c ", "don 't , !", "👩‍👩‍👧\0\r\n\t", "שלום עולם", "é e\u0301", "\ufeff"],
+)
 def test_bpe_keeps_spaces_and_all_scripts(text):
     tokenizer = load_tokenizer("shakespeare-bpe")
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -153,12 +165,16 @@ def test_training_takes_tokens_apart_without_changing_the_text(text, share):
 def test_loss_on_the_last_tenth(name):
     text = shakespeare()
     cut = len(text) * 9 // 10
-    context, ids = (torch.tensor(load_tokenizer(name).encode(part)) for part in (text[:cut], text[cut:]))
+    context, ids = (
+        torch.tensor(load_tokenizer(name).encode(part)) for part in (text[:cut], text[cut:])
+    )
     nats = runpy.run_path(str(MODELS / "train.py"))["total_nats"](load_model(name), context, ids)
     assert nats / (len(text) - cut) <= MAX_LOSS[name]
 
 
-@pytest.mark.parametrize("name, num_tokens, share", [("shakespeare-char", 240, 0.75), ("shakespeare-bpe", 300, 0.9)])
+@pytest.mark.parametrize(
+    "name, num_tokens, share", [("shakespeare-char", 240, 0.75), ("shakespeare-bpe", 300, 0.9)]
+)
 def test_samples_are_made_of_words(name, num_tokens, share):
     known = set(re.findall("[a-z]+", shakespeare().lower()))
     words = re.findall("[a-z]+", sample(name, "ROMEO:\n", num_tokens).lower())

@@ -67,9 +67,16 @@ print(json.dumps({policy: run(policy) for policy in sys.argv[2:]}))
 """
 
 
-def test_a_simulated_engine_runs_is_checked_and_measured_with_the_standard_library_alone(tmp_path) -> None:
+def test_a_simulated_engine_runs_is_checked_and_measured_with_the_standard_library_alone(
+    tmp_path,
+) -> None:
     policies = list(POLICIES)
-    ran = subprocess.run([sys.executable, "-c", ALONE, str(tmp_path), *policies], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", ALONE, str(tmp_path), *policies],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert list(found) == policies
@@ -79,4 +86,9 @@ def test_a_simulated_engine_runs_is_checked_and_measured_with_the_standard_libra
 @pytest.mark.parametrize("name", ["torch", "transformers", "numpy"])
 def test_importing_the_engine_imports_none_of(name: str) -> None:
     asks = f"import sys, core.engine.engine, core.simulate.engine, core.measure.metrics; print({name!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True
+        ).stdout
+        == "False\n"
+    )

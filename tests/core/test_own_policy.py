@@ -54,7 +54,9 @@ def held_blocks(trace: Trace) -> Iterator[tuple[dict[str, int], list[str]]]:
         if event.preempted:
             yield dict(held), [p.request for p in event.preempted]
         for change in event.kv.changes:
-            held[change.request] = 0 if change.released else held.get(change.request, 0) + len(change.added)
+            held[change.request] = (
+                0 if change.released else held.get(change.request, 0) + len(change.added)
+            )
 
 
 def test_it_decides_and_every_text_is_as_if_alone(recorded):
@@ -62,16 +64,28 @@ def test_it_decides_and_every_text_is_as_if_alone(recorded):
         for request in preempted:
             assert held.pop(request) >= max(held.values())
     preset = PRESETS["kv-pressure"]
-    alone = Engine.from_pretrained(preset.model, policy="sequential", device="cpu").run(preset.workload)
+    alone = Engine.from_pretrained(preset.model, policy="sequential", device="cpu").run(
+        preset.workload
+    )
     assert recorded.outputs == alone.outputs
 
 
 def test_no_product_file_knows_it():
     own = Path(__file__).parents[1] / "worlds" / "most_blocks.py"
     assert len(own.read_text().splitlines()) <= 40
-    product = [path for room in ("core", "visualizer", "assets/player", "assets/words") for path in Path(room).rglob("*.*")]
-    texts = [path.read_text(encoding="utf-8") for path in product if path.suffix in (".py", ".js", ".json", ".css", ".html")]
-    assert len(texts) > 200 and not [text for text in texts if "most-blocks" in text or "MostBlocks" in text]
+    product = [
+        path
+        for room in ("core", "visualizer", "assets/player", "assets/words")
+        for path in Path(room).rglob("*.*")
+    ]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in product
+        if path.suffix in (".py", ".js", ".json", ".css", ".html")
+    ]
+    assert len(texts) > 200 and not [
+        text for text in texts if "most-blocks" in text or "MostBlocks" in text
+    ]
 
 
 def checked(trace: Trace, place: Path) -> CheckResult:
@@ -98,7 +112,10 @@ def test_where_it_is_not_installed_it_is_checked_by_the_rules_of_every_run(recor
     )
     assert found.proof_of("event.admitted, waiting, preempted, stalled") == "bounded"
     again = Trace.load(tmp_path / "own.jsonl")
-    assert isinstance(again.header.policy, RecordedPolicy) and again.header.policy.victim == "whoever holds most blocks"
+    assert (
+        isinstance(again.header.policy, RecordedPolicy)
+        and again.header.policy.victim == "whoever holds most blocks"
+    )
     with pytest.raises(InvalidConfig, match="most-blocks is not installed here"):
         memory_engine(again.header.policy).run(Workload(requests((3, 2))))
     assert replay(again)["captions"] == replay(recorded)["captions"]
@@ -108,8 +125,14 @@ def test_it_is_drawn_with_the_sentence_that_it_brings(recorded):
     step = next(index for index, event in enumerate(recorded.events) if event.preempted)
     english = replay(recorded)["captions"][step]["why"]
     german = elsewhere(lambda: replay(recorded)["captions"])["de"][step]["why"]
-    assert any("to go on. Whoever holds most blocks gives way: it loses lane" in plain(why) for why in english)
-    assert any("könnten. Whoever holds most blocks weicht: Sie verliert Spur" in plain(why) for why in german)
+    assert any(
+        "to go on. Whoever holds most blocks gives way: it loses lane" in plain(why)
+        for why in english
+    )
+    assert any(
+        "könnten. Whoever holds most blocks weicht: Sie verliert Spur" in plain(why)
+        for why in german
+    )
 
 
 def test_a_simulated_engine_runs_it_too(installed, tmp_path):
@@ -117,7 +140,10 @@ def test_a_simulated_engine_runs_it_too(installed, tmp_path):
     work = Workload(requests(*ROWS))
     for policy in (MostBlocks(), "most-blocks"):
         trace = SimulatedEngine(cost, EngineConfig(**SHORT), policy=policy).run(work)
-        assert any(event.preempted for event in trace.events) and checked(trace, tmp_path).not_replayed is None
+        assert (
+            any(event.preempted for event in trace.events)
+            and checked(trace, tmp_path).not_replayed is None
+        )
         for held, (request,) in held_blocks(trace):
             assert held[request] == max(held.values())
 
@@ -136,7 +162,9 @@ class AtMost(Policy):
 
 
 def test_fields_of_its_own_are_on_record_and_survive_where_it_is_not_installed(tmp_path):
-    trace = memory_engine(AtMost(prompts=2), **SHORT | {"num_blocks": 40}).run(Workload(requests(*ROWS)))
+    trace = memory_engine(AtMost(prompts=2), **SHORT | {"num_blocks": 40}).run(
+        Workload(requests(*ROWS))
+    )
     trace.save(tmp_path / "a.jsonl")
     Trace.load(tmp_path / "a.jsonl").save(tmp_path / "b.jsonl")
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
@@ -160,7 +188,10 @@ def test_what_it_registers_has_a_name_of_its_own(installed):
 
 
 def test_a_rule_of_its_own_has_to_say_what_it_is():
-    for own in (type("V", (Policy,), {"select_victim": MostBlocks.select_victim}), type("O", (Policy,), {"order": len})):
+    for own in (
+        type("V", (Policy,), {"select_victim": MostBlocks.select_victim}),
+        type("O", (Policy,), {"order": len}),
+    ):
         with pytest.raises(InvalidConfig, match="has to say in words"):
             own(name="silent")
 
@@ -182,10 +213,14 @@ def test_it_cannot_wave_through_what_has_no_room():
 
     for layout in ("packed", "padded", "split"):
         limits = SHORT | {"max_num_seqs": 2, "max_num_batched_tokens": 16}
-        world = SchedulerWorld(EngineConfig(Open(layout=layout), **limits), requests(*ROWS), 20).run()
+        world = SchedulerWorld(
+            EngineConfig(Open(layout=layout), **limits), requests(*ROWS), 20
+        ).run()
         passes = [p for step in world.steps for p in step.passes]
         assert max(map(len, passes)) <= 2 and len(world.finish_steps) == 4
-        assert all(num_tokens for p in passes for _, num_tokens in p)  # nobody joins once the budget is spent
+        assert all(
+            num_tokens for p in passes for _, num_tokens in p
+        )  # nobody joins once the budget is spent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,17 +233,29 @@ class TwoAtOnce(Policy):
 
 def test_a_limit_of_its_own_is_told_as_the_policys(tmp_path):
     preset = PRESETS["kv-pressure"]
-    trace = Engine.from_pretrained(preset.model, preset.config, device="cpu", policy=TwoAtOnce()).run(preset.workload)
+    trace = Engine.from_pretrained(
+        preset.model, preset.config, device="cpu", policy=TwoAtOnce()
+    ).run(preset.workload)
     trace.save(tmp_path / "two.jsonl")
     again = Trace.load(tmp_path / "two.jsonl")
     assert max(len(event.segments) for event in again.events) == 2
-    step = next(index for index, event in enumerate(again.events) if event.waiting.why == Why("policy"))
+    step = next(
+        index for index, event in enumerate(again.events) if event.waiting.why == Why("policy")
+    )
     said = replay(again)["captions"][step]
-    assert said["waits"] == "the policy lets no request join yet" and said["bound"] == "Limited by: the policy"
+    assert (
+        said["waits"] == "the policy lets no request join yet"
+        and said["bound"] == "Limited by: the policy"
+    )
 
 
 def failing(**rules) -> SchedulerWorld:
-    return world_of(type("Own", (Strange,), rules)(), ROWS, 12, **{k: v for k, v in SHORT.items() if k != "num_blocks"})
+    return world_of(
+        type("Own", (Strange,), rules)(),
+        ROWS,
+        12,
+        **{k: v for k, v in SHORT.items() if k != "num_blocks"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,10 +287,17 @@ def test_nobody_gives_way_for_ever():
     def farthest(self, candidates):
         return max(candidates, key=lambda request: (request.num_computed_tokens, request.id))
 
-    policy = type("Farthest", (Strange,), {"select_victim": farthest})(reserve="chunk", preemption="idle")
-    config = EngineConfig(policy, max_num_seqs=2, max_num_batched_tokens=16, block_size=4, prefill_first=True)
+    policy = type("Farthest", (Strange,), {"select_victim": farthest})(
+        reserve="chunk", preemption="idle"
+    )
+    config = EngineConfig(
+        policy, max_num_seqs=2, max_num_batched_tokens=16, block_size=4, prefill_first=True
+    )
     world = SchedulerWorld(config, requests((30, 19), (22, 16), (8, 13), (10, 18)), 15)
-    with pytest.raises(PolicyFailed, match="Under the policy strange requests have given way .* times since any got a token"):
+    with pytest.raises(
+        PolicyFailed,
+        match="Under the policy strange requests have given way .* times since any got a token",
+    ):
         world.run(limit=10_000)
 
 

@@ -26,7 +26,11 @@ def test_every_segment_is_a_slice_on_the_track_of_its_lane():
         for e in data["traceEvents"]
         if e["ph"] == "X" and e["pid"] == 1 and names[e["tid"]] != "engine"
     ]
-    ran = [(e.step, f"{s.request} {s.phase}", f"lane {s.lane}", s.length, s.kv_len) for e in trace.events for s in e.segments]
+    ran = [
+        (e.step, f"{s.request} {s.phase}", f"lane {s.lane}", s.length, s.kv_len)
+        for e in trace.events
+        for s in e.segments
+    ]
     assert drawn == ran
 
 
@@ -41,8 +45,12 @@ def test_a_track_of_each_request_says_where_its_time_went():
         assert own[0]["ts"] == delay.start_us and sum(e["dur"] for e in own) == delay.whole_us
         for part, us in zip(NAMES, delay.us, strict=True):
             assert sum(e["dur"] for e in own if e["name"] == PART_NAMES[part]) == us
-    waits = chrome_trace(record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1)))["traceEvents"]
-    assert [(e["dur"], e["args"]) for e in waits if e["name"] == PART_NAMES["queued"]] == [(50_000, {"limit": "lanes"})]
+    waits = chrome_trace(
+        record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1))
+    )["traceEvents"]
+    assert [(e["dur"], e["args"]) for e in waits if e["name"] == PART_NAMES["queued"]] == [
+        (50_000, {"limit": "lanes"})
+    ]
 
 
 def test_slices_of_a_track_never_overlap_except_where_one_holds_the_other():
@@ -60,7 +68,10 @@ def test_counters_and_marks_are_the_events_own():
     trace = _trace()
     events = chrome_trace(trace)["traceEvents"]
     budget = [e["args"] for e in events if e["ph"] == "C" and e["name"] == "tokens in the step"]
-    assert budget == [{"decode": e.budget.decode, "prefill": e.budget.prefill, "unused": e.budget.unused} for e in trace.events]
+    assert budget == [
+        {"decode": e.budget.decode, "prefill": e.budget.prefill, "unused": e.budget.unused}
+        for e in trace.events
+    ]
     blocks = [e["args"]["used"] for e in events if e["ph"] == "C" and e["name"] == "KV blocks"]
     assert blocks == [e.kv.used for e in trace.events]
     marks = [e["name"] for e in events if e["ph"] == "i"]
@@ -69,6 +80,8 @@ def test_counters_and_marks_are_the_events_own():
 
 
 def test_a_finished_row_that_is_computed_on_is_drawn_as_padding():
-    trace = record(EngineConfig(policy="static", max_num_seqs=2), request("r0", 3, 2), request("r1", 3, 5))
+    trace = record(
+        EngineConfig(policy="static", max_num_seqs=2), request("r0", 3, 2), request("r1", 3, 5)
+    )
     padding = [e for e in chrome_trace(trace)["traceEvents"] if e["name"] == "r0 padding"]
     assert len(padding) == 3 and {e["tid"] for e in padding} == {1}

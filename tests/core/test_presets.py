@@ -30,7 +30,12 @@ def finishes(trace: Trace) -> list[int]:
 
 
 def chunks(trace: Trace, request: str) -> list[int]:
-    return [s.length for event in trace.events for s in event.segments if s.request == request and s.phase == "prefill"]
+    return [
+        s.length
+        for event in trace.events
+        for s in event.segments
+        if s.request == request and s.phase == "prefill"
+    ]
 
 
 def num_steps(trace: Trace) -> int:
@@ -55,7 +60,11 @@ def test_finishing_steps(name, expected):
 
 @pytest.mark.parametrize(
     ("name", "request_id", "expected"),
-    [("nanogpt-chunked-2", "r0", [8, 8, 4]), ("chunk-7-7-6", "r3", [7, 7, 6]), ("chunk-7-by-4", "r0", [4, 3])],
+    [
+        ("nanogpt-chunked-2", "r0", [8, 8, 4]),
+        ("chunk-7-7-6", "r3", [7, 7, 6]),
+        ("chunk-7-by-4", "r0", [4, 3]),
+    ],
 )
 def test_chunks(name, request_id, expected):
     assert chunks(run(name), request_id) == expected
@@ -63,9 +72,15 @@ def test_chunks(name, request_id, expected):
 
 def test_decoding_goes_on_while_a_prompt_is_read_in_chunks():
     trace = run("nanogpt-chunked-3")
-    reading = [event for event in trace.events if any(s.request == "r1" and s.phase == "prefill" for s in event.segments)]
+    reading = [
+        event
+        for event in trace.events
+        if any(s.request == "r1" and s.phase == "prefill" for s in event.segments)
+    ]
     assert len(reading) == 3
-    assert all(any(s.request == "r0" and s.phase == "decode" for s in event.segments) for event in reading)
+    assert all(
+        any(s.request == "r0" and s.phase == "decode" for s in event.segments) for event in reading
+    )
 
 
 def test_gpt2_six_continuous_refills_lanes_at_once():
@@ -101,7 +116,11 @@ def test_prompts_are_words_of_just_so_many_tokens(name, expected):
 
 
 def test_every_prompt_is_words():
-    assert all(len(re.findall(r"[A-Za-z]{2,}", r.prompt or "")) for p in PRESETS.values() for r in p.workload)
+    assert all(
+        len(re.findall(r"[A-Za-z]{2,}", r.prompt or ""))
+        for p in PRESETS.values()
+        for r in p.workload
+    )
 
 
 def test_dropping_finished_rows_saves_positions_and_no_step():
@@ -121,16 +140,30 @@ def test_dropping_finished_rows_saves_positions_and_no_step():
 def test_prefill_first_trades_the_stall_of_those_who_decode_for_the_first_token():
     decode, prefill = run("decode-first"), run("prefill-first")
     joins = next(e.step for e in decode.events if any(a.request == "r5" for a in e.admitted))
-    first = [next(e.step for e in t.events if any(s.request == "r5" for s in e.sampled)) for t in (decode, prefill)]
+    first = [
+        next(e.step for e in t.events if any(s.request == "r5" for s in e.sampled))
+        for t in (decode, prefill)
+    ]
     assert chunks(decode, "r5") == [3] * 16 and chunks(prefill, "r5") == [8] * 6
     assert [step - joins for step in first] == [15, 5]
     stalls = [[e.step for e in t.events if e.stalled] for t in (decode, prefill)]
-    assert not stalls[0] and stalls[1][-6:] == list(range(joins, joins + 6)) and decode.outputs == prefill.outputs
+    assert (
+        not stalls[0]
+        and stalls[1][-6:] == list(range(joins, joins + 6))
+        and decode.outputs == prefill.outputs
+    )
 
 
 def test_padding_693():
     assert max(p.padding for event in run("padding-693").events for p in event.passes) == 693
-    assert sum(p.padding for event in run("padding-693", policy="continuous").events for p in event.passes) == 0
+    assert (
+        sum(
+            p.padding
+            for event in run("padding-693", policy="continuous").events
+            for p in event.passes
+        )
+        == 0
+    )
 
 
 def test_one_joins_two():
@@ -139,9 +172,11 @@ def test_one_joins_two():
 
 
 def test_budget_512():
-    assert [(e.budget.decode + e.budget.prefill, e.budget.unused) for e in run("budget-512").events if e.budget.prefill > 99] == [
-        (303, 209)
-    ]
+    assert [
+        (e.budget.decode + e.budget.prefill, e.budget.unused)
+        for e in run("budget-512").events
+        if e.budget.prefill > 99
+    ] == [(303, 209)]
 
 
 def test_three_lengths_one_after_the_other():
@@ -152,7 +187,10 @@ def test_three_lengths_one_after_the_other():
 def test_a_long_prompt_stalls_a_step_only_without_chunking():
     whole, chunked = run("long-prompt-arrives"), run("long-prompt-chunked")
     assert max(p.tokens for e in whole.events for p in e.passes) > 400
-    assert max(p.tokens for e in chunked.events for p in e.passes) == chunked.config.max_num_batched_tokens
+    assert (
+        max(p.tokens for e in chunked.events for p in e.passes)
+        == chunked.config.max_num_batched_tokens
+    )
     # Each of the four decodes in every step until it ends, long prompt or not.
     for trace in (whole, chunked):
         for request in ("r0", "r1", "r2", "r3"):
@@ -189,7 +227,10 @@ def test_shortest_first_serves_most_sooner_and_one_later():
         return tokens
 
     shortest, as_they_come = run("shortest-first"), run("shortest-first", policy="continuous")
-    assert (median(first_tokens(shortest).values()), median(first_tokens(as_they_come).values())) == (26, 36.5)
+    assert (
+        median(first_tokens(shortest).values()),
+        median(first_tokens(as_they_come).values()),
+    ) == (26, 36.5)
     order = [a.request for e in shortest.events for a in e.admitted]
     assert len([r for r in order[: order.index("r2")] if r not in ("r0", "r1")]) == 8
     assert first_tokens(shortest)["r2"] > first_tokens(as_they_come)["r2"]
@@ -216,7 +257,9 @@ def test_every_preset_runs_to_its_end_and_its_trace_checks(name, tmp_path):
     trace.save(tmp_path / "t.jsonl")
     loaded = Trace.load(tmp_path / "t.jsonl")
     assert loaded.events == trace.events
-    assert {r: len(ids) for r, ids in trace.outputs.items()} == {r.id: r.sampling.max_new_tokens for r in preset(name).workload}
+    assert {r: len(ids) for r, ids in trace.outputs.items()} == {
+        r.id: r.sampling.max_new_tokens for r in preset(name).workload
+    }
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -29,13 +29,21 @@ class Case:
 
 
 @st.composite
-def cases(draw, policies: Sequence[str] = (*POLICIES, *(p.name for p in POLICIES.values() if p.preemption != "never"))) -> Case:
+def cases(
+    draw,
+    policies: Sequence[str] = (
+        *POLICIES,
+        *(p.name for p in POLICIES.values() if p.preemption != "never"),
+    ),
+) -> Case:
     policy = draw(st.sampled_from(policies))
     lanes = draw(st.integers(1, 5))
     size = draw(st.sampled_from([1, 2, 4, 16]))
     prefill_first = "prefill_first" in POLICIES[policy].knobs and draw(st.booleans())
     chunked = draw(st.booleans())
-    budget = draw(st.integers(1 if prefill_first else lanes, 24) if chunked else st.integers(24, 40))
+    budget = draw(
+        st.integers(1 if prefill_first else lanes, 24) if chunked else st.integers(24, 40)
+    )
     config = EngineConfig(
         policy=policy,
         max_num_seqs=lanes,
@@ -52,10 +60,17 @@ def cases(draw, policies: Sequence[str] = (*POLICIES, *(p.name for p in POLICIES
     for index in range(draw(st.integers(1, 9))):
         length = draw(st.integers(1, min(24, longest - 1)))
         common = draw(st.integers(0, length)) if draw(st.booleans()) else 0
-        ids = (*stem[:common], *draw(st.lists(st.integers(4, 12), min_size=length - common, max_size=length - common)))
+        ids = (
+            *stem[:common],
+            *draw(st.lists(st.integers(4, 12), min_size=length - common, max_size=length - common)),
+        )
         new = draw(st.integers(1, longest - length))
-        made.append(request(f"r{index}", ids, new, draw(st.integers(0, 12)), ignore_eos=draw(st.booleans())))
-    cancels = draw(st.lists(st.tuples(st.integers(0, 30), st.integers(0, len(made) - 1)), max_size=3))
+        made.append(
+            request(f"r{index}", ids, new, draw(st.integers(0, 12)), ignore_eos=draw(st.booleans()))
+        )
+    cancels = draw(
+        st.lists(st.tuples(st.integers(0, 30), st.integers(0, len(made) - 1)), max_size=3)
+    )
     return Case(config, tuple(made), tuple(cancels))
 
 
@@ -77,13 +92,18 @@ class Watch:
         tokens = sum(s.length for s in event.segments)
         if config.policy.token_budget:
             assert tokens <= config.max_num_batched_tokens
-        assert len(scheduler.running) <= config.num_lanes and event.kv.used <= config.num_blocks == event.kv.total
+        assert (
+            len(scheduler.running) <= config.num_lanes
+            and event.kv.used <= config.num_blocks == event.kv.total
+        )
         for p in event.preempted:
             for (name, position), times in self.computed.items():
                 if name == p.request and position < p.tokens_lost:
                     self.recomputable[name, position] = times
             self.cached -= {c for c in self.cached if c[0] == p.request}
-        if event.preempted:  # nothing could go on without it: the step computes with the preempted one's blocks
+        if (
+            event.preempted
+        ):  # nothing could go on without it: the step computes with the preempted one's blocks
             if not config.policy.requeue:
                 assert event.waiting.request == event.preempted[-1].request
             owned = sum(event.kv.changes[i].released for i in range(len(event.kv.changes)))
@@ -94,9 +114,9 @@ class Watch:
             assert s.kv_len == s.start + s.length
             for position in range(s.start, s.kv_len):
                 self.computed[s.request, position] += 1
-                assert self.computed[s.request, position] <= self.recomputable[s.request, position] + 1, (
-                    "computed twice for nothing"
-                )
+                assert (
+                    self.computed[s.request, position] <= self.recomputable[s.request, position] + 1
+                ), "computed twice for nothing"
         for index in range(len(event.passes)):
             lanes = [s.lane for s in event.segments if s.pass_index == index]
             assert lanes == sorted(lanes)
@@ -109,7 +129,9 @@ class Watch:
         scheduler = self.engine._scheduler
         waiting = list(scheduler.waiting)
         if waiting and scheduler.running:
-            assert max(s.arrival_index for s in scheduler.running) < min(s.arrival_index for s in waiting)
+            assert max(s.arrival_index for s in scheduler.running) < min(
+                s.arrival_index for s in waiting
+            )
 
     def end(self) -> None:
         trace, finished = self.engine.trace, {}
@@ -124,13 +146,17 @@ class Watch:
                 continue
             assert got == alone
             assert reason == (
-                "length" if len(got) == r.sampling.max_new_tokens and (r.sampling.ignore_eos or got[-1] != 3) else "stop"
+                "length"
+                if len(got) == r.sampling.max_new_tokens and (r.sampling.ignore_eos or got[-1] != 3)
+                else "stop"
             )
             held = {p for (name, p) in set(self.computed) | self.cached if name == r.id}
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
         adds_up(self.engine.trace)
         scheduler = self.engine._scheduler
-        assert scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
+        assert (
+            scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
+        )
         scheduler.check_integrity()
 
 
@@ -182,7 +208,9 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
             assert facts.waiting.count == 0
             continue
         head: RequestState = world.states[facts.waiting.request]
-        released = {c.request for c in facts.block_changes if c.released} - {p.request for p in facts.preempted}
+        released = {c.request for c in facts.block_changes if c.released} - {
+            p.request for p in facts.preempted
+        }
         lanes_held = len(scheduler.lanes) + len(released)
         decode, prefill = facts.decode_tokens, facts.prefill_tokens
         assert scheduler.waiting.head() is head
@@ -196,16 +224,23 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
             case "budget":
                 assert why.have < why.need and why.total == config.max_num_batched_tokens
                 # A spent budget ends the search for who may be passed over, before lanes are looked at.
-                assert lanes_held < config.num_lanes or (config.policy.preemption == "after" and why.have == 0)
+                assert lanes_held < config.num_lanes or (
+                    config.policy.preemption == "after" and why.have == 0
+                )
                 if not config.prefill_first and config.policy.layout == "packed":
                     assert why.have == config.max_num_batched_tokens - decode - prefill
             case "blocks":
                 assert why.have < why.need and why.total == config.num_blocks
                 whole = -(-head.num_tokens // config.block_size)
-                if config.policy.reserve == "prompt":  # what it found in the prefix cache it does not need
+                if (
+                    config.policy.reserve == "prompt"
+                ):  # what it found in the prefix cache it does not need
                     assert 1 <= why.need <= whole if config.prefix_caching else why.need == whole
             case "margin":
-                assert why.have < config.policy.margin * config.num_blocks and why.total == config.num_blocks
+                assert (
+                    why.have < config.policy.margin * config.num_blocks
+                    and why.total == config.num_blocks
+                )
             case "recovery":  # somebody gave way, and nobody has finished since
                 assert config.policy.preemption == "after" and door_shut
             case _:
@@ -222,7 +257,9 @@ def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
         assert not any(s.why.limit == "blocks" for s in facts.stalled)
         if facts.preempted:
             assert not facts.admitted
-            last = -(-world.states[facts.preempted[-1].request].num_tokens // case.config.block_size)
+            last = -(
+                -world.states[facts.preempted[-1].request].num_tokens // case.config.block_size
+            )
             assert case.config.prefix_caching or case.config.num_blocks - facts.blocks_used < last
 
 
@@ -251,17 +288,24 @@ def test_pressure_preempts_and_stays_exact() -> None:
         config = EngineConfig(policy, 4, 9, block_size=4, num_blocks=9, prefix_caching=caching)
         engine = follow(Case(config, tuple(rows), ()))
         events = engine.trace.events
-        assert sum(len(e.preempted) for e in events) >= 3 and any(e.stalled for e in events) == (policy == "stall")
+        assert sum(len(e.preempted) for e in events) >= 3 and any(e.stalled for e in events) == (
+            policy == "stall"
+        )
         assert caching == any(e.kv.prefix_hits for e in events)
 
 
 def test_logits_that_are_not_finite_end_one_request_alone() -> None:
     for policy in POLICIES:
-        engine = memory_engine(policy, model=MemoryModel(fails_after=13), max_num_seqs=3, max_num_batched_tokens=16)
+        engine = memory_engine(
+            policy, model=MemoryModel(fails_after=13), max_num_seqs=3, max_num_batched_tokens=16
+        )
         made = (request("fine", 4, 6), request("bad", 10, 9), request("too", 2, 8))
         trace = engine.run(Workload(made))
         ends = {f.request: f.finish_reason for e in trace.events for f in e.finished}
         assert ends == {"fine": "length", "bad": "error", "too": "length"}
-        assert trace.outputs["fine"] == generate(made[0]) and trace.outputs["bad"] == generate(made[1])[:3]
+        assert (
+            trace.outputs["fine"] == generate(made[0])
+            and trace.outputs["bad"] == generate(made[1])[:3]
+        )
         checker = checker_of(trace)
         assert [checker.fault(e) for e in trace.events] == [None] * len(trace.events)

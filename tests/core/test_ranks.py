@@ -28,11 +28,15 @@ def test_two_ranks_of_a_machine_lie_as_its_clock_says():
     found = ranks(text(1), text(0))
     assert found.alignment == "machine" and found.count == 2 and found.faults == ()
     assert [rank.number for rank in found.ranks] == [0, 1]
-    assert [rank.offset for rank in found.ranks] == pytest.approx([zero - min(zeros) for zero in zeros], abs=1e-6)
+    assert [rank.offset for rank in found.ranks] == pytest.approx(
+        [zero - min(zeros) for zero in zeros], abs=1e-6
+    )
     for rank, found_rank in enumerate(found.ranks):
         steps = records(rank)[1:]
         start = clock(rank)["monotonic_ns"] / 1e9 - min(zeros)
-        assert found_rank.span == pytest.approx((start + steps[0]["t_start"], start + steps[-1]["t_end"]), abs=2e-6)
+        assert found_rank.span == pytest.approx(
+            (start + steps[0]["t_start"], start + steps[-1]["t_end"]), abs=2e-6
+        )
 
 
 def test_another_machine_is_aligned_by_wall_clock():
@@ -40,18 +44,28 @@ def test_another_machine_is_aligned_by_wall_clock():
     found = ranks(text(0), text(1, clock=away))
     zeros = [clock(rank)["wall_ns"] / 1e9 + first_arrival(rank) for rank in (0, 1)]
     assert found.alignment == "wall" and found.faults == ()
-    assert [rank.offset for rank in found.ranks] == pytest.approx([zero - min(zeros) for zero in zeros], abs=1e-5)
+    assert [rank.offset for rank in found.ranks] == pytest.approx(
+        [zero - min(zeros) for zero in zeros], abs=1e-5
+    )
 
 
 def test_a_machine_that_names_no_boot_is_not_taken_for_the_same():
-    assert ranks(*(text(rank, clock=clock(rank) | {"boot": None}) for rank in (0, 1))).alignment == "wall"
+    assert (
+        ranks(*(text(rank, clock=clock(rank) | {"boot": None}) for rank in (0, 1))).alignment
+        == "wall"
+    )
 
 
 def test_recordings_without_a_clock_are_aligned_to_the_second_or_not_at_all():
     old = ranks(text(0, drop=("clock",)), text(1, drop=("clock",)))
-    began = [datetime.fromisoformat(records(rank)[0]["created"]).timestamp() + first_arrival(rank) for rank in (0, 1)]
+    began = [
+        datetime.fromisoformat(records(rank)[0]["created"]).timestamp() + first_arrival(rank)
+        for rank in (0, 1)
+    ]
     assert old.alignment == "second"
-    assert [rank.offset for rank in old.ranks] == pytest.approx([zero - min(began) for zero in began], abs=1e-5)
+    assert [rank.offset for rank in old.ranks] == pytest.approx(
+        [zero - min(began) for zero in began], abs=1e-5
+    )
     assert ranks(text(0), text(1, drop=("clock",))).alignment == "second"  # the best that both have
     none = ranks(*(text(rank, drop=("clock", "created")) for rank in (0, 1)))
     assert none.alignment == "first step"
@@ -60,11 +74,17 @@ def test_recordings_without_a_clock_are_aligned_to_the_second_or_not_at_all():
 
 def test_what_is_wrong_is_said_and_the_rest_opens():
     assert ranks(text(1)).faults == ("Of 2 ranks, rank 0 is not among these files.",)
-    assert ranks(text(0, ranks=4), text(1, ranks=4)).faults == ("Of 4 ranks, ranks 2, 3 are not among these files.",)
-    assert ranks(text(0), text(1, version="0.30.0")).faults == ("Rank 1 is of vLLM 0.30.0, rank 0 of 0.32.0.",)
+    assert ranks(text(0, ranks=4), text(1, ranks=4)).faults == (
+        "Of 4 ranks, ranks 2, 3 are not among these files.",
+    )
+    assert ranks(text(0), text(1, version="0.30.0")).faults == (
+        "Rank 1 is of vLLM 0.30.0, rank 0 of 0.32.0.",
+    )
     late = clock(1) | {"monotonic_ns": clock(1)["monotonic_ns"] + LATER}
     (parted,) = ranks(text(0), text(1, clock=late)).faults
-    assert parted.startswith("Rank 0 had ended 5") and parted.endswith("s before rank 1 began: these may be two runs.")
+    assert parted.startswith("Rank 0 had ended 5") and parted.endswith(
+        "s before rank 1 began: these may be two runs."
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +105,9 @@ def test_a_rank_that_cannot_be_opened_is_told_of_and_the_others_open(damaged, wh
     assert [rank.number for rank in opened.ranks] == [0]
     refused, *missing = opened.faults
     assert refused.startswith("1.raw.jsonl cannot be opened: ") and why in refused
-    assert missing == (["Of 2 ranks, rank 1 is not among these files."] if why != "line 1" else [])  # who it is, a header says
+    assert missing == (
+        ["Of 2 ranks, rank 1 is not among these files."] if why != "line 1" else []
+    )  # who it is, a header says
     with pytest.raises(InvalidTrace, match=why):
         ranks(damaged)
 
@@ -96,9 +118,14 @@ def test_a_clock_that_runs_backwards_and_a_file_that_breaks_off_are_told_of_thei
         for name in ("t_start", "t_scheduled", "t_output", "t_end"):
             step[name] -= 5
     back = ranks(text(0), "".join(json.dumps(record) + "\n" for record in (header, *steps)))
-    assert back.faults == ("Rank 1: The clock of this recording runs backwards, so its times cannot be trusted.",)
+    assert back.faults == (
+        "Rank 1: The clock of this recording runs backwards, so its times cannot be trusted.",
+    )
     cut = ranks(text(0), text(1)[:-9])
-    assert cut.faults[0].startswith("Rank 1: 1.raw.jsonl breaks off in line ") and not cut.ranks[1].trace.complete
+    assert (
+        cut.faults[0].startswith("Rank 1: 1.raw.jsonl breaks off in line ")
+        and not cut.ranks[1].trace.complete
+    )
     assert all(len(found.ranks) == 2 and found.alignment == "machine" for found in (back, cut))
 
 
@@ -109,7 +136,10 @@ def test_a_clock_that_runs_backwards_and_a_file_that_breaks_off_are_told_of_thei
         ((text(0), text(1, model="another")), "recordings of two engines: their model differs"),
         ((text(0), text(1, engine="other")), "recordings of two engines: their name differs"),
         ((text(0), "\n".join(memory_trace((3,)).lines()) + "\n"), "is a run of this engine"),
-        ((text(0), text(1, clock={"monotonic_ns": 1, "wall_ns": 10**30})), "a time that no clock shows"),
+        (
+            (text(0), text(1, clock={"monotonic_ns": 1, "wall_ns": 10**30})),
+            "a time that no clock shows",
+        ),
         ((text(0), text(1, rank=[])), "does not say which rank"),
         ((text(0), text(1, rank=-1)), "does not say which rank"),
     ],

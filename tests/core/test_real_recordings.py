@@ -45,12 +45,22 @@ def traces() -> dict[str, Trace]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_step_is_as_its_line_says_and_no_rule_is_broken(traces: dict[str, Trace], name: str) -> None:
+def test_every_step_is_as_its_line_says_and_no_rule_is_broken(
+    traces: dict[str, Trace], name: str
+) -> None:
     trace = traces[name]
     assert trace.complete and [event.warnings for event in trace.events if event.warnings] == []
-    found = compare_steps([raw_of(name)], trace) + compare_totals(DATA / f"{name}.metrics.txt", [trace])
-    assert {compared.fact for compared in found} >= STEP_FACTS.keys() and [c for c in found if c.differ] == []
-    assert min(compared.count for compared in found if compared.fact in STEP_FACTS) == len(trace.events) > 300
+    found = compare_steps([raw_of(name)], trace) + compare_totals(
+        DATA / f"{name}.metrics.txt", [trace]
+    )
+    assert {compared.fact for compared in found} >= STEP_FACTS.keys() and [
+        c for c in found if c.differ
+    ] == []
+    assert (
+        min(compared.count for compared in found if compared.fact in STEP_FACTS)
+        == len(trace.events)
+        > 300
+    )
 
 
 @pytest.mark.parametrize("name", sorted(CLIENTS))
@@ -72,8 +82,14 @@ def test_clients_were_told_what_the_trace_says(traces: dict[str, Trace], name: s
 
 
 TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], Any], Callable[[dict[str, Any]], Any]]] = {
-    "positions": (lambda s: s["segments"], lambda s: s["segments"][0].update(length=s["segments"][0]["length"] + 1)),
-    "tokens": (lambda s: s.get("sampled"), lambda s: s["sampled"].update({next(iter(s["sampled"])): [7, 7]})),
+    "positions": (
+        lambda s: s["segments"],
+        lambda s: s["segments"][0].update(length=s["segments"][0]["length"] + 1),
+    ),
+    "tokens": (
+        lambda s: s.get("sampled"),
+        lambda s: s["sampled"].update({next(iter(s["sampled"])): [7, 7]}),
+    ),
     "waiting": (lambda s: s["waiting"] > 1, lambda s: s.update(waiting=s["waiting"] - 1)),
     "head": (lambda s: s["waiting"] > 1, lambda s: s.update(head="somebody else")),
     "preempted": (lambda s: s["preempted"], lambda s: s["preempted"][0].__setitem__(1, 1)),
@@ -82,7 +98,9 @@ TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], Any], Callable[[dict[str, A
 
 
 @pytest.mark.parametrize("fact", TAMPERED)
-def test_a_line_that_says_something_else_is_found(traces: dict[str, Trace], tmp_path: Path, fact: str) -> None:
+def test_a_line_that_says_something_else_is_found(
+    traces: dict[str, Trace], tmp_path: Path, fact: str
+) -> None:
     has, tamper = TAMPERED[fact]
     lines = lines_of("priority-pressure")
     steps = [line for line in lines if line["kind"] == "step" and line["step"] > 40 and has(line)]
@@ -92,16 +110,24 @@ def test_a_line_that_says_something_else_is_found(traces: dict[str, Trace], tmp_
     assert next(c for c in found if c.differ).first.startswith(f"step {steps[0]['step']}: ")
 
 
-def test_a_step_that_the_trace_does_not_have_is_found(traces: dict[str, Trace], tmp_path: Path) -> None:
+def test_a_step_that_the_trace_does_not_have_is_found(
+    traces: dict[str, Trace], tmp_path: Path
+) -> None:
     trace = traces["long-prefill"]
     short = Trace(trace.header, trace.asked, trace.events[:-1])
     found = {c.fact: c for c in compare_steps([raw_of("long-prefill")], short)}
-    assert found["shown"].differ == 1 and found["shown"].first.startswith(f"step {len(trace.events) - 1}: ")
+    assert found["shown"].differ == 1 and found["shown"].first.startswith(
+        f"step {len(trace.events) - 1}: "
+    )
 
 
 @pytest.mark.parametrize("name", ["true-async", "reset-running"])
-def test_a_recording_that_is_followed_shows_the_same(traces: dict[str, Trace], tmp_path: Path, name: str) -> None:
-    lines = [line for line in lines_of(name) if line["kind"] != "end"] + [{"kind": "end", "dropped": 0}]
+def test_a_recording_that_is_followed_shows_the_same(
+    traces: dict[str, Trace], tmp_path: Path, name: str
+) -> None:
+    lines = [line for line in lines_of(name) if line["kind"] != "end"] + [
+        {"kind": "end", "dropped": 0}
+    ]
     follower = Follower(written(tmp_path / "run.raw.jsonl", lines))
     updates = follower.poll()
     while follower.has_more:
@@ -113,13 +139,20 @@ def test_a_recording_that_is_followed_shows_the_same(traces: dict[str, Trace], t
     ]
 
 
-def test_a_counter_that_says_something_else_is_found(traces: dict[str, Trace], tmp_path: Path) -> None:
+def test_a_counter_that_says_something_else_is_found(
+    traces: dict[str, Trace], tmp_path: Path
+) -> None:
     metrics = tmp_path / "metrics.txt"
     text = (DATA / "priority-pressure.metrics.txt").read_text()
     for counter in ("generation_tokens", "num_preemptions", "prefix_cache_hits"):
-        lines = [f"{line[:-2]}1.0" if line.startswith(f"vllm:{counter}_total") else line for line in text.splitlines()]
+        lines = [
+            f"{line[:-2]}1.0" if line.startswith(f"vllm:{counter}_total") else line
+            for line in text.splitlines()
+        ]
         metrics.write_text("\n".join(lines))
-        assert [c.fact for c in compare_totals(metrics, [traces["priority-pressure"]]) if c.differ] == [counter]
+        assert [
+            c.fact for c in compare_totals(metrics, [traces["priority-pressure"]]) if c.differ
+        ] == [counter]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -129,10 +162,16 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(done.value.code or 0), shown.out, shown.err
 
 
-def test_the_command_says_what_differs_and_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_differs_and_ends_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     metrics = DATA / "long-prefill.metrics.txt"
     code, out, _ = run(capsys, raw_of("long-prefill"), "--verify", "--metrics", metrics)
-    assert code == 0 and "KV blocks in use: the same in 725" in out and "generated tokens: the same\n" in out
+    assert (
+        code == 0
+        and "KV blocks in use: the same in 725" in out
+        and "generated tokens: the same\n" in out
+    )
     wrong = tmp_path / "metrics.txt"
     wrong.write_text(
         metrics.read_text()
@@ -142,15 +181,26 @@ def test_the_command_says_what_differs_and_ends_with_one(tmp_path: Path, capsys:
     wrong.write_text(wrong.read_text() + 'vllm:generation_tokens_total{engine="0"} 3.0\n')
     code, out, _ = run(capsys, raw_of("long-prefill"), "--verify", "--metrics", wrong)
     assert code == 1 and "generated tokens: differ in 1 of 1; in all: 3 on record" in out
-    code, out, _ = run(capsys, raw_of("long-prefill"), "--verify", "--json", "--out", tmp_path / "run.jsonl")
+    code, out, _ = run(
+        capsys, raw_of("long-prefill"), "--verify", "--json", "--out", tmp_path / "run.jsonl"
+    )
     (row,) = json.loads(out)["traces"]
-    assert code == 0 and {c["differ"] for c in row["compared"]} == {0} and Trace.load(tmp_path / "run.jsonl").complete
+    assert (
+        code == 0
+        and {c["differ"] for c in row["compared"]} == {0}
+        and Trace.load(tmp_path / "run.jsonl").complete
+    )
 
 
-def test_an_import_that_is_refused_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_that_is_refused_leaves_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out" / "run.jsonl"
     out.parent.mkdir()
-    broken = written(tmp_path / "broken.raw.jsonl", [{**lines_of("async")[0], "block_size": 0}, *lines_of("async")[1:]])
+    broken = written(
+        tmp_path / "broken.raw.jsonl",
+        [{**lines_of("async")[0], "block_size": 0}, *lines_of("async")[1:]],
+    )
     code, _, said = run(capsys, broken, "--out", out)
     assert code == 2 and "block_size" in said and list(out.parent.iterdir()) == []
     out.write_text("what was there before")
@@ -160,8 +210,17 @@ def test_an_import_that_is_refused_leaves_no_file(tmp_path: Path, capsys: pytest
 
 def test_a_header_claims_no_rule_that_the_engine_was_not_run_with(traces: dict[str, Trace]) -> None:
     priority, usual = traces["priority-pressure"].header.policy, traces["async"].header.policy
-    assert (priority.name, priority.order_by, priority.victim) == ("priority", "priority", "lowest priority")
-    assert (usual.name, usual.order_by, usual.victim, usual.reserve) == ("continuous", "arrival", "newest", "prompt")
+    assert (priority.name, priority.order_by, priority.victim) == (
+        "priority",
+        "priority",
+        "lowest priority",
+    )
+    assert (usual.name, usual.order_by, usual.victim, usual.reserve) == (
+        "continuous",
+        "arrival",
+        "newest",
+        "prompt",
+    )
     lines = lines_of("async")
     own = ruled_of([{**lines[0], "scheduler": "MyScheduler"}, *lines[1:]])
     assert own.header.policy.order_by == "not recorded" and not own.events[5].warnings
@@ -174,11 +233,16 @@ def ruled_of(lines: Lines) -> Trace:
     return checked_trace(Recording("x", lines[0], steps, aborts))
 
 
-def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(traces: dict[str, Trace]) -> None:
+def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(
+    traces: dict[str, Trace],
+) -> None:
     def limits(trace: Trace) -> set[str]:
         return {admitted.why.limit for event in trace.events for admitted in event.admitted}
 
-    assert limits(traces["long-prefill"]) == {"none", "unrecorded"}  # an older recorder did not say the threshold
+    assert limits(traces["long-prefill"]) == {
+        "none",
+        "unrecorded",
+    }  # an older recorder did not say the threshold
     lines = lines_of("long-prefill")
     told = ruled_of([{**lines[0], "long_prefill_token_threshold": 32}, *lines[1:]])
     assert limits(told) == {"none", "chunk"} and not any(event.warnings for event in told.events)
@@ -186,28 +250,51 @@ def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(traces
     assert limits(false) == {"none", "unrecorded"}
 
 
-def test_a_head_that_was_skipped_waits_for_a_reason_that_is_not_recorded(traces: dict[str, Trace]) -> None:
+def test_a_head_that_was_skipped_waits_for_a_reason_that_is_not_recorded(
+    traces: dict[str, Trace],
+) -> None:
     lines = lines_of("priority-pressure")
-    at = next(line for line in lines if line["kind"] == "step" and line["waiting"] and line["step"] > 40)
+    at = next(
+        line for line in lines if line["kind"] == "step" and line["waiting"] and line["step"] > 40
+    )
     event = traces["priority-pressure"].event(at["step"])
     assert event.waiting.why is not None and event.waiting.why.limit == "blocks"
     at["skipped"] = True
     again = ruled_of(lines).event(at["step"])
     assert (
-        again.waiting.why is not None and again.waiting.why.limit == again.budget.binding == "unrecorded" and not again.warnings
+        again.waiting.why is not None
+        and again.waiting.why.limit == again.budget.binding == "unrecorded"
+        and not again.warnings
     )
 
 
-def test_whoever_is_preempted_and_joins_again_in_one_step_begins_a_table_anew(traces: dict[str, Trace]) -> None:
-    both = [e for e in traces["reset-running"].events if {p.request for p in e.preempted} & {a.request for a in e.admitted}]
+def test_whoever_is_preempted_and_joins_again_in_one_step_begins_a_table_anew(
+    traces: dict[str, Trace],
+) -> None:
+    both = [
+        e
+        for e in traces["reset-running"].events
+        if {p.request for p in e.preempted} & {a.request for a in e.admitted}
+    ]
     assert len(both) == 2
-    assert all(len(set(blocks)) <= event.kv.used for event in both for blocks in [[b for c in event.kv.changes for b in c.added]])
+    assert all(
+        len(set(blocks)) <= event.kv.used
+        for event in both
+        for blocks in [[b for c in event.kv.changes for b in c.added]]
+    )
 
 
-def test_whoever_ends_while_the_next_step_is_under_way_keeps_its_blocks_through_it(traces: dict[str, Trace]) -> None:
+def test_whoever_ends_while_the_next_step_is_under_way_keeps_its_blocks_through_it(
+    traces: dict[str, Trace],
+) -> None:
     """With two steps in flight: some end without a row in the next step, and leave only after it."""
     trace, late = traces["true-async"], 0
     for event, following in zip(trace.events, trace.events[1:], strict=False):
-        ended, rows = {f.request for f in event.finished if f.when == "after"}, {s.request for s in following.segments}
-        late += len(ended & {left.request for left in following.released if left.when == "after"} - rows)
+        ended, rows = (
+            {f.request for f in event.finished if f.when == "after"},
+            {s.request for s in following.segments},
+        )
+        late += len(
+            ended & {left.request for left in following.released if left.when == "after"} - rows
+        )
     assert late > 10

@@ -40,18 +40,32 @@ PRIORITY = RecordedPolicy(name="priority", order_by="priority", victim="lowest p
 
 
 def header(
-    policy: Any = FIRST, *, chunked: bool = True, groups: tuple[GroupFacts, ...] = (), context: int | None = None, **engine: Any
+    policy: Any = FIRST,
+    *,
+    chunked: bool = True,
+    groups: tuple[GroupFacts, ...] = (),
+    context: int | None = None,
+    **engine: Any,
 ) -> Header:
     config = EngineConfig(policy, 3, 16, 4, 9, chunked)
-    facts = {"config": config, "num_blocks": 9, "kv_groups": groups, "workload": "by hand", "arrival_unit": "s"}
-    return Header(engine=EngineFacts(name="other", **engine), model=ModelFacts(context=context), **facts)
+    facts = {
+        "config": config,
+        "num_blocks": 9,
+        "kv_groups": groups,
+        "workload": "by hand",
+        "arrival_unit": "s",
+    }
+    return Header(
+        engine=EngineFacts(name="other", **engine), model=ModelFacts(context=context), **facts
+    )
 
 
 def state(*running: tuple[int, list[int]], waiting: str = "", tokens: int = 4) -> RunState:
     """running: how many tokens each has, and its blocks. waiting: their names, each with so many tokens."""
     names = "abcdefg"[: len(running)]
     return RunState(
-        num_tokens={name: held for name, (held, _) in zip(names, running, strict=True)} | dict.fromkeys(waiting, tokens),
+        num_tokens={name: held for name, (held, _) in zip(names, running, strict=True)}
+        | dict.fromkeys(waiting, tokens),
         waiting=deque(waiting),
         lanes=dict(enumerate(names)),
         tables={name: {0: list(blocks)} for name, (_, blocks) in zip(names, running, strict=True)},
@@ -173,7 +187,10 @@ def test_after_a_gap_the_lane_of_who_had_finished_is_free():
 
 def test_who_is_passed_over_waits_for_something_that_nobody_recorded():
     second = (Admitted("d", 1, NOTHING_BINDS),)
-    for why, fault in ((UNRECORDED, None), (Why("budget", 0, 4, 16), "before another that came first")):
+    for why, fault in (
+        (UNRECORDED, None),
+        (Why("budget", 0, 4, 16), "before another that came first"),
+    ):
         told = event(admitted=second, waiting=Waiting(1, "c", why))
         says(RecordedRules(header()).admissions(told, state((4, [0]), waiting="cd")), fault)
 
@@ -208,7 +225,10 @@ def test_who_is_next_stays_next_until_it_joins_or_another_comes(of, why, told, f
     head, left = facts.pop("head"), facts.pop("left", "")
     now = event(4 if "resumed" in facts else 1, waiting=Waiting(1, head, LACKS), **facts)
     says(rules.numbering(now, state()), None)
-    says(rules.queue(now, state((4, [0]), waiting=waiting.replace(left, "") if left else waiting)), fault)
+    says(
+        rules.queue(now, state((4, [0]), waiting=waiting.replace(left, "") if left else waiting)),
+        fault,
+    )
 
 
 # -- reasons ---------------------------------------------------------------------------------------------------------
@@ -236,10 +256,17 @@ UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
         pytest.param(header(), 1, 6, 0, Why("budget", 0, 12, 17), UNFIT, id="another budget"),
     ],
 )  # fmt: skip
-def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(of, running, used, left, why, fault):
+def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(
+    of, running, used, left, why, fault
+):
     budget = Budget(16, 0, 16 - left, left, why.limit)
     told = event(waiting=Waiting(1, "z", why), kv=KV(used, 9), budget=budget)
-    says(RecordedRules(of).reasons(told, state(*[(4, [n]) for n in range(running)], waiting="z", tokens=12)), fault)
+    says(
+        RecordedRules(of).reasons(
+            told, state(*[(4, [n]) for n in range(running)], waiting="z", tokens=12)
+        ),
+        fault,
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +282,12 @@ def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(of, running, us
     ],
 )  # fmt: skip
 def test_why_a_request_stalls_follows_from_budget_and_blocks(of, used, left, gave_way, why, fault):
-    told = event(stalled=(Stalled("a", why),), preempted=gave_way, kv=KV(used, 9), budget=Budget(16, 16 - left, 0, left, "none"))
+    told = event(
+        stalled=(Stalled("a", why),),
+        preempted=gave_way,
+        kv=KV(used, 9),
+        budget=Budget(16, 16 - left, 0, left, "none"),
+    )
     says(RecordedRules(of).reasons(told, state((9, [0, 1]))), fault)
 
 
@@ -274,9 +306,16 @@ def test_why_a_request_stalls_follows_from_budget_and_blocks(of, used, left, gav
 )
 def test_why_a_first_chunk_is_cut_follows_from_its_length(longest, start, length, left, why, fault):
     told = event(
-        admitted=(Admitted("a", 0, why),), segments=(computes("a", start, length),), budget=Budget(16, 0, 16 - left, left, "none")
+        admitted=(Admitted("a", 0, why),),
+        segments=(computes("a", start, length),),
+        budget=Budget(16, 0, 16 - left, left, "none"),
     )
-    says(RecordedRules(header(long_prefill_token_threshold=longest)).reasons(told, state((12, [0, 1, 2]))), fault)
+    says(
+        RecordedRules(header(long_prefill_token_threshold=longest)).reasons(
+            told, state((12, [0, 1, 2]))
+        ),
+        fault,
+    )
 
 
 # -- what a pass may hold --------------------------------------------------------------------------------------------
@@ -311,4 +350,7 @@ def test_a_pass_holds_what_the_header_allows(of, segment, more, fault):
     facts = {"passes": (forward("packed"),), "segments": (segment,) if segment else ()} | more
     beside = [(4, [3])] if facts.pop("runs", False) else []
     waits = facts.pop("waits", "")
-    says(RecordedRules(of).chunks(event(**facts), state((12, [0, 1, 2]), *beside, waiting=waits)), fault)
+    says(
+        RecordedRules(of).chunks(event(**facts), state((12, [0, 1, 2]), *beside, waiting=waits)),
+        fault,
+    )

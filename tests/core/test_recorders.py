@@ -28,11 +28,25 @@ from core.recorders.vllm.inflight_vllm.schedulers import Recording
 from core.recorders.vllm.inflight_vllm.snapshot import Snapshot
 from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 
-HEADER = {"kind": "header", "raw": 1, "engine": "vllm", "version": "0.32.0", "model": "m", "pid": 1, "created": "now"}
+HEADER = {
+    "kind": "header",
+    "raw": 1,
+    "engine": "vllm",
+    "version": "0.32.0",
+    "model": "m",
+    "pid": 1,
+    "created": "now",
+}
 
 
 def step(number: int, t: float | None = None) -> dict:
-    return {"kind": "step", "step": number, "t_start": float(number) if t is None else t, "segments": [], "arrived": []}
+    return {
+        "kind": "step",
+        "step": number,
+        "t_start": float(number) if t is None else t,
+        "segments": [],
+        "arrived": [],
+    }
 
 
 def write(path: Path, *records: dict, end: str = "\n", **header) -> Path:
@@ -69,14 +83,19 @@ class OneByOne:
             del self.requests[request]
 
     def schedule(self):
-        new = [SimpleNamespace(req_id=r.request_id, num_computed_tokens=0, block_ids=([3],)) for r in self.waiting]
+        new = [
+            SimpleNamespace(req_id=r.request_id, num_computed_tokens=0, block_ids=([3],))
+            for r in self.waiting
+        ]
         old = [r for r in self.requests.values() if r not in self.waiting]
         self.waiting.clear()
         cached = SimpleNamespace(
             req_ids=[r.request_id for r in old], num_computed_tokens=[r.num_computed_tokens for r in old],
             new_block_ids=[None] * len(old), resumed_req_ids=set(),
         )  # fmt: skip
-        counts = {n.req_id: len(self.requests[n.req_id].prompt_token_ids) for n in new} | dict.fromkeys(cached.req_ids, 1)
+        counts = {
+            n.req_id: len(self.requests[n.req_id].prompt_token_ids) for n in new
+        } | dict.fromkeys(cached.req_ids, 1)
         output = SimpleNamespace(
             scheduled_new_reqs=new, scheduled_cached_reqs=cached, num_scheduled_tokens=counts, finished_req_ids=self.ended,
             total_num_scheduled_tokens=sum(counts.values()), scheduled_spec_decode_tokens={}, has_structured_output_requests=False,
@@ -91,7 +110,9 @@ class OneByOne:
             state = self.requests[request]
             state.num_tokens += len(tokens)
             done = state.num_tokens == len(state.prompt_token_ids) + state.max_tokens
-            answers.append(SimpleNamespace(request_id=request, finish_reason="length" if done else None))
+            answers.append(
+                SimpleNamespace(request_id=request, finish_reason="length" if done else None)
+            )
             if done:
                 del self.requests[request]
         return {0: SimpleNamespace(outputs=answers)}
@@ -118,7 +139,9 @@ def run(scheduler: OneByOne) -> list[dict]:
         output = scheduler.schedule()
         decided.append(dict(output.num_scheduled_tokens))
         rows = list(output.num_scheduled_tokens)[::-1]  # a runner has an order of its own
-        results = SimpleNamespace(req_ids=rows, sampled_token_ids=[[40 + i] for i, _ in enumerate(rows)], logprobs=None)
+        results = SimpleNamespace(
+            req_ids=rows, sampled_token_ids=[[40 + i] for i, _ in enumerate(rows)], logprobs=None
+        )
         scheduler.update_from_output(output, results)
         rows.clear()  # and goes on using its list
         for new in output.scheduled_new_reqs:
@@ -141,7 +164,9 @@ def test_a_recording_says_what_was_decided(path):
     scheduler.shutdown()
     (recording,) = read_raw([path])
     assert recording.complete and recording.dropped == 0
-    assert [f for f in recording.faults if "never tried with" not in f] == []  # this test's own engine is none that was tried
+    assert [
+        f for f in recording.faults if "never tried with" not in f
+    ] == []  # this test's own engine is none that was tried
     assert [{s["request"]: s["length"] for s in e["segments"]} for e in recording.steps] == decided
     clock = recording.header["clock"]  # as another process of this machine reads it, a moment later
     assert clock["boot"] == inflight_vllm._clock()["boot"]
@@ -149,10 +174,14 @@ def test_a_recording_says_what_was_decided(path):
     first, second = recording.steps
     assert [a["prompt"] for a in first["arrived"]] == [[1, 2, 3], [9]]
     assert first["row_order"] == ["b", "a"] and first["sampled"] == {"b": [40], "a": [41]}
-    assert [s["start"] for s in second["segments"]] == [3, 1] and [s["num_tokens"] for s in second["segments"]] == [4, 2]
+    assert [s["start"] for s in second["segments"]] == [3, 1] and [
+        s["num_tokens"] for s in second["segments"]
+    ] == [4, 2]
     assert second["finished"] == [["b", "length"], ["a", "length"]]
     assert first["blocks"] == [["a", [[3]], "table"], ["b", [[3]], "table"]]
-    assert "vllm_config.model_config.model" in recording.header["missing"]  # the stand-in has none, and the header says so
+    assert (
+        "vllm_config.model_config.model" in recording.header["missing"]
+    )  # the stand-in has none, and the header says so
 
 
 def test_what_an_engine_does_beside_its_steps_is_noted(path):
@@ -165,14 +194,23 @@ def test_what_an_engine_does_beside_its_steps_is_noted(path):
 
     engine = OneByOne()
     engine.vllm_config = SimpleNamespace(
-        model_config=Model(), lora_config=None, kv_transfer_config=SimpleNamespace(kv_connector="Nixl")
+        model_config=Model(),
+        lora_config=None,
+        kv_transfer_config=SimpleNamespace(kv_connector="Nixl"),
     )
     Recorder(engine, "OneByOne").writer.close()
     (recording,) = read_raw([path])
     facts = recording.header
-    assert (facts["task"], facts["kv_connector"], facts["max_loras"], facts["multimodal"]) == ("pooling", "Nixl", None, None)
+    assert (facts["task"], facts["kv_connector"], facts["max_loras"], facts["multimodal"]) == (
+        "pooling",
+        "Nixl",
+        None,
+        None,
+    )
     assert "vllm_config.model_config.is_multimodal_model" in facts["missing"]  # it failed
-    assert "vllm_config.lora_config.max_loras" not in facts["missing"]  # it is there: this engine has none
+    assert (
+        "vllm_config.lora_config.max_loras" not in facts["missing"]
+    )  # it is there: this engine has none
     facts.update(max_num_seqs=1, max_num_batched_tokens=16, num_blocks=4)
     notes = trace_header(recording, None, 0.0, absent=(), notes=()).notes
     assert [note.partition(":")[0] for note in notes] == ["KV connector", "Pooling"]
@@ -197,7 +235,9 @@ def test_what_a_preemption_took_and_who_is_held_is_told_as_it_was(path):
     for name in ("a", "b"):
         scheduler.add_request(asked(name, 1, 2, 3))
     output = scheduler.schedule()
-    scheduler.update_from_output(output, SimpleNamespace(req_ids=["a", "b"], sampled_token_ids=[[40], [41]], logprobs=None))
+    scheduler.update_from_output(
+        output, SimpleNamespace(req_ids=["a", "b"], sampled_token_ids=[[40], [41]], logprobs=None)
+    )
     scheduler._preempt_request(scheduler.requests["b"], 0.0)
     run(scheduler)
     scheduler.shutdown()
@@ -210,7 +250,9 @@ def test_what_a_preemption_took_and_who_is_held_is_told_as_it_was(path):
 def test_a_snapshot_has_every_queue_and_counts_no_rejected_draft():
     """While a step is in flight that computes four drafts for `runs`, of which one is kept; `held` has its blocks before its lane."""
 
-    def there(name: str, computed: int, output: tuple[int, ...] = (), preemptions: int = 0) -> SimpleNamespace:
+    def there(
+        name: str, computed: int, output: tuple[int, ...] = (), preemptions: int = 0
+    ) -> SimpleNamespace:
         return SimpleNamespace(
             request_id=name, num_computed_tokens=computed, output_token_ids=list(output), num_prompt_tokens=5,
             num_preemptions=preemptions, is_finished=lambda: False,
@@ -232,7 +274,11 @@ def test_a_snapshot_has_every_queue_and_counts_no_rejected_draft():
     assert not snapshot.waits_for
     snapshot.finish()
     record = snapshot.record(lambda request: {"request": request.request_id})
-    assert (record["running"], record["waiting"], record["blocks_free"]) == (["runs"], ["held", "back"], 7)
+    assert (record["running"], record["waiting"], record["blocks_free"]) == (
+        ["runs"],
+        ["held", "back"],
+        7,
+    )
     assert list(record["requests"]) == [
         {"request": "runs", "computed": 14 - 3, "output": [1, 2], "blocks": [[4, 5]]},
         {"request": "held", "computed": 5, "output": [], "blocks": [[6]]},
@@ -286,7 +332,9 @@ def test_a_fault_in_the_recorder_never_reaches_the_engine(path, caplog):
     del scheduler.kv_cache_manager  # another version of vLLM, say
     with caplog.at_level(logging.ERROR, "inflight"):
         assert run(scheduler) == run(plain)
-    assert [r.message.split(":")[0] for r in caplog.records if r.levelno == logging.ERROR] == ["Inflight stopped recording"]
+    assert [r.message.split(":")[0] for r in caplog.records if r.levelno == logging.ERROR] == [
+        "Inflight stopped recording"
+    ]
 
 
 def test_a_full_disk_ends_the_recording_alone(caplog):
@@ -334,7 +382,11 @@ def recorded(path: Path, numbers: range, **limits: int) -> list[Path]:
 def test_a_long_recording_has_parts_that_belong_together(tmp_path):
     parts = recorded(tmp_path / "run.raw.jsonl", range(12), max_bytes=400)
     (recording,) = read_raw(reversed(parts))
-    assert len(parts) > 2 and [s["step"] for s in recording.steps] == list(range(12)) and not recording.faults
+    assert (
+        len(parts) > 2
+        and [s["step"] for s in recording.steps] == list(range(12))
+        and not recording.faults
+    )
 
 
 def test_the_newest_parts_are_kept(tmp_path):
@@ -342,7 +394,11 @@ def test_the_newest_parts_are_kept(tmp_path):
     parts = recorded(tmp_path / "run.raw.jsonl", range(40), max_bytes=400, max_files=3)
     (recording,) = read_raw(parts)
     numbers = [s["step"] for s in recording.steps]
-    assert len(parts) == 3 and tmp_path / "run.raw.jsonl" not in parts and all(part.stat().st_size < 600 for part in parts)
+    assert (
+        len(parts) == 3
+        and tmp_path / "run.raw.jsonl" not in parts
+        and all(part.stat().st_size < 600 for part in parts)
+    )
     assert numbers == list(range(numbers[0], 40)) and numbers[0] > 0 and recording.complete
 
 
@@ -375,14 +431,18 @@ def test_a_place_that_cannot_be_written_is_a_line_in_the_log(tmp_path, caplog):
     with caplog.at_level(logging.ERROR, "inflight"):
         RawWriter(Parts(tmp_path / "no" / "folder.raw.jsonl", HEADER)).close()
     (line,) = [r.message for r in caplog.records]
-    assert line.startswith(f"Inflight stopped recording to {tmp_path}/no/folder.raw.jsonl: FileNotFoundError: ")
+    assert line.startswith(
+        f"Inflight stopped recording to {tmp_path}/no/folder.raw.jsonl: FileNotFoundError: "
+    )
 
 
 @pytest.mark.slow
 def test_the_package_is_built_without_a_trace(tmp_path):
     """In a copy: what lies there afterwards is what lay there before."""
     source = shutil.copytree(
-        Path(inflight_vllm.__file__).parents[1], tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__")
+        Path(inflight_vllm.__file__).parents[1],
+        tmp_path / "source",
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
     before = sorted(source.rglob("*"))
     built = subprocess.run(
@@ -404,12 +464,20 @@ def test_each_start_of_an_engine_has_a_file_of_its_own_in_a_folder(tmp_path, mon
     run(scheduler)
     scheduler.shutdown()
     (file,) = tmp_path.iterdir()
-    assert file.name.startswith("inflight-") and file.name.endswith(".raw.jsonl") and len(read_raw([file])[0].steps) == 2
+    assert (
+        file.name.startswith("inflight-")
+        and file.name.endswith(".raw.jsonl")
+        and len(read_raw([file])[0].steps) == 2
+    )
 
 
 def test_ranks_are_recordings_of_their_own(tmp_path):
     names = [inflight_vllm.ranked(tmp_path / "run.raw.jsonl", rank, 3) for rank in range(3)]
-    assert [n.name for n in names] == ["run.rank0.raw.jsonl", "run.rank1.raw.jsonl", "run.rank2.raw.jsonl"]
+    assert [n.name for n in names] == [
+        "run.rank0.raw.jsonl",
+        "run.rank1.raw.jsonl",
+        "run.rank2.raw.jsonl",
+    ]
     for rank in (2, 0):
         write(names[rank], step(0), rank=rank, ranks=3)
     assert [r.rank for r in read_raw([names[2], names[0]])] == [0, 2]
@@ -420,7 +488,12 @@ def test_ranks_are_recordings_of_their_own(tmp_path):
     [
         (0, 1, "MainProcess", "run.raw.jsonl"),
         (1, 2, "EngineCore_DP1", "run.rank1.raw.jsonl"),
-        (0, 1, "EngineCore_DP0", "run.rank0.raw.jsonl"),  # of a dense model, which is told that it is alone
+        (
+            0,
+            1,
+            "EngineCore_DP0",
+            "run.rank0.raw.jsonl",
+        ),  # of a dense model, which is told that it is alone
         (1, 1, "EngineCore_DP1", "run.rank1.raw.jsonl"),
     ],
 )
@@ -435,7 +508,13 @@ def test_no_two_ranks_write_to_one_file(path, monkeypatch, index, size, process,
 
 def test_ranks_that_do_not_know_their_number_are_counted(tmp_path):
     names = [
-        write(inflight_vllm.ranked(tmp_path / "run.raw.jsonl", rank, None), step(0), rank=rank, ranks=None) for rank in (0, 1)
+        write(
+            inflight_vllm.ranked(tmp_path / "run.raw.jsonl", rank, None),
+            step(0),
+            rank=rank,
+            ranks=None,
+        )
+        for rank in (0, 1)
     ]
     assert [(r.rank, r.ranks) for r in read_raw(names)] == [(0, 2), (1, 2)]
 
@@ -445,11 +524,15 @@ def test_what_is_wrong_is_said_and_the_rest_still_opens(tmp_path):
     cut.write_text(cut.read_text()[:-9])
     (recording,) = read_raw([cut])
     assert len(recording.steps) == 1
-    assert recording.faults == ["cut.raw.jsonl breaks off in line 3: the recorder had not written it to its end."]
+    assert recording.faults == [
+        "cut.raw.jsonl breaks off in line 3: the recorder had not written it to its end."
+    ]
 
     garbled = write(tmp_path / "garbled.raw.jsonl", step(0), {"kind": "step"}, step(1))
     (recording,) = read_raw([garbled])
-    assert len(recording.steps) == 2 and recording.faults == ["garbled.raw.jsonl, line 3: this is no record."]
+    assert len(recording.steps) == 2 and recording.faults == [
+        "garbled.raw.jsonl, line 3: this is no record."
+    ]
 
     back = write(tmp_path / "back.raw.jsonl", step(0, 5.0), step(1, 4.0))
     assert "clock of this recording runs backwards" in read_raw([back])[0].faults[0]
@@ -457,18 +540,28 @@ def test_what_is_wrong_is_said_and_the_rest_still_opens(tmp_path):
     assert "never tried with vllm 9.9.9" in read_raw([other])[0].faults[0]
 
     packed = tmp_path / "packed.raw.jsonl.gz"
-    packed.write_bytes(gzip.compress(write(tmp_path / "plain.raw.jsonl", step(0)).read_bytes())[:-4])
+    packed.write_bytes(
+        gzip.compress(write(tmp_path / "plain.raw.jsonl", step(0)).read_bytes())[:-4]
+    )
     (recording,) = read_raw([packed])
-    assert len(recording.steps) == 1 and recording.faults[0].startswith("After line 2 packed.raw.jsonl.gz cannot be read: ")
+    assert len(recording.steps) == 1 and recording.faults[0].startswith(
+        "After line 2 packed.raw.jsonl.gz cannot be read: "
+    )
 
 
 def test_two_recordings_of_one_rank_are_refused(tmp_path):
-    files = [write(tmp_path / "a.raw.jsonl", step(0)), write(tmp_path / "b.raw.jsonl", step(0), pid=2)]
+    files = [
+        write(tmp_path / "a.raw.jsonl", step(0)),
+        write(tmp_path / "b.raw.jsonl", step(0), pid=2),
+    ]
     with pytest.raises(InvalidTrace, match="two recordings of rank 0; open one at a time"):
         read_raw(files)
 
 
-@pytest.mark.parametrize("content", ["", "hello\n", '{"kind":"step"}\n', '{"kind":"header","raw":9,"vllm":"1"}\n', "[" * 99999])
+@pytest.mark.parametrize(
+    "content",
+    ["", "hello\n", '{"kind":"step"}\n', '{"kind":"header","raw":9,"vllm":"1"}\n', "[" * 99999],
+)
 def test_what_is_no_recording_is_refused(tmp_path, content):
     file = tmp_path / "x.jsonl"
     file.write_text(content)

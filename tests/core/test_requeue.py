@@ -21,14 +21,36 @@ NEXT = {"transformers": ["c", "b"], "vllm": ["b", "c"]}  # after b was preempted
 def step(number: int, computed: dict[str, tuple[int, int]], **more: Any) -> dict[str, Any]:
     """computed: by request, the first position and how many; its tokens are then one more."""
     t = number / 100
-    rows = [{"request": r, "start": s, "length": n, "num_tokens": s + n, "draft": 0} for r, (s, n) in computed.items()]
-    facts = {"arrived": [], "preempted": [], "admitted": [], "blocks": [], "finished": [], "waiting": 0, "budget": 16}
+    rows = [
+        {"request": r, "start": s, "length": n, "num_tokens": s + n, "draft": 0}
+        for r, (s, n) in computed.items()
+    ]
+    facts = {
+        "arrived": [],
+        "preempted": [],
+        "admitted": [],
+        "blocks": [],
+        "finished": [],
+        "waiting": 0,
+        "budget": 16,
+    }
     times = {"t_start": t, "t_scheduled": t + 0.001, "t_output": t + 0.002, "t_end": t + 0.003}
-    return {"kind": "step", "step": number, **times, **facts, "segments": rows, "sampled": {r: [7] for r in computed}, **more}
+    return {
+        "kind": "step",
+        "step": number,
+        **times,
+        **facts,
+        "segments": rows,
+        "sampled": {r: [7] for r in computed},
+        **more,
+    }
 
 
 def come(names: str, t: float) -> list[dict[str, Any]]:
-    return [{"request": r, "t": t, "prompt": [4, 5, 6, 7], "max_tokens": 3 if r == "x" else 9} for r in names]
+    return [
+        {"request": r, "t": t, "prompt": [4, 5, 6, 7], "max_tokens": 3 if r == "x" else 9}
+        for r in names
+    ]
 
 
 def grows(request: str, block: int) -> list[Any]:
@@ -42,16 +64,42 @@ def let_in(names: str, first: int, *more: list[Any]) -> dict[str, Any]:
 
 
 PREEMPTS = [
-    step(1, {"x": (4, 1), "a": (0, 4), "b": (0, 4)}, arrived=come("abc", 0.005), **let_in("ab", 2, grows("x", 1)), waiting=1),
-    step(2, {"x": (5, 1), "a": (4, 1)}, preempted=[["b", 4]], blocks=[grows("a", 3)], waiting=2, finished=[["x", "length"]]),
+    step(
+        1,
+        {"x": (4, 1), "a": (0, 4), "b": (0, 4)},
+        arrived=come("abc", 0.005),
+        **let_in("ab", 2, grows("x", 1)),
+        waiting=1,
+    ),
+    step(
+        2,
+        {"x": (5, 1), "a": (4, 1)},
+        preempted=[["b", 4]],
+        blocks=[grows("a", 3)],
+        waiting=2,
+        finished=[["x", "length"]],
+    ),
     step(3, {"a": (5, 1)}, waiting=2),
 ]
 BEGINS = step(0, {"x": (0, 4)}, arrived=come("x", 0.0), **let_in("x", 0))
 
 
 def lines(engine: str, steps: list[dict[str, Any]]) -> list[str]:
-    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 16, "block_size": 4, "num_blocks": 4, "first_block": 0}
-    header = {"kind": "header", "raw": 1, "engine": engine, "version": "0", "vocab_size": 50, **limits}
+    limits = {
+        "max_num_seqs": 3,
+        "max_num_batched_tokens": 16,
+        "block_size": 4,
+        "num_blocks": 4,
+        "first_block": 0,
+    }
+    header = {
+        "kind": "header",
+        "raw": 1,
+        "engine": engine,
+        "version": "0",
+        "vocab_size": 50,
+        **limits,
+    }
     return [f"{json.dumps(record)}\n" for record in (header, *steps)]
 
 
@@ -83,7 +131,9 @@ def test_a_preempted_request_waits_where_its_engine_puts_it(engine: str, tmp_pat
     place = tmp_path / "run.raw.jsonl"
     place.write_text("".join(whole), encoding="utf-8")
     follower = Follower(place)
-    seen = [update for _ in range(30) for update in follower.poll() if isinstance(update, StepEvent)]
+    seen = [
+        update for _ in range(30) for update in follower.poll() if isinstance(update, StepEvent)
+    ]
     assert heads(seen) == heads(trace.events)
 
 

@@ -40,10 +40,16 @@ class Own:
 
 def _run(cost: Cost, policy: str = "continuous") -> Trace:
     requests = [
-        Request(f"r{i}", prompt_token_ids=(1,) * (3 + 5 * i), sampling=SamplingParams(2 + 3 * i, ignore_eos=True))
+        Request(
+            f"r{i}",
+            prompt_token_ids=(1,) * (3 + 5 * i),
+            sampling=SamplingParams(2 + 3 * i, ignore_eos=True),
+        )
         for i in range(5)
     ]
-    config = EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=12, block_size=4, num_blocks=24)
+    config = EngineConfig(
+        policy=policy, max_num_seqs=3, max_num_batched_tokens=12, block_size=4, num_blocks=24
+    )
     return SimulatedEngine(cost, config).run(Workload(requests))
 
 
@@ -60,8 +66,12 @@ def test_under_every_policy_a_pass_takes_what_its_cost_model_says(policy, tmp_pa
 
 def test_other_times_are_refused(tmp_path):
     trace = _run(Roofline.named("h100", "8b"))
-    trace.header = replace(trace.header, cost=replace(Roofline.named("h100", "8b"), reached=0.61).to_json())
-    with pytest.raises(InvalidTrace, match="a pass of step 0 takes 0.008191 s, and its cost model says 0.008060 s"):
+    trace.header = replace(
+        trace.header, cost=replace(Roofline.named("h100", "8b"), reached=0.61).to_json()
+    )
+    with pytest.raises(
+        InvalidTrace, match="a pass of step 0 takes 0.008191 s, and its cost model says 0.008060 s"
+    ):
         _checked(trace, tmp_path / "t.jsonl")
 
 
@@ -69,6 +79,12 @@ def test_a_cost_model_that_is_not_known_is_taken_on_trust(tmp_path):
     assert not _checked(_run(Own()), tmp_path / "t.jsonl").is_retimed
     trace = _run(Roofline.named("h100", "8b"))
     newer = dict(trace.header.cost or {}) | {"weight_bytes": 1}
-    for cost in (newer, newer | {"name": "b900:8b"}, newer | {"reached": None}, {"kind": "fitted"}, {}):
+    for cost in (
+        newer,
+        newer | {"name": "b900:8b"},
+        newer | {"reached": None},
+        {"kind": "fitted"},
+        {},
+    ):
         trace.header = replace(trace.header, cost=cost)
         assert not _checked(trace, tmp_path / "t.jsonl").is_retimed

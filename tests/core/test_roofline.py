@@ -32,7 +32,9 @@ def _seconds(cost: Roofline, *requests: tuple[int, int]) -> float:
 
 
 def _request(prompt: int, new: int = 1, name: str = "r") -> Request:
-    return Request(name, prompt_token_ids=(1,) * prompt, sampling=SamplingParams(new, ignore_eos=True))
+    return Request(
+        name, prompt_token_ids=(1,) * prompt, sampling=SamplingParams(new, ignore_eos=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,11 @@ def test_what_a_pass_is_made_of():
     assert H100_8B.weight_bytes == 16_060_522_496 and H100_8B.flops_per_token == 16_060_522_496
     assert H100_8B.kv_bytes_per_token == 2 * 2 * 32 * 8 * 128 == 131_072
     assert H100_8B.flops_per_pair == 4 * 32 * 32 * 128
-    assert [Load.pairs_of(3, 3), Load.pairs_of(1, 10), Load.pairs_of(2, 5)] == [1 + 2 + 3, 10, 4 + 5]
+    assert [Load.pairs_of(3, 3), Load.pairs_of(1, 10), Load.pairs_of(2, 5)] == [
+        1 + 2 + 3,
+        10,
+        4 + 5,
+    ]
 
 
 def test_the_parameters_follow_from_the_configs():
@@ -68,12 +74,16 @@ def test_the_parameters_follow_from_the_configs():
     assert llama("1b", 8192, True) == MODELS["1b"].parameters
     gpt2, hidden = MODELS["124m"], 768
     layer = 12 * hidden * hidden + 13 * hidden  # with biases and two norms
-    assert (gpt2.vocab_size + gpt2.context) * hidden + gpt2.layers * layer + 2 * hidden == gpt2.parameters
+    assert (
+        gpt2.vocab_size + gpt2.context
+    ) * hidden + gpt2.layers * layer + 2 * hidden == gpt2.parameters
 
 
 def test_cards_that_share_a_model_divide_the_work_and_add_all_reduces():
     one, four = replace(H100_8B, overhead_s=0.0), replace(H100_8B, cards=4, overhead_s=0.0)
-    token = 2 * 32 * (2 * 3 / 4 * 2 * 4096) / (0.6 * 450e9)  # two all-reduces a layer of 4096 numbers, of which a card sends 6/4
+    token = (
+        2 * 32 * (2 * 3 / 4 * 2 * 4096) / (0.6 * 450e9)
+    )  # two all-reduces a layer of 4096 numbers, of which a card sends 6/4
     hops = 2 * 32 * (6.6e-6 + 6 * 0.6e-6)
     for requests in ([(1, 1)], [(1, 8000)] * 64, [(4000, 4000)]):
         tokens = sum(length for length, _ in requests)
@@ -105,19 +115,39 @@ def test_what_does_not_fit_is_refused_with_what_would():
 
 def test_the_pool_is_what_the_weights_leave():
     engine = SimulatedEngine(H100_8B, EngineConfig(max_num_seqs=2, block_size=16))
-    assert engine.run(Workload([_request(10)])).header.num_blocks == (0.9 * 80e9 - 16_060_522_496) // (16 * 131_072)
-    assert SimulatedEngine(H100_8B, EngineConfig(num_blocks=7)).run(Workload([_request(10)])).header.num_blocks == 7
+    assert engine.run(Workload([_request(10)])).header.num_blocks == (
+        0.9 * 80e9 - 16_060_522_496
+    ) // (16 * 131_072)
+    assert (
+        SimulatedEngine(H100_8B, EngineConfig(num_blocks=7))
+        .run(Workload([_request(10)]))
+        .header.num_blocks
+        == 7
+    )
     with pytest.raises(InvalidConfig, match=r"62\.9 GB; beside its weights h100 has 55\.9 GB"):
         SimulatedEngine(H100_8B, EngineConfig(num_blocks=30_000, block_size=16))
-    with pytest.raises(TooLong, match=r"exceed the whole KV pool of 551 blocks.* beside its weights h100x2 has 2\.9 GB"):
-        SimulatedEngine(Roofline.named("h100x2", "70b"), EngineConfig(block_size=16)).run(Workload([_request(10_000)]))
+    with pytest.raises(
+        TooLong,
+        match=r"exceed the whole KV pool of 551 blocks.* beside its weights h100x2 has 2\.9 GB",
+    ):
+        SimulatedEngine(Roofline.named("h100x2", "70b"), EngineConfig(block_size=16)).run(
+            Workload([_request(10_000)])
+        )
 
 
 def test_a_trace_whose_pool_is_larger_than_its_memory_is_refused(tmp_path):
-    trace = SimulatedEngine(H100_8B, EngineConfig(max_num_seqs=2, block_size=16)).run(Workload([_request(10)]))
+    trace = SimulatedEngine(H100_8B, EngineConfig(max_num_seqs=2, block_size=16)).run(
+        Workload([_request(10)])
+    )
     trace.save(tmp_path / "t.jsonl")
-    assert Trace.load(tmp_path / "t.jsonl").header.num_blocks == trace.header.num_blocks == H100_8B.kv_bytes // (16 * 131_072)
-    trace.header = replace(trace.header, cost=trace.header.cost | {"kv_bytes": H100_8B.kv_bytes - 16 * 131_072})
+    assert (
+        Trace.load(tmp_path / "t.jsonl").header.num_blocks
+        == trace.header.num_blocks
+        == H100_8B.kv_bytes // (16 * 131_072)
+    )
+    trace.header = replace(
+        trace.header, cost=trace.header.cost | {"kv_bytes": H100_8B.kv_bytes - 16 * 131_072}
+    )
     trace.save(tmp_path / "t.jsonl")
     with pytest.raises(InvalidTrace, match="more than its memory has room for"):
         Trace.load(tmp_path / "t.jsonl")
@@ -127,10 +157,17 @@ def test_the_simulated_model_has_its_own_context_and_name():
     engine = SimulatedEngine(H100_8B, EngineConfig(max_num_seqs=2))
     trace = engine.run(Workload([_request(100_000)]))
     chunks = [p.t_end - p.t_start for event in trace.events for p in event.passes]
-    assert len(chunks) == 391  # of 256 tokens, which read all weights in the time in which they could compute 295
+    assert (
+        len(chunks) == 391
+    )  # of 256 tokens, which read all weights in the time in which they could compute 295
     assert sum(chunks) == pytest.approx(391 * 0.00819 + 4.4177, rel=1e-3)
     model = trace.header.model
-    assert (model.name, model.context, model.vocab_size, model.parameters) == ("Llama 3.1 8B", 131_072, 128_256, 8_030_261_248)
+    assert (model.name, model.context, model.vocab_size, model.parameters) == (
+        "Llama 3.1 8B",
+        131_072,
+        128_256,
+        8_030_261_248,
+    )
     assert trace.header.device == "simulated h100" and not trace.header.notes
     with pytest.raises(TooLong, match="131072"):
         engine.run(Workload([_request(131_072)]))
@@ -140,10 +177,17 @@ def test_a_trace_says_what_was_assumed_and_where_each_number_is_from():
     cost = json.loads(json.dumps(Roofline.named("h100x4", "70b").to_json()))
     assert cost["kind"] == "data sheet" and cost["name"] == "h100x4:70b" and cost["cards"] == 4
     nothing, assumed = cost["assumptions"]
-    assert "Nothing was measured" in nothing and "NVIDIA H100 SXM 80 GB" in nothing and "shared by 4 cards" in nothing
+    assert (
+        "Nothing was measured" in nothing
+        and "NVIDIA H100 SXM 80 GB" in nothing
+        and "shared by 4 cards" in nothing
+    )
     assert "60 % of each peak" in assumed and "200 µs" in assumed and "90 % of memory" in assumed
     assert cost["accelerator"]["source"]["url"].startswith("https://www.nvidia.com/")
-    assert "huggingface.co" in cost["model"]["source"]["url"] and "nccl" in cost["all_reduce_source"]["url"]
+    assert (
+        "huggingface.co" in cost["model"]["source"]["url"]
+        and "nccl" in cost["all_reduce_source"]["url"]
+    )
     for known in (*ACCELERATORS.values(), *MODELS.values()):
         assert known.source.title and known.source.url.startswith("https://")
 
@@ -152,7 +196,12 @@ def test_other_assumptions_are_stated_as_such():
     cost = replace(H100_8B, reached=0.75, overhead_s=0.0, memory_share=0.8)
     assert _seconds(cost, (1, 1)) == pytest.approx(16_060_522_496 / (0.75 * 3.35e12), rel=1e-3)
     assert "75 % of each peak" in cost.assumptions[1] and "80 % of memory" in cost.assumptions[1]
-    for bad in ({"reached": 0.0}, {"reached": 1.1}, {"memory_share": -0.5}, {"overhead_s": float("nan")}):
+    for bad in (
+        {"reached": 0.0},
+        {"reached": 1.1},
+        {"memory_share": -0.5},
+        {"overhead_s": float("nan")},
+    ):
         with pytest.raises(InflightError, match="are shares"):
             replace(H100_8B, **bad)
     with pytest.raises(InflightError, match="no number of cards has room"):
@@ -161,10 +210,15 @@ def test_other_assumptions_are_stated_as_such():
 
 def _tables() -> str:
     """As docs/simulation.md has them."""
-    cards = ["| name | card | 16-bit, dense | memory | | link, one way | source |", "|---|---|---|---|---|---|---|"]
+    cards = [
+        "| name | card | 16-bit, dense | memory | | link, one way | source |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, card in ACCELERATORS.items():
         link = (
-            f"{card.link.title}, {card.link.bytes_per_s / 1e9:g} GB/s, {card.link.hop_s * 1e6:g} µs a hop" if card.link else "–"
+            f"{card.link.title}, {card.link.bytes_per_s / 1e9:g} GB/s, {card.link.hop_s * 1e6:g} µs a hop"
+            if card.link
+            else "–"
         )
         cells = (
             f"{card.flops / 1e12:g} TFLOP/s",
@@ -187,7 +241,9 @@ def _tables() -> str:
             f"{model.vocab_size:,}",
             f"{model.context:,}",
         )
-        models.append(f"| `{name}` | {model.title} | {' | '.join(map(str, numbers))} | {_source(model.source)} |")
+        models.append(
+            f"| `{name}` | {model.title} | {' | '.join(map(str, numbers))} | {_source(model.source)} |"
+        )
     start = f"An all-reduce starts in {ALL_REDUCE_S * 1e6:g} µs: {_source(NCCL)}, as are the hops."
     return "\n\n".join(("\n".join(cards), start, "\n".join(models)))
 
@@ -216,8 +272,13 @@ def _compared() -> str:
     rows = ["| | measured | simulated | off by |", "|---|---|---|---|"]
     requests = Workload([_request(32, 128, f"r{i}") for i in range(8)])
     for name, (measured, build) in PUBLISHED.items():
-        trace = SimulatedEngine(cost_named(name), EngineConfig(max_num_batched_tokens=2048)).run(requests)
-        simulated, at = 1000 * wall_s(trace), f"https://buildkite.com/vllm/performance-benchmark/builds/{build}"
+        trace = SimulatedEngine(cost_named(name), EngineConfig(max_num_batched_tokens=2048)).run(
+            requests
+        )
+        simulated, at = (
+            1000 * wall_s(trace),
+            f"https://buildkite.com/vllm/performance-benchmark/builds/{build}",
+        )
         rows.append(
             f"| `{name}` | [{measured:,.0f} ms]({at}) | {simulated:,.0f} ms | {100 * (simulated / measured - 1):+.1f} % |"
         )

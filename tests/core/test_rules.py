@@ -14,7 +14,11 @@ from worlds.small import checker_of, memory_trace
 def trace() -> Trace:
     """Three lanes for six requests, and too few blocks for three of them."""
     return memory_trace(
-        *[(7, 14, i // 2) for i in range(6)], max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=10
+        *[(7, 14, i // 2) for i in range(6)],
+        max_num_seqs=3,
+        max_num_batched_tokens=9,
+        block_size=4,
+        num_blocks=10,
     )
 
 
@@ -36,15 +40,22 @@ def test_the_newest_makes_room_and_nobody_else(trace):
     older = state.running[0]
     assert older != event.preempted[0].request and checked_to(trace, index).fault(event) is None
     lane = next(lane for lane, request in state.lanes.items() if request == older)
-    forged = event._replace(preempted=(Preempted(older, state.computed[older], lane), *event.preempted[1:]))
-    assert checker.fault(forged) == f"step {event.step}: request “{older}” was preempted but is not the newest."
+    forged = event._replace(
+        preempted=(Preempted(older, state.computed[older], lane), *event.preempted[1:])
+    )
+    assert (
+        checker.fault(forged)
+        == f"step {event.step}: request “{older}” was preempted but is not the newest."
+    )
 
 
 def test_nobody_is_admitted_out_of_turn(trace):
     index, event = first(trace, lambda e: e.admitted and e.waiting.count)
     other = event.waiting.request
     assert other is not None
-    forged = event._replace(admitted=(event.admitted[0]._replace(request=other), *event.admitted[1:]))
+    forged = event._replace(
+        admitted=(event.admitted[0]._replace(request=other), *event.admitted[1:])
+    )
     assert (
         checked_to(trace, index).fault(forged)
         == f"step {event.step}: request “{other}” was admitted before another that came first."
@@ -54,7 +65,9 @@ def test_nobody_is_admitted_out_of_turn(trace):
 def test_a_cache_has_no_holes(trace):
     index, event = first(trace, lambda e: any(s.phase == "decode" for s in e.segments))
     at = next(i for i, s in enumerate(event.segments) if s.phase == "decode")
-    holed = event.segments[at]._replace(start=event.segments[at].start + 1, kv_len=event.segments[at].kv_len + 1)
+    holed = event.segments[at]._replace(
+        start=event.segments[at].start + 1, kv_len=event.segments[at].kv_len + 1
+    )
     forged = event._replace(segments=(*event.segments[:at], holed, *event.segments[at + 1 :]))
     assert "do not follow its cache" in (checked_to(trace, index).fault(forged) or "")
 

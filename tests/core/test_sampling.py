@@ -20,13 +20,17 @@ def rows(count: int, **params) -> list[SamplingRow]:
 
 def drawn(logits: list[float], count: int, **params) -> list[int]:
     """`count` tokens from the same logits at positions 0, 1, …"""
-    return [s.token_id for s in sample(torch.tensor([logits]).expand(count, -1), rows(count, **params))]
+    return [
+        s.token_id for s in sample(torch.tensor([logits]).expand(count, -1), rows(count, **params))
+    ]
 
 
 def test_logprob_and_margin_by_hand() -> None:
     logits = torch.log(torch.tensor([[0.1, 0.6, 0.3]]))
     assert sample(logits, rows(1)) == [Sample(1, round(math.log(0.6), 5), round(math.log(2), 5))]
-    for seed in range(20):  # the logprob is that of the token drawn, at temperature 1; the margin is between the two best
+    for seed in range(
+        20
+    ):  # the logprob is that of the token drawn, at temperature 1; the margin is between the two best
         (got,) = sample(logits, rows(1, temperature=2.0, seed=seed))
         assert got.logprob == pytest.approx(math.log([0.1, 0.6, 0.3][got.token_id]), abs=1e-5)
         assert got.margin == pytest.approx(math.log(2), abs=1e-5)
@@ -43,7 +47,9 @@ def test_ties_take_the_first_like_generate() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_row_that_is_not_finite_is_none_and_the_others_go_on(bad: float, temperature: float) -> None:
+def test_a_row_that_is_not_finite_is_none_and_the_others_go_on(
+    bad: float, temperature: float
+) -> None:
     logits = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
     alone = sample(logits, rows(3, temperature=temperature))
     logits[1, 4] = bad
@@ -120,7 +126,9 @@ def test_the_distribution(temperature: float) -> None:
     got = drawn(logits.tolist(), count, temperature=temperature, seed=11)
     expected = (logits / temperature).softmax(-1) * count
     observed = torch.bincount(torch.tensor(got), minlength=6)
-    assert ((observed - expected) ** 2 / expected).sum() < 25.7  # chi-square, 5 degrees of freedom: one in ten thousand
+    assert (
+        (observed - expected) ** 2 / expected
+    ).sum() < 25.7  # chi-square, 5 degrees of freedom: one in ten thousand
 
 
 def test_noise_is_the_murmur_finalizer_and_finite() -> None:
@@ -139,4 +147,6 @@ def test_noise_is_the_murmur_finalizer_and_finite() -> None:
     for index, key in enumerate(keys.tolist()):
         for token in (0, 1, 17, 4999):
             bits = finalizer(finalizer(token ^ key & 0xFFFFFFFF) ^ key >> 32 & 0xFFFFFFFF)
-            assert noise[index, token].item() == pytest.approx(-math.log(-math.log((bits + 0.5) / 2**32)), rel=1e-6, abs=1e-6)
+            assert noise[index, token].item() == pytest.approx(
+                -math.log(-math.log((bits + 0.5) / 2**32)), rel=1e-6, abs=1e-6
+            )

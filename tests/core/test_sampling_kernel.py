@@ -15,7 +15,9 @@ from core.workload.request import SamplingParams
 from worlds.examples import examples
 from worlds.triton_cases import DEVICE, sampling_kernel
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, where infinities meet
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning"
+)  # the interpreter's, where infinities meet
 
 Facts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 STRETCH = 32
@@ -28,9 +30,14 @@ def small_stretches(monkeypatch):
 
 def both(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -> tuple[Facts, Facts]:
     """Tokens, logprobs and margins from the kernels and from `core.runner.sampling`, on the CPU."""
-    rows = [SamplingRow(SamplingParams(temperature=t, seed=seed + i), 3 * i) for i, t in enumerate(temperatures)]
+    rows = [
+        SamplingRow(SamplingParams(temperature=t, seed=seed + i), 3 * i)
+        for i, t in enumerate(temperatures)
+    ]
     keys = torch.tensor([row.noise_key for row in rows], device=DEVICE)
-    mine = sampling_kernel.sample_rows(logits.to(DEVICE), torch.tensor(temperatures, device=DEVICE), keys)
+    mine = sampling_kernel.sample_rows(
+        logits.to(DEVICE), torch.tensor(temperatures, device=DEVICE), keys
+    )
     assert [t.dtype for t in mine] == [torch.int64, torch.float32, torch.float32]
     return tuple(t.cpu() for t in mine), choose_tokens(logits, rows)
 
@@ -53,7 +60,9 @@ TEMPERATURES = [0.0, 1.0, 0.7, 0.05, 3.0, 1e-30, 1e30]
     seed=st.integers(0, 2**62),
 )
 def test_same_as_the_reference(vocab_size, temperatures, dtype, coarse, seed):
-    logits = 3 * torch.randn(len(temperatures), vocab_size, generator=torch.Generator().manual_seed(seed))
+    logits = 3 * torch.randn(
+        len(temperatures), vocab_size, generator=torch.Generator().manual_seed(seed)
+    )
     if coarse:  # many ties, at the top too
         logits = logits.div(4).round()
     check_same(logits.to(dtype), temperatures, seed)
@@ -76,7 +85,9 @@ def test_noise_is_that_of_the_reference(monkeypatch):
     monkeypatch.undo()
     keys = torch.randint(-(2**63), 2**63 - 1, (60,), generator=torch.Generator().manual_seed(0))
     logits = torch.zeros(1, 5000, device=DEVICE).expand(60, -1)
-    tokens, _, _ = sampling_kernel.sample_rows(logits, torch.ones(60, device=DEVICE), keys.to(DEVICE))
+    tokens, _, _ = sampling_kernel.sample_rows(
+        logits, torch.ones(60, device=DEVICE), keys.to(DEVICE)
+    )
     assert torch.equal(tokens.cpu(), gumbel_noise(keys, 5000).argmax(-1))
 
 
@@ -92,7 +103,10 @@ def test_ties_take_the_first():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("where", [0, 79, slice(32, 64), *(pytest.param(w, marks=pytest.mark.slow) for w in (40, slice(None)))])
+@pytest.mark.parametrize(
+    "where",
+    [0, 79, slice(32, 64), *(pytest.param(w, marks=pytest.mark.slow) for w in (40, slice(None)))],
+)
 def test_a_row_that_is_not_finite_says_so_and_the_others_go_on(bad, where):
     logits = torch.randn(4, 80, generator=torch.Generator().manual_seed(0))
     temperatures = [0.0, 0.0, 1.0, 1.0]
@@ -110,12 +124,21 @@ def test_forbidden_tokens_are_fine_but_not_all_of_them():
     logits[0, 40] = logits[1, 40] = 2.0
     logits[3, [5, 70]] = 1.0
     (tokens, logprobs, margins), reference = both(logits, [0.0, 1.0, 0.0, 1.0])
-    assert tokens[:2].tolist() == [40, 40] and logprobs[:2].tolist() == [0.0, 0.0] and margins.isfinite()[:2].all()
+    assert (
+        tokens[:2].tolist() == [40, 40]
+        and logprobs[:2].tolist() == [0.0, 0.0]
+        and margins.isfinite()[:2].all()
+    )
     assert not logprobs[2].isfinite() and 0 <= tokens[2] < 3 * STRETCH
     assert tokens[3] == reference[0][3] and tokens[3] in (5, 70)
     check_same(torch.tensor([[3.0], [-2.0]]), [0.0, 1.0])
 
 
 def test_no_rows():
-    empty = [t.shape for t in sampling_kernel.sample_rows(torch.zeros(0, 9), torch.zeros(0), torch.zeros(0).long())]
+    empty = [
+        t.shape
+        for t in sampling_kernel.sample_rows(
+            torch.zeros(0, 9), torch.zeros(0), torch.zeros(0).long()
+        )
+    ]
     assert empty == [(0,)] * 3

@@ -49,16 +49,28 @@ def test_top_p_measures_what_top_k_has_left():
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(
     "params",
-    [{"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.1}, {"top_k": 20, "top_p": 0.6}, {"top_k": 30, "top_p": 0.9, "min_p": 0.2}],
+    [
+        {"top_k": 5},
+        {"top_p": 0.8},
+        {"min_p": 0.1},
+        {"top_k": 20, "top_p": 0.6},
+        {"top_k": 30, "top_p": 0.9, "min_p": 0.2},
+    ],
     ids=str,
 )
 def test_filters_keep_what_transformers_keeps(params, seed):
     scores, temperature = logits(seed), 0.5 + seed / 10
     theirs = TemperatureLogitsWarper(temperature)(None, scores)
-    for name, warper in (("top_k", TopKLogitsWarper), ("top_p", TopPLogitsWarper), ("min_p", MinPLogitsWarper)):
+    for name, warper in (
+        ("top_k", TopKLogitsWarper),
+        ("top_p", TopPLogitsWarper),
+        ("min_p", MinPLogitsWarper),
+    ):
         if name in params:
             theirs = warper(params[name])(None, theirs)
-    mine = filter_logits((scores - scores.amax()) / temperature, [row(temperature=temperature, **params)])
+    mine = filter_logits(
+        (scores - scores.amax()) / temperature, [row(temperature=temperature, **params)]
+    )
     assert survivors(mine) == survivors(theirs)
     assert torch.allclose(mine.softmax(-1), theirs.softmax(-1), atol=1e-6)
 
@@ -75,8 +87,13 @@ def test_everything_together_is_what_transformers_makes_of_it_in_its_order(seed)
         "top_k": draw.choice((0, 1, 7, VOCAB, 10**6)), "top_p": draw.choice((1.0, 1e-6, 0.5, 0.95)), "min_p": draw.choice((0.0, 0.02, 1.0)),
     }  # fmt: skip
     scores, ids = logits(seed), torch.tensor([prompt + generated])
-    chain = [SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})] if bias else []
-    chain += [RepetitionPenaltyLogitsProcessor(params["repetition_penalty"]), TemperatureLogitsWarper(params["temperature"])]
+    chain = (
+        [SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})] if bias else []
+    )
+    chain += [
+        RepetitionPenaltyLogitsProcessor(params["repetition_penalty"]),
+        TemperatureLogitsWarper(params["temperature"]),
+    ]
     chain += [TopKLogitsWarper(params["top_k"])] if params["top_k"] else []
     chain += [TopPLogitsWarper(params["top_p"])] if params["top_p"] < 1 else []
     chain += [MinPLogitsWarper(params["min_p"])] if params["min_p"] else []
@@ -88,19 +105,27 @@ def test_everything_together_is_what_transformers_makes_of_it_in_its_order(seed)
     found = filter_logits((found - found.amax()) / params["temperature"], [mine])
     assert survivors(found) == survivors(theirs)
     assert torch.allclose(found.softmax(-1), theirs.softmax(-1), atol=1e-5)
-    assert {sample(scores, [mine._replace(position=p)])[0].token_id for p in range(30)} <= survivors(theirs)
+    assert {
+        sample(scores, [mine._replace(position=p)])[0].token_id for p in range(30)
+    } <= survivors(theirs)
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3, 2.0])
 def test_the_repetition_penalty_is_that_of_transformers(penalty):
     scores, prompt, generated = logits(1), (3, 17, 17, 200), (5, 3, 299)
-    theirs = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([prompt + generated]), scores.clone())
-    assert torch.equal(adjust_logits(scores, [row(prompt, generated, repetition_penalty=penalty)]), theirs)
+    theirs = RepetitionPenaltyLogitsProcessor(penalty)(
+        torch.tensor([prompt + generated]), scores.clone()
+    )
+    assert torch.equal(
+        adjust_logits(scores, [row(prompt, generated, repetition_penalty=penalty)]), theirs
+    )
 
 
 def test_the_bias_is_that_of_transformers():
     scores, bias = logits(2), {4: 2.5, 17: -100.0}
-    theirs = SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})(torch.tensor([[1, 2]]), scores.clone())
+    theirs = SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})(
+        torch.tensor([[1, 2]]), scores.clone()
+    )
     assert torch.allclose(adjust_logits(scores, [row(logit_bias=bias)]), theirs)
 
 
@@ -110,14 +135,25 @@ def test_frequency_and_presence_follow_vllms_formula():
     expected = scores.clone()
     expected[0, 5] -= 0.7 * 3 + 1.5
     expected[0, 9] -= 0.7 * 1 + 1.5
-    found = adjust_logits(scores, [row((9, 11), generated, frequency_penalty=0.7, presence_penalty=1.5)])
+    found = adjust_logits(
+        scores, [row((9, 11), generated, frequency_penalty=0.7, presence_penalty=1.5)]
+    )
     assert torch.allclose(found, expected)
 
 
 def test_bias_comes_before_penalties_and_repetition_before_the_others():
     scores = torch.zeros(1, 8)
     found = adjust_logits(
-        scores, [row((1,), (1, 2), repetition_penalty=2.0, frequency_penalty=1.0, logit_bias={1: 4.0, 2: -4.0})]
+        scores,
+        [
+            row(
+                (1,),
+                (1, 2),
+                repetition_penalty=2.0,
+                frequency_penalty=1.0,
+                logit_bias={1: 4.0, 2: -4.0},
+            )
+        ],
     )
     assert found[0].tolist() == [0, 4 / 2 - 1, -4 * 2 - 1, 0, 0, 0, 0, 0]
 
@@ -138,14 +174,18 @@ def test_a_row_is_the_same_in_any_company():
     ]
     together = sample(scores, rows)
     assert together == [sample(scores[i : i + 1], rows[i : i + 1])[0] for i in range(4)]
-    assert together[3].token_id == 8 and together[3].margin > 30  # facts are of what was chosen from
+    assert (
+        together[3].token_id == 8 and together[3].margin > 30
+    )  # facts are of what was chosen from
     assert torch.equal(adjust_logits(scores, rows)[1], scores[1])
 
 
 def test_a_token_that_the_host_has_not_read_counts():
     scores, unread = logits(5, rows=2), torch.tensor([7, 9])
     ahead = [row((1,), (2, -1), repetition_penalty=3.0, frequency_penalty=1.0)] * 2
-    known = [row((1,), (2, token), repetition_penalty=3.0, frequency_penalty=1.0) for token in (7, 9)]
+    known = [
+        row((1,), (2, token), repetition_penalty=3.0, frequency_penalty=1.0) for token in (7, 9)
+    ]
     assert torch.equal(adjust_logits(scores, ahead, unread), adjust_logits(scores, known))
 
 
@@ -156,11 +196,15 @@ def test_the_engine_hands_over_what_was_generated_so_far(policy):
         Request(
             f"r{i}",
             prompt_token_ids=tuple(range(4, 4 + length)),
-            sampling=SamplingParams(20, ignore_eos=True, presence_penalty=2.0, logit_bias={j: -50.0 for j in range(10)}),
+            sampling=SamplingParams(
+                20, ignore_eos=True, presence_penalty=2.0, logit_bias={j: -50.0 for j in range(10)}
+            ),
         )
         for i, length in enumerate((3, 9, 14))
     ]
-    engine = memory_engine(policy, model=_Flat(), max_num_seqs=2, max_num_batched_tokens=4, block_size=2)
+    engine = memory_engine(
+        policy, model=_Flat(), max_num_seqs=2, max_num_batched_tokens=4, block_size=2
+    )
     outputs = engine.run(Workload(penalised, name="penalised")).outputs
     for said in outputs.values():
         assert said == list(range(10, 30))  # each time the first of those not said yet
@@ -224,7 +268,9 @@ def test_what_is_out_of_range_is_refused(given, said):
 
 
 def test_a_bias_survives_json_and_must_name_tokens_of_the_model():
-    request = Request("r", prompt_token_ids=(1,), sampling=SamplingParams(logit_bias={"5": 1, 7: -2.5}, min_p=0.1))
+    request = Request(
+        "r", prompt_token_ids=(1,), sampling=SamplingParams(logit_bias={"5": 1, 7: -2.5}, min_p=0.1)
+    )
     assert request.sampling.logit_bias == ((5, 1), (7, -2.5))
     assert Request.from_json(request.to_json()) == request
     beyond = Request("r", prompt_token_ids=(1,), sampling=SamplingParams(logit_bias={50: 1.0}))

@@ -32,9 +32,24 @@ GPT2_SIX = ((5, 6), (5, 50), (7, 300), (10, 30), (8, 180), (7, 45))
     ("policy", "rows", "limits", "steps"),
     [
         ("split", ((9, 17, 0), (9, 22, 0), (12, 15, 3)), {"max_num_seqs": 4}, [15, 20, 16]),
-        ("split-chunked", ((9, 17), (9, 22), (12, 15)), {"max_num_seqs": 4, "max_num_batched_tokens": 32}, [15, 21, 15]),
-        ("split-chunked", ((5, 15, 0), (20, 5, 1)), {"max_num_seqs": 4, "max_num_batched_tokens": 8}, [13, 6]),
-        ("split-chunked", CHUNKED_4, {"max_num_seqs": 4, "max_num_batched_tokens": 10}, [8, 8, 10, 17]),
+        (
+            "split-chunked",
+            ((9, 17), (9, 22), (12, 15)),
+            {"max_num_seqs": 4, "max_num_batched_tokens": 32},
+            [15, 21, 15],
+        ),
+        (
+            "split-chunked",
+            ((5, 15, 0), (20, 5, 1)),
+            {"max_num_seqs": 4, "max_num_batched_tokens": 8},
+            [13, 6],
+        ),
+        (
+            "split-chunked",
+            CHUNKED_4,
+            {"max_num_seqs": 4, "max_num_batched_tokens": 10},
+            [8, 8, 10, 17],
+        ),
         (
             "split-chunked",
             tuple((*row, t) for row, t in zip(CHUNKED_4, (0, 2, 5, 8), strict=True)),
@@ -62,8 +77,12 @@ def test_gpt2_six_joins_and_occupancy() -> None:
 
 
 def test_chunks_of_one_prompt() -> None:
-    assert world_of("split-chunked", ((20, 5),), max_num_seqs=4, max_num_batched_tokens=8).run().chunks("r0")[:3] == [8, 8, 4]
-    assert world_of("continuous", ((7, 2),), max_num_seqs=1, max_num_batched_tokens=4).run().chunks("r0")[:2] == [4, 3]
+    assert world_of(
+        "split-chunked", ((20, 5),), max_num_seqs=4, max_num_batched_tokens=8
+    ).run().chunks("r0")[:3] == [8, 8, 4]
+    assert world_of("continuous", ((7, 2),), max_num_seqs=1, max_num_batched_tokens=4).run().chunks(
+        "r0"
+    )[:2] == [4, 3]
 
 
 @pytest.mark.parametrize("policy", ["split-chunked", "continuous"])
@@ -74,19 +93,25 @@ def test_a_long_prompt_takes_what_three_decodes_leave(policy) -> None:
 
 
 def test_the_first_decodes_in_every_step_while_a_prompt_is_chunked() -> None:
-    world = world_of("split-chunked", ((5, 15, 0), (20, 5, 1)), max_num_seqs=4, max_num_batched_tokens=8).run()
+    world = world_of(
+        "split-chunked", ((5, 15, 0), (20, 5, 1)), max_num_seqs=4, max_num_batched_tokens=8
+    ).run()
     assert world.chunks("r1")[:3] == [7, 7, 6]
     assert all(("r0", 1) in step.passes[-1] for step in world.steps[1:13])
 
 
 def test_budget_512_leaves_209() -> None:
-    world = world_of("continuous", ((4, 9), (4, 9), (4, 9), (100, 3, 2), (200, 3, 2)), max_num_batched_tokens=512).run()
+    world = world_of(
+        "continuous", ((4, 9), (4, 9), (4, 9), (100, 3, 2), (200, 3, 2)), max_num_batched_tokens=512
+    ).run()
     budget = world.steps[2].facts.budget(512)
     assert (budget.decode, budget.prefill, budget.unused, budget.binding) == (3, 300, 209, "none")
 
 
 def test_a_spent_budget_binds_whatever_else_the_first_waiting_request_lacks() -> None:
-    world = world_of("continuous", ((5, 9), (20, 9), (3, 2)), max_num_seqs=2, max_num_batched_tokens=8)
+    world = world_of(
+        "continuous", ((5, 9), (20, 9), (3, 2)), max_num_seqs=2, max_num_batched_tokens=8
+    )
     bound = [
         world.step().facts.budget(8) for _ in range(5)
     ]  # 5 + 3, 1 + 7, 1 + 7, 1 + 3, 1 + 1; r2 waits for a lane all the while
@@ -98,15 +123,26 @@ def test_a_spent_budget_binds_whatever_else_the_first_waiting_request_lacks() ->
     ("max_num_seqs", "max_num_batched_tokens", "why"),
     [(1, 4, Why("lanes", 0, 1, 1)), (2, 4, Why("budget", 0, 9, 4)), (2, 9, Why("blocks", 1, 3, 3))],
 )
-def test_of_the_limits_that_bind_lanes_are_named_first_then_the_budget(max_num_seqs, max_num_batched_tokens, why) -> None:
-    limits = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "block_size": 4}
-    assert world_of("continuous", ((8, 3), (9, 3)), num_blocks=3, **limits).step().facts.waiting.why == why
+def test_of_the_limits_that_bind_lanes_are_named_first_then_the_budget(
+    max_num_seqs, max_num_batched_tokens, why
+) -> None:
+    limits = {
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "block_size": 4,
+    }
+    assert (
+        world_of("continuous", ((8, 3), (9, 3)), num_blocks=3, **limits).step().facts.waiting.why
+        == why
+    )
 
 
 def test_where_requests_are_passed_over_lanes_are_named_before_a_scarce_pool() -> None:
     """r0 has 7 of the 8 blocks: of those left fewer are free than the 15% that are kept for decodes."""
     for lanes, why in ((1, Why("lanes", 0, 1, 1)), (2, Why("margin", 1, 1, 8))):
-        world = world_of("transformers", ((25, 4), (4, 3, 1)), num_blocks=8, max_num_seqs=lanes, block_size=4)
+        world = world_of(
+            "transformers", ((25, 4), (4, 3, 1)), num_blocks=8, max_num_seqs=lanes, block_size=4
+        )
         world.step()
         assert world.step().facts.waiting.why == why
 
@@ -120,7 +156,9 @@ def test_a_joining_prompt_pads_every_decoding_row() -> None:
     two = world_of("dynamic", ((5, 20), (5, 20), (10, 3, 2)), max_num_seqs=3).run()
     output = two.steps[2].outputs[0]
     assert (output.rows * output.width, output.padding) == (30, 18)
-    packed = world_of("continuous", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8, max_num_batched_tokens=512).run()
+    packed = world_of(
+        "continuous", ((5, 20),) * 7 + ((100, 3, 2),), max_num_seqs=8, max_num_batched_tokens=512
+    ).run()
     assert packed.steps[2].outputs[0].padding == 0
 
 
@@ -135,7 +173,12 @@ def test_static_pads_prompts_and_computes_finished_rows_until_the_barrier() -> N
         (("r3", 2),),
         (("r3", 1),),
     ]
-    assert [step.facts.waiting.why.limit for step in world.steps[:4]] == ["lanes", "barrier", "barrier", "barrier"]
+    assert [step.facts.waiting.why.limit for step in world.steps[:4]] == [
+        "lanes",
+        "barrier",
+        "barrier",
+        "barrier",
+    ]
     assert world.steps[1].facts.waiting.why == Why("barrier", 2, 0, 3)
 
 
@@ -194,18 +237,29 @@ def test_the_lowest_free_lane_is_taken() -> None:
 
 def test_prefill_first_lets_decodes_wait() -> None:
     rows = ((2, 9), (2, 9), (12, 2, 1))
-    first = world_of("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6, prefill_first=True)
+    first = world_of(
+        "continuous", rows, max_num_seqs=3, max_num_batched_tokens=6, prefill_first=True
+    )
     first.step()
     step = first.step()
     assert step.passes == [(("r2", 6),)]
-    assert [(s.request, s.why) for s in step.facts.stalled] == [("r0", Why("budget", 0, 1, 6)), ("r1", Why("budget", 0, 1, 6))]
+    assert [(s.request, s.why) for s in step.facts.stalled] == [
+        ("r0", Why("budget", 0, 1, 6)),
+        ("r1", Why("budget", 0, 1, 6)),
+    ]
     then = world_of("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6)
     then.step()
     assert then.step().passes == [(("r0", 1), ("r1", 1), ("r2", 4))]
 
 
 def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
-    world = world_of("continuous", ((6, 3), (6, 3)), max_num_seqs=2, max_num_batched_tokens=8, chunked_prefill=False)
+    world = world_of(
+        "continuous",
+        ((6, 3), (6, 3)),
+        max_num_seqs=2,
+        max_num_batched_tokens=8,
+        chunked_prefill=False,
+    )
     step = world.step()
     assert step.passes == [(("r0", 6),)] and step.facts.waiting.why == Why("budget", 2, 6, 8)
     assert world.step().passes == [(("r0", 1), ("r1", 6))]
@@ -213,7 +267,9 @@ def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
 
 def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
     """r1 arrives first, so it is the older one: r0 is preempted for it."""
-    world = world_of("continuous", ((4, 8, 1), (4, 8, 0)), num_blocks=4, max_num_seqs=2, block_size=4).run()
+    world = world_of(
+        "continuous", ((4, 8, 1), (4, 8, 0)), num_blocks=4, max_num_seqs=2, block_size=4
+    ).run()
     preempted = [p.request for step in world.steps for p in step.facts.preempted]
     assert preempted and set(preempted) == {"r0"}
 
@@ -223,7 +279,12 @@ def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
 
 def test_the_shortest_prompt_joins_first() -> None:
     world = world_of("shortest-first", ((9, 2), (3, 2), (7, 2), (3, 2)), max_num_seqs=1).run()
-    assert [step.admitted for step in world.steps if step.admitted] == [["r1"], ["r3"], ["r2"], ["r0"]]
+    assert [step.admitted for step in world.steps if step.admitted] == [
+        ["r1"],
+        ["r3"],
+        ["r2"],
+        ["r0"],
+    ]
     assert world.steps[0].facts.waiting.request == "r3"
 
 
@@ -238,7 +299,9 @@ def test_nobody_starves_behind_shorter_prompts() -> None:
 
 
 def test_the_preempted_come_before_the_shortest() -> None:
-    world = world_of("shortest-first", ((4, 7), (4, 7), (1, 1, 6)), num_blocks=4, max_num_seqs=2, block_size=4).run()
+    world = world_of(
+        "shortest-first", ((4, 7), (4, 7), (1, 1, 6)), num_blocks=4, max_num_seqs=2, block_size=4
+    ).run()
     admitted = [r for step in world.steps for r in step.admitted]
     assert admitted == ["r0", "r1", "r1", "r2"]
 
@@ -324,7 +387,10 @@ def test_a_step_never_looks_at_the_waiting_queue(policy) -> None:
 
     def touches(waiting: int) -> int:
         scheduler = Scheduler(EngineConfig(policy=policy, max_num_seqs=4), 1000)
-        made = [Request(f"r{i}", prompt_token_ids=(1,) * 10, sampling=SamplingParams(max_new_tokens=50)) for i in range(14)]
+        made = [
+            Request(f"r{i}", prompt_token_ids=(1,) * 10, sampling=SamplingParams(max_new_tokens=50))
+            for i in range(14)
+        ]
         for i in range(4 + waiting):
             scheduler.add(TouchedState(made[min(i, 13)], (1,) * 10))
         TouchedState.touched = 0
@@ -340,7 +406,12 @@ def test_a_step_never_looks_at_the_waiting_queue(policy) -> None:
 def test_cancelling_does_not_search_the_queue() -> None:
     scheduler = Scheduler(EngineConfig(max_num_seqs=1), 100)
     for i in range(1000):
-        scheduler.add(TouchedState(Request(f"r{i}", prompt_token_ids=(1,), sampling=SamplingParams(max_new_tokens=5)), (1,)))
+        scheduler.add(
+            TouchedState(
+                Request(f"r{i}", prompt_token_ids=(1,), sampling=SamplingParams(max_new_tokens=5)),
+                (1,),
+            )
+        )
     TouchedState.touched = 0
     scheduler.cancel("r900")
     assert TouchedState.touched < 20
@@ -354,12 +425,16 @@ def test_budget_below_the_lanes_is_refused_for_decode_first() -> None:
     EngineConfig(max_num_seqs=4, max_num_batched_tokens=3, prefill_first=True)
     EngineConfig(policy="split", max_num_seqs=4, max_num_batched_tokens=3)
     with pytest.raises(InvalidConfig):
-        EngineConfig(policy="split-chunked", max_num_seqs=4, max_num_batched_tokens=3, prefill_first=True)
+        EngineConfig(
+            policy="split-chunked", max_num_seqs=4, max_num_batched_tokens=3, prefill_first=True
+        )
 
 
 def test_a_long_random_run_of_every_policy_ends() -> None:
     draw = random.Random(1)
     rows = [(draw.randrange(1, 30), draw.randrange(1, 20), draw.randrange(40)) for _ in range(40)]
     for policy in POLICIES:
-        world = world_of(policy, rows, num_blocks=20, max_num_seqs=5, max_num_batched_tokens=16, block_size=4).run()
+        world = world_of(
+            policy, rows, num_blocks=20, max_num_seqs=5, max_num_batched_tokens=16, block_size=4
+        ).run()
         assert len(world.finish_steps) == 40

@@ -17,7 +17,9 @@ from worlds.small import requests, world_of
 
 def test_prefill_first_leaves_the_blocks_that_decodes_are_about_to_need() -> None:
     """r0's fifth token needs the last block, though r1 is planned before it."""
-    world = world_of("continuous", ((4, 6), (3, 2, 1)), num_blocks=2, block_size=4, prefill_first=True)
+    world = world_of(
+        "continuous", ((4, 6), (3, 2, 1)), num_blocks=2, block_size=4, prefill_first=True
+    )
     world.step()
     step = world.step()
     assert step.passes == [(("r0", 1),)] and step.facts.waiting.why == Why("blocks", 0, 1, 2)
@@ -32,9 +34,15 @@ def test_preemption_takes_the_newest(policy) -> None:
     step = world.step()
     assert [(p.request, p.tokens_lost, p.lane) for p in step.facts.preempted] == [("r1", 8, 1)]
     assert step.passes == [(("r0", 1),)]
-    assert (step.facts.waiting.count, step.facts.waiting.request, step.facts.waiting.why) == (1, "r1", Why("blocks", 0, 3, 4))
+    assert (step.facts.waiting.count, step.facts.waiting.request, step.facts.waiting.why) == (
+        1,
+        "r1",
+        Why("blocks", 0, 3, 4),
+    )
     state = world.states["r1"]
-    assert state.status is RequestStatus.PREEMPTED and state.num_tokens == state.num_prompt_tokens + 5
+    assert (
+        state.status is RequestStatus.PREEMPTED and state.num_tokens == state.num_prompt_tokens + 5
+    )
     assert state.num_computed_tokens == 0
     world.run()
     assert world.chunks("r1") == [4, 1, 1, 1, 1, 9, 1]
@@ -54,7 +62,13 @@ def test_the_newest_makes_room_the_moment_an_older_one_lacks_a_block() -> None:
 
 def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
     # r2 is preempted for r0's second block; r3 would fit into a lane and a block, but r2 is the head and has to come back first.
-    world = world_of("continuous", ((4, 9), (4, 9), (8, 2), (1, 1, 1)), num_blocks=4, max_num_seqs=4, block_size=4)
+    world = world_of(
+        "continuous",
+        ((4, 9), (4, 9), (8, 2), (1, 1, 1)),
+        num_blocks=4,
+        max_num_seqs=4,
+        block_size=4,
+    )
     world.step()
     step = world.step()
     assert [p.request for p in step.facts.preempted] == ["r2"] and not step.facts.admitted
@@ -74,7 +88,14 @@ def test_under_stall_nobody_is_preempted_while_another_can_go_on() -> None:
 
 
 def test_under_stall_blocks_cut_a_prompt_and_are_named() -> None:
-    world = world_of("stall", ((4, 5), (12, 2)), num_blocks=4, max_num_seqs=2, block_size=4, max_num_batched_tokens=10)
+    world = world_of(
+        "stall",
+        ((4, 5), (12, 2)),
+        num_blocks=4,
+        max_num_seqs=2,
+        block_size=4,
+        max_num_batched_tokens=10,
+    )
     assert world.step().facts.budget(10).binding == "budget"  # 4 + 6
     step = world.step()  # r0 takes a second block, r1 its last: 8 positions
     assert step.passes == [(("r0", 1), ("r1", 2))] and step.facts.budget(10).binding == "blocks"
@@ -83,10 +104,20 @@ def test_under_stall_blocks_cut_a_prompt_and_are_named() -> None:
 
 def test_the_older_policies_promise_room_to_the_end() -> None:
     for policy in ("static", "dynamic", "split", "split-chunked"):
-        world = world_of(policy, ((4, 8), (4, 8), (4, 8)), num_blocks=6, max_num_seqs=3, block_size=4, max_num_batched_tokens=32)
+        world = world_of(
+            policy,
+            ((4, 8), (4, 8), (4, 8)),
+            num_blocks=6,
+            max_num_seqs=3,
+            block_size=4,
+            max_num_batched_tokens=32,
+        )
         facts = world.step().facts
         assert facts.waiting.request == ("r1" if policy == "split-chunked" else "r2")
-        assert world.step().facts.waiting.why.limit == {"static": "barrier", "split-chunked": "prefill"}.get(policy, "blocks")
+        assert world.step().facts.waiting.why.limit == {
+            "static": "barrier",
+            "split-chunked": "prefill",
+        }.get(policy, "blocks")
         assert not any(step.facts.preempted for step in world.run().steps)
 
 
@@ -96,7 +127,10 @@ def test_the_older_policies_promise_room_to_the_end() -> None:
 def test_prefix_hits() -> None:
     shared = tuple(range(4, 14))
     world = world_of(
-        "continuous", ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)), block_size=4, prefix_caching=True
+        "continuous",
+        ((shared, 2, 0), ((*shared, 40), 2, 1), (shared[:9], 2, 2)),
+        block_size=4,
+        prefix_caching=True,
     ).run()
     hits = {h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits}
     assert hits == {"r1": 8, "r2": 8}
@@ -108,24 +142,35 @@ def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
     prompt = tuple(range(4, 10))
     rows = ((prompt, 6, 0), ((*prompt, 1, 1, 9), 2, 8), ((*prompt, 1, 2, 9), 2, 9))
     world = world_of("continuous", rows, block_size=4, prefix_caching=True).run()
-    assert {h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits} == {"r1": 8, "r2": 4}
+    assert {
+        h.request: h.num_cached_tokens for step in world.steps for h in step.facts.prefix_hits
+    } == {"r1": 8, "r2": 4}
 
 
 def test_a_whole_prompt_in_the_cache_leaves_one_block_to_compute() -> None:
-    world = world_of("continuous", ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)), block_size=4, prefix_caching=True).run()
+    world = world_of(
+        "continuous",
+        ((tuple(range(8)), 2, 0), (tuple(range(8)), 2, 3)),
+        block_size=4,
+        prefix_caching=True,
+    ).run()
     assert world.chunks("r1") == [4, 1]
 
 
 def test_cache_at_finish_is_prompt_and_generated_less_one() -> None:
     for policy in POLICIES:
-        world = world_of(policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8).run()
+        world = world_of(
+            policy, ((5, 3), (9, 1), (2, 6, 2)), max_num_seqs=2, max_num_batched_tokens=8
+        ).run()
         for state in world.states.values():
             assert state.num_computed_tokens == state.num_tokens - 1
 
 
 def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
     shared = tuple(range(4, 12))
-    world = world_of("continuous", ((shared, 2), ((*shared, 40), 2)), block_size=4, prefix_caching=True)
+    world = world_of(
+        "continuous", ((shared, 2), ((*shared, 40), 2)), block_size=4, prefix_caching=True
+    )
     step = world.step()
     assert step.passes == [(("r0", 8), ("r1", 1))]
     assert [(h.request, h.num_cached_tokens) for h in step.facts.prefix_hits] == [("r1", 8)]
@@ -137,7 +182,9 @@ def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
 @pytest.mark.parametrize(("watermark", "admitted"), [(0.0, ["r0", "r1"]), (0.2, ["r0"])])
 def test_a_watermark_keeps_blocks_free_for_those_who_run(watermark, admitted) -> None:
     policy = replace(POLICIES["continuous"], watermark=watermark)
-    scheduler = Scheduler(EngineConfig(policy, block_size=4), 10)  # 11 blocks as vLLM counts: 2 stay free
+    scheduler = Scheduler(
+        EngineConfig(policy, block_size=4), 10
+    )  # 11 blocks as vLLM counts: 2 stay free
     for one in requests((20, 2), (20, 2)):
         scheduler.add(RequestState(one, one.prompt_token_ids or ()))
     (output,) = scheduler.schedule()

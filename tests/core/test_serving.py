@@ -26,7 +26,9 @@ def test_each_stream_is_what_the_request_would_say_alone():
 
     with serving(memory_engine(max_num_seqs=3, max_num_batched_tokens=8)) as made:
         pieces = asyncio.run(everybody(made))
-    assert [tokens(p) for p in pieces] == [generate(request("r", p, 5 + i)) for i, p in enumerate(prompts)]
+    assert [tokens(p) for p in pieces] == [
+        generate(request("r", p, 5 + i)) for i, p in enumerate(prompts)
+    ]
     for one in pieces:
         assert [piece.index for piece in one] == list(range(len(one)))
         assert [piece.finish_reason for piece in one] == [None] * (len(one) - 1) + ["length"]
@@ -46,7 +48,10 @@ def test_texts_are_those_of_a_run_and_stop_strings_are_not_shown():
     with serving(engine) as made:
         free, stopped = asyncio.run(two(made))
     assert "".join(p.text for p in free) == text
-    assert "".join(p.text for p in stopped) == text[: text.index(stop)] and stopped[-1].finish_reason == "stop"
+    assert (
+        "".join(p.text for p in stopped) == text[: text.index(stop)]
+        and stopped[-1].finish_reason == "stop"
+    )
 
 
 def request_of(prompt: str, sampling: SamplingParams):
@@ -87,7 +92,11 @@ def test_who_gives_up_before_being_in_line_leaves_nothing_behind():
 
 def test_limits_are_refused_in_a_sentence_before_anything_changes():
     limits = ServingLimits(
-        max_requests=3, max_requests_per_client=2, max_prompt_tokens=10, max_new_tokens=900, max_stop_strings=1
+        max_requests=3,
+        max_requests_per_client=2,
+        max_prompt_tokens=10,
+        max_new_tokens=900,
+        max_stop_strings=1,
     )
 
     async def ask(made: ServingEngine):

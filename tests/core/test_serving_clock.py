@@ -41,7 +41,14 @@ def test_times_are_counted_from_each_arrival_on_the_clock_of_its_run():
     """
     clock = Clock()
     model = Timed(clock)
-    engine = Engine(model, None, EngineConfig(num_blocks=64), runner=model.runner, clock=clock, sleep=clock.advance)
+    engine = Engine(
+        model,
+        None,
+        EngineConfig(num_blocks=64),
+        runner=model.runner,
+        clock=clock,
+        sleep=clock.advance,
+    )
 
     async def ask(made: ServingEngine) -> list[TokenStream]:
         begun = clock.now  # of the run, once everything is ready

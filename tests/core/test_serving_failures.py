@@ -13,7 +13,9 @@ from worlds.serving import Fragile, breaks, greedy, idle, serving, tokens, whole
 from worlds.small import generate, memory_engine, request
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug of ours"), RuntimeError("CUDA error: device-side assert triggered")])
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug of ours"), RuntimeError("CUDA error: device-side assert triggered")]
+)
 def test_a_step_that_fails_ends_those_in_it_and_nobody_else(error):
     async def around(made: ServingEngine):
         running = await made.submit((4, 5, 6), greedy(500))
@@ -36,7 +38,9 @@ def test_a_step_that_fails_ends_those_in_it_and_nobody_else(error):
     with serving(memory_engine(model=model, max_num_seqs=2)) as made:
         pieces, later = asyncio.run(around(made))
         assert made.num_step_failures == 1 and made.status == "ok"
-    assert tokens(pieces) == generate(request("r", (8, 9), 6)) and tokens(later) == generate(request("r", (4, 5), 3))
+    assert tokens(pieces) == generate(request("r", (8, 9), 6)) and tokens(later) == generate(
+        request("r", (4, 5), 3)
+    )
 
 
 @pytest.mark.parametrize("is_held", [False, True])
@@ -58,12 +62,19 @@ def test_a_second_request_of_the_same_id_ends_alone(is_held):
     with serving(memory_engine(max_num_seqs=2)) as made:
         first, other = asyncio.run(twice(made))
         assert made.num_step_failures == 0
-    assert tokens(first) == generate(request("r", (4, 5, 6), 9)) and tokens(other) == generate(request("r", (8, 9), 900))
+    assert tokens(first) == generate(request("r", (4, 5, 6), 9)) and tokens(other) == generate(
+        request("r", (8, 9), 900)
+    )
 
 
 def test_a_place_is_free_again_whatever_happens_on_the_way_to_the_engine():
     async def on_the_way(made: ServingEngine):
-        for wrong in ({"nickname": "a\nb"}, {"prompt": (4, 99)}, {"sampling": greedy(10**6)}, {"prompt": ""}):
+        for wrong in (
+            {"nickname": "a\nb"},
+            {"prompt": (4, 99)},
+            {"sampling": greedy(10**6)},
+            {"prompt": ""},
+        ):
             with pytest.raises(InvalidRequest):
                 await made.submit(**{"prompt": (4, 5), "sampling": greedy(2), **wrong})
         with pytest.raises(KeyError), made.receive("me", 5):
@@ -89,7 +100,11 @@ def test_a_place_is_free_again_whatever_happens_on_the_way_to_the_engine():
 def test_an_engine_that_cannot_be_made_ready_says_so_and_tries_again(monkeypatch):
     async def broken(made: ServingEngine):
         begin = made.engine.begin
-        monkeypatch.setattr(made.engine, "begin", lambda *a, **o: (_ for _ in ()).throw(ExecutionFailed("No memory.")))
+        monkeypatch.setattr(
+            made.engine,
+            "begin",
+            lambda *a, **o: (_ for _ in ()).throw(ExecutionFailed("No memory.")),
+        )
         with pytest.raises(ExecutionFailed):
             await whole(await made.submit((49,), greedy(2)))
         with pytest.raises(ExecutionFailed, match="No memory"):
@@ -111,7 +126,9 @@ def test_a_bug_in_telling_what_happened_does_not_end_the_thread(monkeypatch):
         monkeypatch.setattr(made.metrics, "step", lambda event: 1 / 0)
         with pytest.raises(ExecutionFailed):
             await whole(await made.submit((4, 5), greedy(9)))
-        assert len(await whole(await made.submit((4, 5), greedy(1)))) == 1  # it had ended before the bug
+        assert (
+            len(await whole(await made.submit((4, 5), greedy(1)))) == 1
+        )  # it had ended before the bug
         monkeypatch.setattr(made.metrics, "step", step)
         pieces = await whole(await made.submit((4, 5), greedy(3)))
         await idle(made)
@@ -144,4 +161,6 @@ def test_running_ahead_nothing_is_lost_or_said_twice_when_a_launch_fails():
 
     with serving(paged_engine(model=Breaks(), max_num_seqs=8)) as made:
         for new, found in zip((1, 2, 3, 40), asyncio.run(around(made)), strict=True):
-            assert isinstance(found, ExecutionFailed) or tokens(found) == generate(request("r", (4, 5), new))
+            assert isinstance(found, ExecutionFailed) or tokens(found) == generate(
+                request("r", (4, 5), new)
+            )

@@ -18,9 +18,7 @@ from core.serving.limits import ServingLimits
 from worlds.serving import MODEL, Served, char_engine, served
 
 PROMPT = "O Romeo, "
-TEMPLATE = (
-    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
-)
+TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
 
 
 def solo(prompt: str, sampling: SamplingParams) -> tuple[list[int], str]:
@@ -50,7 +48,11 @@ def client(server: Served):
 
 def events(text: str) -> list[dict]:
     """The `data:` of server-sent events."""
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    return [
+        json.loads(line.removeprefix("data: "))
+        for line in text.splitlines()
+        if line.startswith("data: ")
+    ]
 
 
 # -- /generate -----------------------------------------------------------------------------------------------------------
@@ -69,7 +71,9 @@ def test_generate_streams_an_event_a_token_and_a_last_one_with_the_rest(server):
     response = server.post("/generate", {"prompt": PROMPT, "max_tokens": 20, "stream": True})
     assert response.headers["content-type"].startswith("text/event-stream")
     *tokens, rest = events(response.text)
-    assert [t["token_id"] for t in tokens] == ids and [t["index"] for t in tokens] == list(range(20))
+    assert [t["token_id"] for t in tokens] == ids and [t["index"] for t in tokens] == list(
+        range(20)
+    )
     assert "".join(t["text"] for t in tokens) == text == rest["text"]
     assert len({t["id"] for t in tokens} | {rest["id"]}) == 1 and rest["finish_reason"] == "length"
     assert rest["usage"]["completion_tokens"] == 20
@@ -80,29 +84,58 @@ def test_generate_streams_an_event_a_token_and_a_last_one_with_the_rest(server):
 
 def test_completions(client):
     ids, text = solo(PROMPT, SamplingParams(20, temperature=0.8, top_p=0.9, seed=3))
-    asked = {"model": MODEL, "prompt": PROMPT, "max_tokens": 20, "temperature": 0.8, "top_p": 0.9, "seed": 3}
+    asked = {
+        "model": MODEL,
+        "prompt": PROMPT,
+        "max_tokens": 20,
+        "temperature": 0.8,
+        "top_p": 0.9,
+        "seed": 3,
+    }
     answer = client.completions.create(**asked, logprobs=0)
     (choice,) = answer.choices
     assert choice.text == text and choice.finish_reason == "length" and answer.model == MODEL
-    assert answer.usage.completion_tokens == len(ids) == len(choice.logprobs.tokens) and answer.usage.prompt_tokens == 9
-    assert "".join(choice.logprobs.tokens) == text and all(p < 0 for p in choice.logprobs.token_logprobs)
-    assert [text[at] for at in choice.logprobs.text_offset] == [token[0] for token in choice.logprobs.tokens]
-    chunks = list(client.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
-    assert "".join(c.choices[0].text for c in chunks[:-1]) == text and chunks[-2].choices[0].finish_reason == "length"
+    assert (
+        answer.usage.completion_tokens == len(ids) == len(choice.logprobs.tokens)
+        and answer.usage.prompt_tokens == 9
+    )
+    assert "".join(choice.logprobs.tokens) == text and all(
+        p < 0 for p in choice.logprobs.token_logprobs
+    )
+    assert [text[at] for at in choice.logprobs.text_offset] == [
+        token[0] for token in choice.logprobs.tokens
+    ]
+    chunks = list(
+        client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    )
+    assert (
+        "".join(c.choices[0].text for c in chunks[:-1]) == text
+        and chunks[-2].choices[0].finish_reason == "length"
+    )
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == 29
     assert all(c.usage is None for c in chunks[:-1])
     so_far = {"include_usage": True, "continuous_usage_stats": True}  # as GuideLLM asks
-    counted = [c.usage.completion_tokens for c in client.completions.create(**asked, stream=True, stream_options=so_far)]
+    counted = [
+        c.usage.completion_tokens
+        for c in client.completions.create(**asked, stream=True, stream_options=so_far)
+    ]
     assert counted == [*range(1, 21), 20]
 
 
 def test_several_prompts_and_choices_each_with_a_seed_of_its_own(client):
     asked = {"model": MODEL, "prompt": ["Hark", PROMPT], "n": 2, "max_tokens": 12, "seed": 7}
-    expected = [solo(p, SamplingParams(12, temperature=1.0, seed=7 + i))[1] for p in asked["prompt"] for i in range(2)]
+    expected = [
+        solo(p, SamplingParams(12, temperature=1.0, seed=7 + i))[1]
+        for p in asked["prompt"]
+        for i in range(2)
+    ]
     answer = client.completions.create(**asked, logprobs=0)
     assert [c.text for c in answer.choices] == expected and answer.usage.prompt_tokens == 4 + 9
     for choice in answer.choices:  # a character a token: each is found in its own text
-        assert choice.logprobs.text_offset == list(range(12)) and "".join(choice.logprobs.tokens) == choice.text
+        assert (
+            choice.logprobs.text_offset == list(range(12))
+            and "".join(choice.logprobs.tokens) == choice.text
+        )
     texts = [""] * 4
     for chunk in client.completions.create(**asked, stream=True):
         texts[chunk.choices[0].index] += chunk.choices[0].text
@@ -119,7 +152,13 @@ def test_token_ids_are_a_prompt_too(client, server):
 def test_stop_strings_end_the_text_before_them(client):
     _, text = solo(PROMPT, SamplingParams(60))
     stop = text[30:33]
-    asked = {"model": MODEL, "prompt": PROMPT, "max_tokens": 60, "temperature": 0, "stop": ["@@", stop]}
+    asked = {
+        "model": MODEL,
+        "prompt": PROMPT,
+        "max_tokens": 60,
+        "temperature": 0,
+        "stop": ["@@", stop],
+    }
     (choice,) = client.completions.create(**asked).choices
     assert choice.text == text[: text.index(stop)] and choice.finish_reason == "stop"
     chunks = [c.choices[0] for c in client.completions.create(**asked, stream=True)]
@@ -142,10 +181,16 @@ def test_penalties_bias_and_min_p_are_the_engines(client, server, asked):
     ids, text = solo(PROMPT, SamplingParams(30, temperature=0.9, seed=4, **asked))
     assert ids != plain[0]
     common = {"max_tokens": 30, "temperature": 0.9, "seed": 4}
-    assert server.post("/generate", {"prompt": PROMPT, **common, **asked}).json()["token_ids"] == ids
-    theirs = {name: value for name, value in asked.items() if name not in ("repetition_penalty", "min_p")}
+    assert (
+        server.post("/generate", {"prompt": PROMPT, **common, **asked}).json()["token_ids"] == ids
+    )
+    theirs = {
+        name: value for name, value in asked.items() if name not in ("repetition_penalty", "min_p")
+    }
     more = {name: value for name, value in asked.items() if name not in theirs}
-    answer = client.completions.create(model=MODEL, prompt=PROMPT, **common, **theirs, extra_body=more)
+    answer = client.completions.create(
+        model=MODEL, prompt=PROMPT, **common, **theirs, extra_body=more
+    )
     assert answer.choices[0].text == text
 
 
@@ -155,8 +200,13 @@ def by_the_model(prompt: str, text: str, count: int) -> list[dict[str, float]]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = ASSETS / "models" / MODEL
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    before, whole = (tokenizer(t, return_tensors="pt")["input_ids"] for t in (prompt, prompt + text))
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+    )
+    before, whole = (
+        tokenizer(t, return_tensors="pt")["input_ids"] for t in (prompt, prompt + text)
+    )
     with torch.no_grad():
         logprobs = model(whole).logits[0].log_softmax(-1)[before.shape[1] - 1 : -1]
     found = logprobs.topk(count)
@@ -171,17 +221,32 @@ def test_top_logprobs_go_only_to_those_who_ask(client, server):
     (choice,) = client.completions.create(**asked, logprobs=3).choices
     expected = by_the_model(PROMPT, choice.text, 3)
     for told, theirs, token, logprob in zip(
-        choice.logprobs.top_logprobs, expected, choice.logprobs.tokens, choice.logprobs.token_logprobs, strict=True
+        choice.logprobs.top_logprobs,
+        expected,
+        choice.logprobs.tokens,
+        choice.logprobs.token_logprobs,
+        strict=True,
     ):
         assert told == pytest.approx({**theirs, token: logprob}, abs=2e-4)
-    streamed = [c.choices[0].logprobs.top_logprobs for c in client.completions.create(**asked, logprobs=3, stream=True)]
+    streamed = [
+        c.choices[0].logprobs.top_logprobs
+        for c in client.completions.create(**asked, logprobs=3, stream=True)
+    ]
     assert [told for part in streamed for told in part] == choice.logprobs.top_logprobs
     assert client.completions.create(**asked, logprobs=0).choices[0].logprobs.top_logprobs is None
-    assert not server.serving.engine.outputs.top_logprobs._asked and not server.serving.engine.outputs.top_logprobs._found
+    assert (
+        not server.serving.engine.outputs.top_logprobs._asked
+        and not server.serving.engine.outputs.top_logprobs._found
+    )
 
 
 def test_top_logprobs_of_a_chat(client):
-    asked = {"model": MODEL, "messages": [{"role": "user", "content": "Speak"}], "max_completion_tokens": 6, "temperature": 0}
+    asked = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Speak"}],
+        "max_completion_tokens": 6,
+        "temperature": 0,
+    }
     (choice,) = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2).choices
     expected = by_the_model("user: Speak\nassistant: ", choice.message.content, 2)
     for told, theirs in zip(choice.logprobs.content, expected, strict=True):
@@ -192,11 +257,18 @@ def test_top_logprobs_of_a_chat(client):
 
 
 def test_a_chat(client):
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Speak"}]}]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Speak"}]},
+    ]
     _, text = solo("system: Be brief.\nuser: Speak\nassistant: ", SamplingParams(10))
     asked = {"model": MODEL, "messages": messages, "max_completion_tokens": 10, "temperature": 0}
     (choice,) = client.chat.completions.create(**asked, logprobs=True).choices
-    assert choice.message.content == text and choice.message.role == "assistant" and choice.finish_reason == "length"
+    assert (
+        choice.message.content == text
+        and choice.message.role == "assistant"
+        and choice.finish_reason == "length"
+    )
     assert "".join(told.token for told in choice.logprobs.content) == text
     chunks = list(client.chat.completions.create(**asked, stream=True))
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -213,13 +285,24 @@ def test_models(client):
 
 def test_fifty_at_once_each_as_if_alone(server):
     prompts = ["Exeunt " + "and so " * (i % 7) + chr(97 + i % 26) for i in range(50)]
-    expected = [solo(p, SamplingParams(4 + i % 4, temperature=0.9, seed=i))[1] for i, p in enumerate(prompts)]
+    expected = [
+        solo(p, SamplingParams(4 + i % 4, temperature=0.9, seed=i))[1]
+        for i, p in enumerate(prompts)
+    ]
 
     async def all_of_them() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0) as client:
+        async with openai.AsyncOpenAI(
+            base_url=server.url + "/v1", api_key="none", max_retries=0
+        ) as client:
 
             async def one(i: int) -> str:
-                asked = {"model": MODEL, "prompt": prompts[i], "max_tokens": 4 + i % 4, "temperature": 0.9, "seed": i}
+                asked = {
+                    "model": MODEL,
+                    "prompt": prompts[i],
+                    "max_tokens": 4 + i % 4,
+                    "temperature": 0.9,
+                    "seed": i,
+                }
                 if i % 2:
                     return (await client.completions.create(**asked)).choices[0].text
                 stream = await client.completions.create(**asked, stream=True)
@@ -235,7 +318,11 @@ def test_fifty_at_once_each_as_if_alone(server):
     [
         ({"model": "gpt-9"}, openai.NotFoundError, "not served here"),
         ({"prompt": ""}, openai.BadRequestError, "The prompt is empty."),
-        ({"prompt": "Ω"}, openai.BadRequestError, "The tokenizer cannot encode the characters 'Ω'."),
+        (
+            {"prompt": "Ω"},
+            openai.BadRequestError,
+            "The tokenizer cannot encode the characters 'Ω'.",
+        ),
         ({"max_tokens": 0}, openai.BadRequestError, "max_tokens"),
         ({"max_tokens": 4000}, openai.BadRequestError, "exceed the model's context"),
         ({"temperature": -1}, openai.BadRequestError, "temperature"),
@@ -252,7 +339,11 @@ def test_fifty_at_once_each_as_if_alone(server):
         ({"extra_body": {"repetition_penalty": 0}}, openai.BadRequestError, "repetition_penalty"),
         ({"echo": True}, openai.BadRequestError, "echo is not supported here"),
         ({"extra_body": {"tomfoolery": 1}}, openai.BadRequestError, "tomfoolery"),
-        ({"stream_options": {"include_usage": True}}, openai.BadRequestError, "stream_options needs stream"),
+        (
+            {"stream_options": {"include_usage": True}},
+            openai.BadRequestError,
+            "stream_options needs stream",
+        ),
     ],
 )
 def test_errors_have_openais_shape_and_one_sentence(client, more, error, says):
@@ -270,8 +361,16 @@ def test_what_load_generators_send_is_taken(server):
         "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True,
     }  # fmt: skip
     response = server.post("/v1/completions", body)
-    parts = [part.removeprefix("data: ") for part in response.text.split("\n\n") if part and not part.startswith(":")]
-    assert parts[-1] == "[DONE]" and json.loads(parts[-2])["usage"]["completion_tokens"] == 6 and len(parts) == 8
+    parts = [
+        part.removeprefix("data: ")
+        for part in response.text.split("\n\n")
+        if part and not part.startswith(":")
+    ]
+    assert (
+        parts[-1] == "[DONE]"
+        and json.loads(parts[-2])["usage"]["completion_tokens"] == 6
+        and len(parts) == 8
+    )
 
 
 # -- those who watch -----------------------------------------------------------------------------------------------------
@@ -302,19 +401,33 @@ def test_events_tell_each_step_and_resume_where_a_viewer_was(server):
     steps = [m for m in messages if m["kind"] == "step"]
     assert [s["step"] for s in steps] == sorted({s["step"] for s in steps})
     hidden = {"nickname": None, "is_bot": False, "prompt_token_ids": None, "sampling": None}
-    assert {"kind": "request", "id": name, "prompt_tokens": 9, "max_new_tokens": 6, **hidden} in messages
+    assert {
+        "kind": "request",
+        "id": name,
+        "prompt_tokens": 9,
+        "max_new_tokens": 6,
+        **hidden,
+    } in messages
     assert all(row[2:] == [None, None, None] for s in steps for row in s["sampled"])
     assert sum(len(s["sampled"]) for s in steps if any(row[1] == name for row in s["sampled"])) >= 6
     last = batches[-1][0]
     again = server.post("/generate", {"prompt": PROMPT, "max_tokens": 3}).json()["id"]
-    resumed = [m for _, batch in watched(server, f'[["{again}","length"]]', **{"Last-Event-ID": str(last)}) for m in batch]
+    resumed = [
+        m
+        for _, batch in watched(server, f'[["{again}","length"]]', **{"Last-Event-ID": str(last)})
+        for m in batch
+    ]
     assert [m["id"] for m in resumed if m["kind"] == "request"] == [again]
     assert resumed[0]["kind"] in ("request", "step")
 
 
 def test_metrics_have_vllms_names_and_count_what_happened(server):
     def read() -> dict[str, float]:
-        found = re.findall(r"^inflight:(\w+)\{(?![^}]*le=)[^}]*\} (\S+)$", server.get("/metrics").text, re.MULTILINE)
+        found = re.findall(
+            r"^inflight:(\w+)\{(?![^}]*le=)[^}]*\} (\S+)$",
+            server.get("/metrics").text,
+            re.MULTILINE,
+        )
         told: dict[str, float] = {}
         for name, value in found:
             told[name] = told.get(name, 0.0) + float(value)
@@ -333,7 +446,12 @@ def test_metrics_have_vllms_names_and_count_what_happened(server):
         "request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens",
     ):  # fmt: skip
         assert gained[name + "_count"] == 1, name
-    assert after["num_requests_running"] == after["num_requests_waiting"] == after["kv_cache_usage_perc"] == 0
+    assert (
+        after["num_requests_running"]
+        == after["num_requests_waiting"]
+        == after["kv_cache_usage_perc"]
+        == 0
+    )
 
 
 def test_the_grafana_board_asks_for_metrics_that_are_there(server):
@@ -348,13 +466,24 @@ def test_the_grafana_board_asks_for_metrics_that_are_there(server):
 
 def test_the_interface_describes_itself(server):
     paths = server.get("/openapi.json").json()["paths"]
-    assert {"/generate", "/v1/completions", "/v1/chat/completions", "/v1/models", "/health", "/metrics", "/events"} <= set(paths)
+    assert {
+        "/generate",
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/models",
+        "/health",
+        "/metrics",
+        "/events",
+    } <= set(paths)
     assert server.get("/docs").status_code == 200
 
 
 def test_without_a_chat_template_a_chat_is_refused():
     with served(char_engine()) as plain:
-        told = plain.post("/v1/chat/completions", {"model": MODEL, "messages": [{"role": "user", "content": "Speak"}]})
+        told = plain.post(
+            "/v1/chat/completions",
+            {"model": MODEL, "messages": [{"role": "user", "content": "Speak"}]},
+        )
         assert told.status_code == 400 and "has no chat template" in told.json()["error"]["message"]
 
 
@@ -371,7 +500,9 @@ def test_it_can_be_mounted_in_an_application_with_routes_of_its_own():
     serving.start()
     try:
         page = Route("/", lambda request: PlainTextResponse("page"))
-        client = TestClient(Starlette(routes=[page, Mount("/serve", app=create_app(serving, api_key="secret"))]))
+        client = TestClient(
+            Starlette(routes=[page, Mount("/serve", app=create_app(serving, api_key="secret"))])
+        )
         assert client.get("/").text == "page"
         assert client.get("/serve/health").json()["status"] == "ok"
         assert client.get("/serve/v1/models").status_code == 401
@@ -390,7 +521,10 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
         port = str(taken.getsockname()[1])
         for options, says in (
             (["--port", port], f"Cannot listen on 127.0.0.1:{port}: Address already in use."),
-            (["--port", port, "--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid:"),
+            (
+                ["--port", port, "--host", "no.such.host.invalid"],
+                "Cannot listen on no.such.host.invalid:",
+            ),
             (["--api-key", " "], "--api-key has an empty value"),
             (["--policy", "magic"], "There is no policy 'magic'"),
         ):

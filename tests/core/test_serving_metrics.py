@@ -30,7 +30,15 @@ def told_of(trace: Trace) -> ServingMetrics:
         places = Places(ServingLimits())
         outputs.begin_run(0, trace.header, 0.0)
         for asked, prompt in trace.asked.values():
-            stream = TokenStream(asked.id, prompt, asked.sampling, places.take("c")[0], None, 0.0, lambda stream: None)
+            stream = TokenStream(
+                asked.id,
+                prompt,
+                asked.sampling,
+                places.take("c")[0],
+                None,
+                0.0,
+                lambda stream: None,
+            )
             outputs.begin(asked, prompt)
             outputs.queued(stream, asked)
         for event in trace.events:
@@ -38,7 +46,9 @@ def told_of(trace: Trace) -> ServingMetrics:
                 outputs.add(sampled.request, sampled.token_id)
             outputs.process(event)
         gone, invalid, failed = (
-            TokenStream(name, (1, 2), asked.sampling, places.take("c")[0], None, 0.0, lambda stream: None)
+            TokenStream(
+                name, (1, 2), asked.sampling, places.take("c")[0], None, 0.0, lambda stream: None
+            )
             for name in ("gone", "invalid", "failed")
         )
         outputs.cancelled(gone)
@@ -50,7 +60,9 @@ def told_of(trace: Trace) -> ServingMetrics:
 
 
 def value(metrics: ServingMetrics, name: str, **labels: str) -> float:
-    return metrics.registry.get_sample_value(PREFIX + name, {"model_name": "m", "engine": "0", **labels})
+    return metrics.registry.get_sample_value(
+        PREFIX + name, {"model_name": "m", "engine": "0", **labels}
+    )
 
 
 def test_every_number_by_hand() -> None:
@@ -76,20 +88,33 @@ def test_every_number_by_hand() -> None:
         "request_decode_time_seconds": (2, 30 + 10),
     }
     for name, (times, total) in milliseconds.items():
-        assert value(metrics, f"{name}_count") == times and value(metrics, f"{name}_sum") == pytest.approx(total / 1000), name
+        assert value(metrics, f"{name}_count") == times and value(
+            metrics, f"{name}_sum"
+        ) == pytest.approx(total / 1000), name
     assert value(metrics, "iteration_tokens_total_sum") == 9 + 3 + 1 + 1
     assert (
-        value(metrics, "request_prompt_tokens_sum") == 9 + 9 + 2 + 2 and value(metrics, "request_generation_tokens_sum") == 4 + 2
+        value(metrics, "request_prompt_tokens_sum") == 9 + 9 + 2 + 2
+        and value(metrics, "request_generation_tokens_sum") == 4 + 2
     )
     assert value(metrics, "request_success_total", finished_reason="length") == 2
     assert value(metrics, "request_success_total", finished_reason="abort") == 1
-    assert value(metrics, "request_success_total", finished_reason="error") == 1  # what could never run is no failure
+    assert (
+        value(metrics, "request_success_total", finished_reason="error") == 1
+    )  # what could never run is no failure
 
 
 def test_pads_are_no_tokens_and_nothing_is_looked_for_where_nothing_is_cached() -> None:
-    metrics = told_of(record(EngineConfig(policy="static", max_num_seqs=2), request("a", 3, 4), request("b", 5, 2)))
+    metrics = told_of(
+        record(
+            EngineConfig(policy="static", max_num_seqs=2), request("a", 3, 4), request("b", 5, 2)
+        )
+    )
     assert value(metrics, "iteration_tokens_total_sum") == 8 + 2 + 1 + 1
-    assert value(metrics, "prefix_cache_queries_total") == value(metrics, "prefix_cache_hits_total") == 0
+    assert (
+        value(metrics, "prefix_cache_queries_total")
+        == value(metrics, "prefix_cache_hits_total")
+        == 0
+    )
 
 
 def test_who_is_preempted_has_waited_once_and_is_looked_up_once() -> None:
@@ -98,5 +123,8 @@ def test_who_is_preempted_has_waited_once_and_is_looked_up_once() -> None:
     trace = record(limits, request("a", 6, 8), request("b", 6, 8, first=9), num_blocks=5)
     assert [len(event.admitted) for event in trace.events if event.admitted] == [2, 1]
     metrics = told_of(trace)
-    assert value(metrics, "num_preemptions_total") == 1 and value(metrics, "prefix_cache_queries_total") == 6 + 6
+    assert (
+        value(metrics, "num_preemptions_total") == 1
+        and value(metrics, "prefix_cache_queries_total") == 6 + 6
+    )
     assert value(metrics, "request_queue_time_seconds_sum") == 0

@@ -15,8 +15,15 @@ from core.serving.http.token_names import TokenNames
 from worlds.serving import Served, served
 
 MODEL = "shakespeare-bpe"
-TEMPLATE = "{% for m in messages %}{{ m['role'] }} {{ m['name'] }}: {{ m['content'] }}\n{% endfor %}"
-HARK = {"model": MODEL, "messages": [{"role": "user", "content": "Hark"}], "max_completion_tokens": 3, "temperature": 0}
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] }} {{ m['name'] }}: {{ m['content'] }}\n{% endfor %}"
+)
+HARK = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Hark"}],
+    "max_completion_tokens": 3,
+    "temperature": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +31,9 @@ def server():
     loaded = Engine.from_pretrained(MODEL, device="cpu")
     tokenizer = copy.deepcopy(loaded.tokenizer)
     tokenizer.chat_template = TEMPLATE
-    with served(Engine(loaded.adapter, tokenizer, EngineConfig(max_num_seqs=4, num_blocks=64)), name=MODEL) as running:
+    with served(
+        Engine(loaded.adapter, tokenizer, EngineConfig(max_num_seqs=4, num_blocks=64)), name=MODEL
+    ) as running:
         yield running
 
 
@@ -38,7 +47,13 @@ def chat(server: Served, **more):
     """The answer to a body that may have anything in it, as JSON can."""
     written = json.dumps({**HARK, **more})
     headers = {"content-type": "application/json"}
-    return httpx.post(f"{server.url}/v1/chat/completions", content=written, headers=headers, timeout=60, trust_env=False)
+    return httpx.post(
+        f"{server.url}/v1/chat/completions",
+        content=written,
+        headers=headers,
+        timeout=60,
+        trust_env=False,
+    )
 
 
 # -- fields that ask for nothing, and those that ask for what is not there -------------------------------------------------
@@ -65,7 +80,11 @@ def test_null_is_as_good_as_left_out_in_every_optional_field(server):
 
     for path, params, asked in (
         ("chat/completions", chat_params, HARK),
-        ("completions", completion_create_params, {"model": MODEL, "prompt": "Hark", "max_tokens": 3}),
+        (
+            "completions",
+            completion_create_params,
+            {"model": MODEL, "prompt": "Hark", "max_tokens": 3},
+        ),
     ):
         nulls = dict.fromkeys(params.CompletionCreateParamsBase.__annotations__)
         assert len(nulls) > 15
@@ -116,14 +135,24 @@ def test_null_is_as_good_as_left_out_in_every_optional_field(server):
 def test_a_refusal_is_a_400_that_names_the_field(server, more, param, says):
     answer = chat(server, **more)
     told = answer.json()["error"]
-    assert answer.status_code == 400 and told["type"] == "invalid_request_error" and told["param"] == param
+    assert (
+        answer.status_code == 400
+        and told["type"] == "invalid_request_error"
+        and told["param"] == param
+    )
     assert says in told["message"] and told["message"].endswith(".") and "\n" not in told["message"]
-    assert not re.search(r"\(|function-|\[str|'body'|Input", told["message"])  # no tuple of Python's, no path of a validator
+    assert not re.search(
+        r"\(|function-|\[str|'body'|Input", told["message"]
+    )  # no tuple of Python's, no path of a validator
 
 
 def test_every_refusal_is_counted(server):
     def counted() -> float:
-        found = re.search(r'^inflight:http_refusals_total\{status="400"\} (.*)$', server.get("/metrics").text, re.MULTILINE)
+        found = re.search(
+            r'^inflight:http_refusals_total\{status="400"\} (.*)$',
+            server.get("/metrics").text,
+            re.MULTILINE,
+        )
         return float(found[1]) if found else 0.0
 
     before = counted()
@@ -134,7 +163,10 @@ def test_every_refusal_is_counted(server):
 
 def test_what_is_too_long_has_openais_code(server, client):
     length = client.models.retrieve(MODEL).max_model_len
-    for more in ({"max_completion_tokens": length}, {"messages": [{"role": "user", "content": "Hark " * length}]}):
+    for more in (
+        {"max_completion_tokens": length},
+        {"messages": [{"role": "user", "content": "Hark " * length}]},
+    ):
         told = chat(server, **more).json()["error"]
         assert told["code"] == "context_length_exceeded" and told["param"] == "messages", told
     with pytest.raises(openai.BadRequestError) as caught:
@@ -148,14 +180,19 @@ def test_what_is_too_long_has_openais_code(server, client):
 def test_a_conversation_goes_on_with_what_the_client_was_given(client):
     """An answer as OpenAI's own client writes it back, with all its fields; and one that has no content."""
     (choice,) = client.chat.completions.create(**HARK).choices
-    said = [{**choice.message.model_dump(), "annotations": [], "tool_calls": []}, {"role": "assistant", "content": None}]
+    said = [
+        {**choice.message.model_dump(), "annotations": [], "tool_calls": []},
+        {"role": "assistant", "content": None},
+    ]
     messages = [*HARK["messages"], *said, {"role": "user", "content": "More", "name": "Tom"}]
     answer = client.chat.completions.create(**{**HARK, "messages": messages})
     written = f"user : Hark\nassistant : {choice.message.content}\nassistant : \nuser Tom: More\n"
     alone = client.completions.create(model=MODEL, prompt=written, max_tokens=3, temperature=0)
     assert answer.choices[0].message.content == alone.choices[0].text
     as_developer, as_system = (
-        client.chat.completions.create(**{**HARK, "messages": [{"role": role, "content": "Be brief."}, *HARK["messages"]]})
+        client.chat.completions.create(
+            **{**HARK, "messages": [{"role": role, "content": "Be brief."}, *HARK["messages"]]}
+        )
         for role in ("developer", "system")
     )
     assert as_developer.choices[0].message.content == as_system.choices[0].message.content
@@ -174,12 +211,22 @@ def halves(tokenizer) -> list[int]:
 def test_a_part_of_a_character_has_its_true_byte_and_a_name_of_its_own(server, client):
     ids = halves(server.serving.tokenizer)
     (choice,) = client.chat.completions.create(
-        **{**HARK, "max_completion_tokens": 1}, logprobs=True, top_logprobs=20, logit_bias={str(i): 100 for i in ids}
+        **{**HARK, "max_completion_tokens": 1},
+        logprobs=True,
+        top_logprobs=20,
+        logit_bias={str(i): 100 for i in ids},
     ).choices
     top = {tuple(told.bytes): told.token for told in choice.logprobs.content[0].top_logprobs}
-    assert {(0xC3,): "bytes:\\xc3", (0xA9,): "bytes:\\xa9"}.items() <= top.items() and len(top) == 20
+    assert {(0xC3,): "bytes:\\xc3", (0xA9,): "bytes:\\xa9"}.items() <= top.items() and len(
+        top
+    ) == 20
     (choice,) = client.completions.create(
-        model=MODEL, prompt="Hark", max_tokens=1, logprobs=20, temperature=0, logit_bias={str(i): 100 for i in ids}
+        model=MODEL,
+        prompt="Hark",
+        max_tokens=1,
+        logprobs=20,
+        temperature=0,
+        logit_bias={str(i): 100 for i in ids},
     ).choices
     told, (token,) = choice.logprobs.top_logprobs[0], choice.logprobs.tokens
     assert len(told) == 20 and {"bytes:\\xc3", "bytes:\\xa9", token} <= set(told)
@@ -199,13 +246,38 @@ def test_tokens_with_spaces_bytes_and_one_text_keep_apart():
     from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = ["<unk>", "\u2581the", "the", "<0xE2>", "<0x82>", "<0xAC>", "<0x41>", "A", "\u2581", "\ufffd"]
+    vocabulary = [
+        "<unk>",
+        "\u2581the",
+        "the",
+        "<0xE2>",
+        "<0x82>",
+        "<0xAC>",
+        "<0x41>",
+        "A",
+        "\u2581",
+        "\ufffd",
+    ]
     core = Tokenizer(BPE({token: i for i, token in enumerate(vocabulary)}, [], byte_fallback=True))
-    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    steps = [
+        decoders.Replace("\u2581", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
     core.decoder = decoders.Sequence(steps)
     names = TokenNames(PreTrainedTokenizerFast(tokenizer_object=core))
     assert [names.bytes(i) for i in range(1, 10)] == [
         b" the", b"the", b"\xe2", b"\x82", b"\xac", b"A", b"A", b" ", "\ufffd".encode(),
     ]  # fmt: skip
-    assert [*names.distinct([7, 6, 1, 2, 3]).values()] == ["A", "token_id:6", " the", "the", "bytes:\\xe2"]
-    assert TokenNames(None).bytes(3) is None and [*TokenNames(None).distinct([3, 4]).values()] == ["token_id:3", "token_id:4"]
+    assert [*names.distinct([7, 6, 1, 2, 3]).values()] == [
+        "A",
+        "token_id:6",
+        " the",
+        "the",
+        "bytes:\\xe2",
+    ]
+    assert TokenNames(None).bytes(3) is None and [*TokenNames(None).distinct([3, 4]).values()] == [
+        "token_id:3",
+        "token_id:4",
+    ]

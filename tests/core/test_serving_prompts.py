@@ -38,7 +38,9 @@ def made(model, normalizer=None, splits=None, added=(), **special) -> PreTrained
 
 
 def bpe(names, merges=(), **more):
-    return models.BPE(vocab={name: i for i, name in enumerate(dict.fromkeys(names))}, merges=list(merges), **more)
+    return models.BPE(
+        vocab={name: i for i, name in enumerate(dict.fromkeys(names))}, merges=list(merges), **more
+    )
 
 
 def of_bytes(normalizer=None, added=()) -> PreTrainedTokenizerFast:
@@ -50,22 +52,39 @@ def of_bytes(normalizer=None, added=()) -> PreTrainedTokenizerFast:
 def of_pieces(**more) -> PreTrainedTokenizerFast:
     """As Llama 2 has it."""
     marked = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    return made(bpe([*BYTES, "▁", "a", "n", "an", "▁an"], [("a", "n"), ("▁", "an")], byte_fallback=True, **more), marked)
+    return made(
+        bpe(
+            [*BYTES, "▁", "a", "n", "an", "▁an"],
+            [("a", "n"), ("▁", "an")],
+            byte_fallback=True,
+            **more,
+        ),
+        marked,
+    )
 
 
 BOUNDED = {
     "shakespeare-bpe": (lambda: AutoTokenizer.from_pretrained(model_source("shakespeare-bpe")), 14),
-    "shakespeare-char": (lambda: AutoTokenizer.from_pretrained(model_source("shakespeare-char")), 1),
+    "shakespeare-char": (
+        lambda: AutoTokenizer.from_pretrained(model_source("shakespeare-char")),
+        1,
+    ),
     "bytes": (of_bytes, 5),
     "bytes, composed": (lambda: of_bytes(normalizers.NFC()), 20),
     "pieces": (of_pieces, 6),
 }
 UNBOUNDED = {
-    "spaces are dropped": lambda: made(bpe(["a", "[U]"], unk_token="[U]"), None, pre_tokenizers.Whitespace(), unk_token="[U]"),
+    "spaces are dropped": lambda: made(
+        bpe(["a", "[U]"], unk_token="[U]"), None, pre_tokenizers.Whitespace(), unk_token="[U]"
+    ),
     "spaces are merged": lambda: of_bytes(normalizers.Replace("  ", " ")),
     "a token takes spaces along": lambda: of_bytes(added=[AddedToken("<mask>", lstrip=True)]),
-    "some bytes are unknown, and dropped": lambda: made(bpe(["a"]), None, pre_tokenizers.ByteLevel(add_prefix_space=False)),
-    "what is unknown is one token, and allowed": lambda: made(bpe(["a", "[U]"], unk_token="[U]", fuse_unk=True)),
+    "some bytes are unknown, and dropped": lambda: made(
+        bpe(["a"]), None, pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ),
+    "what is unknown is one token, and allowed": lambda: made(
+        bpe(["a", "[U]"], unk_token="[U]", fuse_unk=True)
+    ),
     "no tokenizer": lambda: None,
 }
 
@@ -88,13 +107,16 @@ def test_where_a_tokenizer_may_drop_or_merge_text_nothing_is_implied(name):
 
 
 def test_what_could_fit_is_tokenized_and_what_cannot_is_refused_without():
-    engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(max_num_seqs=1, num_blocks=80), "cpu")
+    engine = Engine.from_pretrained(
+        "shakespeare-bpe", EngineConfig(max_num_seqs=1, num_blocks=80), "cpu"
+    )
     longest, room = "NORTHUMBERLAND", engine.model.context - 1
 
     async def ask(running: ServingEngine):
         assert len((await running.submit(longest * room, greedy(1))).prompt) == room
         with pytest.raises(
-            InvalidRequest, match=rf"^At least {room + 1} prompt tokens and 1 new ones exceed the model's context"
+            InvalidRequest,
+            match=rf"^At least {room + 1} prompt tokens and 1 new ones exceed the model's context",
         ):
             await running.submit(longest * room + "!", greedy(1))
         with pytest.raises(InvalidRequest, match=rf"^{room} prompt tokens and 2 new"):
@@ -113,7 +135,10 @@ def test_a_short_prompt_overtakes_the_long_ones_that_wait():
         tokenizing = Tokenizing(None)
         first = asyncio.create_task(tokenizing.run(10**6, lambda _: (begun.set(), go_on.wait(60))))
         await asyncio.to_thread(begun.wait, 60)
-        rest = [asyncio.create_task(tokenizing.run(size, lambda _, size=size: order.append(size))) for size in (900, 5, 30, 7)]
+        rest = [
+            asyncio.create_task(tokenizing.run(size, lambda _, size=size: order.append(size)))
+            for size in (900, 5, 30, 7)
+        ]
         gone = asyncio.create_task(tokenizing.run(1, lambda _: order.append(1)))
         await asyncio.sleep(0)
         gone.cancel()
@@ -136,13 +161,17 @@ def kept_waiting(server: Served, body: dict) -> tuple[dict, float]:
     """The answer to a request whose prompt had to wait for its tokenizer, and for how many seconds at least."""
     serving, begun, go_on = server.serving, threading.Event(), threading.Event()
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(asyncio.run, serving._tokenizing.run(0, lambda _: (begun.set(), go_on.wait(60))))
+        pool.submit(
+            asyncio.run, serving._tokenizing.run(0, lambda _: (begun.set(), go_on.wait(60)))
+        )
         assert begun.wait(60)
         answer = pool.submit(server.post, "/generate", body)
         while not serving.num_requests:
             time.sleep(0.001)
         since = time.perf_counter()
-        assert server.post("/generate", {"prompt": [4, 5], "max_tokens": 3}).status_code == 200  # ids need no tokenizer
+        assert (
+            server.post("/generate", {"prompt": [4, 5], "max_tokens": 3}).status_code == 200
+        )  # ids need no tokenizer
         waited = time.perf_counter() - since
         go_on.set()
         return answer.result().json(), waited
@@ -155,7 +184,11 @@ def test_a_request_arrives_when_its_call_is_received_and_not_when_its_prompt_is_
         metrics = server.serving.metrics.registry
         labels = {"model_name": server.serving.name, "engine": "0"}
         assert told["queue_s"] >= waited and told["ttft_s"] >= waited
-        for name in ("time_to_first_token_seconds", "request_queue_time_seconds", "e2e_request_latency_seconds"):
+        for name in (
+            "time_to_first_token_seconds",
+            "request_queue_time_seconds",
+            "e2e_request_latency_seconds",
+        ):
             assert metrics.get_sample_value(f"inflight:{name}_sum", labels) >= waited
         trace = server.serving.session()
     assert checked(trace).num_requests == 2
@@ -166,7 +199,9 @@ def test_a_request_arrives_when_its_call_is_received_and_not_when_its_prompt_is_
 
 def test_who_waits_for_the_next_run_has_waited_since_the_call():
     async def held(made: ServingEngine):
-        made.set_pace(0)  # so that the first run has not ended before the second request comes, however late it is
+        made.set_pace(
+            0
+        )  # so that the first run has not ended before the second request comes, however late it is
         running = await made.submit((4, 5, 6), greedy(200))
         made.step()
         while not made.engine.running:

@@ -37,7 +37,9 @@ def counted(server: Served) -> Counter[str]:
     return Counter(
         {
             code: int(float(n))
-            for code, n in re.findall(r'^inflight:http_refusals_total\{status="(\d+)"\} (\S+)', metrics, re.MULTILINE)
+            for code, n in re.findall(
+                r'^inflight:http_refusals_total\{status="(\d+)"\} (\S+)', metrics, re.MULTILINE
+            )
         }
     )
 
@@ -46,7 +48,11 @@ def counted(server: Served) -> Counter[str]:
 def test_a_body_of_as_many_bytes_as_are_taken_is_read(server, chunked):
     for size, expected in ((MOST, 200), (MOST + 1, 413)):
         body = json.dumps(HARK).encode().ljust(size)
-        head = call(body, "Authorization: Bearer secret").removesuffix(body).replace(b"/generate", b"/v1/completions")
+        head = (
+            call(body, "Authorization: Bearer secret")
+            .removesuffix(body)
+            .replace(b"/generate", b"/v1/completions")
+        )
         if chunked:
             head = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", head)
             body = b"%x\r\n%s\r\n0\r\n\r\n" % (size, body)
@@ -63,17 +69,29 @@ def test_the_type_of_a_body_is_read_as_http_writes_it(server):
 def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
     before = counted(server)
     found = server.get("/v1/completions", headers=KEY)
-    assert (found.status_code, found.headers["allow"], found.json()["error"]["message"]) == (405, "POST", "Method Not Allowed.")
+    assert (found.status_code, found.headers["allow"], found.json()["error"]["message"]) == (
+        405,
+        "POST",
+        "Method Not Allowed.",
+    )
     found = ask(server, model="another")
     assert (found.status_code, found.json()["error"]["code"]) == (404, "model_not_found")
     found = ask(server, n=5)
     told = found.json()["error"]
-    assert (found.status_code, told["type"], told["code"]) == (429, "rate_limit_error", "rate_limit_exceeded")
+    assert (found.status_code, told["type"], told["code"]) == (
+        429,
+        "rate_limit_error",
+        "rate_limit_exceeded",
+    )
     assert found.headers["retry-after"] == "1"
     server.serving.set_class(SetClass(accepting=False))
     found = ask(server)
     server.serving.set_class(SetClass())
-    assert (found.status_code, found.json()["error"]["type"], found.headers["retry-after"]) == (503, "server_error", "5")
+    assert (found.status_code, found.json()["error"]["type"], found.headers["retry-after"]) == (
+        503,
+        "server_error",
+        "5",
+    )
     with connected(server, call(b"x" * 100, "Authorization: Bearer secret")[:-90]) as made:
         answer = made.recv(65536).lower()
         assert answer.startswith(b"http/1.1 408 ") and b"\r\nconnection: close\r\n" in answer
@@ -91,11 +109,19 @@ def test_what_fails_unforeseen_is_answered_in_a_sentence_counted_and_ends_its_co
     with listening(server_config(app, LIMITS)) as port:
         found = httpx.get(f"http://127.0.0.1:{port}/fails", trust_env=False)
     told = found.json()["error"]
-    assert (found.status_code, told["type"], told["message"]) == (500, "server_error", "Something went wrong in the server.")
-    assert found.headers["connection"] == "close" and counted(server) - before == Counter({"500": 1})
+    assert (found.status_code, told["type"], told["message"]) == (
+        500,
+        "server_error",
+        "Something went wrong in the server.",
+    )
+    assert found.headers["connection"] == "close" and counted(server) - before == Counter(
+        {"500": 1}
+    )
 
 
 def test_a_name_too_long_to_be_a_fields_is_not_repeated(server):
     for length, param in ((100, "x" * 100), (101, None)):
         told = ask(server, **{"x" * length: 1}).json()["error"]
-        assert told["param"] == param and told["message"].startswith(param or "A field is not supported here")
+        assert told["param"] == param and told["message"].startswith(
+            param or "A field is not supported here"
+        )

@@ -27,7 +27,12 @@ from worlds.attacks import call, connected, status
 from worlds.serving import MODEL, Served, char_engine, listening, served
 
 LIMITS = ServingLimits(
-    max_body_bytes=20_480, body_s=0.5, max_requests=40, max_requests_per_client=30, max_prompt_tokens=200, max_viewers=3
+    max_body_bytes=20_480,
+    body_s=0.5,
+    max_requests=40,
+    max_requests_per_client=30,
+    max_prompt_tokens=200,
+    max_viewers=3,
 )
 ENDLESS = {"prompt": "O Romeo, ", "max_tokens": 240, "stream": True, "ignore_eos": True}
 
@@ -53,7 +58,13 @@ def unhurt(server: Served) -> None:
             break
         time.sleep(0.02)
     assert health["status"] == "ok" and health["step_failures"] == 0
-    assert health["requests"] == health["running"] == health["waiting"] == health["kv_blocks_used"] == 0
+    assert (
+        health["requests"]
+        == health["running"]
+        == health["waiting"]
+        == health["kv_blocks_used"]
+        == 0
+    )
     server.serving.engine._scheduler.check_integrity()
     assert server.post("/generate", {"prompt": "Hark", "max_tokens": 2}).status_code == 200
 
@@ -61,8 +72,13 @@ def unhurt(server: Served) -> None:
 def test_a_body_that_is_too_large_announced_or_not(server):
     big = b'{"prompt": "' + b"a" * 30_000 + b'"}'
     answer = server.post("/generate", {"prompt": "a" * 30_000})
-    assert answer.status_code == 413 and answer.json()["error"]["message"] == "A body has at most 20 KiB here."
-    with connected(server, call(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")) as made:
+    assert (
+        answer.status_code == 413
+        and answer.json()["error"]["message"] == "A body has at most 20 KiB here."
+    )
+    with connected(
+        server, call(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    ) as made:
         made.sendall(b"%x\r\n%s\r\n" % (len(big), big))
         assert status(made) == 413
 
@@ -108,7 +124,10 @@ def test_long_lists_are_refused_before_their_parts_are_looked_at(server, field, 
     """All of it would happen on the event loop, where everybody waits for it; the first fault of many is all that is looked for."""
     body, path = {"model": MODEL, "prompt": "a"}, "completions"
     if field in ("messages", "metadata"):
-        body, path = {"model": MODEL, "messages": [{"role": "user", "content": "a"}]}, "chat/completions"
+        body, path = (
+            {"model": MODEL, "messages": [{"role": "user", "content": "a"}]},
+            "chat/completions",
+        )
     answer = server.post(f"/v1/{path}", {**body, field: value})
     assert answer.status_code == 400 and answer.json()["error"]["message"] == says
 
@@ -118,7 +137,10 @@ def test_of_many_faults_one_is_looked_for():
     for model, body in (
         (schemas.GenerateBody, {**unknown, "prompt": "a"}),
         (schemas.CompletionBody, {"model": "m", "prompt": "a", "stream_options": unknown}),
-        (schemas.ChatBody, {"model": "m", "messages": [{**unknown, "role": "user", "content": "a"}] * 500}),
+        (
+            schemas.ChatBody,
+            {"model": "m", "messages": [{**unknown, "role": "user", "content": "a"}] * 500},
+        ),
     ):
         with pytest.raises(ValidationError) as caught:
             model.model_validate(body)
@@ -130,7 +152,8 @@ def test_a_prompt_beyond_the_limit_is_refused_and_not_quoted(server):
     answer = server.post("/generate", {"prompt": "secret " * 30, "max_tokens": 4})
     assert (
         answer.status_code == 400
-        and answer.json()["error"]["message"] == "The prompt has at least 210 tokens; at most 200 are taken."
+        and answer.json()["error"]["message"]
+        == "The prompt has at least 210 tokens; at most 200 are taken."
     )
     answer = server.post("/generate", {"prompt": 17, "secret": "secret"})
     assert answer.status_code == 400 and "17" not in answer.text
@@ -188,13 +211,20 @@ def test_a_call_over_a_kept_connection_is_answered_at_the_moment_it_would_be_clo
         if scope["path"] == "/busy":
             loop = asyncio.get_running_loop()
             time.sleep(1.1)  # the kept connection is due
-            loop.call_soon(lambda: (is_due.set(), has_come.wait(30)))  # runs before the loop looks who has written
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+            loop.call_soon(
+                lambda: (is_due.set(), has_come.wait(30))
+            )  # runs before the loop looks who has written
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
+        )
         await send({"type": "http.response.body", "body": b""})
 
     config = server_config(app, LIMITS)
     config.timeout_keep_alive = 1
-    with listening(config) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as kept:
+    with (
+        listening(config) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as kept,
+    ):
         again = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         kept.sendall(again)
         assert status(kept) == 200
@@ -210,17 +240,27 @@ def test_a_call_over_a_kept_connection_is_answered_at_the_moment_it_would_be_clo
 def test_too_many_calls_at_once_are_refused_and_idle_connections_are_no_calls():
     """uvicorn's own limit counts connections, so that a few hundred idle ones shut everybody out, and resets the others over their bodies."""
     with (
-        served(char_engine(max_num_seqs=4, num_blocks=80), replace(LIMITS, max_requests=1, max_viewers=1, body_s=30)) as server,
+        served(
+            char_engine(max_num_seqs=4, num_blocks=80),
+            replace(LIMITS, max_requests=1, max_viewers=1, body_s=30),
+        ) as server,
         ExitStack() as stack,
     ):
         for _ in range(8):
-            stack.enter_context(connected(server, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).recv(4096)
+            stack.enter_context(
+                connected(server, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            ).recv(4096)
         assert server.post("/generate", {"prompt": "Hark", "max_tokens": 1}).status_code == 200
         for _ in range(5):
             stack.enter_context(connected(server, call(b" " * 100)[:-1]))
         refused = (server.post("/generate", {"prompt": "Hark " * 10**4}) for _ in range(500))
-        told = next(told for told in refused if told.status_code == 503)  # once the five have been seen
-        assert told.json()["error"]["message"] == "Too many calls are under way: try again in a moment."
+        told = next(
+            told for told in refused if told.status_code == 503
+        )  # once the five have been seen
+        assert (
+            told.json()["error"]["message"]
+            == "Too many calls are under way: try again in a moment."
+        )
         assert told.headers["retry-after"] == "1"
 
 
@@ -235,14 +275,21 @@ def test_a_server_holds_as_many_connections_as_its_system_grants():
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, {most}))
         allow_connections()
         print(resource.getrlimit(resource.RLIMIT_NOFILE))"""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert said.strip() == str((min(most, 2**16), most))
 
 
-def test_a_failure_nobody_foresaw_is_answered_and_says_that_the_connection_ends(server, monkeypatch):
+def test_a_failure_nobody_foresaw_is_answered_and_says_that_the_connection_ends(
+    server, monkeypatch
+):
     monkeypatch.setattr(type(server.serving), "sessions", property(lambda serving: 1 / 0))
     answer = server.get("/sessions")
-    assert answer.status_code == 500 and answer.json()["error"]["message"] == "Something went wrong in the server."
+    assert (
+        answer.status_code == 500
+        and answer.json()["error"]["message"] == "Something went wrong in the server."
+    )
     assert answer.headers["connection"] == "close"
 
 
@@ -254,10 +301,15 @@ def test_a_client_that_takes_nothing_is_given_up():
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": bytes(2**25), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})  # waits until what was written is taken, or nobody is there
+        await send(
+            {"type": "http.response.body", "body": b""}
+        )  # waits until what was written is taken, or nobody is there
         ends.set()
 
-    with listening(server_config(app, replace(LIMITS, send_s=0.5))) as port, socket.socket() as sleeper:
+    with (
+        listening(server_config(app, replace(LIMITS, send_s=0.5))) as port,
+        socket.socket() as sleeper,
+    ):
         sleeper.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sleeper.connect(("127.0.0.1", port))
         sleeper.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -294,7 +346,10 @@ def test_a_server_that_stood_still_does_not_blame_its_client():
 
 
 def test_half_of_a_call_and_nothing_more(server):
-    halves = [connected(server, part) for part in (b"", b"POST", b"POST /generate HTTP/1.1\r\nHost:", call(b"{" * 50)[:-10])]
+    halves = [
+        connected(server, part)
+        for part in (b"", b"POST", b"POST /generate HTTP/1.1\r\nHost:", call(b"{" * 50)[:-10])
+    ]
     for half in halves:
         half.shutdown(socket.SHUT_WR)
     unhurt(server)
@@ -303,8 +358,15 @@ def test_half_of_a_call_and_nothing_more(server):
 
 
 def test_headers_cannot_be_smuggled(server):
-    for evil in (b"X: a\r\n b", b"X: \x00", b"Content-Length: 5\r\nContent-Length: 50", b"Bad Name: x"):
-        with connected(server, b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n" + evil + b"\r\n\r\n") as made:
+    for evil in (
+        b"X: a\r\n b",
+        b"X: \x00",
+        b"Content-Length: 5\r\nContent-Length: 50",
+        b"Bad Name: x",
+    ):
+        with connected(
+            server, b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n" + evil + b"\r\n\r\n"
+        ) as made:
             made.settimeout(5)
             answer = made.recv(4096)
             assert not answer or answer.split(b" ")[1] in (b"400", b"200")
@@ -312,10 +374,15 @@ def test_headers_cannot_be_smuggled(server):
     assert answer.status_code == 404 and "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize("when", ["at once", "after the headers", "after a token", "half closed", "reset"])
+@pytest.mark.parametrize(
+    "when", ["at once", "after the headers", "after a token", "half closed", "reset"]
+)
 @pytest.mark.parametrize("stream", [True, False])
 def test_clients_that_leave_at_any_stage(server, when, stream):
-    gone = [connected(server, call(json.dumps({**ENDLESS, "stream": stream}).encode())) for _ in range(6)]
+    gone = [
+        connected(server, call(json.dumps({**ENDLESS, "stream": stream}).encode()))
+        for _ in range(6)
+    ]
     for made in gone:
         if stream and when in ("after the headers", "after a token", "half closed"):
             made.recv(10 if when == "after the headers" else 4096)
@@ -349,7 +416,9 @@ def test_more_requests_than_are_taken_are_told_when_to_come_again(server):
     answer = server.post("/generate", ENDLESS)
     told = answer.json()["error"]
     assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
-    assert told["type"] == "rate_limit_error" and told["message"].startswith("30 of your requests are in progress")
+    assert told["type"] == "rate_limit_error" and told["message"].startswith(
+        "30 of your requests are in progress"
+    )
     answer = server.post("/v1/completions", {"model": MODEL, "prompt": ["a"] * 5, "n": 5})
     assert answer.status_code == 429
     for made in taken:
@@ -397,22 +466,36 @@ def test_the_api_key_is_asked_of_every_call_but_health():
             "Basic " + "k" * 40,
             "Bearer k\u00e9",
         ):
-            answer = server.post("/generate", {"prompt": "Hark"}, headers={"authorization": given.encode("latin-1")})
+            answer = server.post(
+                "/generate", {"prompt": "Hark"}, headers={"authorization": given.encode("latin-1")}
+            )
             assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
             assert answer.json()["error"]["code"] == "invalid_api_key"
         good = {"authorization": "Bearer " + "k" * 40}
-        assert server.post("/generate", {"prompt": "Hark", "max_tokens": 1}, headers=good).status_code == 200
+        assert (
+            server.post("/generate", {"prompt": "Hark", "max_tokens": 1}, headers=good).status_code
+            == 200
+        )
 
 
 def test_only_the_teacher_controls():
     with served(char_engine(), teacher_token="t" * 22) as server:
         for token in (None, "", "t" * 21, "t" * 23, "T" * 22):
-            answer = server.post("/control", {"steps_per_s": 0}, headers={} if token is None else {"x-teacher-token": token})
+            answer = server.post(
+                "/control",
+                {"steps_per_s": 0},
+                headers={} if token is None else {"x-teacher-token": token},
+            )
             assert answer.status_code == 403 and "t" * 22 not in answer.text
         assert server.get("/health").json()["steps_per_s"] is None
         teacher = {"x-teacher-token": "t" * 22}
         assert server.post("/control", {"steps_per_s": -1}, headers=teacher).status_code == 400
-        assert server.post("/control", {"steps_per_s": 500, "steps": 2}, headers=teacher).json()["steps_per_s"] == 500
+        assert (
+            server.post("/control", {"steps_per_s": 500, "steps": 2}, headers=teacher).json()[
+                "steps_per_s"
+            ]
+            == 500
+        )
         assert server.post("/generate", {"prompt": "Hark", "max_tokens": 3}).status_code == 200
         assert server.get("/health").json()["steps_per_s"] == 500
     with served(char_engine()) as server:
@@ -425,11 +508,15 @@ EVENTS = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def taught():
-    with served(char_engine(max_num_seqs=4, num_blocks=80), LIMITS, teacher_token="t" * 22) as running:
+    with served(
+        char_engine(max_num_seqs=4, num_blocks=80), LIMITS, teacher_token="t" * 22
+    ) as running:
         yield running
 
 
-@pytest.mark.parametrize("token", ["", "t" * 21, "t" * 23, "T" * 22, "t" * 21 + "\u00e9", "x" * 8000])
+@pytest.mark.parametrize(
+    "token", ["", "t" * 21, "t" * 23, "T" * 22, "t" * 21 + "\u00e9", "x" * 8000]
+)
 def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
     before = taught.serving.engine.config
     headers = {"x-teacher-token": token.encode("latin-1")}
@@ -444,9 +531,17 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
         answer = taught.post("/control", asked, headers=headers)
         assert answer.status_code in (400, 403, 431) and "t" * 22 not in answer.text
     assert taught.get("/control", headers=headers).status_code in (400, 403, 431)
-    assert taught.get("/session", headers=headers).status_code in (400, 403, 431)  # texts are hidden
+    assert taught.get("/session", headers=headers).status_code in (
+        400,
+        403,
+        431,
+    )  # texts are hidden
     health = taught.get("/health").json()
-    assert taught.serving.engine.config == before and taught.serving.settings.accepting and taught.serving.event_log.hidden.texts
+    assert (
+        taught.serving.engine.config == before
+        and taught.serving.settings.accepting
+        and taught.serving.event_log.hidden.texts
+    )
     assert health["requests"] == 0 and taught.serving.settings.shadow is None
     unhurt(taught)
 
@@ -469,12 +564,25 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
 def test_what_a_teacher_cannot_have_is_refused_in_a_sentence(taught, asked, says):
     before = taught.serving.engine.config
     answer = taught.post("/control", asked, headers=TEACHER)
-    assert answer.status_code == 400 and says in answer.json()["error"]["message"] and taught.serving.engine.config == before
+    assert (
+        answer.status_code == 400
+        and says in answer.json()["error"]["message"]
+        and taught.serving.engine.config == before
+    )
     unhurt(taught)
 
 
 @pytest.mark.parametrize(
-    "name", ["x" * 25, "x" * 10_000, "<script>alert(1)</script>", "a\u202eb", "\u0000", "a\nb", "<img src=x onerror=y>"]
+    "name",
+    [
+        "x" * 25,
+        "x" * 10_000,
+        "<script>alert(1)</script>",
+        "a\u202eb",
+        "\u0000",
+        "a\nb",
+        "<img src=x onerror=y>",
+    ],
 )
 def test_a_nickname_that_is_none_is_refused_and_not_repeated(taught, name):
     answer = taught.post("/generate", {"prompt": "Hark", "max_tokens": 2, "nickname": name})
@@ -506,7 +614,11 @@ def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
     with ThreadPoolExecutor(16) as pool:
         answers = set(pool.map(one, range(240)))
     assert answers <= {200, 403, 429, 503} and {200, 403} <= answers
-    taught.post("/control", {"clear": True, "accepting": True, "steps_per_s": None, "shadow": None}, headers=TEACHER)
+    taught.post(
+        "/control",
+        {"clear": True, "accepting": True, "steps_per_s": None, "shadow": None},
+        headers=TEACHER,
+    )
     unhurt(taught)
 
 
@@ -525,7 +637,9 @@ def test_viewers_that_stall_or_leave_at_any_stage_slow_nobody(taught):
             made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for _ in range(3):
         assert (
-            taught.post("/generate", {"prompt": "Hark", "max_tokens": 200, "ignore_eos": True}).json()["finish_reason"]
+            taught.post(
+                "/generate", {"prompt": "Hark", "max_tokens": 200, "ignore_eos": True}
+            ).json()["finish_reason"]
             == "length"
         )
     unhurt(taught)
@@ -536,11 +650,22 @@ def test_viewers_that_stall_or_leave_at_any_stage_slow_nobody(taught):
 @pytest.mark.parametrize("when", ["held back", "in a burst", "while it changes"])
 def test_disconnects_around_a_change_leave_nothing_behind(taught, when):
     taught.post("/control", {"steps_per_s": 0}, headers=TEACHER)
-    gone = [connected(taught, call(json.dumps({**ENDLESS, "nickname": f"n{i}"}).encode())) for i in range(8)]
+    gone = [
+        connected(taught, call(json.dumps({**ENDLESS, "nickname": f"n{i}"}).encode()))
+        for i in range(8)
+    ]
     for made in gone:
         assert status(made) == 200
-    taught.post("/control", {"steps": 1, **({"burst": "equal"} if when == "in a burst" else {})}, headers=TEACHER)
-    taught.post("/control", {"policy": "static" if when != "in a burst" else "split", "max_num_seqs": 3}, headers=TEACHER)
+    taught.post(
+        "/control",
+        {"steps": 1, **({"burst": "equal"} if when == "in a burst" else {})},
+        headers=TEACHER,
+    )
+    taught.post(
+        "/control",
+        {"policy": "static" if when != "in a burst" else "split", "max_num_seqs": 3},
+        headers=TEACHER,
+    )
     if when == "held back":
         for made in gone[4:]:
             made.close()
@@ -566,7 +691,10 @@ def test_pages_of_other_origins_may_not_read_answers_unless_told():
     with served(char_engine()) as server:
         assert "access-control-allow-origin" not in server.get("/v1/models", headers=origin).headers
     with served(char_engine(), cors_origins=(origin["origin"],)) as server:
-        assert server.get("/v1/models", headers=origin).headers["access-control-allow-origin"] == origin["origin"]
+        assert (
+            server.get("/v1/models", headers=origin).headers["access-control-allow-origin"]
+            == origin["origin"]
+        )
         other = server.get("/v1/models", headers={"origin": "https://third.example"})
         assert "access-control-allow-origin" not in other.headers
 
@@ -586,5 +714,7 @@ def test_logs_hold_no_prompt(caplog):
         server.serving.__class__ = Refusing
         answer = server.post("/generate", {"prompt": "my secret", "max_tokens": 2})
         assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
-    told = [r.getMessage() for r in caplog.records if r.name.startswith(("inflight", "uvicorn", "core"))]
+    told = [
+        r.getMessage() for r in caplog.records if r.name.startswith(("inflight", "uvicorn", "core"))
+    ]
     assert not any("my secret" in message for message in told)

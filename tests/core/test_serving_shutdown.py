@@ -39,7 +39,10 @@ class Running:
         return httpx.post(self.url + path, json=body, timeout=60, trust_env=False)
 
     def is_draining(self) -> bool:
-        return httpx.get(self.url + "/health", timeout=60, trust_env=False).json()["status"] == "draining"
+        return (
+            httpx.get(self.url + "/health", timeout=60, trust_env=False).json()["status"]
+            == "draining"
+        )
 
     def order_to_end(self, order: int) -> None:
         """The first order; returns once it is heeded."""
@@ -50,7 +53,19 @@ class Running:
 
 @contextmanager
 def running(*options: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "core", "serve", "--port", "0", "--threads", "1", "--device", "cpu", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "core",
+        "serve",
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--device",
+        "cpu",
+        *options,
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert process.stderr is not None
@@ -92,20 +107,31 @@ def test_who_is_not_finished_in_time_gets_a_last_word_and_who_comes_is_told_when
     openai = {**LONG, "model": "shakespeare-bpe"}
 
     def streamed(path: str, body: dict) -> list[str]:
-        with httpx.stream("POST", server.url + path, json={**body, "stream": True}, timeout=60, trust_env=False) as response:
+        with httpx.stream(
+            "POST", server.url + path, json={**body, "stream": True}, timeout=60, trust_env=False
+        ) as response:
             return list(events(response))
 
-    with running("--max-num-seqs", "1", "--drain-seconds", "1") as server, ThreadPoolExecutor(9) as pool:
+    with (
+        running("--max-num-seqs", "1", "--drain-seconds", "1") as server,
+        ThreadPoolExecutor(9) as pool,
+    ):
         plain = [pool.submit(streamed, "/generate", LONG) for _ in range(3)]
         chunks = [pool.submit(streamed, "/v1/completions", openai) for _ in range(3)]
-        wholes = [pool.submit(server.post, path, body) for path, body in (("/generate", LONG), ("/v1/completions", openai))]
+        wholes = [
+            pool.submit(server.post, path, body)
+            for path, body in (("/generate", LONG), ("/v1/completions", openai))
+        ]
         while httpx.get(server.url + "/health", trust_env=False).json()["requests"] < 8:
             time.sleep(0.01)
         half = connected(server, call(b"{" * 50)[:-10])
         server.order_to_end(signal.SIGTERM)
         refused = server.post("/generate", {"prompt": "Hark", "max_tokens": 1})
         assert refused.status_code == 503 and int(refused.headers["retry-after"]) > 0
-        assert refused.json()["error"]["message"] == "The server is closing and takes no more requests."
+        assert (
+            refused.json()["error"]["message"]
+            == "The server is closing and takes no more requests."
+        )
         closed = "The server was closed."
         for answer in plain:
             assert json.loads(answer.result()[-1])["error"]["message"] == closed
@@ -113,7 +139,10 @@ def test_who_is_not_finished_in_time_gets_a_last_word_and_who_comes_is_told_when
             *_, error, done = answer.result()
             assert json.loads(error)["error"]["message"] == closed and done == "[DONE]"
         for answer in wholes:
-            assert answer.result().status_code == 503 and answer.result().json()["error"]["message"] == closed
+            assert (
+                answer.result().status_code == 503
+                and answer.result().json()["error"]["message"] == closed
+            )
         assert server.process.wait(60) == 0
         assert "Traceback" not in server.process.stderr.read()
         half.close()

@@ -27,7 +27,10 @@ class Letters:
         return "".join("#abc\ufffd"[i] for i in ids)
 
 
-@given(st.lists(st.integers(0, 3), max_size=30), st.lists(st.text("abc", min_size=1, max_size=4), max_size=3))
+@given(
+    st.lists(st.integers(0, 3), max_size=30),
+    st.lists(st.text("abc", min_size=1, max_size=4), max_size=3),
+)
 def test_what_is_shown_is_the_text_up_to_the_first_stop_string(ids, stop):
     answer, shown = AnswerText(Letters()), ClientText(stop, {0: "#"})
     pieces = [shown.add(i, answer.add(i)) for i in ids]
@@ -49,7 +52,13 @@ def test_who_leaves_is_shown_what_was_held_back():
 
     async def answer() -> list[Piece]:
         stream = TokenStream(
-            "r", asked.prompt_token_ids, asked.sampling, Places(ServingLimits()).take("")[0], None, 0.0, lambda message: None
+            "r",
+            asked.prompt_token_ids,
+            asked.sampling,
+            Places(ServingLimits()).take("")[0],
+            None,
+            0.0,
+            lambda message: None,
         )
         outputs.begin(asked, asked.prompt_token_ids)
         outputs.queued(stream, asked)

@@ -16,7 +16,17 @@ from core.serving.classroom import Classroom
 from core.serving.engine import ServingEngine
 from core.serving.event_log import ServedStep
 from core.serving.limits import ServingLimits
-from worlds.serving import Fragile, all_messages, between_two_steps, char_engine, checked, greedy, idle, serving, whole
+from worlds.serving import (
+    Fragile,
+    all_messages,
+    between_two_steps,
+    char_engine,
+    checked,
+    greedy,
+    idle,
+    serving,
+    whole,
+)
 from worlds.small import memory_engine
 
 
@@ -27,15 +37,28 @@ async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
         choice = rng.random()
         if choice < 0.5:
             prompt = [rng.randrange(4, 49) for _ in range(rng.randrange(1, 20))]
-            under_way.append(await made.submit(prompt, SamplingParams(rng.randrange(1, 25), ignore_eos=rng.random() < 0.5)))
+            under_way.append(
+                await made.submit(
+                    prompt, SamplingParams(rng.randrange(1, 25), ignore_eos=rng.random() < 0.5)
+                )
+            )
         elif choice < 0.65 and under_way:
             rng.choice(under_way).cancel()
         elif choice < 0.75:
-            under_way += await room.burst([((5, 6, 7), greedy(rng.randrange(1, 9)))] * rng.randrange(1, 6))
+            under_way += await room.burst(
+                [((5, 6, 7), greedy(rng.randrange(1, 9)))] * rng.randrange(1, 6)
+            )
         elif choice < 0.85:
-            policy = rng.choice(["continuous", "static", "split", "dynamic", "shortest-first", "stall"])
+            policy = rng.choice(
+                ["continuous", "static", "split", "dynamic", "shortest-first", "stall"]
+            )
             more = {"prefix_caching": True} if policy == "continuous" and rng.random() < 0.5 else {}
-            room.configure(policy=policy, max_num_seqs=rng.randrange(1, 5), start=rng.choice(["idle", "barrier"]), **more)
+            room.configure(
+                policy=policy,
+                max_num_seqs=rng.randrange(1, 5),
+                start=rng.choice(["idle", "barrier"]),
+                **more,
+            )
         elif choice < 0.88:
             made.clear()
         elif choice < 0.94:
@@ -55,7 +78,8 @@ async def bustle(made: ServingEngine, rng: random.Random, rounds: int) -> None:
 def test_random_sessions_pass_the_check(seed):
     rng = random.Random(seed)
     with serving(
-        memory_engine(max_num_seqs=3, max_num_batched_tokens=16, num_blocks=12), ServingLimits(kept_tokens=4000)
+        memory_engine(max_num_seqs=3, max_num_batched_tokens=16, num_blocks=12),
+        ServingLimits(kept_tokens=4000),
     ) as made:
         asyncio.run(bustle(made, rng, 120))
         runs = made.sessions
@@ -87,7 +111,11 @@ def test_a_long_session_is_the_log_step_for_step():
 
     with serving(memory_engine()) as made:
         asyncio.run(ask(made))
-        shown = [entry.data.event for entry in made.event_log._messages if isinstance(entry.data, ServedStep)]
+        shown = [
+            entry.data.event
+            for entry in made.event_log._messages
+            if isinstance(entry.data, ServedStep)
+        ]
         session = made.session()
     assert session.events == shown and len(shown) > 600 and checked(session).complete
 
@@ -104,7 +132,10 @@ def test_a_session_holds_texts_and_no_nicknames(tmp_path):
     trace = Trace.load(tmp_path / "session.jsonl")
     (only,) = trace.prompts
     assert "Nobody" not in text and trace.text(only) == "".join(p.text for p in answer)
-    assert verify(text.splitlines(), tokenizer=lambda name: char_engine().tokenizer).not_decoded is None
+    assert (
+        verify(text.splitlines(), tokenizer=lambda name: char_engine().tokenizer).not_decoded
+        is None
+    )
 
 
 def test_room_for_a_new_run_is_made_when_the_engine_is_idle_and_the_oldest_goes():
@@ -183,13 +214,21 @@ def test_memory_is_flat_over_many_requests():
             said.clear()
             with between_two_steps(made):
                 asking = [
-                    asyncio.create_task(made.submit((4, 5, i % 40 + 4), sampling, nickname="Ann", num_top_logprobs=i % 2))
+                    asyncio.create_task(
+                        made.submit(
+                            (4, 5, i % 40 + 4), sampling, nickname="Ann", num_top_logprobs=i % 2
+                        )
+                    )
                     for i in range(100)
                 ]
                 await asyncio.sleep(0)
             await asyncio.gather(*map(whole, await asyncio.gather(*asking)))
             await idle(made)
-            while ("done", 100, 0) not in said:  # all of this run answered again, by the same tokens
+            while (
+                "done",
+                100,
+                0,
+            ) not in said:  # all of this run answered again, by the same tokens
                 await asyncio.sleep(0.01)
 
     async def measured(made: ServingEngine) -> list[int]:

@@ -65,7 +65,9 @@ def test_it_keeps_the_pace_and_the_single_steps_of_the_engine_that_serves():
     with serving(memory_engine(max_num_seqs=2)) as made:
         said = asyncio.run(beside(made))
         steps = [len(made.session(run).events) for run, _ in made.sessions]
-    assert [(one["real"]["steps"], one["shadow"]["steps"]) for one in said] == [(n, n) for n in steps]
+    assert [(one["real"]["steps"], one["shadow"]["steps"]) for one in said] == [
+        (n, n) for n in steps
+    ]
     assert [one["finished"] for one in said] == [5, 6]
     assert all(one["mean_e2e_s"][0] > 0 < one["mean_e2e_s"][1] for one in said)
 
@@ -147,7 +149,12 @@ def test_once_idle_the_same_requests_are_run_for_real_with_the_same_tokens(polic
         config = made.engine.config.under(policy, num_blocks=64)
         trace = made.session()
     assert last["status"] == "done"
-    assert (last["requests"], last["finished"], last["other_texts"], last["sentence"]) == (len(PROMPTS), len(PROMPTS), 0, None)
+    assert (last["requests"], last["finished"], last["other_texts"], last["sentence"]) == (
+        len(PROMPTS),
+        len(PROMPTS),
+        0,
+        None,
+    )
     asked = [replace(one.request, arrival=0) for one in trace.asked.values()]
     offline = memory_engine(**config.to_json()).run(Workload(asked[: len(PROMPTS)]))
     assert last["shadow"]["steps"] - len(offline.events) in (
@@ -175,7 +182,9 @@ def test_who_comes_in_the_middle_of_its_pass_waits_for_nothing_and_is_served_as_
             await whole(await made.submit(prompt, greedy(9), id=id))
         if shadow:
             assert await asyncio.to_thread(in_pass.wait, 60)
-        newcomer = await whole(await made.submit((7, 7, 7, 7), greedy(40, temperature=0.9, seed=3), id="new"))
+        newcomer = await whole(
+            await made.submit((7, 7, 7, 7), greedy(40, temperature=0.9, seed=3), id="new")
+        )
         await idle(made)
         steps = [without_times(event) for event in made.session().events]
         released.set()
@@ -185,7 +194,12 @@ def test_who_comes_in_the_middle_of_its_pass_waits_for_nothing_and_is_served_as_
         found, steps, said = asyncio.run(served(made, shadow=True))
     with serving(memory_engine(max_num_seqs=2)) as made:
         assert (found, steps, []) == asyncio.run(served(made, shadow=False))
-    assert (said[-1]["requests"], said[-1]["finished"], said[-1]["other_texts"], said[-1]["sentence"]) == (3, 3, 0, None)
+    assert (
+        said[-1]["requests"],
+        said[-1]["finished"],
+        said[-1]["other_texts"],
+        said[-1]["sentence"],
+    ) == (3, 3, 0, None)
 
 
 def without_times(event) -> dict:

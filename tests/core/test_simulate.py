@@ -22,14 +22,18 @@ COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 def _requests(count: int, prompt: int = 4, new: int = 3, gap: float = 0.0):
     for index in range(count):
         sampling = SamplingParams(max_new_tokens=new, ignore_eos=True)
-        yield Request(f"r{index}", prompt_token_ids=(1,) * prompt, sampling=sampling, arrival=index * gap)
+        yield Request(
+            f"r{index}", prompt_token_ids=(1,) * prompt, sampling=sampling, arrival=index * gap
+        )
 
 
 def test_a_pass_takes_what_it_costs():
     engine = SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
     trace = engine.run(Workload(list(_requests(2))))
     first, second, third = trace.events
-    assert first.t_end - first.t_start == pytest.approx(0.010 + 8 * 0.001 + 8 * 100e-6)  # 8 positions, which read each other
+    assert first.t_end - first.t_start == pytest.approx(
+        0.010 + 8 * 0.001 + 8 * 100e-6
+    )  # 8 positions, which read each other
     assert second.t_end - second.t_start == pytest.approx(0.010 + 2 * 0.001 + 10 * 100e-6)
     assert third.t_start == second.t_end
     assert trace.header.is_simulated and trace.header.cost["kind"] == "fitted"
@@ -38,17 +42,26 @@ def test_a_pass_takes_what_it_costs():
 
 def test_padding_costs_too():
     workload = Workload(
-        [*_requests(1, prompt=10), Request("long", prompt_token_ids=(1,) * 30, sampling=SamplingParams(3, ignore_eos=True))]
+        [
+            *_requests(1, prompt=10),
+            Request(
+                "long", prompt_token_ids=(1,) * 30, sampling=SamplingParams(3, ignore_eos=True)
+            ),
+        ]
     )
     packed, padded = (
         SimulatedEngine(COST, EngineConfig(policy=policy, max_num_seqs=2)).run(workload).events[0]
         for policy in ("continuous", "static")
     )
-    assert (padded.t_end - padded.t_start) - (packed.t_end - packed.t_start) == pytest.approx(20 * 0.001)
+    assert (padded.t_end - padded.t_start) - (packed.t_end - packed.t_start) == pytest.approx(
+        20 * 0.001
+    )
 
 
 def test_time_is_simulated_and_jumps_to_the_next_arrival():
-    trace = SimulatedEngine(COST, EngineConfig(max_num_seqs=2)).run(Workload(list(_requests(2, gap=40.0)), arrival_unit="s"))
+    trace = SimulatedEngine(COST, EngineConfig(max_num_seqs=2)).run(
+        Workload(list(_requests(2, gap=40.0)), arrival_unit="s")
+    )
     numbers = metrics(trace)
     assert 40 < numbers["wall_s"] < 41 and numbers["time_s"]["between"] > 39
     assert numbers["ttft_s"]["max"] == pytest.approx(0.010 + 4 * 0.001 + 4 * 100e-6)
@@ -59,12 +72,32 @@ def test_the_same_decisions_as_the_real_engine_and_a_trace_that_holds(policy, tm
     workload = Workload(
         [
             *_requests(7, prompt=9, new=5),
-            Request("late", prompt_token_ids=(1,) * 5, sampling=SamplingParams(4, ignore_eos=True), arrival=6),
+            Request(
+                "late",
+                prompt_token_ids=(1,) * 5,
+                sampling=SamplingParams(4, ignore_eos=True),
+                arrival=6,
+            ),
         ]
     )
-    config = EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=12, num_blocks=12, block_size=4)
-    real, simulated = Engine(MemoryModel(), None, config).run(workload), SimulatedEngine(COST, config).run(workload)
-    facts = ("step", "admitted", "waiting", "preempted", "stalled", "segments", "finished", "kv", "budget")
+    config = EngineConfig(
+        policy=policy, max_num_seqs=3, max_num_batched_tokens=12, num_blocks=12, block_size=4
+    )
+    real, simulated = (
+        Engine(MemoryModel(), None, config).run(workload),
+        SimulatedEngine(COST, config).run(workload),
+    )
+    facts = (
+        "step",
+        "admitted",
+        "waiting",
+        "preempted",
+        "stalled",
+        "segments",
+        "finished",
+        "kv",
+        "budget",
+    )
     assert [[getattr(e, name) for name in facts] for e in simulated.events] == [
         [getattr(e, name) for name in facts] for e in real.events
     ]
@@ -76,10 +109,16 @@ def test_the_same_decisions_as_the_real_engine_and_a_trace_that_holds(policy, tm
 def test_made_up_tokens_have_no_text(tmp_path, capsys):
     """Prompts are real. A file that was written before this rule shows none either."""
     tokenizer = describe_model("shakespeare-bpe").tokenizer
-    engine = SimulatedEngine(replace(COST, about={"model": {"name": "shakespeare-bpe", "vocab_size": 2048}}), None, tokenizer)
+    engine = SimulatedEngine(
+        replace(COST, about={"model": {"name": "shakespeare-bpe", "vocab_size": 2048}}),
+        None,
+        tokenizer,
+    )
     sampling = SamplingParams(3, stop=(tokenizer.decode([TOKEN.token_id]),))
     trace = engine.run(Workload([Request("r", prompt="What is thy name?", sampling=sampling)]))
-    assert trace.decoded(tokenizer).output["r"] == ["<|endoftext|>"] * 3  # as the tokenizer would have it
+    assert (
+        trace.decoded(tokenizer).output["r"] == ["<|endoftext|>"] * 3
+    )  # as the tokenizer would have it
     trace.recorded_texts = trace.decoded(tokenizer)
     trace.save(path := tmp_path / "t.jsonl")
     for one in (trace, Trace.load(path)):
@@ -88,7 +127,9 @@ def test_made_up_tokens_have_no_text(tmp_path, capsys):
             and one.texts.output == {"r": ["", "", ""]}
             and "".join(one.texts.prompt["r"]) == "What is thy name?"
         )
-        assert [one.token_text("r", at) for at in (0, 7)] == ["What", "—"] and one.mask(1).keys[-1].text == "—"
+        assert [one.token_text("r", at) for at in (0, 7)] == ["What", "—"] and one.mask(1).keys[
+            -1
+        ].text == "—"
     for command, said in (
         ("show", "simulated: no text"),
         ("check", "made-up tokens have none"),
@@ -102,7 +143,9 @@ def test_made_up_tokens_have_no_text(tmp_path, capsys):
 
 def test_beyond_what_was_measured_is_said():
     engine = SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
-    engine.run(Workload(list(_requests(2, prompt=6))))  # 12 positions in the first pass of three; 8 were measured
+    engine.run(
+        Workload(list(_requests(2, prompt=6)))
+    )  # 12 positions in the first pass of three; 8 were measured
     assert engine.beyond.startswith("33 % of the simulated passes lie beyond")
 
 
@@ -120,7 +163,9 @@ def test_a_flow_equals_the_run_and_forgets():
     for name in ("ttft_s", "itl_s", "e2e_s"):
         assert told[name]["count"] == numbers[name]["count"]
         assert told[name]["mean"] == pytest.approx(numbers[name]["mean"], rel=1e-3)
-        assert told[name]["p50"] == pytest.approx(numbers[name]["p50"], rel=0.05)  # not interpolated between neighbours
+        assert told[name]["p50"] == pytest.approx(
+            numbers[name]["p50"], rel=0.05
+        )  # not interpolated between neighbours
     kept = engine.trace.events
     assert set(engine.trace.asked) <= {f"r{i}" for i in range(40, 60)}
     assert sum(len(e.sampled) for e in kept) >= 10 > sum(len(e.sampled) for e in kept[1:])
@@ -145,7 +190,13 @@ def test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away():
     reasons = [f.finish_reason for event in engine.trace.events for f in event.finished]
     assert min(map(reasons.count, ("length", "stop"))) > 1 and reasons.count("cancelled") == 1
     told, numbers = totals.to_json(), metrics(engine.trace)
-    assert told["finished"] == told["e2e_s"]["count"] == numbers["finished"] == numbers["e2e_s"]["count"] == 11
+    assert (
+        told["finished"]
+        == told["e2e_s"]["count"]
+        == numbers["finished"]
+        == numbers["e2e_s"]["count"]
+        == 11
+    )
     assert told["e2e_s"]["mean"] == pytest.approx(numbers["e2e_s"]["mean"], abs=2e-6)
 
 
@@ -153,9 +204,9 @@ def test_percentiles_of_a_histogram():
     histogram = LogHistogram()
     for value in range(1, 1001):
         histogram.add(value / 1000)
-    assert histogram.percentile(50) == pytest.approx(0.5, rel=0.015) and histogram.percentile(99) == pytest.approx(
-        0.99, rel=0.015
-    )
+    assert histogram.percentile(50) == pytest.approx(0.5, rel=0.015) and histogram.percentile(
+        99
+    ) == pytest.approx(0.99, rel=0.015)
     histogram.add(0.0, 5000)
     assert histogram.percentile(50) == 0.0 and histogram.to_json()["max"] == 1.0
     assert LogHistogram().to_json()["p50"] is None

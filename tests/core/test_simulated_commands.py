@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from core import EngineConfig, InflightError, Request, SamplingParams, Trace, Workload, compare_policies
+from core import (
+    EngineConfig,
+    InflightError,
+    Request,
+    SamplingParams,
+    Trace,
+    Workload,
+    compare_policies,
+)
 from core.cli import app
 from core.measure.metrics import metrics
 from core.simulate.engine import SimulatedEngine
@@ -36,9 +44,15 @@ def test_published_requests_keep_their_lengths_for_a_simulated_model(azure, tmp_
     work, run = tmp_path / "work.json", tmp_path / "run.jsonl"
     assert "% of those on record" in _told("workload", azure, "--out", work)
     assert "on record" not in _told("workload", azure, "--out", work, "--simulate", "h100:8b")
-    assert [len(r.prompt_token_ids or ()) for r in SavedWorkload.load(work).workload] == [4808, 8100]
+    assert [len(r.prompt_token_ids or ()) for r in SavedWorkload.load(work).workload] == [
+        4808,
+        8100,
+    ]
     words = _told("run", "--workload", work, "--simulate", "H100:8B", "--out", run)
-    assert "Llama 3.1 8B (8.0 B parameters) · simulated h100" in words and "another tokenizer" not in words
+    assert (
+        "Llama 3.1 8B (8.0 B parameters) · simulated h100" in words
+        and "another tokenizer" not in words
+    )
     assert "Nothing was measured" in words and "60 % of each peak number is reached" in words
     header = Trace.load(run).header
     assert header.model.name == "Llama 3.1 8B" and header.cost["assumptions"][0] in words
@@ -48,15 +62,23 @@ def test_published_requests_keep_their_lengths_for_a_simulated_model(azure, tmp_
 
 
 def test_texts_are_split_by_another_tokenizer_which_is_said():
-    assert "another tokenizer than that of GPT-2 124M" in _told("run", "-p", "chunk-7-by-4", "--simulate", "l4:124m")
+    assert "another tokenizer than that of GPT-2 124M" in _told(
+        "run", "-p", "chunk-7-by-4", "--simulate", "l4:124m"
+    )
 
 
 def test_a_load_says_what_it_assumes():
     for more in (["--rate", "5", "--point-seconds", "1"], ["--requests", "20"]):
         assert "Nothing was measured" in _told("bench", "load", "--simulate", "h100x8:70b", *more)
     longer = ["bench", "load", "--rate", "0.1", "--point-seconds", "60"]
-    words = _told(*longer, "--simulate", "h100x8:70b", "--policy", "continuous", "--output-tokens", "500")
-    assert "at most 60 s per point" in words and " cut" not in words and "Simulated capacity" not in words
+    words = _told(
+        *longer, "--simulate", "h100x8:70b", "--policy", "continuous", "--output-tokens", "500"
+    )
+    assert (
+        "at most 60 s per point" in words
+        and " cut" not in words
+        and "Simulated capacity" not in words
+    )
     assert "Simulated capacity" in _told(
         "bench", "load", "--simulate", "h100:8b", "--policy", "continuous", "--point-seconds", "1"
     )
@@ -66,21 +88,36 @@ def test_a_load_says_what_it_assumes():
 
 
 def test_policies_are_compared_on_a_cost_model_once_each(tmp_path):
-    told = CliRunner().invoke(app, ["compare", "-p", "short-and-long", "--simulate", "h100x2:70b", "--traces", str(tmp_path)])
-    assert told.exit_code == 0 and told.stdout.startswith("SIMULATED") and "Measured" not in told.stdout
+    told = CliRunner().invoke(
+        app,
+        ["compare", "-p", "short-and-long", "--simulate", "h100x2:70b", "--traces", str(tmp_path)],
+    )
+    assert (
+        told.exit_code == 0
+        and told.stdout.startswith("SIMULATED")
+        and "Measured" not in told.stdout
+    )
     words = " ".join(told.stdout.split())
     assert (
-        "shared by 2 cards" in words and "60 % of each peak" in words and "another tokenizer than that of Llama 3.1 70B" in words
+        "shared by 2 cards" in words
+        and "60 % of each peak" in words
+        and "another tokenizer than that of Llama 3.1 70B" in words
     )
-    saved = CliRunner().invoke(app, ["compare", "-p", "short-and-long", "--simulate", "h100x2:70b", "--json"])
+    saved = CliRunner().invoke(
+        app, ["compare", "-p", "short-and-long", "--simulate", "h100x2:70b", "--json"]
+    )
     data = json.loads(saved.stdout)
     assert data["source"] == "simulated" and data["repeats"] == 1 and data["warnings"] == []
     assert data["cost"]["name"] == "h100x2:70b"
     for name in ("static", "continuous"):
         trace = Trace.load(tmp_path / f"{name}.jsonl")
-        assert data["policies"][name]["wall_s"]["median"] == pytest.approx(metrics(trace)["wall_s"], abs=1e-6)
+        assert data["policies"][name]["wall_s"]["median"] == pytest.approx(
+            metrics(trace)["wall_s"], abs=1e-6
+        )
     for more in (["--baseline", "article"], ["--html", str(tmp_path / "c.html")]):
-        refused = CliRunner().invoke(app, ["compare", "-p", "short-and-long", "--simulate", "h100:8b", *more])
+        refused = CliRunner().invoke(
+            app, ["compare", "-p", "short-and-long", "--simulate", "h100:8b", *more]
+        )
         assert "simulat" in str(refused.exception) and isinstance(refused.exception, InflightError)
     assert not (tmp_path / "c.html").exists()
 
@@ -96,6 +133,8 @@ def test_policies_are_compared_in_python_on_simulated_time():
     assert repr(found).startswith("<Comparison: simulated, static ")
     assert found.is_simulated and found.warnings == [] and found.verdict("continuous").median > 1
     for name, run in found.runs.items():
-        assert run.trace is not None and found.walls[name] == [pytest.approx(metrics(run.trace)["wall_s"], abs=1e-6)]
+        assert run.trace is not None and found.walls[name] == [
+            pytest.approx(metrics(run.trace)["wall_s"], abs=1e-6)
+        ]
     with pytest.raises(InflightError, match="simulated"):
         comparison_html(found)

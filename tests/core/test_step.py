@@ -38,7 +38,13 @@ def test_every_fact_of_a_step_stands_under_its_name():
         ScheduledRequest("talks", 3, "decode", (8,), 20, BlockTable((5, 6)), True),
     )
     result = PassResult(
-        samples=[Sample(11, -0.25, 1.5)], t_start=100.5, t_end=100.625, prepare=0.002, forward=0.03, sample=0.004, bucket=12
+        samples=[Sample(11, -0.25, 1.5)],
+        t_start=100.5,
+        t_end=100.625,
+        prepare=0.002,
+        forward=0.03,
+        sample=0.004,
+        bucket=12,
     )
     step = Step(
         7, 0.375, iter(()), [(SchedulerOutput("padded", rows), result)], [result], 0.001, (Arrived("joins", 0.25),),

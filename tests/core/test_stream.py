@@ -30,7 +30,11 @@ def engine(request: pytest.FixtureRequest) -> EngineCore:
 def is_free(engine: EngineCore) -> bool:
     """Whether the engine runs a workload to its end, as if nothing had happened."""
     trace = engine.run(WORK)
-    return not engine.has_work and trace.complete and [len(ids) for ids in trace.outputs.values()] == [6, 6, 4]
+    return (
+        not engine.has_work
+        and trace.complete
+        and [len(ids) for ids in trace.outputs.values()] == [6, 6, 4]
+    )
 
 
 def test_an_event_comes_when_its_step_has_run_and_before_the_next_one(engine):
@@ -56,9 +60,17 @@ def test_a_callback_is_given_the_same_events(engine):
         lambda engine: next(engine.stream(WORK)) and None,
         lambda engine: next(engine.turns(WORK)) and None,
     ],
-    ids=["closed at once", "turns closed at once", "forgotten at once", "forgotten", "turns forgotten"],
+    ids=[
+        "closed at once",
+        "turns closed at once",
+        "forgotten at once",
+        "forgotten",
+        "turns forgotten",
+    ],
 )
-def test_a_stream_that_nobody_reads_leaves_the_engine_free(engine, leave: Callable[[EngineCore], None]):
+def test_a_stream_that_nobody_reads_leaves_the_engine_free(
+    engine, leave: Callable[[EngineCore], None]
+):
     leave(engine)
     assert not engine.has_work and not engine.trace.complete and is_free(engine)
 
@@ -76,7 +88,11 @@ def test_breaking_off_keeps_what_ran(engine):
     for event in engine.stream(WORK):
         if event.step == 2:
             break
-    assert [event.step for event in engine.trace.events] == [0, 1, 2] and not engine.trace.complete and not engine.has_work
+    assert (
+        [event.step for event in engine.trace.events] == [0, 1, 2]
+        and not engine.trace.complete
+        and not engine.has_work
+    )
     kept = engine.trace
     assert is_free(engine) and len(kept.events) == 3 and not kept.complete
 
@@ -99,11 +115,18 @@ def test_an_exception_in_a_callback_or_a_loop_ends_the_run_after_its_step(engine
 def test_a_second_stream_is_refused_while_the_first_goes_on(engine):
     first = engine.stream(WORK)
     next(first)
-    with pytest.raises(InflightError, match=r"still at work on other requests: close their stream, or drop them with `begin`\.$"):
+    with pytest.raises(
+        InflightError,
+        match=r"still at work on other requests: close their stream, or drop them with `begin`\.$",
+    ):
         engine.stream(WORK)
     with pytest.raises(InflightError, match="still at work"):
         engine.run(WORK)
-    assert len(list(first)) + 1 == len(engine.trace.events) and engine.trace.complete and is_free(engine)
+    assert (
+        len(list(first)) + 1 == len(engine.trace.events)
+        and engine.trace.complete
+        and is_free(engine)
+    )
 
 
 def test_a_bad_request_is_refused_at_the_call_and_changes_nothing(engine):
@@ -114,13 +137,17 @@ def test_a_bad_request_is_refused_at_the_call_and_changes_nothing(engine):
     assert engine.trace is before and before.complete and is_free(engine)
 
 
-def test_a_new_run_ends_the_stream_of_the_old_one_and_the_old_trace_says_that_it_was_cut_short(engine):
+def test_a_new_run_ends_the_stream_of_the_old_one_and_the_old_trace_says_that_it_was_cut_short(
+    engine,
+):
     stream = engine.stream(WORK)
     next(stream)
     old = engine.trace
     engine.begin()
     engine.add_request(request("other", 3, 3))
-    assert list(stream) == [] and len(old.events) == 1 and not old.complete  # and none of its steps is told as the old run's
+    assert (
+        list(stream) == [] and len(old.events) == 1 and not old.complete
+    )  # and none of its steps is told as the old run's
     while engine.has_work:
         engine.step()
     assert [len(ids) for ids in engine.trace.outputs.values()] == [3] and engine.trace.complete
@@ -158,7 +185,9 @@ def test_requests_may_join_and_leave_a_run_that_is_streamed(engine):
 
 def test_an_event_cannot_be_changed(engine):
     def mutable(value: object) -> bool:
-        return isinstance(value, (list, dict, set)) or (isinstance(value, tuple) and any(map(mutable, value)))
+        return isinstance(value, (list, dict, set)) or (
+            isinstance(value, tuple) and any(map(mutable, value))
+        )
 
     for event in engine.stream(WORK):
         assert not mutable(event)
@@ -191,7 +220,9 @@ def test_an_event_loop_goes_on_while_an_engine_runs_in_a_thread(engine):
     async def watch() -> tuple[int, bool]:
         loop, events = asyncio.get_running_loop(), asyncio.Queue()
         running = asyncio.create_task(
-            asyncio.to_thread(engine.run, WORK, lambda event: loop.call_soon_threadsafe(events.put_nowait, event))
+            asyncio.to_thread(
+                engine.run, WORK, lambda event: loop.call_soon_threadsafe(events.put_nowait, event)
+            )
         )
         first = asyncio.create_task(events.get())
         await asyncio.wait({running, first}, return_when=asyncio.FIRST_COMPLETED)

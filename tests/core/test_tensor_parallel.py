@@ -33,19 +33,33 @@ def two_processes(monkeypatch) -> None:
 
 def torchrun(*command: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
     """`torchrun -m core …` on CPU."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+    ]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [*launcher, "-m", "core", *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200
+        [*launcher, "-m", "core", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
 
 
 @pytest.mark.slow
 @needs_accelerate
 @pytest.mark.parametrize(
-    ("family", "limits"), [("llama", ()), ("gemma2", ("--max-num-batched-tokens", "7", "--num-blocks", "12"))]
+    ("family", "limits"),
+    [("llama", ()), ("gemma2", ("--max-num-batched-tokens", "7", "--num-blocks", "12"))],
 )
-def test_two_processes_give_the_tokens_of_generate(tmp_path: Path, family: str, limits: tuple[str, ...]):
+def test_two_processes_give_the_tokens_of_generate(
+    tmp_path: Path, family: str, limits: tuple[str, ...]
+):
     model = BY_NAME[family].build(vocab_size=EVEN)
     model.save_pretrained(tmp_path / "model")
     asked = requests(vocab=EVEN)
@@ -53,7 +67,17 @@ def test_two_processes_give_the_tokens_of_generate(tmp_path: Path, family: str, 
     workload.write_text(json.dumps(Workload(asked).to_json()))
     trace_file = tmp_path / "trace.jsonl"
     done = torchrun(
-        *("run", "--workload", str(workload), "--model", str(tmp_path / "model"), "--device", "cpu", "--max-num-seqs", "3"),
+        *(
+            "run",
+            "--workload",
+            str(workload),
+            "--model",
+            str(tmp_path / "model"),
+            "--device",
+            "cpu",
+            "--max-num-seqs",
+            "3",
+        ),
         *("--block-size", "4", "--out", str(trace_file), "--json", *limits),
     )
     assert done.returncode == 0, done.stderr
@@ -66,7 +90,9 @@ def test_two_processes_give_the_tokens_of_generate(tmp_path: Path, family: str, 
 @pytest.mark.slow
 @needs_accelerate
 def test_what_cannot_be_shared_out_is_refused_once():
-    done = torchrun("run", "--preset", "nanogpt-arrivals", "--model", "shakespeare-char", "--device", "cpu")
+    done = torchrun(
+        "run", "--preset", "nanogpt-arrivals", "--model", "shakespeare-char", "--device", "cpu"
+    )
     assert done.returncode != 0
     assert done.stderr.count("transformers has no plan of tensor parallelism for gpt2 models") == 1
 
@@ -89,7 +115,9 @@ def test_one_process_shares_nothing():
         ),
     ],
 )
-def test_a_model_that_cannot_be_shared_out_says_why(monkeypatch, world_size: str, name: str, words: str):
+def test_a_model_that_cannot_be_shared_out_says_why(
+    monkeypatch, world_size: str, name: str, words: str
+):
     monkeypatch.setenv("WORLD_SIZE", world_size)
     device = resolve_device("cpu")
     with pytest.raises(InflightError, match=words):
@@ -98,7 +126,11 @@ def test_a_model_that_cannot_be_shared_out_says_why(monkeypatch, world_size: str
 
 def test_without_accelerate_a_sentence_names_it(two_processes, monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "accelerate" else found(name, *rest))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "accelerate" else found(name, *rest),
+    )
     device = resolve_device("cpu")
     with pytest.raises(InflightError, match="tensor parallelism needs the package accelerate"):
         load("shakespeare-bpe", device, resolve_dtype("auto", device))

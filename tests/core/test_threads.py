@@ -28,7 +28,9 @@ def test_it_is_too_late_once_torch_is_loaded():
 def test_the_page_is_there_before_torch_is_loaded():
     """So that what it says of waiting is read in time."""
     said = "import visualizer.ui, sys; print({'torch', 'transformers'} & set(sys.modules))"
-    answer = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", said], capture_output=True, text=True, check=True
+    )
     assert answer.stdout.strip() == "set()"
 
 
@@ -38,11 +40,17 @@ def test_what_serves_waits_passively_and_what_measures_does_not():
     said = "import os, sys\nfrom core.cli import main\ntry: main(sys.argv[1:])\n"
     said += "except SystemExit: print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if name not in PASSIVE}
-    for command, expected in ((["serve", "--policy", "magic"], "passive True"), (["run", "--preset", "none"], "None")):
-        answer = subprocess.run([sys.executable, "-c", said, *command], capture_output=True, text=True, env=environment)
+    for command, expected in (
+        (["serve", "--policy", "magic"], "passive True"),
+        (["run", "--preset", "none"], "None"),
+    ):
+        answer = subprocess.run(
+            [sys.executable, "-c", said, *command], capture_output=True, text=True, env=environment
+        )
         assert answer.stdout.startswith(expected), answer.stderr
     alone = subprocess.run(
-        [sys.executable, "-c", "import core.cli.serve, sys; print('torch' in sys.modules)"], capture_output=True
+        [sys.executable, "-c", "import core.cli.serve, sys; print('torch' in sys.modules)"],
+        capture_output=True,
     )
     assert alone.stdout.strip() == b"False"
 

@@ -30,7 +30,9 @@ def sealed(rows: list[dict]) -> list[str]:
     """Lines of a trace with checksums made anew."""
     crc, lines = 0, []
     for row in rows:
-        body = json.dumps({k: v for k, v in row.items() if k != "crc"}, ensure_ascii=False, separators=(",", ":"))[:-1]
+        body = json.dumps(
+            {k: v for k, v in row.items() if k != "crc"}, ensure_ascii=False, separators=(",", ":")
+        )[:-1]
         crc = zlib.crc32(body.encode(), crc)
         lines.append(f'{body},"crc":"{crc:08x}"}}')
     return lines
@@ -42,7 +44,9 @@ def rows_of(trace: Trace) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def small() -> Trace:
-    return memory_trace(*SMALL, max_num_seqs=2, max_num_batched_tokens=6, block_size=4, num_blocks=6)
+    return memory_trace(
+        *SMALL, max_num_seqs=2, max_num_batched_tokens=6, block_size=4, num_blocks=6
+    )
 
 
 # -- there and back --------------------------------------------------------------------------------------------------
@@ -50,7 +54,9 @@ def small() -> Trace:
 
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_save_and_load(policy: str, tmp_path: Path) -> None:
-    trace = memory_trace(*SMALL, policy=policy, max_num_seqs=2, max_num_batched_tokens=6, block_size=4, num_blocks=8)
+    trace = memory_trace(
+        *SMALL, policy=policy, max_num_seqs=2, max_num_batched_tokens=6, block_size=4, num_blocks=8
+    )
     trace.save(tmp_path / "t.jsonl")
     loaded = Trace.load(tmp_path / "t.jsonl")
     assert (
@@ -65,13 +71,17 @@ def test_save_and_load(policy: str, tmp_path: Path) -> None:
 
 
 def test_preemption_cancels_and_prefixes_survive_the_disk(tmp_path: Path) -> None:
-    engine = memory_engine(max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8, prefix_caching=True)
+    engine = memory_engine(
+        max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8, prefix_caching=True
+    )
     stream = engine.stream(Workload([request(f"r{i}", 8, 14, i) for i in range(5)]))
     for event in stream:
         if event.step == 2:
             engine.cancel("r1")
             engine.cancel("r4")
-    assert any(e.preempted for e in engine.trace.events) and any(e.kv.prefix_hits for e in engine.trace.events)
+    assert any(e.preempted for e in engine.trace.events) and any(
+        e.kv.prefix_hits for e in engine.trace.events
+    )
     engine.trace.save(tmp_path / "t.jsonl")
     assert Trace.load(tmp_path / "t.jsonl").events == engine.trace.events
 
@@ -129,7 +139,9 @@ def test_every_single_byte_is_under_seal(small: Trace, tmp_path: Path) -> None:
     good = "".join(line + "\n" for line in small.lines()).encode()
     starts = [0, *(i + 1 for i, b in enumerate(good) if b == 10)]
     draw, path = random.Random(0), tmp_path / "t.jsonl"
-    offsets = sorted({*draw.sample(range(len(good)), 80), *(s - 1 for s in starts[1:]), *starts[:-1]})
+    offsets = sorted(
+        {*draw.sample(range(len(good)), 80), *(s - 1 for s in starts[1:]), *starts[:-1]}
+    )
     for offset in offsets[:-1]:
         for new in {good[offset] ^ 1, 10, draw.choice((13, 32, 0xFF))} - {good[offset]}:
             path.write_bytes(good[:offset] + bytes([new]) + good[offset + 1 :])
@@ -153,8 +165,14 @@ def test_reordered_and_doubled(small: Trace) -> None:
         assert caught.value.line == n + 1
 
 
-def test_a_file_that_breaks_off_opens_up_to_its_last_whole_line_and_says_so(small: Trace, tmp_path: Path) -> None:
-    whole, path, draw = "".join(line + "\n" for line in small.lines()).encode(), tmp_path / "t.jsonl", random.Random(0)
+def test_a_file_that_breaks_off_opens_up_to_its_last_whole_line_and_says_so(
+    small: Trace, tmp_path: Path
+) -> None:
+    whole, path, draw = (
+        "".join(line + "\n" for line in small.lines()).encode(),
+        tmp_path / "t.jsonl",
+        random.Random(0),
+    )
     ends = [n + 1 for n, byte in enumerate(whole) if byte == 10]
     for cut in sorted({*draw.sample(range(ends[0], len(whole) - 1), 40), *ends[:-1]}):
         path.write_bytes(whole[:cut])
@@ -164,7 +182,11 @@ def test_a_file_that_breaks_off_opens_up_to_its_last_whole_line_and_says_so(smal
         assert found.events == small.events[:num_steps] and not found.complete
         assert found.header.notes == (BREAKS_OFF,)
         assert found.asked.keys() == found.texts.prompt.keys() <= small.asked.keys()
-        texts = [json.loads(line)["request"] for line in whole[:cut].split(b"\n")[:-1] if b'"kind":"texts"' in line]
+        texts = [
+            json.loads(line)["request"]
+            for line in whole[:cut].split(b"\n")[:-1]
+            if b'"kind":"texts"' in line
+        ]
         assert [found.text(r) for r in texts] == [small.text(r) for r in texts]
         checked = verify(lines_of(path))
         assert checked.breaks_off and checked.num_steps == num_steps
@@ -183,7 +205,18 @@ def test_two_traces_do_not_mix(small: Trace) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\n", b"{}\n", b"[]\n", b"null\n", b"\xff\xfe\n", b"[" * 100_000, b'{"crc":"00000000"}\n', b"\x00" * 100]
+    "content",
+    [
+        b"",
+        b"\n",
+        b"{}\n",
+        b"[]\n",
+        b"null\n",
+        b"\xff\xfe\n",
+        b"[" * 100_000,
+        b'{"crc":"00000000"}\n',
+        b"\x00" * 100,
+    ],
 )
 def test_what_is_no_trace(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
@@ -238,13 +271,17 @@ LIES = {
     "the budget": lambda r: event(r, 0)["budget"].__setitem__(0, 99),
     "the split": lambda r: event(r, 0)["budget"].__setitem__(1, 1),
     "a foreign block": lambda r: event(r, 0)["kv"][2][0].__setitem__(1, [77, 78]),
-    "a block of two": lambda r: event(r, 0)["kv"][2][1].__setitem__(1, event(r, 0)["kv"][2][0][1][:1]),
+    "a block of two": lambda r: event(r, 0)["kv"][2][1].__setitem__(
+        1, event(r, 0)["kv"][2][0][1][:1]
+    ),
     "blocks in use": lambda r: event(r, 0)["kv"].__setitem__(0, 6),
     "the pool": lambda r: event(r, 0)["kv"].__setitem__(1, 600),
     "too few blocks": lambda r: event(r, 0)["kv"][2].pop(),
     "a prefix": lambda r: event(r, 0)["kv"][3].append(["r0", 4]),
     "an early end": lambda r: event(r, 0)["finished"].append(["r0", "length"]),
-    "a reason": lambda r: next(e for e in r if e.get("finished"))["finished"][0].__setitem__(1, "tired"),
+    "a reason": lambda r: next(e for e in r if e.get("finished"))["finished"][0].__setitem__(
+        1, "tired"
+    ),
     "no end": lambda r: next(e for e in r if e.get("finished"))["finished"].clear(),
     "a preemption": lambda r: event(r, 1)["preempted"].append(["r0", 5, 0]),
     "an arrival": lambda r: event(r, 0)["arrived"].pop(),
@@ -264,9 +301,15 @@ LIES = {
     "texts of another kind": lambda r: r[-2].update(prompt={}, output=3),
     "the schema": lambda r: r[0].update(schema=5),
     "the policy's fields": lambda r: r[0]["batching"].update(admission="barrier"),
-    "who left": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(0, "r2"),
-    "which lane": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(1, 1),
-    "left before": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(2, "before"),
+    "who left": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(
+        0, "r2"
+    ),
+    "which lane": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(
+        1, 1
+    ),
+    "left before": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(
+        2, "before"
+    ),
     "nobody left": lambda r: next(e for e in r if e.get("released"))["released"].clear(),
     "left later": lambda r: move_left(r),
     "the policy": lambda r: r[0].update(policy="static"),
@@ -289,7 +332,11 @@ def test_a_lie_under_a_good_seal(small: Trace, lie: str) -> None:
     rows = rows_of(small)
     before = copy.deepcopy(rows)
     LIES[lie](rows)
-    first = next(i for i, (a, b) in enumerate(zip(before, rows, strict=True), 1) if json.dumps(a) != json.dumps(b))
+    first = next(
+        i
+        for i, (a, b) in enumerate(zip(before, rows, strict=True), 1)
+        if json.dumps(a) != json.dumps(b)
+    )
     with pytest.raises(InvalidTrace) as caught:
         Trace.from_lines(sealed(rows))
     assert first <= caught.value.line <= len(rows)
@@ -297,7 +344,9 @@ def test_a_lie_under_a_good_seal(small: Trace, lie: str) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -361,7 +410,10 @@ def test_masks_of_a_padded_pass_and_a_window() -> None:
     assert [(q.request, q.position) for q in mask.queries] == [("r0", None), ("r1", 2)]
     assert picture(mask) == ["...", "###"]
     trace.header = replace(trace.header, model=replace(trace.header.model, windows=(2, None)))
-    assert picture(trace.mask(2, layer=0)) == ["...", ".##"] and picture(trace.mask(2)) == ["...", "###"]
+    assert picture(trace.mask(2, layer=0)) == ["...", ".##"] and picture(trace.mask(2)) == [
+        "...",
+        "###",
+    ]
     for step, wrong in ((99, {}), (0, {"pass_index": 1}), (0, {"layer": 2})):
         with pytest.raises(InflightError):
             trace.mask(step, **wrong)
@@ -375,7 +427,10 @@ def test_the_two_masks_that_the_article_prints() -> None:
         blocks[start : start + length, start : start + length] = np.tri(length, dtype=bool)
     assert np.array_equal(first, blocks)
     mask = trace.mask(6, order="cached-new")
-    assert "".join("ABCD"[int(k.request[1])] for k in mask.keys) == "B" * 10 + "C" * 12 + "D" * 10 + "BC"
+    assert (
+        "".join("ABCD"[int(k.request[1])] for k in mask.keys)
+        == "B" * 10 + "C" * 12 + "D" * 10 + "BC"
+    )
     d, none = [f"{'#' * (i + 1):.<10}" for i in range(10)], "." * 10
     assert picture(mask) == [
         *(none + "." * 12 + row + ".." for row in d),

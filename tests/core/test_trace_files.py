@@ -26,9 +26,14 @@ def small() -> list[str]:
 
 
 @pytest.mark.parametrize("schema", [1, 3, file.SCHEMA + 1, True, str(file.SCHEMA), None])
-def test_a_file_of_another_schema_is_refused_in_a_sentence(small: list[str], schema: object) -> None:
+def test_a_file_of_another_schema_is_refused_in_a_sentence(
+    small: list[str], schema: object
+) -> None:
     header, *rest = [{k: v for k, v in json.loads(line).items() if k != "crc"} for line in small]
-    with pytest.raises(InvalidTrace, match=f"line 1.*has schema {schema!r}; this version reads schema {file.SCHEMA}"):
+    with pytest.raises(
+        InvalidTrace,
+        match=f"line 1.*has schema {schema!r}; this version reads schema {file.SCHEMA}",
+    ):
         Trace.from_lines(file.sealed([{**header, "schema": schema}, *rest]))
     assert Trace.from_lines(file.sealed([header, *rest])).complete
 
@@ -38,7 +43,9 @@ def test_a_file_of_another_schema_is_refused_in_a_sentence(small: list[str], sch
 
 def test_of_requests_that_are_over_nothing_but_ids_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    memory_trace(*[(3 + i % 5, 2 + i % 3, 2 * i) for i in range(200)], max_num_seqs=3, block_size=4).save(path)
+    memory_trace(
+        *[(3 + i % 5, 2 + i % 3, 2 * i) for i in range(200)], max_num_seqs=3, block_size=4
+    ).save(path)
     most = 0
 
     def watched() -> Iterator[str]:
@@ -89,7 +96,10 @@ def test_line_ends_of_windows_and_blank_lines(small: list[str], tmp_path: Path) 
 def test_a_key_that_stands_twice(small: list[str]) -> None:
     number = next(n for n, line in enumerate(small, 1) if line.startswith('{"step"'))
     body = small[number - 1][: -file._CRC_LENGTH] + ',"step":0'
-    assert refusal(with_seal(small, number, body)) == f"line {number}: the key 'step' stands twice in one object."
+    assert (
+        refusal(with_seal(small, number, body))
+        == f"line {number}: the key 'step' stands twice in one object."
+    )
 
 
 def test_a_number_that_json_does_not_have(small: list[str]) -> None:

@@ -28,17 +28,48 @@ def tables() -> str:
             f"| `{field}` | `{getattr(kind, '__forward_arg__', kind).replace('|', 'or')}` |"
             for field, kind in record.__annotations__.items()
         ]
-        says = inspect.getdoc(record) if "__doc__" in vars(record) and not record.__doc__.startswith(f"{name}(") else ""
-        parts.append("\n".join([f"### {name}", "", *([says, ""] if says else []), "| field | kind |", "|---|---|", *rows]))
+        says = (
+            inspect.getdoc(record)
+            if "__doc__" in vars(record) and not record.__doc__.startswith(f"{name}(")
+            else ""
+        )
+        parts.append(
+            "\n".join(
+                [
+                    f"### {name}",
+                    "",
+                    *([says, ""] if says else []),
+                    "| field | kind |",
+                    "|---|---|",
+                    *rows,
+                ]
+            )
+        )
     lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
-    examples = [lines[0], lines[1], lines[3], next(line for line in lines if '"kind":"texts"' in line), lines[-1]]
-    return f"{_TABLES}\n" + "\n\n".join(parts) + "\n\n## A line of each kind\n\n```json\n" + "\n".join(examples) + "\n```\n"
+    examples = [
+        lines[0],
+        lines[1],
+        lines[3],
+        next(line for line in lines if '"kind":"texts"' in line),
+        lines[-1],
+    ]
+    return (
+        f"{_TABLES}\n"
+        + "\n\n".join(parts)
+        + "\n\n## A line of each kind\n\n```json\n"
+        + "\n".join(examples)
+        + "\n```\n"
+    )
 
 
 def test_the_document_has_the_fields_that_the_records_have():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert text[text.index(_TABLES) :] == tables(), f"python {Path(__file__).relative_to(ROOT)} writes it anew"
-    assert f"schema {SCHEMA}." in text and set(re.findall(r"^### (\w+)", text, re.MULTILINE)) == set(RECORDS)
+    assert text[text.index(_TABLES) :] == tables(), (
+        f"python {Path(__file__).relative_to(ROOT)} writes it anew"
+    )
+    assert f"schema {SCHEMA}." in text and set(
+        re.findall(r"^### (\w+)", text, re.MULTILINE)
+    ) == set(RECORDS)
 
 
 if __name__ == "__main__":

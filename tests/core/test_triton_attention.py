@@ -27,7 +27,9 @@ from worlds.examples import examples
 from worlds.passes import BLOCK, passes
 from worlds.triton_cases import DEVICE, Case, case, triton_paged
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, where infinities meet
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning"
+)  # the interpreter's, where infinities meet
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -39,14 +41,18 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr("core.attention.paged_layout.TILE_ROWS", 16)
 
 
-def a_pass(*lengths_and_starts: tuple[int, int], layout: str = "packed") -> tuple[SchedulerOutput, int]:
+def a_pass(
+    *lengths_and_starts: tuple[int, int], layout: str = "packed"
+) -> tuple[SchedulerOutput, int]:
     """Requests of so many tokens after so many, every second one's blocks in reverse; and how many blocks that is."""
     rows, next_block = [], 0
     for lane, (length, start) in enumerate(lengths_and_starts):
         blocks = range(next_block, next_block - (-(start + length) // BLOCK))
         next_block += len(blocks)
         table = BlockTable().extend(tuple(blocks[:: -1 if lane % 2 else 1]))
-        rows.append(ScheduledRequest(f"r{lane}", lane, "prefill", tuple(range(length)), start, table, True))
+        rows.append(
+            ScheduledRequest(f"r{lane}", lane, "prefill", tuple(range(length)), start, table, True)
+        )
     return SchedulerOutput(layout, tuple(rows)), next_block
 
 
@@ -69,7 +75,9 @@ def check_against_the_oracle(made: Case) -> None:
 
 
 ragged = {
-    "scheduled": st.one_of(passes(), passes(longest=1, furthest=70), passes(longest=24, furthest=40)),
+    "scheduled": st.one_of(
+        passes(), passes(longest=1, furthest=70), passes(longest=24, furthest=40)
+    ),
     "kind": st.sampled_from(sorted(KINDS)),
     "window": st.sampled_from([None, 1, 2, 5, 16, 30, 100]),
     "key_block": st.sampled_from([4, 64]),  # splits from 32 keys on, or none
@@ -93,13 +101,24 @@ def test_agrees_with_the_oracle_often(scheduled, kind, window, key_block):
 @pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_precision(dtype, layout):
     output, num_blocks = MIXED
-    made = case(replace(output, layout=layout), num_blocks, 6, 3, (80, 96), 50, 5.0, True, dtype, key_block=4)
+    made = case(
+        replace(output, layout=layout),
+        num_blocks,
+        6,
+        3,
+        (80, 96),
+        50,
+        5.0,
+        True,
+        dtype,
+        key_block=4,
+    )
     assert max(made.layout.split_count.tolist()) > made.layout.split_count[2] == 1
     mine = made.mine()
     assert mine.dtype == dtype
-    assert ((mine.float() - made.oracle())[made.real] / made.oracle()[made.real].abs().clamp(min=1)).abs().max() < TOLERANCE[
-        dtype
-    ]
+    assert (
+        (mine.float() - made.oracle())[made.real] / made.oracle()[made.real].abs().clamp(min=1)
+    ).abs().max() < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("group", [1, 71])
@@ -107,7 +126,9 @@ def test_launches_as_they_are(group, monkeypatch):
     """Full tiles of the real size, 64 rows or more."""
     monkeypatch.undo()
     made = case(*a_pass((70, 130), (1, 300), (1, 5)), max(4, group), group, (16, 16))
-    assert made.layout.prefill_first.tolist() == ([64, 0] if group == 1 else list(range(69, -1, -1)))
+    assert made.layout.prefill_first.tolist() == (
+        [64, 0] if group == 1 else list(range(69, -1, -1))
+    )
     torch.testing.assert_close(made.mine(), made.oracle(), atol=2e-5, rtol=2e-5)
 
 
@@ -115,13 +136,28 @@ def test_launches_as_they_are(group, monkeypatch):
 def test_padded_lists_change_nothing(window):
     """Lists as long as a bucket's, for lanes that are not all there: bit for bit the same."""
     made = case(*MIXED, 4, 2, window=window, sinks=True, key_block=4)
-    lens, kv_lens = ([*getattr(made.layout, name).tolist(), 0, 0] for name in ("query_lens", "kv_lens"))
-    lists = {name: torch.tensor(values, dtype=torch.int32) for name, values in (("query_lens", lens), ("kv_lens", kv_lens))}
+    lens, kv_lens = (
+        [*getattr(made.layout, name).tolist(), 0, 0] for name in ("query_lens", "kv_lens")
+    )
+    lists = {
+        name: torch.tensor(values, dtype=torch.int32)
+        for name, values in (("query_lens", lens), ("kv_lens", kv_lens))
+    }
     for name in ("query_rows", "block_tables"):
         known = getattr(made.layout, name)
-        lists[name] = torch.cat([known, torch.full((2, *known.shape[1:]), 10**6, dtype=torch.int32)])  # never followed
+        lists[name] = torch.cat(
+            [known, torch.full((2, *known.shape[1:]), 10**6, dtype=torch.int32)]
+        )  # never followed
     queries = made.layout.queries_per_tile
-    tiles = plan_tiles(lens, kv_lens, 2, queries, prefill_capacity(64, 8, queries), decode_capacity(8, 2), key_block=4)
+    tiles = plan_tiles(
+        lens,
+        kv_lens,
+        2,
+        queries,
+        prefill_capacity(64, 8, queries),
+        decode_capacity(8, 2),
+        key_block=4,
+    )
     lists |= {name: torch.from_numpy(array) for name, array in tiles._asdict().items()}
     padded = replace(made, layout=replace(made.layout, **lists))
     assert (tiles.decode_sequences == -1).any() and (tiles.prefill_sequences == -1).any()
@@ -130,7 +166,11 @@ def test_padded_lists_change_nothing(window):
 
 @pytest.mark.parametrize(
     ("poison", "window"),
-    [(math.nan, 20), pytest.param(math.nan, None, marks=pytest.mark.slow), pytest.param(math.inf, None, marks=pytest.mark.slow)],
+    [
+        (math.nan, 20),
+        pytest.param(math.nan, None, marks=pytest.mark.slow),
+        pytest.param(math.inf, None, marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_not_finite_stays_with_its_request(poison, window):
     """In any slot but a request's own: those of others, the rest of its last block, the trash slot."""
@@ -138,9 +178,14 @@ def test_what_is_not_finite_stays_with_its_request(poison, window):
     clean = made.mine()
     for segment in made.batch.segments:
         keys, values = (torch.full_like(pool, poison) for pool in (made.keys, made.values))
-        keys[segment.slots], values[segment.slots] = made.keys[segment.slots], made.values[segment.slots]
+        keys[segment.slots], values[segment.slots] = (
+            made.keys[segment.slots],
+            made.values[segment.slots],
+        )
         dirty = replace(made, keys=keys, values=values).mine()[0]
-        assert torch.equal(dirty[segment.first : segment.end], clean[0, segment.first : segment.end])
+        assert torch.equal(
+            dirty[segment.first : segment.end], clean[0, segment.first : segment.end]
+        )
         others = torch.cat([dirty[: segment.first], dirty[segment.end :]])
         assert not others.isfinite().any(), "within a request it is not hidden"
 
@@ -168,8 +213,12 @@ FAULTS = {
     "a split lost": lists(lambda layout: {"split_count": layout.split_count - 1}),
     "splits of another": lists(lambda layout: {"split_start": layout.split_start * 0}),
     "neighbour's block": lists(neighbours_block),
-    "order of blocks ignored": lists(lambda layout: {"block_tables": layout.block_tables.sort(1).values}),
-    "sink counted twice": lambda made: replace(made, spec=made.spec._replace(sinks=made.spec.sinks + math.log(2))),
+    "order of blocks ignored": lists(
+        lambda layout: {"block_tables": layout.block_tables.sort(1).values}
+    ),
+    "sink counted twice": lambda made: replace(
+        made, spec=made.spec._replace(sinks=made.spec.sinks + math.log(2))
+    ),
     "sink ignored": spec(sinks=None),
     "window ignored": spec(window=None),
     "window one wider": spec(window=61),
@@ -180,7 +229,15 @@ FAULTS = {
 
 def test_faults_are_seen():
     """The oracle would show each of these."""
-    made = case(*a_pass((1, 37), (5, 10), (1, 70), (1, 2)), 4, 2, window=60, softcap=3.0, sinks=True, key_block=4)
+    made = case(
+        *a_pass((1, 37), (5, 10), (1, 70), (1, 2)),
+        4,
+        2,
+        window=60,
+        softcap=3.0,
+        sinks=True,
+        key_block=4,
+    )
     oracle = made.oracle()[made.real]
 
     def agrees(case: Case, tolerance: float) -> bool:
@@ -216,13 +273,21 @@ def test_store(kv_heads, sizes, transposed):
 # -- compiled, without a GPU ---------------------------------------------------------------------------------------------
 
 SHARED_MEMORY = {80: 163 * 1024, 90: 227 * 1024}  # of a program at most
-SPILLED = {"Qwen3-0.6B in float32": 32}  # bytes of stack: float32 operands fill the registers, as no matrix instruction is exact
+SPILLED = {
+    "Qwen3-0.6B in float32": 32
+}  # bytes of stack: float32 operands fill the registers, as no matrix instruction is exact
 A_REGISTER_OR_TWO = 8
 
 
 def compiled(capability: int, *shapes: str) -> list[dict[str, Any]]:
     """What the kernels take; see compile_kernels.py."""
-    command = [sys.executable, "-P", str(Path(__file__).parents[1] / "worlds" / "compile_kernels.py"), str(capability), *shapes]
+    command = [
+        sys.executable,
+        "-P",
+        str(Path(__file__).parents[1] / "worlds" / "compile_kernels.py"),
+        str(capability),
+        *shapes,
+    ]
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -233,7 +298,9 @@ def check_resources(capability: int, kernels: list[dict[str, Any]]) -> None:
     for kernel in kernels:
         assert kernel["variants"] == 1, kernel  # no compilation in the middle of a run
         assert kernel["shared"] <= SHARED_MEMORY[capability], kernel
-        assert kernel["local"] == 0 and kernel["stack"] <= SPILLED.get(kernel["shape"], A_REGISTER_OR_TWO), kernel
+        assert kernel["local"] == 0 and kernel["stack"] <= SPILLED.get(
+            kernel["shape"], A_REGISTER_OR_TWO
+        ), kernel
 
 
 @pytest.mark.slow
@@ -249,9 +316,14 @@ def test_compiles_for_hopper():
     ]
     check_resources(90, kernels)
     for kernel in kernels[:2]:
-        assert kernel["stack"] == 0 and kernel["copies"] == [16]  # K and V are fetched one round ahead and in full width
+        assert kernel["stack"] == 0 and kernel["copies"] == [
+            16
+        ]  # K and V are fetched one round ahead and in full width
         # Three programs on a processor: 1 KB of shared memory each is the system's.
-        assert 3 * (kernel["shared"] + 1024) <= 228 * 1024 and 3 * 32 * kernel["warps"] * kernel["reg"] <= 65536
+        assert (
+            3 * (kernel["shared"] + 1024) <= 228 * 1024
+            and 3 * 32 * kernel["warps"] * kernel["reg"] <= 65536
+        )
 
 
 @pytest.mark.slow

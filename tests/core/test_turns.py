@@ -22,14 +22,16 @@ def test_one_address_holds_half_and_others_get_in():
         for _ in range(200):
             await turns.take("a class")
         with pytest.raises(
-            TooManyRequests, match="^From your address 200 viewers are connected, as many as one may have: try"
+            TooManyRequests,
+            match="^From your address 200 viewers are connected, as many as one may have: try",
         ) as told:
             await turns.take("a class")
         assert told.value.retry_after == 10
         for other in range(200):
             await turns.take(str(other))
         with pytest.raises(
-            TooManyRequests, match="^400 viewers are connected, as many as there is room for: try again in a moment.$"
+            TooManyRequests,
+            match="^400 viewers are connected, as many as there is room for: try again in a moment.$",
         ):
             await turns.take("one more")
         turns.free("7")
@@ -125,8 +127,12 @@ def test_a_place_is_given_back_once_however_often_it_is_freed():
     first.free()
     first.free()
     assert places.num_taken == 1
-    with pytest.raises(TooManyRequests, match="^1 of your requests are in progress; the limit per client is 2.$"):
+    with pytest.raises(
+        TooManyRequests, match="^1 of your requests are in progress; the limit per client is 2.$"
+    ):
         places.take("a", 2)
     places.take("b", 2)
-    with pytest.raises(TooManyRequests, match="^3 requests are in progress; this server's limit is 3.$"):
+    with pytest.raises(
+        TooManyRequests, match="^3 requests are in progress; this server's limit is 3.$"
+    ):
         places.take("a")

@@ -30,7 +30,9 @@ DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 
 def asked(rows: Rows, request: str) -> dict:
     """What a request asked for."""
-    return next(r["asked"] for r in rows if r.get("kind") == "request" and r["asked"]["id"] == request)
+    return next(
+        r["asked"] for r in rows if r.get("kind") == "request" and r["asked"]["id"] == request
+    )
 
 
 def first(rows: Rows, name: str) -> dict:
@@ -74,14 +76,23 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
                 engine.cancel(draw.choice(asked).id)
         trace = engine.trace
         found = verify(trace.lines())
-        assert found.not_replayed is None and found.num_steps == len(trace.events) and found.complete
+        assert (
+            found.not_replayed is None and found.num_steps == len(trace.events) and found.complete
+        )
 
 
 @pytest.mark.parametrize("policy", ["continuous", "static"])
 def test_a_request_cancelled_long_before_its_arrival_hides_no_other(policy: str) -> None:
     engine = memory_engine(policy, max_num_seqs=2, block_size=4)
     for event in engine.stream(
-        Workload([request("a", 3, 4), request("far", 3, 4, 90), request("b", 3, 4, 7), request("c", 3, 4, 30)])
+        Workload(
+            [
+                request("a", 3, 4),
+                request("far", 3, 4, 90),
+                request("b", 3, 4, 7),
+                request("c", 3, 4, 30),
+            ]
+        )
     ):
         if event.step == 2:
             engine.cancel("far")
@@ -103,14 +114,20 @@ def test_an_idle_engine_goes_on_at_the_step_of_the_next_arrival_and_no_other() -
 
 
 @pytest.mark.parametrize(("is_idle", "leaves"), [(False, 2), (True, 20)])
-def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(is_idle: bool, leaves: int) -> None:
+def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(
+    is_idle: bool, leaves: int
+) -> None:
     """Cancelled after step 1, `far` leaves in step 2; cancelled while the engine waits for it, in the step in which it would arrive."""
     engine = memory_engine(max_num_seqs=2, block_size=4)
-    for event in engine.turns(Workload([request("a", 3, 2), request("far", 3, 2, 20), request("b", 3, 2, 30)])):
+    for event in engine.turns(
+        Workload([request("a", 3, 2), request("far", 3, 2, 20), request("b", 3, 2, 30)])
+    ):
         if event is None if is_idle else event is not None and event.step == 1:
             engine.cancel("far")
     rows = rows_of(engine.trace)
-    assert [event["step"] for event in steps(rows)] == [0, 1, leaves, 30, 31] and checked(rows).complete
+    assert [event["step"] for event in steps(rows)] == [0, 1, leaves, 30, 31] and checked(
+        rows
+    ).complete
     left = next(event for event in steps(rows) if event["step"] == leaves)
     for step, holds in ((2, True), (20, True), (21, False)):
         left["step"] = step
@@ -119,7 +136,13 @@ def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(is_i
         else:
             assert "it cannot follow step 1" in refusal(rows)
     left["step"] = 2
-    nothing = left | {"step": 5, "t_start": left["t_end"], "timings": [0.0] * 4, "arrived": [], "finished": []}
+    nothing = left | {
+        "step": 5,
+        "t_start": left["t_end"],
+        "timings": [0.0] * 4,
+        "arrived": [],
+        "finished": [],
+    }
     rows.insert(next(at for at, r in enumerate(rows) if r.get("step") == 30), nothing)
     rows[-1]["events"] += 1
     assert "it cannot follow step 2" in refusal(rows)
@@ -138,11 +161,19 @@ def test_requests_that_come_one_by_one() -> None:
     assert "does not arrive at 0 s as the workload says" in refusal(rows)
 
 
-@pytest.mark.parametrize("name", ["gpt2-six", "kv-pressure", "shared-prefix", "padding-693", "nanogpt-chunked-4-arrivals"])
+@pytest.mark.parametrize(
+    "name",
+    ["gpt2-six", "kv-pressure", "shared-prefix", "padding-693", "nanogpt-chunked-4-arrivals"],
+)
 def test_recorded_runs_are_decided_and_decoded_again(name: str) -> None:
     found = verify(file.lines_of(TRACES / f"{name}.jsonl"), tokenizer_of)
     assert found.not_replayed is None and found.not_decoded is None
-    assert {found.proof_of(fact) for fact in PROOFS} == {"replayed", "bounded", "decoded", "sealed"}  # without a rerun
+    assert {found.proof_of(fact) for fact in PROOFS} == {
+        "replayed",
+        "bounded",
+        "decoded",
+        "sealed",
+    }  # without a rerun
 
 
 # -- forged by hand: each as it might be forged, all that would give it away at once made to agree -----------------------
@@ -152,7 +183,9 @@ def relabel(policy: str) -> Callable[[Rows], Any]:
     def forge(rows: Rows) -> None:
         rows[0].update(policy=policy, batching=POLICIES[policy].to_json())
         rows[0]["config"].update(policy=policy)
-        limit = rows[0]["config"]["max_num_batched_tokens"] if POLICIES[policy].token_budget else None
+        limit = (
+            rows[0]["config"]["max_num_batched_tokens"] if POLICIES[policy].token_budget else None
+        )
         for r in steps(rows):
             used = r["budget"][1] + r["budget"][2]
             r["budget"][0], r["budget"][3] = limit, 0 if limit is None else limit - used
@@ -192,7 +225,11 @@ def ask_late(rows: Rows, request: str, steps: int) -> None:
 
 def line_of(rows: Rows, kind: str, request: str) -> int:
     """Where a request's line of this kind stands."""
-    return next(i for i, r in enumerate(rows) if r.get("kind") == kind and (r.get("request") or r["asked"]["id"]) == request)
+    return next(
+        i
+        for i, r in enumerate(rows)
+        if r.get("kind") == kind and (r.get("request") or r["asked"]["id"]) == request
+    )
 
 
 def never_come(rows: Rows) -> None:
@@ -278,16 +315,24 @@ def test_texts_are_decoded_again() -> None:
     rows = rows_of(Trace.load(TRACES / "chunk-7-by-4.jsonl"))
     rows[-2]["output"][1] = " IF"
     assert checked(rows).not_decoded
-    assert "texts of request 'r0' are not those of its tokens" in refusal(rows, tokenizer=tokenizer_of)
+    assert "texts of request 'r0' are not those of its tokens" in refusal(
+        rows, tokenizer=tokenizer_of
+    )
 
 
 def test_tokens_and_margins_are_computed_again() -> None:
     def engine(header: Any) -> Any:
         return memory_engine(max_num_seqs=2, max_num_batched_tokens=6, block_size=4)
 
-    rows = rows_of(memory_trace((5, 3), (9, 4), max_num_seqs=2, max_num_batched_tokens=6, block_size=4))
+    rows = rows_of(
+        memory_trace((5, 3), (9, 4), max_num_seqs=2, max_num_batched_tokens=6, block_size=4)
+    )
     found = checked(rows, engine=engine)
-    assert found.rerun.tokens == 7 and found.rerun.has_probabilities and found.proof_of("event.sampled.token_id") == "rerun"
+    assert (
+        found.rerun.tokens == 7
+        and found.rerun.has_probabilities
+        and found.proof_of("event.sampled.token_id") == "rerun"
+    )
     swapped = copy.deepcopy(rows)
     swap_outputs(swapped)
     assert swapped != rows and checked(swapped).rerun is None
@@ -302,7 +347,11 @@ def test_tokens_and_margins_are_computed_again() -> None:
 
 def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None:
     rows = copied("continuous")
-    rows[0]["execution"] = {"cuda_graphs": True, "min_graph_positions": 64, "max_graph_positions": 2048}
+    rows[0]["execution"] = {
+        "cuda_graphs": True,
+        "min_graph_positions": 64,
+        "max_graph_positions": 2048,
+    }
     forward = steps(rows)[0]["passes"][0]
     for bucket in (forward[3], 64):
         forward[8] = bucket
@@ -311,7 +360,11 @@ def test_a_graph_is_the_next_power_of_two(copied: Callable[[str], Rows]) -> None
         forward[8] = bucket
         assert "cannot have been a CUDA graph" in refusal(rows)
     padded = copied("static")
-    padded[0]["execution"] = {"cuda_graphs": True, "min_graph_positions": 64, "max_graph_positions": 2048}
+    padded[0]["execution"] = {
+        "cuda_graphs": True,
+        "min_graph_positions": 64,
+        "max_graph_positions": 2048,
+    }
     decode = next(p for e in steps(padded) for p in e["passes"] if p[2] == 1 and p[1] > 1)
     decode[8] = decode[1]
     checked(padded)
@@ -324,8 +377,18 @@ def test_the_model_and_the_leak_are_what_a_rerun_finds(copied: Callable[[str], R
         return memory_engine(max_num_seqs=3, max_num_batched_tokens=8, block_size=4, num_blocks=12)
 
     true = checked(copied("continuous"), engine=engine)
-    assert true.proof_of("header.model") == "rerun" != checked(copied("continuous")).proof_of("header.model")
-    for name, lie in (("parameters", 10**12), ("type", "gpt5"), ("context", 10**9), ("windows", [4]), ("kv_bytes_per_token", 1)):
+    assert (
+        true.proof_of("header.model")
+        == "rerun"
+        != checked(copied("continuous")).proof_of("header.model")
+    )
+    for name, lie in (
+        ("parameters", 10**12),
+        ("type", "gpt5"),
+        ("context", 10**9),
+        ("windows", [4]),
+        ("kv_bytes_per_token", 1),
+    ):
         rows = copied("continuous")
         rows[0]["model"][name] = lie
         assert checked(rows).proof_of("header.leak") == "sealed"
@@ -335,7 +398,13 @@ def test_the_model_and_the_leak_are_what_a_rerun_finds(copied: Callable[[str], R
 def test_a_preemption_shows_how_large_the_pool_is() -> None:
     """Both grow into a second block at step 3, and there are three: r1 gives way. From then on it waits for a budget of 5, its 5 tokens being one chunk."""
     trace = memory_trace(
-        (3, 8), (2, 8), max_num_seqs=2, max_num_batched_tokens=5, block_size=4, num_blocks=3, chunked_prefill=False
+        (3, 8),
+        (2, 8),
+        max_num_seqs=2,
+        max_num_batched_tokens=5,
+        block_size=4,
+        num_blocks=3,
+        chunked_prefill=False,
     )
     assert [event.step for event in trace.events if event.preempted] == [3]
     assert {event.budget.binding for event in trace.events} == {"budget", "none"}
@@ -352,7 +421,10 @@ def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) ->
         rows[0]["config"]["max_num_batched_tokens"] += more
         for event in steps(rows):
             if event["budget"][0] is not None:
-                event["budget"][0], event["budget"][3] = event["budget"][0] + more, event["budget"][3] + more
+                event["budget"][0], event["budget"][3] = (
+                    event["budget"][0] + more,
+                    event["budget"][3] + more,
+                )
 
     def blocks(rows: Rows, more: int) -> None:
         rows[0]["num_blocks"] += more
@@ -364,7 +436,9 @@ def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) ->
     for name, true in made.items():
         policy = POLICIES[true[0]["policy"]]
         for enlarge in (lanes, budget, blocks):
-            if (enlarge is lanes and policy.one_lane) or (enlarge is budget and not policy.token_budget):
+            if (enlarge is lanes and policy.one_lane) or (
+                enlarge is budget and not policy.token_budget
+            ):
                 continue  # the policy has no such limit
             rows = copy.deepcopy(true)
             enlarge(rows, 7)

@@ -81,7 +81,9 @@ def test_no_field_of_any_event_can_be_forged(made: dict[str, Rows], policy: str)
     for _ in range(tries(120)):
         rows, row = with_a_row_of_its_own(made[policy], draw)
         facts = StepEvent.from_json(row).to_json()
-        path, name = draw.choice([place for field, value in facts.items() for place in places(value, (field,), field)])
+        path, name = draw.choice(
+            [place for field, value in facts.items() for place in places(value, (field,), field)]
+        )
         *way, last = path
         holder = functools.reduce(lambda inner, key: inner[key], way, row)
         before, holder[last] = holder[last], another(holder[last], name, draw)

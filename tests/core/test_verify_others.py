@@ -38,7 +38,10 @@ def rows_of(trace: Trace) -> Rows:
 @pytest.fixture(scope="module")
 def made() -> dict[str, Rows]:
     traces = {"pressure": Trace.load(TRACES / "vllm-kv-pressure.jsonl")}
-    traces |= {name: to_trace(read_raw([path])[0]) for name, path in (("drafts", SPECULATION), ("priority", PRIORITY))}
+    traces |= {
+        name: to_trace(read_raw([path])[0])
+        for name, path in (("drafts", SPECULATION), ("priority", PRIORITY))
+    }
     for trace in traces.values():
         found = verify(trace.lines())
         assert found.not_replayed and found.never_bound and not found.warnings
@@ -93,7 +96,9 @@ def newest_admitted_first(rows: Rows) -> None:
 def last_arrives_earlier(rows: Rows) -> None:
     """With the one before, who joins at once, and ahead of it."""
     before, own = [r for r in rows if r.get("arrived")][-2:]
-    asked = next(r for r in rows if r.get("kind") == "request" and r["asked"]["id"] == own["arrived"][0][0])
+    asked = next(
+        r for r in rows if r.get("kind") == "request" and r["asked"]["id"] == own["arrived"][0][0]
+    )
     rows.remove(asked)
     rows.insert(rows.index(before), asked)
     before["arrived"].insert(0, [own["arrived"].pop()[0], before["arrived"][0][1]])
@@ -169,7 +174,12 @@ FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
 }  # fmt: skip
 
 
-REFUSED = {"a prefix found twice", "windows of a model without layers", "a rank that there is not", "no ranks at all"}
+REFUSED = {
+    "a prefix found twice",
+    "windows of a model without layers",
+    "a rank that there is not",
+    "no ranks at all",
+}
 
 
 @pytest.mark.parametrize("forgery", FORGED)
@@ -184,7 +194,8 @@ def test_a_forged_recording_is_noticed(made: dict[str, Rows], forgery: str) -> N
     else:
         found = verify(file.sealed(rows))
         assert (
-            any(said in warning for _, warning in found.warnings) and found.num_steps == verify(file.sealed(made[of])).num_steps
+            any(said in warning for _, warning in found.warnings)
+            and found.num_steps == verify(file.sealed(made[of])).num_steps
         )
 
 
@@ -196,9 +207,14 @@ def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[
     forged["warnings"] = ["Somebody else's words."]
     found = verify(file.sealed(rows))
     assert found.warnings == (
-        (forged["step"], f"The queue has a length of {forged['waiting'][0] - 1}, but the step says {forged['waiting'][0]}."),
+        (
+            forged["step"],
+            f"The queue has a length of {forged['waiting'][0] - 1}, but the step says {forged['waiting'][0]}.",
+        ),
     )
-    assert [e.warnings for e in Trace.from_lines(file.sealed(rows)).events if e.warnings] == [(found.warnings[0][1],)]
+    assert [e.warnings for e in Trace.from_lines(file.sealed(rows)).events if e.warnings] == [
+        (found.warnings[0][1],)
+    ]
 
 
 def test_a_run_of_ours_has_no_warnings() -> None:
@@ -221,17 +237,24 @@ def test_texts_are_decoded_again_where_the_tokenizer_is_here(made: dict[str, Row
         asked[texts["request"]]["tokens"],
         [s[2] for r in rows if "step" in r for s in r["sampled"] if s[1] == texts["request"]],
     ]
-    texts["prompt"], texts["output"] = [[f"⟨{i}⟩" for i in ids] for ids in tokens]  # converted where it was not
+    texts["prompt"], texts["output"] = [
+        [f"⟨{i}⟩" for i in ids] for ids in tokens
+    ]  # converted where it was not
     assert verify(file.sealed(rows), tokenizer_of).not_decoded is None
 
 
 def test_what_is_believed_is_one_list_on_the_console_and_in_the_docs(made: dict[str, Rows]) -> None:
-    rows = [f"| {fact} | {enforced} | {believed or 'nothing'} |" for fact, (enforced, believed) in OTHERS.items()]
-    assert "\n".join(rows) in (Path(__file__).parents[2] / "docs" / "checks.md").read_text(encoding="utf-8")
-    told = findings(verify(file.sealed(made["pressure"])))
-    assert [f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed] == told[
-        -len([b for _, b in OTHERS.values() if b]) :
+    rows = [
+        f"| {fact} | {enforced} | {believed or 'nothing'} |"
+        for fact, (enforced, believed) in OTHERS.items()
     ]
+    assert "\n".join(rows) in (Path(__file__).parents[2] / "docs" / "checks.md").read_text(
+        encoding="utf-8"
+    )
+    told = findings(verify(file.sealed(made["pressure"])))
+    assert [
+        f"    {fact}: {believed}" for fact, (_, believed) in OTHERS.items() if believed
+    ] == told[-len([b for _, b in OTHERS.values() if b]) :]
     facts = {word for fact in OTHERS for word in re.findall(r"\w+", fact)}
     assert {*StepEvent._fields, *(f.name for f in fields(Header))} - {"more"} <= facts
 
@@ -249,4 +272,7 @@ def test_a_run_that_breaks_a_rule_is_not_called_valid(
         assert ended.value.code == code
     true, forged = capsys.readouterr().out.split("run.jsonl can be followed")[1:]
     assert "not all of it can be true" not in true and "why a request waits" not in true
-    assert forged.startswith(", but not all of it can be true") and "In 45 of 78 steps why a request waits" in forged
+    assert (
+        forged.startswith(", but not all of it can be true")
+        and "In 45 of 78 steps why a request waits" in forged
+    )

@@ -66,13 +66,31 @@ def python(tmp_path_factory) -> str:
     return made
 
 
-LIMITS = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--num-gpu-blocks-override", "7", "--max-model-len", "160")
+LIMITS = (
+    "--max-num-seqs",
+    "4",
+    "--max-num-batched-tokens",
+    "32",
+    "--num-gpu-blocks-override",
+    "7",
+    "--max-model-len",
+    "160",
+)
 
 
 def leave(server: Served) -> None:
     """A client that hangs up in the middle of its answer."""
-    asked = {"model": "it", "prompt": "All:\n", "max_tokens": 140, "temperature": 0, "ignore_eos": True, "stream": True}
-    with httpx.stream("POST", f"{server.url}/v1/completions", json=asked, timeout=600, trust_env=False) as answer:
+    asked = {
+        "model": "it",
+        "prompt": "All:\n",
+        "max_tokens": 140,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    with httpx.stream(
+        "POST", f"{server.url}/v1/completions", json=asked, timeout=600, trust_env=False
+    ) as answer:
         for _, _line in zip(range(6), answer.iter_lines(), strict=False):
             pass
 
@@ -83,7 +101,13 @@ def test_it_serves_records_and_opens(python, tmp_path, capsys):
         texts = {}
         for wave in (PROMPTS[:4], PROMPTS[4:]):
             with ThreadPoolExecutor(len(wave)) as clients:
-                texts |= dict(zip(wave, clients.map(lambda prompt: server.complete(prompt, 80), wave), strict=True))
+                texts |= dict(
+                    zip(
+                        wave,
+                        clients.map(lambda prompt: server.complete(prompt, 80), wave),
+                        strict=True,
+                    )
+                )
         leave(server)
         server.complete(PROMPTS[0], 80)
     (recording,) = read_raw([tmp_path / "run.raw.jsonl"])
@@ -93,22 +117,40 @@ def test_it_serves_records_and_opens(python, tmp_path, capsys):
     assert done.value.code == 0 and f"{len(recording.steps)} steps" in capsys.readouterr().out
     trace = Trace.load(tmp_path / "run.jsonl")
     assert len(trace.events) == len(recording.steps) and trace.header.engine.name == "vLLM"
-    assert sum(len(event.preempted) for event in trace.events) > 0  # four answers of up to 130 tokens in six blocks of 32
+    assert (
+        sum(len(event.preempted) for event in trace.events) > 0
+    )  # four answers of up to 130 tokens in six blocks of 32
     reasons = [finished.finish_reason for event in trace.events for finished in event.finished]
     assert reasons.count("length") == 7 and reasons.count("cancelled") == 1
     whole = [request for request, ids in trace.outputs.items() if len(ids) == 80]
-    assert sorted(trace.text(request) for request in whole) == sorted([*texts.values(), texts[PROMPTS[0]]])
+    assert sorted(trace.text(request) for request in whole) == sorted(
+        [*texts.values(), texts[PROMPTS[0]]]
+    )
     with pytest.raises(SystemExit) as checked:
         main(["check", str(tmp_path / "run.jsonl")])
     assert checked.value.code in (0, None)
 
-    engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(max_num_seqs=4), dtype="float32")
-    asked = [Request(prompt, prompt=prompt, sampling=SamplingParams(80, ignore_eos=True)) for prompt in PROMPTS]
+    engine = Engine.from_pretrained(
+        "shakespeare-bpe", EngineConfig(max_num_seqs=4), dtype="float32"
+    )
+    asked = [
+        Request(prompt, prompt=prompt, sampling=SamplingParams(80, ignore_eos=True))
+        for prompt in PROMPTS
+    ]
     ours = engine.run(Workload(asked))
     assert {prompt: ours.text(prompt) for prompt in PROMPTS} == texts
 
 
-BUSY = ("--max-num-seqs", "8", "--max-num-batched-tokens", "256", "--num-gpu-blocks-override", "31", "--max-model-len", "512")
+BUSY = (
+    "--max-num-seqs",
+    "8",
+    "--max-num-batched-tokens",
+    "256",
+    "--num-gpu-blocks-override",
+    "31",
+    "--max-model-len",
+    "512",
+)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +162,22 @@ BUSY = ("--max-num-seqs", "8", "--max-num-batched-tokens", "256", "--num-gpu-blo
     ],
     ids=["priority", "long-prefill", "asynchronous class"],
 )
-def test_a_recording_of_traffic_agrees_with_the_servers_own_counters(python, tmp_path, kinds, arguments):
+def test_a_recording_of_traffic_agrees_with_the_servers_own_counters(
+    python, tmp_path, kinds, arguments
+):
     """Answers by threes, stop strings, structured output, clients that leave: every step as recorded, every total as vLLM counted it."""
     with served(python, tmp_path, MODEL, *BUSY, *arguments) as server:
         send(server, traffic(40, 1, kinds), tmp_path)
     with pytest.raises(SystemExit) as compared:
-        main(["import", str(tmp_path / "run.raw.jsonl"), "--verify", "--metrics", str(tmp_path / "metrics.txt")])
+        main(
+            [
+                "import",
+                str(tmp_path / "run.raw.jsonl"),
+                "--verify",
+                "--metrics",
+                str(tmp_path / "metrics.txt"),
+            ]
+        )
     assert compared.value.code in (0, None)
 
 
@@ -134,7 +186,9 @@ def test_it_decides_as_ours_on_a_preset(python, name):
     engine = Engine.from_pretrained("shakespeare-bpe", dtype="float32")
     asked = EngineTask.of(preset(name), engine.tokenizer)
     with VllmProcess(asked, python) as other:
-        theirs = [open_recording(other.run()[1]) for _ in range(2)]  # a second run begins as empty as the first
+        theirs = [
+            open_recording(other.run()[1]) for _ in range(2)
+        ]  # a second run begins as empty as the first
     ours = Engine(engine.adapter, engine.tokenizer, asked.config).run(asked.workload)
     for trace in theirs:
         assert divergence(ours, trace) is None and trace.outputs == ours.outputs
@@ -145,7 +199,10 @@ def test_the_benchmark_beside_it(python, name, monkeypatch):
     """It answers in every round; in float32 with our tokens."""
     monkeypatch.setenv(PYTHON, python)
     report = BENCHMARKS[name](Options(repeats=1, quick=True))
-    assert len(report.times["vllm"]) == len(report.times["inflight"]) == 1 and min(report.times["vllm"]) > 0
+    assert (
+        len(report.times["vllm"]) == len(report.times["inflight"]) == 1
+        and min(report.times["vllm"]) > 0
+    )
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(name[-4:], "float32")
     assert report.outputs_identical or dtype != "float32"
     assert report.about["vllm"]["dtype"] == dtype

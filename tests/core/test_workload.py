@@ -25,8 +25,14 @@ GOOD = {
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    sampling = SamplingParams(5, temperature=0.5, top_k=3, top_p=0.9, seed=7, stop=("é", "\n"), ignore_eos=True)
-    workload = Workload([Request("a", prompt="O Romeo 😀", sampling=sampling), request("b", 3, 2, 4)], "mine", "step")
+    sampling = SamplingParams(
+        5, temperature=0.5, top_k=3, top_p=0.9, seed=7, stop=("é", "\n"), ignore_eos=True
+    )
+    workload = Workload(
+        [Request("a", prompt="O Romeo 😀", sampling=sampling), request("b", 3, 2, 4)],
+        "mine",
+        "step",
+    )
     workload.save(tmp_path / "w.json")
     assert Workload.load(tmp_path / "w.json") == workload == Workload.from_json(workload.to_json())
     assert [r.id for r in workload] == ["a", "b"] and len(workload) == 2
@@ -34,7 +40,10 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_presets_go_there_and_back(name: str) -> None:
-    assert Workload.from_json(json.loads(json.dumps(PRESETS[name].workload.to_json()))) == preset(name).workload
+    assert (
+        Workload.from_json(json.loads(json.dumps(PRESETS[name].workload.to_json())))
+        == preset(name).workload
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,17 +82,41 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.just(10**400),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.just(10**400),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 fields = st.sampled_from(
-    ["id", "prompt", "prompt_token_ids", "sampling", "arrival", "max_new_tokens", "stop", "name", "schema", "x"]
+    [
+        "id",
+        "prompt",
+        "prompt_token_ids",
+        "sampling",
+        "arrival",
+        "max_new_tokens",
+        "stop",
+        "name",
+        "schema",
+        "x",
+    ]
 )
 shaped = st.dictionaries(fields, values | st.dictionaries(fields, values, max_size=3), max_size=4)
 
 
-@given(values | shaped | st.fixed_dictionaries({"requests": st.lists(shaped | st.just(GOOD["requests"][0]), max_size=3)}))
+@given(
+    values
+    | shaped
+    | st.fixed_dictionaries(
+        {"requests": st.lists(shaped | st.just(GOOD["requests"][0]), max_size=3)}
+    )
+)
 @examples(100)
 def test_only_an_inflight_error_ever_escapes(data: object) -> None:
     try:
@@ -98,7 +131,11 @@ def test_only_an_inflight_error_ever_escapes(data: object) -> None:
 @examples(100)
 def test_one_field_of_another_kind(field: str, value: object, where: str) -> None:
     data = json.loads(json.dumps(GOOD))
-    target = {"top": data, "request": data["requests"][0], "sampling": data["requests"][0]["sampling"]}[where]
+    target = {
+        "top": data,
+        "request": data["requests"][0],
+        "sampling": data["requests"][0]["sampling"],
+    }[where]
     target[field] = value
     with suppress(InflightError):
         Workload.from_json(data)
@@ -109,7 +146,10 @@ def test_one_field_of_another_kind(field: str, value: object, where: str) -> Non
         {},
         optional={
             "config": values
-            | st.dictionaries(st.sampled_from(["policy", "max_num_seqs", "num_blocks", "prefill_first", "x"]), values),
+            | st.dictionaries(
+                st.sampled_from(["policy", "max_num_seqs", "num_blocks", "prefill_first", "x"]),
+                values,
+            ),
             "model": values,
             "device": values,
             "x": values,
@@ -125,7 +165,9 @@ def test_what_the_editor_saves_with_settings_of_another_kind(settings: dict[str,
         return
     assert saved.workload == Workload.from_json(GOOD) and "x" not in settings
     assert (saved.model, saved.device) == (settings.get("model"), settings.get("device"))
-    assert all(getattr(saved.config, name) == value for name, value in settings.get("config", {}).items())
+    assert all(
+        getattr(saved.config, name) == value for name, value in settings.get("config", {}).items()
+    )
 
 
 def test_requests_alone_leave_every_setting_open(tmp_path: Path) -> None:

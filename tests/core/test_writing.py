@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from core import EngineConfig, ExecutionFailed, InflightError, InvalidRequest, Request, SamplingParams, Trace, Workload
+from core import (
+    EngineConfig,
+    ExecutionFailed,
+    InflightError,
+    InvalidRequest,
+    Request,
+    SamplingParams,
+    Trace,
+    Workload,
+)
 from core.cli import main
 from core.cli.long import MOST_REQUESTS
 from core.engine.recorder import TraceRecorder
@@ -34,13 +43,21 @@ def arriving(count: int):
     """Requests of different lengths, somewhat more of them than can be served at once."""
     for n in range(count):
         sampling = SamplingParams(max_new_tokens=2 + n % 5, ignore_eos=True)
-        yield Request(f"r{n}", prompt_token_ids=(1,) * (3 + n % 7), sampling=sampling, arrival=round(n * 0.03, 6))
+        yield Request(
+            f"r{n}",
+            prompt_token_ids=(1,) * (3 + n % 7),
+            sampling=sampling,
+            arrival=round(n * 0.03, 6),
+        )
 
 
 @pytest.mark.parametrize("policy", ["continuous", "static", "split-chunked"])
 def test_a_run_is_written_as_it_would_be_saved(policy, tmp_path):
     engine = memory_engine(policy=policy)
-    late_first = Workload([replace(r, arrival=9 - 2 * n) for n, r in enumerate(requests((5, 3), (9, 2), (4, 6)))], name="small")
+    late_first = Workload(
+        [replace(r, arrival=9 - 2 * n) for n, r in enumerate(requests((5, 3), (9, 2), (4, 6)))],
+        name="small",
+    )
     with writing(engine, tmp_path / "written"):
         trace = engine.run(late_first)
     trace.save(tmp_path / "saved")
@@ -52,7 +69,9 @@ def test_a_compressed_file_is_written_and_read_by_its_name(tmp_path):
     engine = memory_engine()
     with writing(engine, tmp_path / "run.jsonl.gz"):
         trace = engine.run(Workload(requests((5, 3), (9, 2))))
-    assert gzip.decompress((tmp_path / "run.jsonl.gz").read_bytes()).decode().splitlines() == [*trace.lines()]
+    assert gzip.decompress((tmp_path / "run.jsonl.gz").read_bytes()).decode().splitlines() == [
+        *trace.lines()
+    ]
     assert Trace.load(tmp_path / "run.jsonl.gz").events == trace.events
     whole = (tmp_path / "run.jsonl.gz").read_bytes()
     (tmp_path / "run.jsonl.gz").write_bytes(whole[: len(whole) * 2 // 3])
@@ -93,14 +112,18 @@ def test_an_interrupt_waits_until_a_step_is_whole(tmp_path):
 
     engine = memory_engine()
     engine.recorder = Interrupted()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores Ctrl-C for what it runs in the background
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell ignores Ctrl-C for what it runs in the background
     try:
         with pytest.raises(KeyboardInterrupt), writing(engine, tmp_path / "run"):
             engine.run(Workload(requests((5, 9), (9, 9))))
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert (tmp_path / "run").read_text().splitlines() == [*engine.trace.lines()] and len(engine.trace.events) == 4
+    assert (tmp_path / "run").read_text().splitlines() == [*engine.trace.lines()] and len(
+        engine.trace.events
+    ) == 4
 
 
 def test_a_run_that_ends_early_is_in_the_file_up_to_there(tmp_path):
@@ -142,7 +165,8 @@ with writing(engine, sys.argv[1]):
 
 def test_a_killed_run_leaves_a_file_that_opens(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", STREAM, str(tmp_path / "run")], env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+        [sys.executable, "-c", STREAM, str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     left = tmp_path / f"run.{process.pid}.partial"
     try:
@@ -153,7 +177,11 @@ def test_a_killed_run_leaves_a_file_that_opens(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     found = Trace.load(left)
-    assert found.events and not found.complete and found.header.notes[-1].startswith("This file breaks off")
+    assert (
+        found.events
+        and not found.complete
+        and found.header.notes[-1].startswith("This file breaks off")
+    )
     assert verify(lines_of(left)).num_steps == len(found.events)
 
 
@@ -177,7 +205,10 @@ def test_neither_a_written_stream_nor_its_check_keeps_what_is_over(tmp_path):
     stream(few)  # whatever is loaded or cached once
     verify(lines_of(tmp_path / f"{few}"))
     assert most(lambda: stream(many)) < most(lambda: stream(few)) + 2**20
-    assert most(lambda: verify(lines_of(tmp_path / f"{many}"))) < most(lambda: verify(lines_of(tmp_path / f"{few}"))) + 2**20
+    assert (
+        most(lambda: verify(lines_of(tmp_path / f"{many}")))
+        < most(lambda: verify(lines_of(tmp_path / f"{few}"))) + 2**20
+    )
 
 
 @pytest.mark.slow
@@ -186,12 +217,17 @@ def test_a_long_run_is_summed_up_as_it_goes_and_so_is_its_file(tmp_path, capsys)
     count = MOST_REQUESTS + 1
     path, out = tmp_path / "workload.json", tmp_path / "run.jsonl.gz"
     sampling = SamplingParams(max_new_tokens=1)
-    Workload([Request(f"r{n}", prompt_token_ids=(1,), sampling=sampling) for n in range(count)]).save(path)
+    Workload(
+        [Request(f"r{n}", prompt_token_ids=(1,), sampling=sampling) for n in range(count)]
+    ).save(path)
     given = ("--simulate", "h100:8b", "--max-num-seqs", "250", "--slo", "ttft=9")
     with pytest.raises(SystemExit):
         main(["run", "--workload", str(path), *given, "--out", str(out)])
     ran = capsys.readouterr().out
-    assert f"{count:,} requests, {count:,} tokens in 41 steps" in ran and f"{count:,} met TTFT ≤ 9 s (100.0 %)" in ran
+    assert (
+        f"{count:,} requests, {count:,} tokens in 41 steps" in ran
+        and f"{count:,} met TTFT ≤ 9 s (100.0 %)" in ran
+    )
     with pytest.raises(SystemExit):
         main(["show", str(out), "--slo", "ttft=9"])
     assert capsys.readouterr().out == ran

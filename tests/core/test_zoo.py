@@ -27,7 +27,9 @@ APART = [name for name, policy in POLICIES.items() if not policy.mixed_batches]
 
 
 def is_decode(step: Step, request: str) -> bool:
-    return any(s.request == request and s.phase == "decode" for o in step.outputs for s in o.scheduled)
+    return any(
+        s.request == request and s.phase == "decode" for o in step.outputs for s in o.scheduled
+    )
 
 
 def phases(step: Step) -> set[str]:
@@ -35,10 +37,22 @@ def phases(step: Step) -> set[str]:
 
 
 def test_no_evict_admits_whoever_can_run_to_its_end_and_preempts_nobody() -> None:
-    world = world_of("no-evict", ((4, 9), (4, 9), (1, 2)), num_blocks=6, max_num_seqs=3, block_size=4, max_num_batched_tokens=16)
+    world = world_of(
+        "no-evict",
+        ((4, 9), (4, 9), (1, 2)),
+        num_blocks=6,
+        max_num_seqs=3,
+        block_size=4,
+        max_num_batched_tokens=16,
+    )
     facts = world.step().facts  # 13 tokens are 4 blocks; 2 are left, and r1 may come to need 4
     assert [a.request for a in facts.admitted] == ["r0"]
-    assert (facts.waiting.request, facts.waiting.why.limit, facts.waiting.why.have, facts.waiting.why.need) == (
+    assert (
+        facts.waiting.request,
+        facts.waiting.why.limit,
+        facts.waiting.why.have,
+        facts.waiting.why.need,
+    ) == (
         "r1",
         "blocks",
         2,
@@ -53,26 +67,45 @@ def test_no_evict_admits_whoever_can_run_to_its_end_and_preempts_nobody() -> Non
 
 def test_mini_sglang_reads_a_prompt_in_chunks_while_everybody_else_freezes() -> None:
     """`schedule_next_batch` of prefill comes first, and a chunked request stays at the head of its list."""
-    world = world_of("mini-sglang", ((2, 9), (10, 2, 2)), max_num_seqs=2, max_num_batched_tokens=4, block_size=1, num_blocks=30)
+    world = world_of(
+        "mini-sglang",
+        ((2, 9), (10, 2, 2)),
+        max_num_seqs=2,
+        max_num_batched_tokens=4,
+        block_size=1,
+        num_blocks=30,
+    )
     steps = world.run().steps
     assert [step.passes for step in steps[:6]] == [
         [(("r0", 2),)], [(("r0", 1),)],
         [(("r1", 4),)], [(("r1", 4),)], [(("r1", 2),)],
         [(("r0", 1), ("r1", 1))],
     ]  # fmt: skip
-    assert [[(s.request, s.why.limit) for s in step.facts.stalled] for step in steps[2:6]] == [[("r0", "phase")]] * 3 + [[]]
+    assert [[(s.request, s.why.limit) for s in step.facts.stalled] for step in steps[2:6]] == [
+        [("r0", "phase")]
+    ] * 3 + [[]]
 
 
 def test_mini_sglang_reserves_room_for_the_output() -> None:
     """estimated_len + reserved_size > available_size: r1 may come to need 8 slots, and of 12 r0 may take 7."""
     world = world_of("mini-sglang", ((3, 4), (5, 3)), max_num_seqs=2, block_size=1, num_blocks=12)
     facts = world.step().facts
-    assert [a.request for a in facts.admitted] == ["r0"] and facts.waiting.why.need == 8 and facts.waiting.why.have == 5
+    assert (
+        [a.request for a in facts.admitted] == ["r0"]
+        and facts.waiting.why.need == 8
+        and facts.waiting.why.have == 5
+    )
     assert not any(step.facts.preempted for step in world.run().steps)
 
 
 def test_nano_vllm_computes_whole_prompts_alone_or_decodes_alone() -> None:
-    world = world_of("nano-vllm", ((2, 9), (6, 2, 1), (4, 2, 1)), max_num_seqs=3, max_num_batched_tokens=8, block_size=4)
+    world = world_of(
+        "nano-vllm",
+        ((2, 9), (6, 2, 1), (4, 2, 1)),
+        max_num_seqs=3,
+        max_num_batched_tokens=8,
+        block_size=4,
+    )
     steps = world.run().steps
     assert [step.passes for step in steps[:4]] == [
         [(("r0", 2),)],
@@ -81,7 +114,8 @@ def test_nano_vllm_computes_whole_prompts_alone_or_decodes_alone() -> None:
         [(("r0", 1), ("r1", 1), ("r2", 1))],
     ]
     assert (
-        steps[1].facts.waiting.why == (steps[1].facts.waiting.why.limit, 2, 4, 8) and steps[1].facts.waiting.why.limit == "budget"
+        steps[1].facts.waiting.why == (steps[1].facts.waiting.why.limit, 2, 4, 8)
+        and steps[1].facts.waiting.why.limit == "budget"
     )
 
 
@@ -113,11 +147,16 @@ def test_on_one_workload_each_pays_in_its_own_way() -> None:
     def paid(policy: str) -> tuple[int, int, int]:
         world: SchedulerWorld = world_of(policy, PRESSURE, **TIGHT).run()
         preempted = sum(len(step.facts.preempted) for step in world.steps)
-        frozen = sum(s.why.limit in ("phase", "blocks") for step in world.steps for s in step.facts.stalled)
+        frozen = sum(
+            s.why.limit in ("phase", "blocks") for step in world.steps for s in step.facts.stalled
+        )
         waited = sum(step.facts.waiting.count for step in world.steps)
         return preempted, frozen, waited
 
-    costs = {name: paid(name) for name in ("continuous", "stall", "no-evict", "mini-sglang", "nano-vllm", "transformers")}
+    costs = {
+        name: paid(name)
+        for name in ("continuous", "stall", "no-evict", "mini-sglang", "nano-vllm", "transformers")
+    }
     assert costs["no-evict"][:2] == (0, 0) and costs["no-evict"][2] > costs["continuous"][2]
     assert costs["mini-sglang"][0] == 0 < costs["mini-sglang"][1]
     assert costs["continuous"][0] > 0 == costs["continuous"][1] and costs["stall"][1] > 0
@@ -127,7 +166,9 @@ def test_on_one_workload_each_pays_in_its_own_way() -> None:
 
 def test_transformers_passes_over_who_lacks_blocks_and_admits_nobody_until_somebody_ends() -> None:
     """r1 and r2 need blocks that r0 took: the last of them gives way, joins the end behind r3, and all wait for an end."""
-    world = world_of("transformers", ((4, 9), (4, 9), (3, 9), (1, 2)), num_blocks=5, max_num_seqs=3, block_size=4)
+    world = world_of(
+        "transformers", ((4, 9), (4, 9), (3, 9), (1, 2)), num_blocks=5, max_num_seqs=3, block_size=4
+    )
     steps = world.run().steps
     first = next(t for t in steps if t.facts.preempted)
     assert [p.request for p in first.facts.preempted] == ["r2"]
@@ -140,11 +181,17 @@ def test_transformers_passes_over_who_lacks_blocks_and_admits_nobody_until_someb
 
 def test_transformers_keeps_the_last_blocks_for_decodes() -> None:
     """3 of 8 blocks are 37 %: below a margin of half, a prompt joins only where nobody decodes."""
-    world = world_of("transformers", ((18, 4), (3, 4, 1)), num_blocks=8, max_num_seqs=2, block_size=4)
+    world = world_of(
+        "transformers", ((18, 4), (3, 4, 1)), num_blocks=8, max_num_seqs=2, block_size=4
+    )
     assert world.step().admitted == ["r0"]
     world.scheduler._state.policy = replace(world.scheduler.policy, margin=0.5)
     waits = world.step().facts.waiting
-    assert waits.request == "r1" and (waits.why.limit, waits.why.have, waits.why.need) == ("margin", 3, 4)
+    assert waits.request == "r1" and (waits.why.limit, waits.why.have, waits.why.need) == (
+        "margin",
+        3,
+        4,
+    )
 
 
 def test_transformers_reads_no_more_of_the_cache_than_it_may() -> None:
@@ -152,9 +199,14 @@ def test_transformers_reads_no_more_of_the_cache_than_it_may() -> None:
     world.step()
     world.scheduler._state.policy = replace(world.scheduler.policy, kv_reads=8 / 32)
     step = world.step()  # 6 of 8 are read for r0, and r1 would need 6 more
-    assert step.passes == [(("r0", 1),)] and [(s.request, *s.why) for s in step.facts.stalled] == [("r1", "reads", 2, 6, 8)]
+    assert step.passes == [(("r0", 1),)] and [(s.request, *s.why) for s in step.facts.stalled] == [
+        ("r1", "reads", 2, 6, 8)
+    ]
 
 
 def test_what_a_policy_takes_follows_from_its_fields() -> None:
-    assert "chunked_prefill" not in POLICIES["nano-vllm"].knobs and "prefill_first" not in POLICIES["mini-sglang"].knobs
+    assert (
+        "chunked_prefill" not in POLICIES["nano-vllm"].knobs
+        and "prefill_first" not in POLICIES["mini-sglang"].knobs
+    )
     assert "prefix_caching" in EngineConfig("no-evict", prefix_caching=True).policy.knobs

@@ -33,7 +33,10 @@ class _Recorded(NamedTuple):
 def vllm(asked: EngineTask, engine: VllmProcess) -> Contender:
     """An engine that runs already, on what it was asked for."""
     return Contender.of(
-        "vLLM", lambda: _Recorded(*engine.run()), _read, {"version": engine.version, **asked.config.to_json(), "policy": "vLLM"}
+        "vLLM",
+        lambda: _Recorded(*engine.run()),
+        _read,
+        {"version": engine.version, **asked.config.to_json(), "policy": "vLLM"},
     )
 
 
@@ -41,15 +44,24 @@ def transformers_batching(asked: EngineTask, model: Any) -> Contender:
     """transformers' continuous batching on a loaded model, under the same limits; a prompt is cut wherever its budget ends."""
     config = asked.config
     limits = {"num_blocks": config.num_blocks, "allow_block_sharing": config.prefix_caching}
-    work = [BaselineRequest(r.id, tuple(asked.prompts[r.id]), r.sampling.max_new_tokens) for r in asked.workload]
+    work = [
+        BaselineRequest(r.id, tuple(asked.prompts[r.id]), r.sampling.max_new_tokens)
+        for r in asked.workload
+    ]
     by_id = {request.id: request for request in work}
 
     @contextmanager
     def ready() -> Iterator[Callable[[], _Recorded]]:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             path = Path(folder) / "run.raw.jsonl"
-            stack.enter_context(recording(path, asked.model, {"workload": asked.workload.to_json(), "arrivals": ARRIVALS}))
-            driver = TransformersContinuous(model, work, config.max_num_seqs, config.max_num_batched_tokens, limits=limits)
+            stack.enter_context(
+                recording(
+                    path, asked.model, {"workload": asked.workload.to_json(), "arrivals": ARRIVALS}
+                )
+            )
+            driver = TransformersContinuous(
+                model, work, config.max_num_seqs, config.max_num_batched_tokens, limits=limits
+            )
             stack.callback(driver.close)
 
             def add(request: Request) -> None:
@@ -57,7 +69,9 @@ def transformers_batching(asked: EngineTask, model: Any) -> Contender:
 
             def step() -> None:
                 if not driver.step():
-                    raise InflightError("transformers' continuous batching stands still under these limits.")
+                    raise InflightError(
+                        "transformers' continuous batching stands still under these limits."
+                    )
 
             def run() -> _Recorded:
                 started = time.perf_counter()

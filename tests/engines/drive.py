@@ -35,7 +35,8 @@ def engine_of(asked: EngineTask) -> Any:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             block_size=config.block_size,
-            num_gpu_blocks_override=(config.num_blocks or 0) + 1,  # one of them is vLLM's null block
+            num_gpu_blocks_override=(config.num_blocks or 0)
+            + 1,  # one of them is vLLM's null block
             enable_chunked_prefill=config.chunked_prefill,
             enable_prefix_caching=config.prefix_caching,
             async_scheduling=False,
@@ -57,7 +58,12 @@ def run(engine: Any, asked: EngineTask, path: str) -> float:
 
     def add(request: Request) -> None:
         asks = request.sampling
-        sampling = SamplingParams(temperature=0.0, max_tokens=asks.max_new_tokens, ignore_eos=asks.ignore_eos, detokenize=False)
+        sampling = SamplingParams(
+            temperature=0.0,
+            max_tokens=asks.max_new_tokens,
+            ignore_eos=asks.ignore_eos,
+            detokenize=False,
+        )
         engine.add_request(request.id, {"prompt_token_ids": asked.prompts[request.id]}, sampling)
 
     started = time.perf_counter()

@@ -32,10 +32,16 @@ class EngineTask:
     def of(cls, preset: Preset, tokenizer: Any) -> EngineTask:
         """A preset with its KV pool in blocks of 32 tokens, as many tokens as before; a pool without a limit has room for every lane."""
         requests = preset.workload.greedy()
-        prompts = {r.id: list(r.prompt_token_ids or tokenizer(r.prompt)["input_ids"]) for r in requests}
+        prompts = {
+            r.id: list(r.prompt_token_ids or tokenizer(r.prompt)["input_ids"]) for r in requests
+        }
         longest = max(len(prompts[r.id]) + r.sampling.max_new_tokens for r in requests)
         config, each = preset.config, -(-longest // BLOCK_SIZE)
-        blocks = each * config.max_num_seqs if config.num_blocks is None else config.num_blocks * config.block_size // BLOCK_SIZE
+        blocks = (
+            each * config.max_num_seqs
+            if config.num_blocks is None
+            else config.num_blocks * config.block_size // BLOCK_SIZE
+        )
         config = replace(config, block_size=BLOCK_SIZE, num_blocks=max(each, blocks))
         return cls(preset.model, config, Workload(requests, preset.name), prompts)
 
@@ -54,10 +60,20 @@ class EngineTask:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> EngineTask:
-        return cls(data["model"], EngineConfig.from_json(data["config"]), Workload.from_json(data["workload"]), data["prompts"])
+        return cls(
+            data["model"],
+            EngineConfig.from_json(data["config"]),
+            Workload.from_json(data["workload"]),
+            data["prompts"],
+        )
 
 
-def drive(workload: Workload, add: Callable[[Request], None], step: Callable[[], object], is_busy: Callable[[], bool]) -> None:
+def drive(
+    workload: Workload,
+    add: Callable[[Request], None],
+    step: Callable[[], object],
+    is_busy: Callable[[], bool],
+) -> None:
     """Submit each request just before the step at which it arrives, as our engine does; while there is nothing to do, steps pass
     without being computed. is_busy: whether the engine has work.
     """

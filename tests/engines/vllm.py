@@ -33,7 +33,9 @@ class VllmProcess:
     def __init__(self, asked: EngineTask, python: str, threads: int | None = None) -> None:
         self._runs = 0
         ours = {"PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'tests'}"}
-        self._process = PipedProcess("vLLM", (python, "-m", "engines.drive"), {**environment(threads), **ours})
+        self._process = PipedProcess(
+            "vLLM", (python, "-m", "engines.drive"), {**environment(threads), **ours}
+        )
         try:
             self.version: str = self._process.ask(asked.to_json(), START_S)["ready"]
         except BaseException:
@@ -61,15 +63,23 @@ def require_python(python: str | None) -> str:
     """The one given, or the one named in the environment; raises InflightError where there is neither."""
     found = python or vllm_python()
     if found is None:
-        raise InflightError(f"vLLM needs an environment of its own: name its Python by --python or {PYTHON}.")
+        raise InflightError(
+            f"vLLM needs an environment of its own: name its Python by --python or {PYTHON}."
+        )
     return found
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m engines.vllm", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m engines.vllm", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("presets", nargs="+", metavar="PRESET")
     parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--python", default=vllm_python() or sys.executable, help=f"of a vLLM environment; by default ${PYTHON}")
+    parser.add_argument(
+        "--python",
+        default=vllm_python() or sys.executable,
+        help=f"of a vLLM environment; by default ${PYTHON}",
+    )
     given = parser.parse_args(arguments)
     try:
         for name in given.presets:
@@ -80,7 +90,9 @@ def main(arguments: list[str] | None = None) -> None:
                 (given.out / f"{name}.raw.jsonl").write_bytes(path.read_bytes())
             trace = open_recording(given.out / f"{name}.raw.jsonl")
             trace.save(given.out / f"{name}.jsonl")
-            print(f"{given.out / name}.jsonl: vLLM {engine.version}, {len(trace.events)} steps, {seconds:.2f} s")
+            print(
+                f"{given.out / name}.jsonl: vLLM {engine.version}, {len(trace.events)} steps, {seconds:.2f} s"
+            )
     except InflightError as error:
         sys.exit(str(error))
 

@@ -6,19 +6,32 @@ import { canonical, pack, unpack } from "../../assets/player/watch/address.js";
 const request = { id: "r0", prompt: "To be", arrival: 0, sampling: { max_new_tokens: 4 } };
 
 test("a spec goes into an address and comes back; one that is too long does not", async () => {
-  const spec = { workload: { requests: [{ ...request, prompt: "Zoë ‘?&#’ 日本" }] }, config: { policy: "static" } };
+  const spec = {
+    workload: { requests: [{ ...request, prompt: "Zoë ‘?&#’ 日本" }] },
+    config: { policy: "static" },
+  };
   const text = await pack(spec);
   assert.match(text, /^[\w-]+$/);
   assert.deepEqual(await unpack(text), spec);
   let x = 1;
-  const noise = Array.from({ length: 12000 }, () => String.fromCharCode(33 + ((x = (x * 48271) % 2147483647) % 90))).join("");
+  const noise = Array.from({ length: 12000 }, () =>
+    String.fromCharCode(33 + ((x = (x * 48271) % 2147483647) % 90)),
+  ).join("");
   assert.equal(await pack({ noise }), null);
   await assert.rejects(unpack("not a spec"));
 });
 
 test("the same requests are the same text, whatever the order of keys; the unit of arrival counts", () => {
   const said = canonical({ requests: [request] });
-  assert.equal(canonical({ arrival_unit: "step", requests: [{ sampling: { seed: 0, max_new_tokens: 4 }, arrival: 0, prompt: "To be", id: "r0" }] }), said);
+  assert.equal(
+    canonical({
+      arrival_unit: "step",
+      requests: [
+        { sampling: { seed: 0, max_new_tokens: 4 }, arrival: 0, prompt: "To be", id: "r0" },
+      ],
+    }),
+    said,
+  );
   assert.notEqual(canonical({ arrival_unit: "s", requests: [request] }), said);
   assert.notEqual(canonical({ requests: [{ ...request, arrival: 1 }] }), said);
 });

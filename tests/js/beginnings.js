@@ -13,12 +13,28 @@ function seen(run, i) {
   const of = (request) => {
     const { waited, ttft, preemptions } = timesOf(run, request, i);
     const n = run.numGenerated(request, i);
-    const now = [request.letter, request.hue, request.by, request.maxNew, n, waited, ttft, preemptions, Boolean(request.finished && request.finished.step <= i)];
+    const now = [
+      request.letter,
+      request.hue,
+      request.by,
+      request.maxNew,
+      n,
+      waited,
+      ttft,
+      preemptions,
+      Boolean(request.finished && request.finished.step <= i),
+    ];
     return [...now, run.promptLength(request), run.texts.output[request.id]?.slice(0, n).join("")];
   };
   return {
     step: event.step,
-    lanes: lanes.map((l) => [l.status, l.kvLen, l.before, l.request && of(l.request), l.laneSpan && placesAt(l.laneSpan, i).map((p) => [p.group, p.at, p.block])]),
+    lanes: lanes.map((l) => [
+      l.status,
+      l.kvLen,
+      l.before,
+      l.request && of(l.request),
+      l.laneSpan && placesAt(l.laneSpan, i).map((p) => [p.group, p.at, p.block]),
+    ]),
     waiting: waiting.map((w) => [of(w.request), run.stepOf(w.since), w.preempted]),
   };
 }
@@ -28,7 +44,13 @@ const all = new Run(whole);
 for (const replay of begun) {
   const run = new Run(replay);
   for (let i = 0; i < run.length; i += 1) {
-    const [here, there] = [JSON.stringify(seen(all, all.indexOf(run.stepOf(i)))), JSON.stringify(seen(run, i))];
-    if (here !== there) process.stdout.write(`from step ${replay.begin.step}, step ${run.stepOf(i)}:\n  ${here}\n  ${there}\n`);
+    const [here, there] = [
+      JSON.stringify(seen(all, all.indexOf(run.stepOf(i)))),
+      JSON.stringify(seen(run, i)),
+    ];
+    if (here !== there)
+      process.stdout.write(
+        `from step ${replay.begin.step}, step ${run.stepOf(i)}:\n  ${here}\n  ${there}\n`,
+      );
   }
 }

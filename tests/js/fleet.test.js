@@ -11,14 +11,19 @@ const placed = (of, rank, offset, run = 1) => ({ of, rank, offset, run });
 /** Two ranks of whom b lies 10 s after a on their clock. */
 function fleet(told = () => {}) {
   const two = new Fleet(null, "ranks", ["a", "b"], 2, told);
-  for (const of of ["a", "b"]) two.take({ of, last: 0, messages: [state(placed("a", 0, 0), placed("b", 1, 10))] });
+  for (const of of ["a", "b"])
+    two.take({ of, last: 0, messages: [state(placed("a", 0, 0), placed("b", 1, 10))] });
   return two;
 }
 
 /** A chapter of steps, a second each. */
 function chapter(fleet, of, first, length, run = 1) {
   const beginning = { header: HEADER, begin: { run, step: first, requests: [] }, letters: {} };
-  const steps = { events: Array.from({ length }, (_, n) => event(first + n)), captions: [], letters: {} };
+  const steps = {
+    events: Array.from({ length }, (_, n) => event(first + n)),
+    captions: [],
+    letters: {},
+  };
   fleet.take({ of, last: first + length, messages: [beginning, steps] });
 }
 
@@ -26,7 +31,10 @@ test("the picture begins with the first step of all while all are kept, and has 
   const two = fleet();
   assert.equal(two.picture, null);
   chapter(two, "b", 0, 2);
-  assert.deepEqual(two.picture.members.map((m) => [m.of, m.rank, m.run.length]), [["b", 1, 2]]);
+  assert.deepEqual(
+    two.picture.members.map((m) => [m.of, m.rank, m.run.length]),
+    [["b", 1, 2]],
+  );
   chapter(two, "a", 3, 5); // steps 3 to 7, since earlier ones are no longer kept
   const { members, from, span, room } = two.picture;
   assert.deepEqual([members.map((m) => m.of), from, span, room], [["a", "b"], 3, 11.5, 16]);
@@ -40,7 +48,10 @@ test("it begins where all are still kept, and shows no more than its room", () =
   const long = fleet();
   chapter(long, "a", 0, 200);
   chapter(long, "b", 0, 1);
-  assert.deepEqual([long.picture.from, long.picture.span, long.picture.room], [199.5 - 64, 199.5, 64]);
+  assert.deepEqual(
+    [long.picture.from, long.picture.span, long.picture.room],
+    [199.5 - 64, 199.5, 64],
+  );
 });
 
 test("a rank that was started again is left out until it has been placed again; the others stay who they are", () => {
@@ -50,19 +61,30 @@ test("a rank that was started again is left out until it has been placed again; 
   const [a] = two.picture.members;
   chapter(two, "b", 0, 3, 2);
   assert.deepEqual(two.picture.members, [a]);
-  for (const of of ["a", "b"]) two.take({ of, last: 9, messages: [state(placed("a", 0, 0), placed("b", 1, 4, 2))] });
-  assert.deepEqual(two.picture.members.map((m) => [m.of, m.offset, m.run.length]), [["a", 0, 2], ["b", 4, 3]]);
+  for (const of of ["a", "b"])
+    two.take({ of, last: 9, messages: [state(placed("a", 0, 0), placed("b", 1, 4, 2))] });
+  assert.deepEqual(
+    two.picture.members.map((m) => [m.of, m.offset, m.run.length]),
+    [
+      ["a", 0, 2],
+      ["b", 4, 3],
+    ],
+  );
   assert.equal(two.picture.members[0], a);
 });
 
 test("hours take no memory: of every rank so many chapters are kept", () => {
   const two = fleet();
   for (let n = 0; n < 40; n += 1) for (const of of ["a", "b"]) chapter(two, of, n * 64, 64);
-  for (const batch of two.batches.values()) assert.deepEqual([batch.chapters.length, batch.run.length], [2, 128]);
+  for (const batch of two.batches.values())
+    assert.deepEqual([batch.chapters.length, batch.run.length], [2, 128]);
 });
 
 test("whoever goes on with one of them asks for what follows, not for all of it again", () => {
   const two = fleet();
   chapter(two, "a", 0, 5);
-  assert.deepEqual([...two.batches.values()].map((batch) => batch.next), [6, 1]);
+  assert.deepEqual(
+    [...two.batches.values()].map((batch) => batch.next),
+    [6, 1],
+  );
 });

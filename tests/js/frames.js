@@ -6,7 +6,13 @@ import process from "node:process";
 import { placesAt } from "../../assets/player/run/holdings.js";
 import { DECODE, OVERRUN, PREFILL, Run, STALLED, WASTED } from "../../assets/player/run/run.js";
 
-const DOING = [[DECODE, "decode"], [WASTED, "finished"], [OVERRUN, "overrun"], [PREFILL, "prefill"], [STALLED, "stalled"]];
+const DOING = [
+  [DECODE, "decode"],
+  [WASTED, "finished"],
+  [OVERRUN, "overrun"],
+  [PREFILL, "prefill"],
+  [STALLED, "stalled"],
+];
 
 function plain(run, i) {
   const { event, lanes, waiting } = run.frame(i);
@@ -17,9 +23,16 @@ function plain(run, i) {
   }
   return {
     step: event.step,
-    lanes: held.map((l) => [l.lane, l.request.id, DOING.filter(([bit]) => l.status & bit).map(([, name]) => name), l.kvLen]),
+    lanes: held.map((l) => [
+      l.lane,
+      l.request.id,
+      DOING.filter(([bit]) => l.status & bit).map(([, name]) => name),
+      l.kvLen,
+    ]),
     waiting: waiting.map((w) => [w.request.id, run.stepOf(w.since), w.preempted]),
-    blocks: Object.fromEntries(Object.entries(blocks).map(([block, owners]) => [block, owners.sort()])),
+    blocks: Object.fromEntries(
+      Object.entries(blocks).map(([block, owners]) => [block, owners.sort()]),
+    ),
   };
 }
 

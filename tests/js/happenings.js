@@ -12,7 +12,11 @@ function plain(run, i) {
   const between = betweenSteps(run, i);
   if (!between) return null;
   const { arrived, ...lists } = between.happened;
-  return { before: between.before.i, arrived: arrived.map((r) => r.id), ...Object.fromEntries(Object.entries(lists).map(([kind, list]) => [kind, list.map(named)])) };
+  return {
+    before: between.before.i,
+    arrived: arrived.map((r) => r.id),
+    ...Object.fromEntries(Object.entries(lists).map(([kind, list]) => [kind, list.map(named)])),
+  };
 }
 
 for (const path of process.argv.slice(2)) {

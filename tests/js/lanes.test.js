@@ -3,46 +3,119 @@ import test from "node:test";
 
 import { laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
 import { LaneInk } from "../../assets/player/views/lane_ink.js";
-import { admissions, arrivals, decode, event, prefill, Recorder, runOf, samples } from "./worlds.js";
+import {
+  admissions,
+  arrivals,
+  decode,
+  event,
+  prefill,
+  Recorder,
+  runOf,
+  samples,
+} from "./worlds.js";
 
 // `a` reads, writes, is preempted in step 2 and comes back in step 5, after a turn without an event; `b` goes on and has overrun at the end.
 const WAITS = { count: 1, request: "a", why: null };
 const run = runOf([
-  event(0, { arrived: arrivals("a", "b"), admitted: admissions(["a", 0], ["b", 1]), segments: [prefill("a", 0, 3), prefill("b", 1, 2)], sampled: samples("a", "b") }),
+  event(0, {
+    arrived: arrivals("a", "b"),
+    admitted: admissions(["a", 0], ["b", 1]),
+    segments: [prefill("a", 0, 3), prefill("b", 1, 2)],
+    sampled: samples("a", "b"),
+  }),
   event(1, { segments: [decode("a", 0, 3), decode("b", 1, 2)], sampled: samples("a", "b") }),
-  event(2, { preempted: [{ request: "a", lane: 0, tokensLost: 4 }], waiting: WAITS, segments: [decode("b", 1, 3)], sampled: samples("b") }),
+  event(2, {
+    preempted: [{ request: "a", lane: 0, tokensLost: 4 }],
+    waiting: WAITS,
+    segments: [decode("b", 1, 3)],
+    sampled: samples("b"),
+  }),
   event(3, { waiting: WAITS, stalled: [{ request: "b", why: null }] }),
-  event(5, { waiting: WAITS, segments: [decode("b", 1, 4)], sampled: samples("b"), finished: [{ request: "b", finishReason: "stop" }] }),
-  event(6, { admitted: admissions(["a", 0]), segments: [prefill("a", 0, 5), decode("b", 1, 5)], sampled: samples("a"), overrun: [{ request: "b", rows: 1 }], released: [{ request: "b", lane: 1, when: "after" }] }),
+  event(5, {
+    waiting: WAITS,
+    segments: [decode("b", 1, 4)],
+    sampled: samples("b"),
+    finished: [{ request: "b", finishReason: "stop" }],
+  }),
+  event(6, {
+    admitted: admissions(["a", 0]),
+    segments: [prefill("a", 0, 5), decode("b", 1, 5)],
+    sampled: samples("a"),
+    overrun: [{ request: "b", rows: 1 }],
+    released: [{ request: "b", lane: 1, when: "after" }],
+  }),
 ]);
 run.texts.output = { a: ["a1", "a2", "a3"], b: ["b1", "b2", "b3", "b4"] };
 
 const PER = 60;
 function drawn(until = Infinity) {
   const [g, ink] = [new Recorder(), new LaneInk()];
-  ink.place(run, { w: 500, h: 100, d: 1 }, { scale: laneScale(run, false, 24, PER), axis: 0, font: 11, end: 500, words: 12, until });
+  ink.place(
+    run,
+    { w: 500, h: 100, d: 1 },
+    { scale: laneScale(run, false, 24, PER), axis: 0, font: 11, end: 500, words: 12, until },
+  );
   ink.drawLanes(g, { run, palette: g.palette, focus: null, presenter: false });
   const step = (x) => Math.floor((x - 24) / PER);
   const lane = (y) => Math.floor(y / ink.pitch);
-  return { boxes: g.boxes.map((box) => ({ ...box, step: step(box.x), lane: lane(box.y) })), texts: g.texts.map((text) => ({ ...text, step: step(text.x), lane: lane(text.y) })), queue: 100 - ink.queueHeight };
+  return {
+    boxes: g.boxes.map((box) => ({ ...box, step: step(box.x), lane: lane(box.y) })),
+    texts: g.texts.map((text) => ({ ...text, step: step(text.x), lane: lane(text.y) })),
+    queue: 100 - ink.queueHeight,
+  };
 }
 
 test("a cell is what its request did in the step, in its lane", () => {
   const { boxes, queue } = drawn();
-  const cells = boxes.filter(({ y, w }) => y < queue && w > PER / 2).map(({ step, lane, style }) => `${step} ${lane} ${style}`).sort();
-  assert.deepEqual(cells, ["0 0 A tint", "0 1 B tint", "1 0 A fill", "1 1 B fill", "2 1 B fill", "3 1 B cached", "5 1 B fill", "6 0 A tint", "6 1 hatched"]);
-  assert.deepEqual(boxes.filter(({ style, w }) => style === "warn" && w === 2.5).map(({ x, w, lane }) => [x + w / 2, lane]), [[24 + 2 * PER, 0]], "where a lost its lane");
+  const cells = boxes
+    .filter(({ y, w }) => y < queue && w > PER / 2)
+    .map(({ step, lane, style }) => `${step} ${lane} ${style}`)
+    .sort();
+  assert.deepEqual(cells, [
+    "0 0 A tint",
+    "0 1 B tint",
+    "1 0 A fill",
+    "1 1 B fill",
+    "2 1 B fill",
+    "3 1 B cached",
+    "5 1 B fill",
+    "6 0 A tint",
+    "6 1 hatched",
+  ]);
+  assert.deepEqual(
+    boxes
+      .filter(({ style, w }) => style === "warn" && w === 2.5)
+      .map(({ x, w, lane }) => [x + w / 2, lane]),
+    [[24 + 2 * PER, 0]],
+    "where a lost its lane",
+  );
 });
 
 test("a cell's word is what its step wrote, and none is written before its time", () => {
-  const words = ({ texts }) => texts.filter(({ text }) => /^[ab]\d/.test(text)).map(({ text, step, lane }) => `${step} ${lane} ${text}`).sort();
+  const words = ({ texts }) =>
+    texts
+      .filter(({ text }) => /^[ab]\d/.test(text))
+      .map(({ text, step, lane }) => `${step} ${lane} ${text}`)
+      .sort();
   const all = ["0 0 a1", "0 1 b1", "1 0 a2", "1 1 b2", "2 1 b3", "5 1 b4", "6 0 a3"];
   assert.deepEqual(words(drawn()), all);
-  assert.deepEqual(words(drawn(2)), all.filter((word) => Number(word[0]) <= 2));
+  assert.deepEqual(
+    words(drawn(2)),
+    all.filter((word) => Number(word[0]) <= 2),
+  );
 });
 
 test("the queue below has a column for each stretch of steps, none for a turn without an event", () => {
-  assert.deepEqual(queueColumns(run), [{ from: 2, end: 4, waiting: 1 }, { from: 4, end: 5, waiting: 1 }]);
+  assert.deepEqual(queueColumns(run), [
+    { from: 2, end: 4, waiting: 1 },
+    { from: 4, end: 5, waiting: 1 },
+  ]);
   const { boxes, queue } = drawn();
-  assert.deepEqual(boxes.filter(({ y }) => y >= queue).map(({ x, w }) => [(x - 24) / PER, w / PER]), [[2, 2], [5, 1]]);
+  assert.deepEqual(
+    boxes.filter(({ y }) => y >= queue).map(({ x, w }) => [(x - 24) / PER, w / PER]),
+    [
+      [2, 2],
+      [5, 1],
+    ],
+  );
 });

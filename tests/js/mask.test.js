@@ -5,7 +5,16 @@ import { allowedKeys, passesOf, queryOf } from "../../assets/player/run/passes.j
 import { inkCells, inkLeaks, inkWeights } from "../../assets/player/views/mask/cells.js";
 import { coverTiles, layoutMask, viewOf } from "../../assets/player/views/mask/geometry.js";
 import { inkLabels } from "../../assets/player/views/mask/labels.js";
-import { admissions, arrivals, event, prefill, Recorder, runOf, two, pass as passOf } from "./worlds.js";
+import {
+  admissions,
+  arrivals,
+  event,
+  prefill,
+  Recorder,
+  runOf,
+  two,
+  pass as passOf,
+} from "./worlds.js";
 
 const run = two();
 const [pass] = passesOf(run, run.events[1]); // A: 1 query of 4 keys; B: 2 queries of 2 keys
@@ -14,13 +23,23 @@ test("a view is the whole pass, unless it is zoomed to something that is there",
   assert.deepEqual(viewOf(pass, null), [0, 3, 0, 6]);
   assert.deepEqual(viewOf(pass, { request: run.request("b") }), [1, 3, 4, 6]);
   assert.deepEqual(viewOf(pass, { view: [0, 2, 1, 5] }), [0, 2, 1, 5]);
-  assert.deepEqual(viewOf(pass, { view: [0, 9, 1, 5] }), [0, 3, 0, 6], "a pass that is smaller than the view");
+  assert.deepEqual(
+    viewOf(pass, { view: [0, 9, 1, 5] }),
+    [0, 3, 0, 6],
+    "a pass that is smaller than the view",
+  );
 });
 
 test("cells lie side by side on whole device pixels, inside the canvas", () => {
-  for (const [w, h, d] of [[640, 400, 1], [640, 400, 2], [333, 217, 1.5], [300, 90, 1]]) {
+  for (const [w, h, d] of [
+    [640, 400, 1],
+    [640, 400, 2],
+    [333, 217, 1.5],
+    [300, 90, 1],
+  ]) {
     const at = layoutMask({ w, h, d }, [0, 37, 0, 101], 1, null);
-    for (let k = 0; k <= 101; k += 1) assert.ok(Math.abs(at.x(k) * d - Math.round(at.x(k) * d)) < 1e-6);
+    for (let k = 0; k <= 101; k += 1)
+      assert.ok(Math.abs(at.x(k) * d - Math.round(at.x(k) * d)) < 1e-6);
     for (let k = 0; k < 101; k += 1) assert.ok(at.x(k + 1) >= at.x(k));
     assert.ok(at.x(101) <= w + 1 && at.y(37) <= h);
     assert.equal(at.exact, at.cw * d >= 1 && at.ch * d >= 1);
@@ -29,71 +48,171 @@ test("cells lie side by side on whole device pixels, inside the canvas", () => {
 });
 
 test("tiles hold exactly the share of allowed cells, windowed or not, zoomed or not", () => {
-  for (const window of [null, 2]) for (const view of [[0, 3, 0, 6], [0, 3, 2, 6], [1, 3, 0, 6]]) for (const [width, height] of [[1, 1], [2, 1], [3, 2], [4, 2]]) {
-    const [q0, q1, k0, k1] = view;
-    const shares = new Float32Array(width * height);
-    coverTiles(pass.items, view, window, width, height, shares);
-    const expected = new Float64Array(width * height);
-    const rows = new Float64Array(height);
-    for (let q = q0; q < q1; q += 1) {
-      const y = Math.min(height - 1, Math.floor(((q - q0) * height) / (q1 - q0)));
-      rows[y] += 1;
-      for (const item of pass.items) {
-        const allowed = q >= item.q0 && q < item.q0 + item.length ? allowedKeys(item, q, window) : null;
-        if (!allowed) continue;
-        for (let x = 0; x < width; x += 1) { // the overlap of the tile with the allowed keys, in tiles
-          const [from, end] = [k0 + (x * (k1 - k0)) / width, k0 + ((x + 1) * (k1 - k0)) / width];
-          expected[y * width + x] += Math.max(0, Math.min(end, allowed[1]) - Math.max(from, allowed[0])) / (end - from);
+  for (const window of [null, 2])
+    for (const view of [
+      [0, 3, 0, 6],
+      [0, 3, 2, 6],
+      [1, 3, 0, 6],
+    ])
+      for (const [width, height] of [
+        [1, 1],
+        [2, 1],
+        [3, 2],
+        [4, 2],
+      ]) {
+        const [q0, q1, k0, k1] = view;
+        const shares = new Float32Array(width * height);
+        coverTiles(pass.items, view, window, width, height, shares);
+        const expected = new Float64Array(width * height);
+        const rows = new Float64Array(height);
+        for (let q = q0; q < q1; q += 1) {
+          const y = Math.min(height - 1, Math.floor(((q - q0) * height) / (q1 - q0)));
+          rows[y] += 1;
+          for (const item of pass.items) {
+            const allowed =
+              q >= item.q0 && q < item.q0 + item.length ? allowedKeys(item, q, window) : null;
+            if (!allowed) continue;
+            for (let x = 0; x < width; x += 1) {
+              // the overlap of the tile with the allowed keys, in tiles
+              const [from, end] = [
+                k0 + (x * (k1 - k0)) / width,
+                k0 + ((x + 1) * (k1 - k0)) / width,
+              ];
+              expected[y * width + x] +=
+                Math.max(0, Math.min(end, allowed[1]) - Math.max(from, allowed[0])) / (end - from);
+            }
+          }
         }
+        expected.forEach((sum, i) =>
+          assert.ok(
+            Math.abs(shares[i] - sum / rows[Math.floor(i / width)]) < 1e-5,
+            `${view} ${width}×${height} tile ${i}`,
+          ),
+        );
       }
-    }
-    expected.forEach((sum, i) => assert.ok(Math.abs(shares[i] - sum / rows[Math.floor(i / width)]) < 1e-5, `${view} ${width}×${height} tile ${i}`));
-  }
 });
 
 // A padded pass in which a request goes on with a chunk: A computes positions 2 to 4, B its only one after two pads. Keys: 5 of A, 1 of B.
 const chunked = runOf([
-  event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 2)] }),
+  event(0, {
+    arrived: arrivals("a"),
+    admitted: admissions(["a", 0]),
+    segments: [prefill("a", 0, 2)],
+  }),
   event(1, {
-    arrived: arrivals("b"), admitted: admissions(["b", 1]), passes: [passOf(1, 2, { layout: "padded", rows: 2, width: 3, tokens: 4, padding: 2 })],
+    arrived: arrivals("b"),
+    admitted: admissions(["b", 1]),
+    passes: [passOf(1, 2, { layout: "padded", rows: 2, width: 3, tokens: 4, padding: 2 })],
     segments: [{ ...prefill("a", 0, 3), start: 2, kvLen: 5 }, prefill("b", 1, 1)],
   }),
 ]);
 Object.assign(chunked.texts.prompt, { a: ["a0", "a1", "a2", "a3", "a4"], b: ["b0"] });
 const [padded] = passesOf(chunked, chunked.events[1]);
-const AT = { view: [0, padded.nq, 0, padded.nk], x: (k) => k, y: (q) => 10 * q, cw: 1, ch: 10, gutter: 60, top: 0, big: 1, compact: false, words: null };
+const AT = {
+  view: [0, padded.nq, 0, padded.nk],
+  x: (k) => k,
+  y: (q) => 10 * q,
+  cw: 1,
+  ch: 10,
+  gutter: 60,
+  top: 0,
+  big: 1,
+  compact: false,
+  words: null,
+};
 
 test("a cell's weight is that of its own query and key, relative to the strongest of its row", () => {
-  const weights = { a: [[0.2, 0.3, 0.5], [0.1, 0.2, 0.3, 0.4], [0.5, 0.2, 0.1, 0.1, 0.1]], b: [[1]] };
+  const weights = {
+    a: [
+      [0.2, 0.3, 0.5],
+      [0.1, 0.2, 0.3, 0.4],
+      [0.5, 0.2, 0.1, 0.1, 0.1],
+    ],
+    b: [[1]],
+  };
   const g = new Recorder();
-  inkWeights(g, g.palette, AT, padded.items, null, null, new Map(Object.entries(weights).map(([id, rows]) => [id, { weights: rows }])));
-  const drawn = g.boxes.filter(({ style }) => style.endsWith("solid")).map(({ x, y, alpha, style }) => [style[0], y / 10, x, Number((alpha ** 2).toFixed(6))]);
-  const expected = [["A", 0, 0], ["B", 5, 5]].flatMap(([letter, first, k0]) => weights[letter.toLowerCase()].flatMap((row, n) => row.map((w, k) => [letter, first + n, k0 + k, Number((w / Math.max(...row)).toFixed(6))])));
+  inkWeights(
+    g,
+    g.palette,
+    AT,
+    padded.items,
+    null,
+    null,
+    new Map(Object.entries(weights).map(([id, rows]) => [id, { weights: rows }])),
+  );
+  const drawn = g.boxes
+    .filter(({ style }) => style.endsWith("solid"))
+    .map(({ x, y, alpha, style }) => [style[0], y / 10, x, Number((alpha ** 2).toFixed(6))]);
+  const expected = [
+    ["A", 0, 0],
+    ["B", 5, 5],
+  ].flatMap(([letter, first, k0]) =>
+    weights[letter.toLowerCase()].flatMap((row, n) =>
+      row.map((w, k) => [letter, first + n, k0 + k, Number((w / Math.max(...row)).toFixed(6))]),
+    ),
+  );
   assert.deepEqual(drawn, expected);
 });
 
 test("cells are pale where the key was cached and full where it is new; a leak is the next request's keys, pads see nothing", () => {
   const g = new Recorder();
   inkCells(g, g.palette, AT, padded.items, null, null);
-  assert.deepEqual(g.boxes.map(({ style, x, y, w }) => [style, y / 10, x, w]), [
-    ["A cached", 0, 0, 2], ["A cached", 1, 0, 2], ["A cached", 2, 0, 2], ["A solid", 0, 2, 1], ["A solid", 1, 2, 2], ["A solid", 2, 2, 3], ["B solid", 5, 5, 1],
-  ]);
+  assert.deepEqual(
+    g.boxes.map(({ style, x, y, w }) => [style, y / 10, x, w]),
+    [
+      ["A cached", 0, 0, 2],
+      ["A cached", 1, 0, 2],
+      ["A cached", 2, 0, 2],
+      ["A solid", 0, 2, 1],
+      ["A solid", 1, 2, 2],
+      ["A solid", 2, 2, 3],
+      ["B solid", 5, 5, 1],
+    ],
+  );
   const [a, b] = padded.items;
   const leak = new Recorder();
-  inkLeaks(leak, leak.palette, AT, [{ ...a, leak: b }, { ...b, leak: a }], null);
-  assert.deepEqual(leak.boxes.map(({ x, y, w, h }) => [x, y, w, h]), [[5, 0, 1, 30], [0, 50, 5, 10]]);
+  inkLeaks(
+    leak,
+    leak.palette,
+    AT,
+    [
+      { ...a, leak: b },
+      { ...b, leak: a },
+    ],
+    null,
+  );
+  assert.deepEqual(
+    leak.boxes.map(({ x, y, w, h }) => [x, y, w, h]),
+    [
+      [5, 0, 1, 30],
+      [0, 50, 5, 10],
+    ],
+  );
 });
 
 test("beside each query stands its own token, above the keys their letters", () => {
   const g = new Recorder();
   inkLabels(g, chunked, g.palette, { ...AT, x: (k) => 20 * k, cw: 20 }, padded, padded.items, null);
   const beside = g.texts.filter(({ x }) => x === AT.gutter - 7).map(({ text, y }) => [text, y]);
-  assert.deepEqual(beside, [["a2", 5], ["a3", 15], ["a4", 25], ["b0", 55], ["2 pads", 40]]);
-  assert.deepEqual(g.texts.filter(({ y }) => y === 9).map(({ text, x }) => [text, x]), [["A", 5], ["B", 105]]);
+  assert.deepEqual(beside, [
+    ["a2", 5],
+    ["a3", 15],
+    ["a4", 25],
+    ["b0", 55],
+    ["2 pads", 40],
+  ]);
+  assert.deepEqual(
+    g.texts.filter(({ y }) => y === 9).map(({ text, x }) => [text, x]),
+    [
+      ["A", 5],
+      ["B", 105],
+    ],
+  );
 });
 
 test("a token's query is the row that ends with its own key", () => {
-  for (const item of padded.items) for (let position = item.start; position < item.kvLen; position += 1) {
-    assert.equal(allowedKeys(item, queryOf(item, position), null)[1], item.k0 + position + 1);
-  }
+  for (const item of padded.items)
+    for (let position = item.start; position < item.kvLen; position += 1) {
+      assert.equal(allowedKeys(item, queryOf(item, position), null)[1], item.k0 + position + 1);
+    }
 });

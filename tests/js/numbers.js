@@ -9,14 +9,31 @@ import { Run } from "../../assets/player/run/run.js";
 import { timesOf } from "../../assets/player/views/request_card.js";
 
 function cards(run, i) {
-  return Object.fromEntries(run.requests.map((request) => {
-    const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, i);
-    return [request.id, { waited, ttft, gaps, tpot, preemptions, prompt: run.promptLength(request), tokens: run.numGenerated(request, i), arrived: request.arrived, maxNew: request.maxNew }];
-  }));
+  return Object.fromEntries(
+    run.requests.map((request) => {
+      const { waited, ttft, gaps, tpot, preemptions } = timesOf(run, request, i);
+      return [
+        request.id,
+        {
+          waited,
+          ttft,
+          gaps,
+          tpot,
+          preemptions,
+          prompt: run.promptLength(request),
+          tokens: run.numGenerated(request, i),
+          arrived: request.arrived,
+          maxNew: request.maxNew,
+        },
+      ];
+    }),
+  );
 }
 
 for (const path of process.argv.slice(2)) {
   const run = new Run(JSON.parse(readFileSync(path, "utf8")));
   const steps = run.events.map((_, i) => i).filter((i) => i % 10 === 0 || i === run.length - 1);
-  process.stdout.write(`${JSON.stringify({ lanes: countLaneSteps(run, lanePieces(run)), cards: steps.map((i) => [i, cards(run, i)]) })}\n`);
+  process.stdout.write(
+    `${JSON.stringify({ lanes: countLaneSteps(run, lanePieces(run)), cards: steps.map((i) => [i, cards(run, i)]) })}\n`,
+  );
 }

@@ -16,7 +16,13 @@ test("a hue is dealt that the fewest live requests have, never one in use while 
     live.push(last);
   }
   assert.equal(new Set(live).size, HUES.length);
-  assert.equal(dealHue(live.filter((hue) => hue !== 3), 7), 3);
+  assert.equal(
+    dealHue(
+      live.filter((hue) => hue !== 3),
+      7,
+    ),
+    3,
+  );
 });
 
 test("mixing and contrast: the ends, black on white", () => {
@@ -26,15 +32,28 @@ test("mixing and contrast: the ends, black on white", () => {
 });
 
 test("a figure is recoloured by its values alone: text that holds a colour laneSpans", () => {
-  const figure = { data: [{ marker: { color: ["#1B1B1F", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }] };
-  assert.deepEqual(recolour(figure, new Map([["#1b1b1f", "#f0efec"]])), { data: [{ marker: { color: ["#f0efec", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }] });
+  const figure = {
+    data: [{ marker: { color: ["#1B1B1F", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }],
+  };
+  assert.deepEqual(recolour(figure, new Map([["#1b1b1f", "#f0efec"]])), {
+    data: [{ marker: { color: ["#f0efec", "#123456"] }, text: "use #1b1b1f", x: [1, 2] }],
+  });
 });
 
 test("numbers as words", () => {
   assert.deepEqual([count(999), count(1234567)], ["999", "1,234,567"]);
-  assert.deepEqual([milliseconds(0.001125), milliseconds(0.01025), milliseconds(0.1005)], ["1.13 ms", "10.3 ms", "101 ms"]); // as Python does
-  assert.deepEqual([milliseconds(0.00123), milliseconds(0.0123), milliseconds(0.123), milliseconds(12.3)], ["1.23 ms", "12.3 ms", "123 ms", "12.3 s"]);
-  assert.deepEqual([milliseconds(0.9996), milliseconds(1.5), milliseconds(9.9994), milliseconds(10)], ["1000 ms", "1500 ms", "9999 ms", "10.0 s"]);
+  assert.deepEqual(
+    [milliseconds(0.001125), milliseconds(0.01025), milliseconds(0.1005)],
+    ["1.13 ms", "10.3 ms", "101 ms"],
+  ); // as Python does
+  assert.deepEqual(
+    [milliseconds(0.00123), milliseconds(0.0123), milliseconds(0.123), milliseconds(12.3)],
+    ["1.23 ms", "12.3 ms", "123 ms", "12.3 s"],
+  );
+  assert.deepEqual(
+    [milliseconds(0.9996), milliseconds(1.5), milliseconds(9.9994), milliseconds(10)],
+    ["1000 ms", "1500 ms", "9999 ms", "10.0 s"],
+  );
   assert.deepEqual([duration(9.5432), duration(0.333)], ["9.54 s", "333 ms"]);
 });
 
@@ -45,7 +64,8 @@ test("a point is on the minimap only where there is one", () => {
 });
 
 test("a full record is told while the batch goes on, and what matters more comes first", () => {
-  const stateLine = (set) => says({ run: null, state: { class: set }, broken: "" }, { skipped: false, teaches: false });
+  const stateLine = (set) =>
+    says({ run: null, state: { class: set }, broken: "" }, { skipped: false, teaches: false });
   assert.match(stateLine({ record_is_full: true }), /^The record is full: /);
   assert.match(stateLine({ record_is_full: false }), /^No requests yet/);
   assert.match(stateLine({ record_is_full: true, accepting: false }), /not accepting requests/);

@@ -1,11 +1,30 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { clockLabel, countLaneSteps, indexAt, lanePieces, laneScale, queueColumns, roundUnit, windowScale } from "../../assets/player/run/lane_layout.js";
+import {
+  clockLabel,
+  countLaneSteps,
+  indexAt,
+  lanePieces,
+  laneScale,
+  queueColumns,
+  roundUnit,
+  windowScale,
+} from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
-import { admissions, arrivals, decode, event, pass, prefill, runOf, samples, two } from "./worlds.js";
+import {
+  admissions,
+  arrivals,
+  decode,
+  event,
+  pass,
+  prefill,
+  runOf,
+  samples,
+  two,
+} from "./worlds.js";
 
 test("countUpTo is the number of entries that are at most x", () => {
   for (let n = 0; n < 200; n += 1) {
@@ -17,10 +36,21 @@ test("countUpTo is the number of entries that are at most x", () => {
 
 test("a run knows who held which lane, who waited, how long each cache was", () => {
   const run = two();
-  assert.deepEqual(run.statuses, [[PREFILL, 0], [DECODE, PREFILL], [DECODE, DECODE]]);
-  assert.deepEqual(run.kvLens, [[3, 0], [4, 2], [5, 3]]);
+  assert.deepEqual(run.statuses, [
+    [PREFILL, 0],
+    [DECODE, PREFILL],
+    [DECODE, DECODE],
+  ]);
+  assert.deepEqual(run.kvLens, [
+    [3, 0],
+    [4, 2],
+    [5, 3],
+  ]);
   assert.deepEqual(run.numWaiting, [1, 0, 0]);
-  assert.deepEqual(run.frame(0).waiting.map((w) => w.request.letter), ["B"]);
+  assert.deepEqual(
+    run.frame(0).waiting.map((w) => w.request.letter),
+    ["B"],
+  );
   assert.equal(run.numGenerated(run.request("a"), 1), 2);
   assert.equal(run.indexOf(3), 2);
   assert.equal(run.indexOf(2), 1, "an idle turn has no event: the step before it is meant");
@@ -29,14 +59,24 @@ test("a run knows who held which lane, who waited, how long each cache was", () 
 test("a frame is the same whether stepped to or jumped to", () => {
   const [stepped, jumped] = [two(), two()];
   for (let i = 0; i < stepped.length; i += 1) stepped.frame(i);
-  const plain = ({ lanes, waiting }) => [lanes.map((l) => [l.lane, l.request?.id, l.status, l.kvLen, l.before]), waiting.map((w) => w.request.id)];
+  const plain = ({ lanes, waiting }) => [
+    lanes.map((l) => [l.lane, l.request?.id, l.status, l.kvLen, l.before]),
+    waiting.map((w) => w.request.id),
+  ];
   assert.deepEqual(plain(jumped.frame(2)), plain(stepped.frame(2)));
 });
 
 test("two tokens of one step came at the ends of their own passes", () => {
   const passes = [pass(0, 1), pass(1, 3)];
   const run = runOf([
-    event(0, { tEnd: 3, passes, arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 3), { ...decode("a", 0, 3), passIndex: 1 }], sampled: [...samples("a"), { ...samples("a")[0], passIndex: 1 }] }),
+    event(0, {
+      tEnd: 3,
+      passes,
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3), { ...decode("a", 0, 3), passIndex: 1 }],
+      sampled: [...samples("a"), { ...samples("a")[0], passIndex: 1 }],
+    }),
     event(3, { passes: [pass(3, 4)], segments: [decode("a", 0, 4)], sampled: samples("a") }),
   ]);
   const at = (i) => timesOf(run, run.request("a"), i);
@@ -45,30 +85,78 @@ test("two tokens of one step came at the ends of their own passes", () => {
 });
 
 test("what was guessed wrongly leaves the cache: the next step begins where the right guesses end, computed or stalled", () => {
-  const guess = { passIndex: 0, request: "a", lane: 0, phase: "decode", start: 3, length: 4, kvLen: 7 };
+  const guess = {
+    passIndex: 0,
+    request: "a",
+    lane: 0,
+    phase: "decode",
+    start: 3,
+    length: 4,
+    kvLen: 7,
+  };
   const run = runOf([
-    event(0, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 3)], sampled: samples("a") }),
-    event(1, { segments: [guess], sampled: samples("a", "a"), drafts: [{ request: "a", drafted: 3, accepted: 1 }] }),
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3)],
+      sampled: samples("a"),
+    }),
+    event(1, {
+      segments: [guess],
+      sampled: samples("a", "a"),
+      drafts: [{ request: "a", drafted: 3, accepted: 1 }],
+    }),
     event(2, { stalled: [{ request: "a", why: null }] }),
     event(3, { segments: [decode("a", 0, 5)], sampled: samples("a") }),
   ]);
-  assert.deepEqual(run.events.map((_, i) => [run.frame(i).lanes[0].before, run.frame(i).lanes[0].kvLen]), [[0, 3], [3, 7], [5, 5], [5, 6]]);
+  assert.deepEqual(
+    run.events.map((_, i) => [run.frame(i).lanes[0].before, run.frame(i).lanes[0].kvLen]),
+    [
+      [0, 3],
+      [3, 7],
+      [5, 5],
+      [5, 6],
+    ],
+  );
 });
 
 test("a device that was launched ahead was idle for the host if somebody was there to serve, from the end of one step to the next", () => {
   const at = (step, tStart, tEnd, given) => event(step, { tStart, tEnd, ...given });
   const run = runOf([
-    at(0, 0, 1, { arrived: arrivals("a"), admitted: admissions(["a", 0]), segments: [prefill("a", 0, 3)], sampled: samples("a") }),
+    at(0, 0, 1, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3)],
+      sampled: samples("a"),
+    }),
     at(1, 1.25, 2, { segments: [decode("a", 0, 3)], sampled: samples("a") }),
-    at(2, 2, 3, { segments: [decode("a", 0, 4)], sampled: samples("a"), finished: [{ request: "a", finishReason: "length" }], released: [{ request: "a", lane: 0, when: "after" }] }),
-    at(3, 5, 6, { arrived: arrivals("b", "c"), admitted: admissions(["b", 0]), segments: [prefill("b", 0, 3)], sampled: samples("b") }),
+    at(2, 2, 3, {
+      segments: [decode("a", 0, 4)],
+      sampled: samples("a"),
+      finished: [{ request: "a", finishReason: "length" }],
+      released: [{ request: "a", lane: 0, when: "after" }],
+    }),
+    at(3, 5, 6, {
+      arrived: arrivals("b", "c"),
+      admitted: admissions(["b", 0]),
+      segments: [prefill("b", 0, 3)],
+      sampled: samples("b"),
+    }),
     at(4, 6.5, 10.5, { segments: [decode("b", 0, 3)], sampled: samples("b") }),
     at(5, 10.53125, 14.5, { segments: [decode("b", 0, 4)], sampled: samples("b") }),
   ]);
   run.header.execution = { asynchronous: true };
-  assert.deepEqual(run.events.map((_, i) => run.idleBefore(i)), [
-    null, { seconds: 0.25, forHost: true, worth: true }, null, { seconds: 2, forHost: false, worth: true }, { seconds: 0.5, forHost: true, worth: true }, { seconds: 0.03125, forHost: true, worth: false },
-  ]);
+  assert.deepEqual(
+    run.events.map((_, i) => run.idleBefore(i)),
+    [
+      null,
+      { seconds: 0.25, forHost: true, worth: true },
+      null,
+      { seconds: 2, forHost: false, worth: true },
+      { seconds: 0.5, forHost: true, worth: true },
+      { seconds: 0.03125, forHost: true, worth: false },
+    ],
+  );
   run.header.execution = { asynchronous: false };
   assert.equal(run.idleBefore(1), null);
 });
@@ -76,8 +164,23 @@ test("a device that was launched ahead was idle for the host if somebody was the
 test("lane pieces join equal neighbours, and never across a turn without an event", () => {
   const run = two();
   const pieces = lanePieces(run).map(({ lane, from, end, status }) => [lane, from, end, status]);
-  assert.deepEqual(pieces, [[0, 0, 1, PREFILL], [0, 1, 2, DECODE], [0, 2, 3, DECODE], [1, 0, 1, 0], [1, 1, 2, PREFILL], [1, 2, 3, DECODE]]);
-  assert.deepEqual(countLaneSteps(run, lanePieces(run)), { prefill: 2, decode: 3, wasted: 0, overrun: 0, stalled: 0, preempted: 0, waiting: 1 });
+  assert.deepEqual(pieces, [
+    [0, 0, 1, PREFILL],
+    [0, 1, 2, DECODE],
+    [0, 2, 3, DECODE],
+    [1, 0, 1, 0],
+    [1, 1, 2, PREFILL],
+    [1, 2, 3, DECODE],
+  ]);
+  assert.deepEqual(countLaneSteps(run, lanePieces(run)), {
+    prefill: 2,
+    decode: 3,
+    wasted: 0,
+    overrun: 0,
+    stalled: 0,
+    preempted: 0,
+    waiting: 1,
+  });
   assert.deepEqual(queueColumns(run), [{ from: 0, end: 1, waiting: 1 }]);
 });
 
@@ -95,27 +198,51 @@ test("a scale maps steps and seconds to pixels and back", () => {
 });
 
 test("an axis has round marks, at most as many as asked", () => {
-  for (const span of [0.003, 0.7, 1, 12, 99, 4096]) for (const most of [3, 7, 20]) {
-    const unit = roundUnit(span, most, false);
-    assert.ok(span / unit <= most + 1e-9);
-    assert.ok([1, 2, 5].some((m) => Math.abs(Math.log10(unit / m) - Math.round(Math.log10(unit / m))) < 1e-9));
-  }
+  for (const span of [0.003, 0.7, 1, 12, 99, 4096])
+    for (const most of [3, 7, 20]) {
+      const unit = roundUnit(span, most, false);
+      assert.ok(span / unit <= most + 1e-9);
+      assert.ok(
+        [1, 2, 5].some(
+          (m) => Math.abs(Math.log10(unit / m) - Math.round(Math.log10(unit / m))) < 1e-9,
+        ),
+      );
+    }
   assert.equal(roundUnit(5, 20, true), 1);
-  assert.deepEqual([clockLabel(0, 1), clockLabel(0.05, 0.3), clockLabel(1.5, 4)], ["0", "50 ms", "1.5 s"]);
+  assert.deepEqual(
+    [clockLabel(0, 1), clockLabel(0.05, 0.3), clockLabel(1.5, 4)],
+    ["0", "50 ms", "1.5 s"],
+  );
 });
 
 test("passes of a padded wave: pads before tokens, a finished row has no keys, a pad sees nothing", () => {
   const run = runOf([
     event(0, {
-      arrived: arrivals("a", "b"), admitted: admissions(["a", 0], ["b", 1]),
-      passes: [pass(0, 1, { layout: "padded", rows: 2, width: 3, tokens: 4, padding: 2 })], segments: [prefill("a", 0, 3), prefill("b", 1, 1)],
+      arrived: arrivals("a", "b"),
+      admitted: admissions(["a", 0], ["b", 1]),
+      passes: [pass(0, 1, { layout: "padded", rows: 2, width: 3, tokens: 4, padding: 2 })],
+      segments: [prefill("a", 0, 3), prefill("b", 1, 1)],
     }),
     event(1, {
-      passes: [pass(1, 2, { layout: "padded", rows: 2, padding: 1, finishedRows: [{ request: "b", lane: 1 }] })], segments: [decode("a", 0, 3)],
+      passes: [
+        pass(1, 2, {
+          layout: "padded",
+          rows: 2,
+          padding: 1,
+          finishedRows: [{ request: "b", lane: 1 }],
+        }),
+      ],
+      segments: [decode("a", 0, 3)],
     }),
   ]);
   const [wave] = passesOf(run, run.events[0]);
-  assert.deepEqual(wave.items.map((i) => [i.pads, i.q0, i.k0]), [[0, 0, 0], [2, 3, 3]]);
+  assert.deepEqual(
+    wave.items.map((i) => [i.pads, i.q0, i.k0]),
+    [
+      [0, 0, 0],
+      [2, 3, 3],
+    ],
+  );
   assert.deepEqual([wave.nq, wave.nk], [6, 4]);
   assert.equal(allowedKeys(wave.items[1], 4, null), null, "the second pad of b");
   assert.deepEqual(allowedKeys(wave.items[1], 5, null), [3, 4]);
@@ -129,13 +256,15 @@ test("passes of a padded wave: pads before tokens, a finished row has no keys, a
 test("a mask is causal within a request and blind between requests, at any window", () => {
   const run = two();
   const [pass] = passesOf(run, run.events[1]);
-  for (const window of [null, 1, 2]) for (const item of pass.items) for (let q = item.q0; q < item.q0 + item.length; q += 1) {
-    const [from, end] = allowedKeys(item, q, window);
-    const position = item.start + q - item.q0;
-    assert.equal(end, item.k0 + position + 1);
-    assert.equal(end - from, window === null ? position + 1 : Math.min(window, position + 1));
-    assert.ok(from >= item.k0 && end <= item.k0 + item.kvLen);
-  }
+  for (const window of [null, 1, 2])
+    for (const item of pass.items)
+      for (let q = item.q0; q < item.q0 + item.length; q += 1) {
+        const [from, end] = allowedKeys(item, q, window);
+        const position = item.start + q - item.q0;
+        assert.equal(end, item.k0 + position + 1);
+        assert.equal(end - from, window === null ? position + 1 : Math.min(window, position + 1));
+        assert.ok(from >= item.k0 && end <= item.k0 + item.kvLen);
+      }
 });
 
 test("invisible characters are made visible, long pieces are cut", () => {
@@ -147,14 +276,24 @@ test("invisible characters are made visible, long pieces are cut", () => {
 test("a window of steps stands still around now while the run passes by", () => {
   const run = two(); // steps 0, 1 and 3
   const at = (index) => windowScale(run, index, 100, 10);
-  assert.deepEqual([0, 1, 2].map((i) => at(i).from(i)), [100, 100, 100]);
+  assert.deepEqual(
+    [0, 1, 2].map((i) => at(i).from(i)),
+    [100, 100, 100],
+  );
   assert.deepEqual([at(1).from(0), at(1).to(1), at(1).from(2)], [90, 110, 120]);
-  assert.deepEqual([at(0.5).from(0), at(1.5).from(1)], [95, 90], "half way to the next step, however far that is");
+  assert.deepEqual(
+    [at(0.5).from(0), at(1.5).from(1)],
+    [95, 90],
+    "half way to the next step, however far that is",
+  );
 });
 
 test("the memory of a cache is its positions times the model's bytes for each", () => {
   const run = two();
   assert.equal(cacheWords(run, 5), null, "unknown");
   run.header.model = { kv_bytes_per_token: 3072, layers: 6 };
-  assert.deepEqual([1, 5, 340, 341, 1000].map((n) => cacheWords(run, n)[0]), ["3.0 KiB", "15 KiB", "1020 KiB", "1023 KiB", "2.93 MiB"]);
+  assert.deepEqual(
+    [1, 5, 340, 341, 1000].map((n) => cacheWords(run, n)[0]),
+    ["3.0 KiB", "15 KiB", "1020 KiB", "1023 KiB", "2.93 MiB"],
+  );
 });

@@ -15,19 +15,38 @@ import { budgetParts } from "../../assets/player/views/queue.js";
 const MOST_CELLS = 1500; // of a mask that is compared cell by cell
 
 function rowOf(run, pass) {
-  return PackedRow.prototype._cellsOf(run, pass, Infinity).flatMap(({ item, position, pads, graph, guess, phase }) => {
-    if (pads) return Array(pads).fill([item.request.id, null]);
-    return graph ? [["graph padding", graph]] : [[item.request.id, position, guess === "forgotten" ? null : run.tokenText(item.request, position), guess, phase]];
-  });
+  return PackedRow.prototype
+    ._cellsOf(run, pass, Infinity)
+    .flatMap(({ item, position, pads, graph, guess, phase }) => {
+      if (pads) return Array(pads).fill([item.request.id, null]);
+      return graph
+        ? [["graph padding", graph]]
+        : [
+            [
+              item.request.id,
+              position,
+              guess === "forgotten" ? null : run.tokenText(item.request, position),
+              guess,
+              phase,
+            ],
+          ];
+    });
 }
 
 function maskOf(run, pass) {
   if (pass.nq * pass.nk > MOST_CELLS) return null;
   const window = MaskView.prototype.window.call({ layer: null }, run);
-  return pass.items.flatMap((item) => Array.from({ length: item.pads + item.length }, (_, n) => {
-    const seen = [allowedKeys(item, item.q0 + n, window), item.leak && n >= item.pads ? [item.leak.k0, item.leak.k0 + item.leak.kvLen] : null];
-    return Array.from({ length: pass.nk }, (_, k) => (seen.some((keys) => keys && k >= keys[0] && k < keys[1]) ? "1" : "0")).join("");
-  }));
+  return pass.items.flatMap((item) =>
+    Array.from({ length: item.pads + item.length }, (_, n) => {
+      const seen = [
+        allowedKeys(item, item.q0 + n, window),
+        item.leak && n >= item.pads ? [item.leak.k0, item.leak.k0 + item.leak.kvLen] : null,
+      ];
+      return Array.from({ length: pass.nk }, (_, k) =>
+        seen.some((keys) => keys && k >= keys[0] && k < keys[1]) ? "1" : "0",
+      ).join("");
+    }),
+  );
 }
 
 const KINDS = ["admission", "chunk", "preemption", "finish"];
@@ -44,12 +63,35 @@ function plain(run, i, kinds) {
     kinds: KINDS.filter((kind) => kinds[kind].includes(i)),
     waiting: waiting.map((w) => [w.request.id, run.stepOf(w.since), w.preempted]),
     waited: waiting.map((w) => waitedBy(run, w.request, i)),
-    held: run.isGrouped ? run.bands.map((band) => lanes.map((lane) => heldBy(run, band, lane, i).tokens)) : null,
-    vanished: vanished.map((v) => [v.request.id, v.lane, v.tokensLost, event.resumed ? null : placesAt(v.laneSpan, i - 1).map(({ block }) => block).sort((a, b) => a - b)]),
-    blocks: Object.fromEntries(owners.map(([block, all]) => [block, all.map((o) => [o.request.id, o.group, o.at, o.fill, o.fresh]).sort()])),
-    wrote: Object.fromEntries(run.requests.map((request) => [request.id, run.newPieces(request, i)]).filter(([, pieces]) => pieces.length)),
+    held: run.isGrouped
+      ? run.bands.map((band) => lanes.map((lane) => heldBy(run, band, lane, i).tokens))
+      : null,
+    vanished: vanished.map((v) => [
+      v.request.id,
+      v.lane,
+      v.tokensLost,
+      event.resumed
+        ? null
+        : placesAt(v.laneSpan, i - 1)
+            .map(({ block }) => block)
+            .sort((a, b) => a - b),
+    ]),
+    blocks: Object.fromEntries(
+      owners.map(([block, all]) => [
+        block,
+        all.map((o) => [o.request.id, o.group, o.at, o.fill, o.fresh]).sort(),
+      ]),
+    ),
+    wrote: Object.fromEntries(
+      run.requests
+        .map((request) => [request.id, run.newPieces(request, i)])
+        .filter(([, pieces]) => pieces.length),
+    ),
     idle: run.idleBefore(i) && [run.idleBefore(i).seconds, run.idleBefore(i).forHost],
-    budget: [budget.parts.map((part) => [part.request && part.request.id, part.phase, part.n]), budget.total],
+    budget: [
+      budget.parts.map((part) => [part.request && part.request.id, part.phase, part.n]),
+      budget.total,
+    ],
     rows: passes.map((pass) => rowOf(run, pass)),
     masks: passes.map((pass) => maskOf(run, pass)),
   };

@@ -54,7 +54,9 @@ def run(options: Options) -> Report:
     recording, per_step, per_token = _recording(options)
     limits = [
         Limit("scheduling a step, 64 running, nobody waiting", round(idle * 1e6, 1), "µs", 150),
-        Limit(f"scheduling a step, 64 running, {waiting:,} waiting", round(busy * 1e6, 1), "µs", 150),
+        Limit(
+            f"scheduling a step, 64 running, {waiting:,} waiting", round(busy * 1e6, 1), "µs", 150
+        ),
         Limit("recording's share of a step", round(100 * recording, 3), "%", 1.0),
         Limit("trace on disk beyond 100 bytes a token", round(per_step), "bytes a step", 1024),
         Limit("trace on disk, all in all", round(per_token), "bytes a token"),
@@ -67,7 +69,9 @@ def schedule_seconds(waiting: int, steps: int, options: Options) -> float:
     config = EngineConfig(max_num_seqs=LANES, max_num_batched_tokens=256)
     scheduler = Scheduler(config, LANES * 64)
     for index in range(LANES + waiting):
-        request = Request(f"r{index}", prompt_token_ids=(1, 2, 3), sampling=SamplingParams(900, ignore_eos=True))
+        request = Request(
+            f"r{index}", prompt_token_ids=(1, 2, 3), sampling=SamplingParams(900, ignore_eos=True)
+        )
         scheduler.add(RequestState(request, request.prompt_token_ids or (), index))
     times = []
     gc.collect()
@@ -99,7 +103,9 @@ class TimedRecorder(TraceRecorder):
         return super().record(timed)
 
 
-def recording_share(engine: Engine, workload: Workload, clock: Callable[[], float]) -> tuple[float, Trace]:
+def recording_share(
+    engine: Engine, workload: Workload, clock: Callable[[], float]
+) -> tuple[float, Trace]:
     """Of the time of a run's steps, the share that went into making their events; and the run.
 
     Raises InflightError if events are made elsewhere than where this looks.
@@ -111,7 +117,9 @@ def recording_share(engine: Engine, workload: Workload, clock: Callable[[], floa
         engine.recorder = own
     trace = recorder.trace
     if len(recorder.seconds) != len(trace.events):
-        raise InflightError(f"{len(trace.events)} events were made in {len(recorder.seconds)} calls, so their cost is not known.")
+        raise InflightError(
+            f"{len(trace.events)} events were made in {len(recorder.seconds)} calls, so their cost is not known."
+        )
     return sum(recorder.seconds) / sum(event.t_end - event.t_start for event in trace.events), trace
 
 

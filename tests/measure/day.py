@@ -49,7 +49,9 @@ EVERY_S = 10.0  # between two readings
 SETTLES_S = 45.0  # at rest before what is held is read: longer than any grace that a page gives
 DISK_MIB = 352  # of the page's own disk: a Space's quota, and what ships with the page
 PINNED_MIB = 24  # of the store: files that ship with the page, which no quota counts
-_FAILURE = re.compile(r"^[\w.]*(?:Error|Exception|Failed|Refused)\b.*$", re.MULTILINE)  # the last line of a traceback
+_FAILURE = re.compile(
+    r"^[\w.]*(?:Error|Exception|Failed|Refused)\b.*$", re.MULTILINE
+)  # the last line of a traceback
 _FAULTY = Path("tests", "worlds", "faulty_page.py")
 
 
@@ -77,9 +79,7 @@ HELD = {
     "disk_mib": ("disk, MiB", SPACE.kept_bytes / 2**20 + PINNED_MIB),
 }
 """Each title, and by how much the last rest may be above the first; the disk may fill to its quota."""
-PER_HOUR_MIB = (
-    64.0  # of memory, at most, over the rests after the first: the shared engine keeps its runs, until it has 100,000 tokens
-)
+PER_HOUR_MIB = 64.0  # of memory, at most, over the rests after the first: the shared engine keeps its runs, until it has 100,000 tokens
 
 
 @dataclass
@@ -100,7 +100,12 @@ class Day:
     logged: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        environment = {"SPACE_ID": "someone/inflight", "INFLIGHT_LIVE": "1", "TMPDIR": str(self.folder), "OMP_NUM_THREADS": "1"}
+        environment = {
+            "SPACE_ID": "someone/inflight",
+            "INFLIGHT_LIVE": "1",
+            "TMPDIR": str(self.folder),
+            "OMP_NUM_THREADS": "1",
+        }
         self.page = serve((sys.executable, str(_FAULTY)), ROOT, **environment)
         self.calls = Ledger(lambda fault: self.note("fault", says=fault))
         self.crowd = Crowd(f"http://127.0.0.1:{self.page.port}", self.calls, self.seed)
@@ -130,12 +135,16 @@ class Day:
             if left := list(self.folder.glob(f"inflight-{dead}-*")):
                 self.unmended.append(f"{left[0]} of the killed process is still there.")
             if (again := await self.own_files()) != self._own:
-                self.unmended.append(f"After the restart {len(self._own - again)} of the page's own files have other addresses.")
+                self.unmended.append(
+                    f"After the restart {len(self._own - again)} of the page's own files have other addresses."
+                )
             for run in self.crowd.runs[-3:]:
                 async with httpx.AsyncClient(base_url=self.crowd.url, trust_env=False) as http:
                     told = await http.get(f"/{run['url']}")
                     if told.status_code != 404 or "restarted" not in told.json()["error"]:
-                        self.unmended.append(f"A run of the killed process is answered {told.status_code}.")
+                        self.unmended.append(
+                            f"A run of the killed process is answered {told.status_code}."
+                        )
             self.crowd.runs.clear()
 
     async def own_files(self) -> set[str]:
@@ -146,7 +155,11 @@ class Day:
 
     def note(self, kind: str, **more: Any) -> None:
         at = round(time.monotonic() - self.began, 1)
-        print(json.dumps({"at": at, "time": time.strftime("%H:%M:%S"), "kind": kind, **more}), file=self.ledger, flush=True)
+        print(
+            json.dumps({"at": at, "time": time.strftime("%H:%M:%S"), "kind": kind, **more}),
+            file=self.ledger,
+            flush=True,
+        )
 
     def read(self) -> Reading:
         process = Path("/proc", str(self.page.process.pid))
@@ -155,7 +168,9 @@ class Day:
         for entry in (process / "fd").iterdir():
             with suppress(OSError):
                 links.append(os.readlink(entry))
-        children = sum(len((task / "children").read_text().split()) for task in (process / "task").iterdir())
+        children = sum(
+            len((task / "children").read_text().split()) for task in (process / "task").iterdir()
+        )
         reading = Reading(
             at=round(time.monotonic() - self.began, 1),
             life=self.calls.life,
@@ -176,7 +191,10 @@ class Day:
             if self.calls.is_up and not self.is_resting:
                 with suppress(OSError):  # it was killed in between
                     self.note(
-                        "reading", **asdict(self.read()), calls=sum(self.calls.ends.values()), faults=len(self.calls.faults)
+                        "reading",
+                        **asdict(self.read()),
+                        calls=sum(self.calls.ends.values()),
+                        faults=len(self.calls.faults),
                     )
 
     async def rest(self) -> None:
@@ -192,7 +210,11 @@ class Day:
             await asyncio.sleep(self._settles)
             ends = {" ".join(key): count for key, count in sorted(self.calls.ends.items())}
             self.note(
-                "rest", **asdict(self.read()), asleep=len(self.crowd.left_open), ends=ends, refusals=dict(self.calls.sentences)
+                "rest",
+                **asdict(self.read()),
+                asleep=len(self.crowd.left_open),
+                ends=ends,
+                refusals=dict(self.calls.sentences),
             )
             self.is_resting = False
             self._awake.set()
@@ -224,10 +246,14 @@ class Day:
             resource.prlimit(process, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         await asyncio.sleep(12)
         ballast.unlink(missing_ok=True)
-        resource.prlimit(process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.prlimit(
+            process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
 
     async def _befall(self) -> None:
-        for misfortune in cycle((self.step_fails, self.thread_starves, self.disk_is_full, self.process_stops)):
+        for misfortune in cycle(
+            (self.step_fails, self.thread_starves, self.disk_is_full, self.process_stops)
+        ):
             await asyncio.sleep(self.draw.uniform(5, 20))
             async with self._fate:
                 self.note("misfortune", what=misfortune.__name__)
@@ -273,7 +299,10 @@ class Day:
         habits = [*self.crowd.habits, *([(self._looker, 600.0)] if self.browser else [])]
         async with asyncio.TaskGroup() as group:
             going = [group.create_task(self._habit(*habit)) for habit in habits]
-            going += [group.create_task(work()) for work in (self._keep_reading, *([] if self.calm else [self._befall]))]
+            going += [
+                group.create_task(work())
+                for work in (self._keep_reading, *([] if self.calm else [self._befall]))
+            ]
             await asyncio.sleep(between / 3)
             await self.kill_and_restart()
             self.life = self.calls.life
@@ -312,13 +341,17 @@ class Day:
     @property
     def rests(self) -> list[Reading]:
         """Of the life between the two kills."""
-        return [reading for reading in self.readings if reading.at_rest and reading.life == self.life]
+        return [
+            reading for reading in self.readings if reading.at_rest and reading.life == self.life
+        ]
 
     def verdicts(self) -> list[str]:
         """What did not hold, in sentences."""
         first, last = self.rests[0], self.rests[-1]
         found = [*self.unmended, *self.calls.faults]
-        found += [f"The page's log has {count} times: {line}" for line, count in self.logged.items()]
+        found += [
+            f"The page's log has {count} times: {line}" for line, count in self.logged.items()
+        ]
         for name, (title, more) in HELD.items():
             before, after = getattr(first, name), getattr(last, name)
             if name != "memory_mib" and after > before + more:
@@ -332,14 +365,35 @@ class Day:
 
     def show(self) -> None:
         rests = self.rests
-        awake = [reading for reading in self.readings if reading.life == self.life and not reading.at_rest]
-        columns = ("held at rest", "first", "10 minutes on", "middle", "last", "per hour", "most, awake")
+        awake = [
+            reading
+            for reading in self.readings
+            if reading.life == self.life and not reading.at_rest
+        ]
+        columns = (
+            "held at rest",
+            "first",
+            "10 minutes on",
+            "middle",
+            "last",
+            "per hour",
+            "most, awake",
+        )
         rows = []
         for name, (title, _) in HELD.items():
             on = next((r for r in rests if r.at >= rests[0].at + 600), rests[-1])
-            picked = [f"{getattr(r, name):g}" for r in (rests[0], on, rests[len(rests) // 2], rests[-1])]
+            picked = [
+                f"{getattr(r, name):g}" for r in (rests[0], on, rests[len(rests) // 2], rests[-1])
+            ]
             rise = per_hour([(r.at, getattr(r, name)) for r in rests[1:]])
-            rows.append((title, *picked, f"{rise:+.1f}", f"{max((getattr(r, name) for r in awake), default=0):g}"))
+            rows.append(
+                (
+                    title,
+                    *picked,
+                    f"{rise:+.1f}",
+                    f"{max((getattr(r, name) for r in awake), default=0):g}",
+                )
+            )
         table(columns, rows, right=columns[1:])
         ends: dict[str, int] = {}
         for (_, how), count in self.calls.ends.items():
@@ -356,7 +410,9 @@ def per_hour(points: list[tuple[float, float]]) -> float:
     if len(points) < 3:
         return 0.0
     t0, v0 = (sum(column) / len(points) for column in zip(*points, strict=True))
-    return 3600 * sum((t - t0) * (v - v0) for t, v in points) / sum((t - t0) ** 2 for t, _ in points)
+    return (
+        3600 * sum((t - t0) * (v - v0) for t, v in points) / sum((t - t0) ** 2 for t, _ in points)
+    )
 
 
 def _bytes_in(folder: Path) -> int:
@@ -372,7 +428,10 @@ def own_disk() -> Iterator[Path]:
     """A folder on a small disk of its own, where this may be made; otherwise just a folder."""
     with tempfile.TemporaryDirectory(prefix="day-", ignore_cleanup_errors=True) as folder:
         mounted = (
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", folder], capture_output=True).returncode
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", folder],
+                capture_output=True,
+            ).returncode
             == 0
         )
         try:
@@ -387,15 +446,26 @@ def day(
     seed: Seed = 0,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="File for each reading, misfortune and fault as it comes, as JSON lines.", show_default=False),
+        typer.Option(
+            help="File for each reading, misfortune and fault as it comes, as JSON lines.",
+            show_default=False,
+        ),
     ] = None,
-    browser: Annotated[bool, typer.Option("--browser", help="A real Chromium looks in every ten minutes.")] = False,
-    pace: Annotated[float, typer.Option(min=0.1, help="How many times as often as usual visitors come.")] = 1.0,
-    calm: Annotated[bool, typer.Option("--calm", help="Nothing befalls the page but that it is killed, twice.")] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="A real Chromium looks in every ten minutes.")
+    ] = False,
+    pace: Annotated[
+        float, typer.Option(min=0.1, help="How many times as often as usual visitors come.")
+    ] = 1.0,
+    calm: Annotated[
+        bool, typer.Option("--calm", help="Nothing befalls the page but that it is killed, twice.")
+    ] = False,
 ) -> None:
     """Let a crowd use the page for a day while misfortunes befall it; print what it held at rest and what did not hold."""
     if not Path("/proc/self/fd").exists():
-        raise InflightError("What a process holds is read from /proc, which this system does not have.")
+        raise InflightError(
+            "What a process holds is read from /proc, which this system does not have."
+        )
     with own_disk() as folder, ledger.open("w") if ledger else nullcontext(sys.stderr) as file:
         it = Day(minutes, seed, folder, file, browser, pace, calm)
         asyncio.run(it.pass_by())

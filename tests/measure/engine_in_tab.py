@@ -29,9 +29,7 @@ from worlds.tab_engine import TabEngine
 
 PRESET, STOPPED, AFTER = "short-and-long", "poisson-32", 20
 RUNS, LATER = 6, 3
-_READY = (
-    "async model => { const from = performance.now(); await tab.ask({ do: 'load', model }); return performance.now() - from; }"
-)
+_READY = "async model => { const from = performance.now(); await tab.ask({ do: 'load', model }); return performance.now() - from; }"
 _KEPT = """async () => {
     for (;; await new Promise(done => setTimeout(done, 50))) {
         const cache = await caches.open('inflight-engine'), found = (await cache.keys()).find(request => request.url.endsWith('snapshot'));
@@ -56,18 +54,25 @@ def _browser(name: str) -> Iterator[Browser]:
             driver = Path(__file__).parents[1] / "worlds" / "firefox_driver.py"
             browser = playwright.firefox.launch(channel="moz-firefox", executable_path=str(driver))
         else:
-            browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(
+                executable_path=executable(), args=["--no-sandbox"]
+            )
         yield browser
         browser.close()
 
 
 def _spec(name: str, model: str) -> dict[str, Any]:
     preset = PRESETS[name]
-    return {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": model}
+    return {
+        "workload": preset.workload.to_json(),
+        "config": preset.config.to_json(),
+        "model": model,
+    }
 
 
 def engine_in_tab(
-    site: Annotated[Path, typer.Argument()], browser: Annotated[str, typer.Option(help="chromium or firefox.")] = "chromium"
+    site: Annotated[Path, typer.Argument()],
+    browser: Annotated[str, typer.Option(help="chromium or firefox.")] = "chromium",
 ) -> None:
     """See the head of the file."""
     worker = next(site.glob("engine/*/worker.js")).relative_to(site).as_posix()

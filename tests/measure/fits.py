@@ -48,7 +48,9 @@ def total_errors(files: Iterable[Path], ours: bool) -> list[tuple[float, bool]]:
             if other is run:
                 continue
             passes = measured(other.events, cost.kv_bytes_per_token)
-            took = sum(p.seconds for p in passes) + time_between_steps(other.events) * len({p.step for p in passes})
+            took = sum(p.seconds for p in passes) + time_between_steps(other.events) * len(
+                {p.step for p in passes}
+            )
             within = sum(not cost.beyond(p.load) for p in passes) >= WITHIN * len(passes)
             found.append((sum(cost.seconds(p.load) for p in passes) / took - 1, within))
     return found
@@ -56,14 +58,21 @@ def total_errors(files: Iterable[Path], ours: bool) -> list[tuple[float, bool]]:
 
 def said(errors: list[float]) -> dict[str, float]:
     sizes = sorted(map(abs, errors))
-    return {"pairs": len(sizes), "median": median(sizes), "nine_in_ten": sizes[int(0.9 * len(sizes))], "worst": sizes[-1]}
+    return {
+        "pairs": len(sizes),
+        "median": median(sizes),
+        "nine_in_ten": sizes[int(0.9 * len(sizes))],
+        "worst": sizes[-1],
+    }
 
 
 def fits(json: Json = False) -> None:
     """Fit a cost to each of some recorded runs, and say how far it is off for the total time of each other one."""
     rows = {}
     with ProgressReporter("recordings", len(OURS) + len(VLLM)) as work:
-        for done, (name, files, ours) in enumerate((("ours", OURS, True), ("vLLM under HTTP traffic", VLLM, False))):
+        for done, (name, files, ours) in enumerate(
+            (("ours", OURS, True), ("vLLM under HTTP traffic", VLLM, False))
+        ):
             found = total_errors(files, ours)
             rows[name] = said([error for error, _ in found])
             rows[f"{name}, where {WITHIN:.0%} of the passes were within what was measured"] = said(
@@ -73,7 +82,11 @@ def fits(json: Json = False) -> None:
 
     def print_rows(data: dict[str, dict[str, float]]) -> None:
         columns = ("runs", "pairs", "median", "nine in ten", "worst")
-        table(columns, [(n, str(r["pairs"]), *map(percent, list(r.values())[1:])) for n, r in data.items()], right=columns[1:])
+        table(
+            columns,
+            [(n, str(r["pairs"]), *map(percent, list(r.values())[1:])) for n, r in data.items()],
+            right=columns[1:],
+        )
 
     finish(rows, print_rows, json)
 

@@ -31,7 +31,14 @@ from visualizer.documents.catalogue import OTHER_ENGINES, TRACES
 from visualizer.documents.comparison import RECORDED, Shown
 from visualizer.documents.record import Say, load_of_a_quiet_machine, save_all, timed
 
-ENGINE_PRESETS = ("short-and-long", "long-prompt-arrives", "long-prompt-chunked", "kv-pressure", "shared-prefix", "poisson-32")
+ENGINE_PRESETS = (
+    "short-and-long",
+    "long-prompt-arrives",
+    "long-prompt-chunked",
+    "kv-pressure",
+    "shared-prefix",
+    "poisson-32",
+)
 """On which vLLM and transformers are compared with our engine."""
 
 
@@ -53,9 +60,14 @@ def record_engines(
     """
     python = require_python(python)
     if unknown := [name for name in names if name not in ENGINE_PRESETS]:
-        raise InflightError(f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(ENGINE_PRESETS)}.")
+        raise InflightError(
+            f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(ENGINE_PRESETS)}."
+        )
     before = load_of_a_quiet_machine(load)
-    made = ((name, _compare_engines(preset(name), python, traces, repeats, say)) for name in names or ENGINE_PRESETS)
+    made = (
+        (name, _compare_engines(preset(name), python, traces, repeats, say))
+        for name in names or ENGINE_PRESETS
+    )
     return save_all(made, folder, before)
 
 
@@ -66,16 +78,36 @@ def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, sa
     engine = Engine(adapter, tokenizer, asked.config)
     say(f"{chosen.name}: loading vLLM")
     with VllmProcess(asked, python, torch.get_num_threads()) as other:
-        contenders = [vllm(asked, other), engine_contender(engine, asked.workload), transformers_batching(asked, adapter.model)]
-        shown = timed(contenders, f"engines-{chosen.name}", chosen, engine.trace.header, repeats, say, "Other engines")
-    if (run := f"vllm-{chosen.name}") in OTHER_ENGINES and (trace := shown.comparison.runs["vLLM"].trace) is not None:
+        contenders = [
+            vllm(asked, other),
+            engine_contender(engine, asked.workload),
+            transformers_batching(asked, adapter.model),
+        ]
+        shown = timed(
+            contenders,
+            f"engines-{chosen.name}",
+            chosen,
+            engine.trace.header,
+            repeats,
+            say,
+            "Other engines",
+        )
+    if (run := f"vllm-{chosen.name}") in OTHER_ENGINES and (
+        trace := shown.comparison.runs["vLLM"].trace
+    ) is not None:
         trace.save(traces / f"{run}.jsonl")
     return shown
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Presets; by default all on which engines are compared.")] = None,
-    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Presets; by default all on which engines are compared."),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON"),
+    ] = None,
     repeats: Annotated[int, typer.Option(help="Timed rounds.")] = 5,
 ) -> None:
     """Compare vLLM and transformers with our engine and write the comparisons to assets/comparisons. Wants a quiet machine."""

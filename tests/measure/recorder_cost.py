@@ -57,7 +57,9 @@ def scheduler_of(cls: Any, requests: int, steps: int) -> Any:
     scheduler = cls(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(
-            num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)]
+            num_blocks=blocks,
+            kv_cache_tensors=[],
+            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
         ),
         structured_output_manager=StructuredOutputManager(config),
         block_size=_BLOCK,
@@ -67,7 +69,12 @@ def scheduler_of(cls: Any, requests: int, steps: int) -> Any:
     sampling = SamplingParams(temperature=0.0, max_tokens=steps + 1, ignore_eos=True)
     for number in range(requests):
         scheduler.add_request(
-            Request(request_id=f"r{number}", prompt_token_ids=[7] * _PROMPT, sampling_params=sampling, pooling_params=None)
+            Request(
+                request_id=f"r{number}",
+                prompt_token_ids=[7] * _PROMPT,
+                sampling_params=sampling,
+                pooling_params=None,
+            )
         )
     return scheduler
 
@@ -116,7 +123,9 @@ def measure(requests: int, steps: int) -> dict[str, Any]:
 
     with TemporaryDirectory() as folder:
         os.environ["INFLIGHT_TRACE"] = str(Path(folder) / "cost.raw.jsonl")
-        plain, recording = (scheduler_of(cls, requests, steps) for cls in (Scheduler, RecordingScheduler))
+        plain, recording = (
+            scheduler_of(cls, requests, steps) for cls in (Scheduler, RecordingScheduler)
+        )
         since = listened(recording)
         alone, together, listening = [], [], []
         for _ in range(steps):
@@ -134,14 +143,19 @@ def measure(requests: int, steps: int) -> dict[str, Any]:
         "listening_us": _spread(listening[1:]),
         "step_alone_us": _spread(alone[1:]),
         "step_recorded_us": _spread(together[1:]),
-        "difference_us": round(1e6 * (statistics.median(together[1:]) - statistics.median(alone[1:])), 1),
+        "difference_us": round(
+            1e6 * (statistics.median(together[1:]) - statistics.median(alone[1:])), 1
+        ),
         "dropped": dropped,
     }
 
 
 def _spread(seconds: list[float]) -> dict[str, float]:
     found = sorted(seconds)
-    return {name: round(1e6 * found[int(share * (len(found) - 1))], 1) for name, share in (("p50", 0.5), ("p99", 0.99))}
+    return {
+        name: round(1e6 * found[int(share * (len(found) - 1))], 1)
+        for name, share in (("p50", 0.5), ("p99", 0.99))
+    }
 
 
 def main() -> None:

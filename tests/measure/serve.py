@@ -30,7 +30,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.cli.options import Burstiness, DeviceOptions, Json, Model, Out, Seed, Tokens, engine_for, with_options
+from core.cli.options import (
+    Burstiness,
+    DeviceOptions,
+    Json,
+    Model,
+    Out,
+    Seed,
+    Tokens,
+    engine_for,
+    with_options,
+)
 from core.cli.output import ProgressReporter, finish, number, print_line, seconds, table
 from core.cli.serve import LANES
 from core.config import DEFAULT_MODEL, EngineConfig
@@ -72,17 +82,27 @@ class Answer:
             raise InflightError("The server answered twice.")
         if "token_id" in event:
             if event["index"] != len(self.tokens):
-                raise InflightError(f"Token {event['index']} came where token {len(self.tokens)} was due.")
+                raise InflightError(
+                    f"Token {event['index']} came where token {len(self.tokens)} was due."
+                )
             self.times.append(time.perf_counter())
             self.tokens.append(event["token_id"])
         else:
             if event["usage"]["completion_tokens"] != len(self.tokens):
-                raise InflightError(f"{len(self.tokens)} of {event['usage']['completion_tokens']} tokens came.")
-            self.engine = {name: event[name] if event[name] is not None else math.nan for name in ("queue_s", "ttft_s", "e2e_s")}
+                raise InflightError(
+                    f"{len(self.tokens)} of {event['usage']['completion_tokens']} tokens came."
+                )
+            self.engine = {
+                name: event[name] if event[name] is not None else math.nan
+                for name in ("queue_s", "ttft_s", "e2e_s")
+            }
 
 
 def serve_beside_offline(
-    engine: Engine, workload: Workload, options: Sequence[str], on_run: Callable[[str], None] = lambda what: None
+    engine: Engine,
+    workload: Workload,
+    options: Sequence[str],
+    on_run: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
     """Both runs in numbers. engine: as the server makes it of `options`, those of `python -m inflight serve`. workload: greedy, arrivals in
     seconds. Raises InflightError where the server does not start or does not answer.
@@ -106,8 +126,12 @@ def serve_beside_offline(
         "requests": len(workload),
         "differing_requests": differing,
         "served": served,
-        "offline": {name: offline[name] for name in ("wall_s", "output_tok_s", "ttft_s", "itl_s", "e2e_s")},
-        "engine_while_serving": {"ttft_s": distribution(a.engine["ttft_s"] for a in answers.values())},
+        "offline": {
+            name: offline[name] for name in ("wall_s", "output_tok_s", "ttft_s", "itl_s", "e2e_s")
+        },
+        "engine_while_serving": {
+            "ttft_s": distribution(a.engine["ttft_s"] for a in answers.values())
+        },
         "server_memory": memory.readings,
         "header": trace.header,
     }
@@ -140,7 +164,9 @@ def _numbers(answers: Any, wall: float) -> dict[str, Any]:
         "wall_s": round(wall, 4),
         "output_tok_s": round(sum(len(a.tokens) for a in answers) / wall, 1),
         "ttft_s": distribution(a.times[0] - a.sent for a in answers),
-        "itl_s": distribution(after - before for a in answers for before, after in pairwise(a.times)),
+        "itl_s": distribution(
+            after - before for a in answers for before, after in pairwise(a.times)
+        ),
         "e2e_s": distribution(a.times[-1] - a.sent for a in answers),
     }
 
@@ -159,7 +185,9 @@ def started(options: Sequence[str]) -> Iterator[tuple[str, int]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         address = _address(process)
-        threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()  # a full pipe would stop the server
+        threading.Thread(
+            target=deque, args=(process.stderr, 0), daemon=True
+        ).start()  # a full pipe would stop the server
         yield address, process.pid
     finally:
         process.send_signal(signal.SIGTERM)
@@ -182,12 +210,16 @@ def _address(process: subprocess.Popen[str]) -> str:
     raise InflightError(f"The server did not start: {said or 'it said nothing'}")
 
 
-def _clients(url: str, workload: Workload, answered: Callable[[], None] = lambda: None) -> Mapping[str, Answer]:
+def _clients(
+    url: str, workload: Workload, answered: Callable[[], None] = lambda: None
+) -> Mapping[str, Answer]:
     """Every request sent when it is due, or as soon as fewer than `CLIENTS` are under way; what came back. answered: called for each."""
     return asyncio.run(_all(url, list(workload), answered))
 
 
-async def _all(url: str, requests: Sequence[Request], answered: Callable[[], None]) -> Mapping[str, Answer]:
+async def _all(
+    url: str, requests: Sequence[Request], answered: Callable[[], None]
+) -> Mapping[str, Answer]:
     at_once = asyncio.Semaphore(CLIENTS)
     began = time.perf_counter()
 
@@ -201,7 +233,9 @@ async def _all(url: str, requests: Sequence[Request], answered: Callable[[], Non
     try:
         answers = await asyncio.gather(*map(one, requests))
     except OSError as error:
-        raise InflightError(f"The server did not answer: {error.strerror or type(error).__name__}.") from None
+        raise InflightError(
+            f"The server did not answer: {error.strerror or type(error).__name__}."
+        ) from None
     if len({answer.id for answer in answers}) < len(answers):
         raise InflightError("Two requests got one answer.")
     return {request.id: answer for request, answer in zip(requests, answers, strict=True)}
@@ -209,7 +243,10 @@ async def _all(url: str, requests: Sequence[Request], answered: Callable[[], Non
 
 async def _ask(url: str, request: Request) -> Answer:
     """Written to the socket in one piece and read line by line: a library's time for a call would be counted as the server's."""
-    asked = {"prompt": list(request.prompt_token_ids or ()), "max_tokens": request.sampling.max_new_tokens}
+    asked = {
+        "prompt": list(request.prompt_token_ids or ()),
+        "max_tokens": request.sampling.max_new_tokens,
+    }
     body = json.dumps({**asked, "stream": True, "ignore_eos": request.sampling.ignore_eos})
     at = urlsplit(url)
     head = f"POST /generate HTTP/1.1\r\nHost: {at.netloc}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -220,7 +257,9 @@ async def _ask(url: str, request: Request) -> Answer:
         status = (await reader.readline()).decode()
         if " 200 " not in status:
             told = (await reader.read()).decode().partition("\r\n\r\n")[2]
-            raise InflightError(f"The server refused a request: {told or status.strip() or 'it hung up'}")
+            raise InflightError(
+                f"The server refused a request: {told or status.strip() or 'it hung up'}"
+            )
         async for event in reader:
             if event.startswith(b"data: "):
                 answer.take(json.loads(event[6:]))
@@ -236,7 +275,10 @@ async def _ask(url: str, request: Request) -> Answer:
 
 @with_options
 def serve(
-    requests: Annotated[int, typer.Option(min=1, help="How many, each with a client of its own, at most 100 at once.")] = 100,
+    requests: Annotated[
+        int,
+        typer.Option(min=1, help="How many, each with a client of its own, at most 100 at once."),
+    ] = 100,
     rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = 8.0,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,
@@ -254,23 +296,37 @@ def serve(
     name = model or DEFAULT_MODEL
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
     engine = engine_for(name, config, device_options)
-    sizes, times = Lengths(prompt_tokens, output_tokens).sizes(seed), arrivals(rate, seed, burstiness)
+    sizes, times = (
+        Lengths(prompt_tokens, output_tokens).sizes(seed),
+        arrivals(rate, seed, burstiness),
+    )
     drawn = islice(zip(sizes, times, strict=False), requests)
     adapter = engine.adapter
-    asked = [request(i, size, at, adapter.vocab_size, adapter.max_model_len) for i, (size, at) in enumerate(drawn)]
+    asked = [
+        request(i, size, at, adapter.vocab_size, adapter.max_model_len)
+        for i, (size, at) in enumerate(drawn)
+    ]
     # The server sizes its pool for the longest context; offline it must be the same pool.
     blocks = config.num_blocks or engine.kv_blocks[1]
-    engine = type(engine)(adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks}))
+    engine = type(engine)(
+        adapter, engine.tokenizer, EngineConfig(**{**config.to_json(), "num_blocks": blocks})
+    )
     given = {**limits, "max_num_seqs": config.max_num_seqs, "num_blocks": blocks}
     options = ["--model", name, "--device", device_options.device, "--dtype", device_options.dtype]
     options += ["--threads", str(device_options.threads)] if device_options.threads else []
     for option, value in given.items():
         flag = option.replace("_", "-")
-        options += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        options += (
+            [f"--{flag}" if value else f"--no-{flag}"]
+            if isinstance(value, bool)
+            else [f"--{flag}", str(value)]
+        )
     with ProgressReporter("runs", 3) as work:
         steps = iter(range(3))
         workload = Workload(asked, name="serve", arrival_unit="s")
-        data = serve_beside_offline(engine, workload, options, lambda what: work.update(next(steps), what))
+        data = serve_beside_offline(
+            engine, workload, options, lambda what: work.update(next(steps), what)
+        )
     header = data.pop("header")
     data |= {
         "rate": None if math.isinf(rate) else rate,
@@ -292,12 +348,28 @@ def _print(data: dict[str, Any]) -> None:
                 seconds(itl["p99"]), seconds(e2e["p50"]), seconds(e2e["p99"]),
             )
         )  # fmt: skip
-    columns = ("", "wall", "out tok/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "E2E p50", "E2E p99")
+    columns = (
+        "",
+        "wall",
+        "out tok/s",
+        "TTFT p50",
+        "TTFT p99",
+        "ITL p50",
+        "ITL p99",
+        "E2E p50",
+        "E2E p99",
+    )
     table(columns, rows, right=columns[1:])
     ttft = data["engine_while_serving"]["ttft_s"]
-    print_line(f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99 {seconds(ttft['p99'])}.")
+    print_line(
+        f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99 {seconds(ttft['p99'])}."
+    )
     rate = "all at once" if data["rate"] is None else f"{data['rate']:g} requests/s"
-    same = "the same tokens in each" if not data["differing_requests"] else f"OTHER TOKENS in {data['differing_requests']}"
+    same = (
+        "the same tokens in each"
+        if not data["differing_requests"]
+        else f"OTHER TOKENS in {data['differing_requests']}"
+    )
     print_line(f"{data['requests']} requests, {rate}, seed {data['seed']}; {same}.")
     if memory := data["server_memory"]:
         curve = ", ".join(f"{m['mib']:,.0f} after {m['answered']:,}" for m in memory)

@@ -46,8 +46,21 @@ def commands(workload: Path) -> dict[str, list[str]]:
     """Arguments of Python, by what one waits for: the first line that is printed. workload: of a run that is over with its first step."""
     return {
         "--version": ["-m", "inflight", "--version"],
-        "check of a recorded run": ["-m", "inflight", "check", str(ASSETS / "traces" / "gpt2-six.jsonl")],
-        "run to its first step": ["-m", "inflight", "run", "--workload", str(workload), "--device", "cpu"],
+        "check of a recorded run": [
+            "-m",
+            "inflight",
+            "check",
+            str(ASSETS / "traces" / "gpt2-six.jsonl"),
+        ],
+        "run to its first step": [
+            "-m",
+            "inflight",
+            "run",
+            "--workload",
+            str(workload),
+            "--device",
+            "cpu",
+        ],
         "torch and transformers alone": ["-c", LIBRARIES],
     }
 
@@ -56,7 +69,11 @@ def measure_command(folder: Path, arguments: list[str]) -> float:
     """Seconds from the start of a process to its first line; raises InflightError if it fails."""
     started = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -80,10 +97,14 @@ async def _visit(folder: Path) -> dict[str, float]:
         with _page(folder) as (process, port):
             started = time.time()
             await asyncio.to_thread(_until_it_listens, process, port)
-            await visitor.goto(f"http://127.0.0.1:{port}", wait_until="commit", timeout=1000 * LONGEST)
+            await visitor.goto(
+                f"http://127.0.0.1:{port}", wait_until="commit", timeout=1000 * LONGEST
+            )
             waited = {"page: first answer": time.time() - started}
             for name, shown in (("page: first paint", _PAINT), ("page: first picture", _PICTURE)):
-                found = await visitor.wait_for_function(shown, polling="raf", timeout=1000 * LONGEST)
+                found = await visitor.wait_for_function(
+                    shown, polling="raf", timeout=1000 * LONGEST
+                )
                 waited[name] = await found.json_value() / 1000 - started
     return waited
 
@@ -94,7 +115,9 @@ def _page(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "app", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
         yield process, port
     finally:
@@ -110,14 +133,19 @@ def _until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
             return
         except OSError:
             if process.poll() is not None:
-                raise InflightError(f"The page does not start; it ended with {process.returncode}.") from None
+                raise InflightError(
+                    f"The page does not start; it ended with {process.returncode}."
+                ) from None
             time.sleep(0.01)
     raise InflightError(f"The page does not listen after {LONGEST:.0f} seconds.")
 
 
 def start(
     beside: Annotated[
-        Path | None, typer.Option(help="A folder with another version of this project, measured in turn with this one.")
+        Path | None,
+        typer.Option(
+            help="A folder with another version of this project, measured in turn with this one."
+        ),
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds, after one that does not count.")] = 5,
     page: Annotated[bool, typer.Option(help="Start the page as well; needs a browser.")] = True,
@@ -131,7 +159,10 @@ def start(
         for done in range(repeats + 1):
             for where in folders if done % 2 else reversed(folders):
                 work.update(done, where)
-                waited = {name: measure_command(folders[where], line) for name, line in commands(workload).items()}
+                waited = {
+                    name: measure_command(folders[where], line)
+                    for name, line in commands(workload).items()
+                }
                 waited |= measure_page(folders[where]) if page else {}
                 for name, value in waited.items() if done else ():
                     taken[where][name].append(value)
@@ -152,7 +183,9 @@ def _print(data: dict[str, Any]) -> None:
             ]
         rows.append(row)
     table(("from nothing to", *columns), rows, right=columns)
-    print_line(f"Medians; the ratio is the median of those within each round. Load average at the end: {data['load_average']}.")
+    print_line(
+        f"Medians; the ratio is the median of those within each round. Load average at the end: {data['load_average']}."
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,11 @@ def test_a_short_day():
         day.show()
     told = [json.loads(line) for line in book.getvalue().splitlines()]
     assert {"started", "killed", "rest"} <= {line["kind"] for line in told}
-    assert day.verdicts() == [] and {how for _, how in day.calls.ends} >= {"answered", "refused", "left"}
+    assert day.verdicts() == [] and {how for _, how in day.calls.ends} >= {
+        "answered",
+        "refused",
+        "left",
+    }
 
 
 def test_each_call_ends_once_and_refusals_are_sentences():
@@ -33,7 +37,12 @@ def test_each_call_ends_once_and_refusals_are_sentences():
         async with ledger.call("answered") as call:
             assert ledger.answer(call, httpx.Response(200, json={"url": "x"})) == {"url": "x"}
         async with ledger.call("refused") as call:
-            assert ledger.answer(call, httpx.Response(422, json={"error": {"message": "Not so many."}})) is None
+            assert (
+                ledger.answer(
+                    call, httpx.Response(422, json={"error": {"message": "Not so many."}})
+                )
+                is None
+            )
         async with ledger.call("twice") as call:
             call.ends("answered")
             call.ends("answered")
@@ -59,9 +68,15 @@ def test_what_grows_is_said(tmp_path):
     day = Day(1, 0, tmp_path, io.StringIO())
     day.life = 3
     first = Reading(0, 3, True, 700, 15, 12, 6, 0, 4)
-    day.readings = [replace(first, at=600.0 * i, memory_mib=700 + 20 * i, descriptors=12 + i) for i in range(6)]
+    day.readings = [
+        replace(first, at=600.0 * i, memory_mib=700 + 20 * i, descriptors=12 + i) for i in range(6)
+    ]
     said = "\n".join(day.verdicts())
-    assert "descriptors, 12 and then 17" in said and "rises by 120 MiB an hour" in said and said.count("\n") == 1
+    assert (
+        "descriptors, 12 and then 17" in said
+        and "rises by 120 MiB an hour" in said
+        and said.count("\n") == 1
+    )
     day.readings = [replace(first, at=600.0 * i) for i in range(6)]
     assert day.verdicts() == []
     assert per_hour([(0, 1), (1800, 2), (3600, 3)]) == pytest.approx(2)

@@ -18,24 +18,56 @@ from measure.bookkeeping import recording_share
 from measure.threads import CONDITIONS, WAYS, Waits
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = sorted(path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest", "__")))
+SCRIPTS = sorted(
+    path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest", "__"))
+)
 SMALLEST = {
     "bookkeeping.py": ["--quick", "--json"],
     "threads.py": ["--quick", "--repeats", "1", "--json"],
     "start.py": ["--repeats", "1", "--no-page", "--json"],
-    "serve.py": ["--requests", "3", "--rate", "inf", "--model", "shakespeare-char", "--threads", "1", "--json"],
-    "viewers.py": ["--viewers", "2", "--rounds", "1", "--seconds", "1", "--lanes", "2", "--model", "shakespeare-char", "--json"],
+    "serve.py": [
+        "--requests",
+        "3",
+        "--rate",
+        "inf",
+        "--model",
+        "shakespeare-char",
+        "--threads",
+        "1",
+        "--json",
+    ],
+    "viewers.py": [
+        "--viewers",
+        "2",
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--lanes",
+        "2",
+        "--model",
+        "shakespeare-char",
+        "--json",
+    ],
 }
 
 
 def called(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(HERE / script), *arguments], capture_output=True, text=True, cwd=HERE.parent)
+    return subprocess.run(
+        [sys.executable, str(HERE / script), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+    )
 
 
 def test_the_package_and_docs_name_every_script():
     import measure
 
-    for text in (measure.__doc__, (HERE.parents[1] / "docs" / "measured.md").read_text(encoding="utf-8")):
+    for text in (
+        measure.__doc__,
+        (HERE.parents[1] / "docs" / "measured.md").read_text(encoding="utf-8"),
+    ):
         assert [name for name in SCRIPTS if f"tests/measure/{name}" not in text] == []
 
 
@@ -55,8 +87,13 @@ def test_it_runs_at_its_smallest(script):
     if script == "bookkeeping.py":
         assert len(data["limits"]) == 5 and all(limit["value"] > 0 for limit in data["limits"])
     elif script == "threads.py":
-        assert {way: set(of) for way, of in data["seconds"].items()} == {way: {c.name for c in CONDITIONS} for way in WAYS}
-        assert all(seconds > 0 for of in data["seconds"].values() for seconds in of.values()) and data["best"] in WAYS
+        assert {way: set(of) for way, of in data["seconds"].items()} == {
+            way: {c.name for c in CONDITIONS} for way in WAYS
+        }
+        assert (
+            all(seconds > 0 for of in data["seconds"].values() for seconds in of.values())
+            and data["best"] in WAYS
+        )
     elif script == "serve.py":
         assert data["requests"] == 3 and data["differing_requests"] == 0
     elif script == "start.py":
@@ -69,11 +106,19 @@ def test_it_runs_at_its_smallest(script):
 @pytest.mark.slow
 def test_a_refusal_is_a_sentence():
     done = called("vllm_ranks.py", "magic", "--python", "python")
-    assert done.returncode == 2 and done.stderr.startswith("There is no run of several ranks called 'magic'")
+    assert done.returncode == 2 and done.stderr.startswith(
+        "There is no run of several ranks called 'magic'"
+    )
 
 
 def test_the_best_way_to_wait_is_the_one_that_fares_best_where_it_fares_worst():
-    waits = Waits({"a": {"quiet": 1.0, "beside": 9.0}, "b": {"quiet": 1.5, "beside": 3.0}, "c": {"quiet": 2.0, "beside": 3.0}})
+    waits = Waits(
+        {
+            "a": {"quiet": 1.0, "beside": 9.0},
+            "b": {"quiet": 1.5, "beside": 3.0},
+            "c": {"quiet": 2.0, "beside": 3.0},
+        }
+    )
     assert [waits.worst(way) for way in "abc"] == [3.0, 1.5, 2.0] and waits.best == "b"
 
 

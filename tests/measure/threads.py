@@ -66,7 +66,10 @@ class Waits:
 
     def worst(self, way: str) -> float:
         """How many times the best way's seconds this one takes where it fares worst."""
-        return max(own / min(w[name] for w in self.seconds.values()) for name, own in self.seconds[way].items())
+        return max(
+            own / min(w[name] for w in self.seconds.values())
+            for name, own in self.seconds[way].items()
+        )
 
     @property
     def best(self) -> str:
@@ -74,11 +77,17 @@ class Waits:
         return min(self.seconds, key=self.worst)
 
 
-def measure(repeats: int, quick: bool, on_run: Callable[[int, str], None] = lambda done, what: None) -> Waits:
+def measure(
+    repeats: int, quick: bool, on_run: Callable[[int, str], None] = lambda done, what: None
+) -> Waits:
     """repeats: timed rounds, after one to warm up. on_run: told how many measurements are done and which comes next."""
-    taken: dict[str, dict[str, list[float]]] = {way: {c.name: [] for c in CONDITIONS} for way in WAYS}
+    taken: dict[str, dict[str, list[float]]] = {
+        way: {c.name: [] for c in CONDITIONS} for way in WAYS
+    }
     with ExitStack() as stack:
-        runners = {way: stack.enter_context(_runner(settings, quick)) for way, settings in WAYS.items()}
+        runners = {
+            way: stack.enter_context(_runner(settings, quick)) for way, settings in WAYS.items()
+        }
         done = 0
         for index in range(repeats + 1):
             for condition in CONDITIONS:
@@ -89,7 +98,12 @@ def measure(repeats: int, quick: bool, on_run: Callable[[int, str], None] = lamb
                     if index:
                         taken[way][condition.name].append(seconds)
                     done += 1
-    return Waits({way: {name: statistics.median(runs) for name, runs in of.items()} for way, of in taken.items()})
+    return Waits(
+        {
+            way: {name: statistics.median(runs) for name, runs in of.items()}
+            for way, of in taken.items()
+        }
+    )
 
 
 def threads(
@@ -102,15 +116,25 @@ def threads(
     require_writable(out)
     with ProgressReporter("measurements", len(WAYS) * len(CONDITIONS) * (repeats + 1)) as work:
         waits = measure(repeats, quick, work.update)
-    data = {"seconds": waits.seconds, "worst": {way: waits.worst(way) for way in WAYS}, "best": waits.best, "serving": SERVING}
+    data = {
+        "seconds": waits.seconds,
+        "worst": {way: waits.worst(way) for way in WAYS},
+        "best": waits.best,
+        "serving": SERVING,
+    }
     finish(data | {"repeats": repeats, "quick": quick}, _print, json, out)
 
 
 def _print(data: dict[str, Any]) -> None:
     names = [condition.name for condition in CONDITIONS]
-    rows = [(way, *(seconds(of[name]) for name in names), f"{data['worst'][way]:.2f}×") for way, of in data["seconds"].items()]
+    rows = [
+        (way, *(seconds(of[name]) for name in names), f"{data['worst'][way]:.2f}×")
+        for way, of in data["seconds"].items()
+    ]
     table(("threads", *names, "at worst"), rows, right=(*names, "at worst"))
-    print_line("At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended.")
+    print_line(
+        "At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended."
+    )
     best, serving = data["best"], data["serving"]
     print_line(
         f"Best where it fares worst: {best}. What serves (core/runner/threads.py) uses {'it' if best == serving else serving}."
@@ -122,9 +146,13 @@ def _print(data: dict[str, Any]) -> None:
 
 @contextmanager
 def _runner(settings: dict[str, str], quick: bool) -> Iterator[subprocess.Popen[str]]:
-    environment = {name: value for name, value in os.environ.items() if name not in SETTINGS} | settings
+    environment = {
+        name: value for name, value in os.environ.items() if name not in SETTINGS
+    } | settings
     command = [sys.executable, __file__, RUNNER, *(["quick"] if quick else [])]
-    child = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         yield child
     finally:

@@ -83,7 +83,9 @@ async def fan_out(
         "tok_s_watched": [round(watched, 1) for _, watched in pairs],
         "ratio": round(statistics.median(ratios), 4),
         "ratios": [round(ratio, 4) for ratio in ratios],
-        "messages_per_viewer_s": round(statistics.median(s["messages_per_viewer_s"] for s in seen), 2),
+        "messages_per_viewer_s": round(
+            statistics.median(s["messages_per_viewer_s"] for s in seen), 2
+        ),
         "kib_per_viewer_s": round(statistics.median(s["kib_per_viewer_s"] for s in seen), 1),
         "skips": sum(s["skips"] for s in seen),
     }
@@ -94,10 +96,14 @@ async def _keep_asking(client: httpx.AsyncClient, url: str, tokens: int) -> None
         body = {"prompt": "O", "max_tokens": tokens, "ignore_eos": True}
         answer = await client.post(f"{url}/generate", json=body)
         if answer.status_code != 200:
-            raise InflightError(f"The server refused a request: {answer.json()['error']['message']}")
+            raise InflightError(
+                f"The server refused a request: {answer.json()['error']['message']}"
+            )
 
 
-async def _speed(client: httpx.AsyncClient, url: str, seconds: float, load: list[asyncio.Task[None]]) -> float:
+async def _speed(
+    client: httpx.AsyncClient, url: str, seconds: float, load: list[asyncio.Task[None]]
+) -> float:
     """Tokens a second, by the server's own count."""
     before, began = await _tokens(client, url), time.perf_counter()
     await asyncio.sleep(seconds)
@@ -117,20 +123,31 @@ async def _tokens(client: httpx.AsyncClient, url: str) -> float:
 
 def viewers(
     viewers: Annotated[int, typer.Option(min=1, help="How many watch at once.")] = 200,
-    rounds: Annotated[int, typer.Option(min=1, help="Pairs of a run without viewers and a run with them.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Pairs of a run without viewers and a run with them.")
+    ] = 5,
     seconds: Annotated[float, typer.Option(min=1.0, help="Length of each run.")] = 8.0,
     lanes: Annotated[int, typer.Option(min=1, help="Requests kept under way.")] = 8,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of each request.")] = 200,
     url: Annotated[
         str | None,
-        typer.Option(help="A server that is running already, e.g. a page's http://127.0.0.1:7860/serve.", show_default=False),
+        typer.Option(
+            help="A server that is running already, e.g. a page's http://127.0.0.1:7860/serve.",
+            show_default=False,
+        ),
     ] = None,
     events: Annotated[
         str | None,
-        typer.Option(help="What is watched there, e.g. http://127.0.0.1:7860/inflight/live/steps.", show_default="URL/events"),
+        typer.Option(
+            help="What is watched there, e.g. http://127.0.0.1:7860/inflight/live/steps.",
+            show_default="URL/events",
+        ),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Model of the server that is started where there is no --url.")
+        str,
+        typer.Option(
+            "--model", "-m", help="Model of the server that is started where there is no --url."
+        ),
     ] = DEFAULT_MODEL,
     out: Out = None,
     json: Json = False,
@@ -138,9 +155,16 @@ def viewers(
     """Measure what viewers cost the engine: its tokens a second with and without them, by turns. Wants a quiet machine."""
     require_writable(out)
     options = ["--model", model, "--max-num-seqs", str(lanes), "--device", "cpu"]
-    with nullcontext(url) if url is not None else server(options) as at, ProgressReporter("times", 2 * rounds) as work:
+    with (
+        nullcontext(url) if url is not None else server(options) as at,
+        ProgressReporter("times", 2 * rounds) as work,
+    ):
         at = at.rstrip("/")
-        data = asyncio.run(fan_out(at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update))
+        data = asyncio.run(
+            fan_out(
+                at, events or f"{at}/events", viewers, lanes, tokens, rounds, seconds, work.update
+            )
+        )
     finish(data, _print, json, out)
 
 
@@ -164,7 +188,9 @@ def _print(data: dict[str, Any]) -> None:
 
 @contextmanager
 def _viewers(events: str, count: int) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, __file__, WATCH, events, str(count)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, __file__, WATCH, events, str(count)], stdout=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
@@ -205,7 +231,11 @@ def watch(events: str, count: int) -> None:
             part = key.fileobj.recv(1 << 20)  # type: ignore[union-attr]
             if not part:
                 return
-            size, messages, skips = size + len(part), messages + part.count(b"\ndata: "), skips + part.count(b'"skipped"')
+            size, messages, skips = (
+                size + len(part),
+                messages + part.count(b"\ndata: "),
+                skips + part.count(b'"skipped"'),
+            )
         if not is_ready and time.perf_counter() - began > _SETTLE_S:
             is_ready, began, size, messages, skips = True, time.perf_counter(), 0, 0, 0
             print("ready", flush=True)

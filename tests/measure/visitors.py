@@ -65,9 +65,16 @@ class Row:
     refusals: tuple[str, ...]
 
     def line(self) -> str:
-        times = "".join(f"{value:>14.1f} s" for value in (self.picture_p95, self.first_step_p95, self.end_p95))
+        times = "".join(
+            f"{value:>14.1f} s" for value in (self.picture_p95, self.first_step_p95, self.end_p95)
+        )
         drawn = "–" if self.browser is None else f"{self.browser:.1f} s"
-        return "\n".join((f"{self.visitors:>8}{self.served:>8}{self.in_line:>9}{times}{drawn:>12}", *self.refusals))
+        return "\n".join(
+            (
+                f"{self.visitors:>8}{self.served:>8}{self.in_line:>9}{times}{drawn:>12}",
+                *self.refusals,
+            )
+        )
 
 
 HEADING = f"{'visitors':>8}{'served':>8}{'in line':>9}{'picture p95':>16}{'first step p95':>16}{'end p95':>16}{'browser':>12}"
@@ -91,7 +98,10 @@ async def _class(url: str, visitors: int, within: float, browser: bool) -> Row:
         draw = random.Random(0)
         watching = asyncio.create_task(_drawn(url, within / 2)) if browser else None
         visits = await asyncio.gather(
-            *(_visit(http, url, links, spec, secrets.token_hex(8), draw.uniform(0, within)) for _ in range(visitors))
+            *(
+                _visit(http, url, links, spec, secrets.token_hex(8), draw.uniform(0, within))
+                for _ in range(visitors)
+            )
         )
         drawn = await watching if watching else None
     served = [visit for visit in visits if not visit.refused]
@@ -112,16 +122,27 @@ async def _state(http: httpx.AsyncClient, url: str) -> dict[str, Any]:
 
 
 async def _visit(
-    http: httpx.AsyncClient, url: str, links: Sequence[str], spec: dict[str, Any], visitor: str, after: float
+    http: httpx.AsyncClient,
+    url: str,
+    links: Sequence[str],
+    spec: dict[str, Any],
+    visitor: str,
+    after: float,
 ) -> Visit:
     await asyncio.sleep(after)
     came = time.monotonic()
     await http.get(f"{url}/")
     for start in range(0, len(links), _AT_ONCE):
-        await asyncio.gather(*(http.get(f"{url}/{link}") for link in links[start : start + _AT_ONCE]))
+        await asyncio.gather(
+            *(http.get(f"{url}/{link}") for link in links[start : start + _AT_ONCE])
+        )
     seen = time.monotonic() - came
     await _state(http, url)
-    begun = (await http.post(f"{url}/inflight/jobs", json={"kind": "run", "spec": spec, "visitor": visitor})).json()
+    begun = (
+        await http.post(
+            f"{url}/inflight/jobs", json={"kind": "run", "spec": spec, "visitor": visitor}
+        )
+    ).json()
     if "error" in begun:
         return Visit(seen, 0, 0.0, 0.0, begun["error"])
     place, first, last = 0, 0.0, dict[str, Any]()
@@ -132,7 +153,11 @@ async def _visit(
                     place = place or last.get("progress", {}).get("ahead", 0)
                     if last.get("events") and not first:
                         first = time.monotonic() - came
-    refused = "" if last.get("url") else str(last.get("error") or last.get("stopped") or "The stream broke off.")
+    refused = (
+        ""
+        if last.get("url")
+        else str(last.get("error") or last.get("stopped") or "The stream broke off.")
+    )
     return Visit(seen, place, first, time.monotonic() - came, refused)
 
 
@@ -142,7 +167,9 @@ async def _drawn(url: str, after: float) -> float:
         await asyncio.sleep(after)
         page, came = await browser.new_page(), time.monotonic()
         await page.goto(url, wait_until="commit", timeout=1000 * TIMEOUT)
-        await page.wait_for_function("() => window.inflight && inflight.run", timeout=1000 * TIMEOUT)
+        await page.wait_for_function(
+            "() => window.inflight && inflight.run", timeout=1000 * TIMEOUT
+        )
         return time.monotonic() - came
 
 
@@ -154,9 +181,13 @@ async def chromium() -> AsyncIterator[Any]:
 
         from worlds.browser import executable
     except ImportError:
-        raise InflightError("A browser is driven by Playwright: pip install -r requirements-test.txt.") from None
+        raise InflightError(
+            "A browser is driven by Playwright: pip install -r requirements-test.txt."
+        ) from None
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox", "--no-proxy-server"])
+        browser = await playwright.chromium.launch(
+            executable_path=executable(), args=["--no-sandbox", "--no-proxy-server"]
+        )
         yield browser
         await browser.close()
 
@@ -168,12 +199,20 @@ def _p95(values: Sequence[float]) -> float:
 
 
 def visitors(
-    url: Annotated[str, typer.Argument(help="The page that is measured; it runs already.")] = "http://127.0.0.1:7860",
+    url: Annotated[
+        str, typer.Argument(help="The page that is measured; it runs already.")
+    ] = "http://127.0.0.1:7860",
     visitors: Annotated[
-        list[int] | None, typer.Option(min=1, help="How many come; may be given again.", show_default="30, 100, 200")
+        list[int] | None,
+        typer.Option(min=1, help="How many come; may be given again.", show_default="30, 100, 200"),
     ] = None,
-    within: Annotated[float, typer.Option(min=0.0, help="Seconds within which all of them come.")] = 10.0,
-    browser: Annotated[bool, typer.Option("--browser", help="One real Chromium among them, timed until it has drawn.")] = False,
+    within: Annotated[
+        float, typer.Option(min=0.0, help="Seconds within which all of them come.")
+    ] = 10.0,
+    browser: Annotated[
+        bool,
+        typer.Option("--browser", help="One real Chromium among them, timed until it has drawn."),
+    ] = False,
 ) -> None:
     """Let a class of visitors open the page and run a small preset; print what they waited for."""
     print_line(HEADING)

@@ -59,11 +59,19 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def complete(self, prompt: str | list[int], max_tokens: int, name: str = "", rank: int | None = None) -> str:
+    def complete(
+        self, prompt: str | list[int], max_tokens: int, name: str = "", rank: int | None = None
+    ) -> str:
         """What it writes, greedily and to the last token. name: of the request. rank: which is to compute it; by default vLLM chooses.
         Raises InflightError.
         """
-        asked = {"model": _MODEL, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+        asked = {
+            "model": _MODEL,
+            "prompt": prompt,
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
         headers = {"Content-Type": "application/json"} | ({"X-Request-Id": name} if name else {})
         headers |= {} if rank is None else {"X-data-parallel-rank": str(rank)}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_S)
@@ -100,7 +108,11 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
         port = free.getsockname()[1]
     environment = {
         **os.environ,
-        **{name: value for name, value in ENVIRONMENT.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"},
+        **{
+            name: value
+            for name, value in ENVIRONMENT.items()
+            if name != "VLLM_ENABLE_V1_MULTIPROCESSING"
+        },
         "PYTHONPATH": str(Path(inflight_vllm.__file__).parents[1]),
         "INFLIGHT_TRACE": str(folder / RECORDING),
     }
@@ -111,12 +123,16 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
     ]  # fmt: skip
     found = Served(port, folder / "server.log")
     with found.log.open("wb") as log:
-        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             deadline = time.monotonic() + _UP_S
             while not found.is_up():
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise InflightError(f"vLLM did not come up: {found.log.read_text(errors='replace')[-2000:]}")
+                    raise InflightError(
+                        f"vLLM did not come up: {found.log.read_text(errors='replace')[-2000:]}"
+                    )
                 time.sleep(1)
             yield found
             process.send_signal(signal.SIGINT)
@@ -137,7 +153,8 @@ def record_ranks(asked: EngineTask, python: str, folder: Path, ranks: int) -> li
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
         "--max-model-len": asked.longest,
-        "--num-gpu-blocks-override": (config.num_blocks or 0) + 1,  # one of them is vLLM's null block
+        "--num-gpu-blocks-override": (config.num_blocks or 0)
+        + 1,  # one of them is vLLM's null block
     }
     arguments = [str(part) for pair in limits.items() for part in pair]
     requests = list(asked.workload)
@@ -155,21 +172,32 @@ def record_ranks(asked: EngineTask, python: str, folder: Path, ranks: int) -> li
     found = sorted(folder.glob("run.rank*.raw.jsonl"))
     read_raw(found)  # raises for what is none
     if len(found) != ranks:
-        raise InflightError(f"vLLM left {len(found)} recordings, and not one for each of {ranks} ranks.")
+        raise InflightError(
+            f"vLLM left {len(found)} recordings, and not one for each of {ranks} ranks."
+        )
     return found
 
 
 def vllm_ranks(
-    names: Annotated[list[str] | None, typer.Argument(help="Runs of several ranks; all by default.")] = None,
-    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Runs of several ranks; all by default.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON"),
+    ] = None,
 ) -> None:
     """Record vLLM's data-parallel ranks at work together, and write the trace of each to assets/traces. Wants a quiet machine: times are theirs."""
     python = require_python(python)
     if unknown := [name for name in names or () if name not in RANKED]:
-        raise InflightError(f"There is no run of several ranks called {unknown[0]!r}; there is {', '.join(RANKED)}.")
+        raise InflightError(
+            f"There is no run of several ranks called {unknown[0]!r}; there is {', '.join(RANKED)}."
+        )
     for preset in (RANKED[name] for name in names or RANKED):
         with tempfile.TemporaryDirectory() as place:
-            recordings = record_ranks(EngineTask.of(preset, tokenizer_of(preset.model)), python, Path(place), RANKS)
+            recordings = record_ranks(
+                EngineTask.of(preset, tokenizer_of(preset.model)), python, Path(place), RANKS
+            )
             for rank, trace in enumerate(map(open_recording, recordings)):
                 path = TRACES / f"{preset.name}.rank{rank}.jsonl"
                 trace.save(path)

@@ -86,29 +86,46 @@ async def _ask(client: httpx.AsyncClient, asked: Asked) -> dict[str, Any]:
             piece = json.loads(line.removeprefix("data: "))
             seen |= {fact: piece[fact] for fact in ("id", "usage") if piece.get(fact)}
             seen["times"] += [round(clock() - began, 4)] * len(piece["choices"])
-            seen["finish"] += [choice["finish_reason"] for choice in piece["choices"] if choice.get("finish_reason")]
+            seen["finish"] += [
+                choice["finish_reason"]
+                for choice in piece["choices"]
+                if choice.get("finish_reason")
+            ]
             if asked.kind == "leave" and len(seen["times"]) >= _PIECES:
                 break
     return seen
 
 
 async def _send(url: str, asked: list[Asked]) -> list[dict[str, Any]]:
-    async with httpx.AsyncClient(base_url=url, timeout=600, trust_env=False, limits=httpx.Limits(max_connections=None)) as client:
+    async with httpx.AsyncClient(
+        base_url=url, timeout=600, trust_env=False, limits=httpx.Limits(max_connections=None)
+    ) as client:
         return await asyncio.gather(*(_ask(client, one) for one in asked))
 
 
 def send(server: Served, asked: list[Asked], out: Path) -> None:
     """Send them, and leave clients.json and metrics.txt in the folder."""
-    (out / "clients.json").write_text(json.dumps(asyncio.run(_send(server.url, asked))), encoding="utf-8")
+    (out / "clients.json").write_text(
+        json.dumps(asyncio.run(_send(server.url, asked))), encoding="utf-8"
+    )
     lines = httpx.get(f"{server.url}/metrics", timeout=60, trust_env=False).text.splitlines()
-    counters = [line for line in lines if line.startswith("vllm:") and "_bucket" not in line and "_created" not in line]
+    counters = [
+        line
+        for line in lines
+        if line.startswith("vllm:") and "_bucket" not in line and "_created" not in line
+    ]
     (out / "metrics.txt").write_text("\n".join(counters), encoding="utf-8")
 
 
 def vllm_traffic(
     out: Annotated[Path, typer.Argument(help="A new folder.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="More of vLLM's own, after --.")] = None,
-    python: Annotated[str | None, typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="More of vLLM's own, after --.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON"),
+    ] = None,
     model: Annotated[Path, typer.Option(help="A folder.")] = ASSETS / "models" / "shakespeare-bpe",
     requests: Annotated[int, typer.Option(min=1)] = 60,
     seed: int = 0,
@@ -116,7 +133,9 @@ def vllm_traffic(
     """Record a vLLM server while clients talk to it."""
     kinds = KINDS if "priority" in (arguments or ()) else KINDS[:-1]
     out.mkdir(parents=True)
-    with served(require_python(python), out, model, "--max-model-len", "512", *(arguments or ())) as server:
+    with served(
+        require_python(python), out, model, "--max-model-len", "512", *(arguments or ())
+    ) as server:
         send(server, traffic(requests, seed, kinds), out)
     for recording in read_raw(sorted(out.glob("run*.raw.jsonl"))):
         print_line(f"{recording.name}: {len(recording.steps)} steps")

@@ -32,10 +32,22 @@ PATIENCE = 600  # seconds: a fault that makes a run endless is noticed by that
 def copy(folder: Path, fault: Fault | None) -> None:
     """The sources and tests, with the fault in them."""
     for name in ("core", "visualizer", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-    for name in ("docs", "exercises", "inflight.py", "README.md", "CONTRIBUTING.md", "pyproject.toml", "package.json"):
+        shutil.copytree(
+            ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
+        )
+    for name in (
+        "docs",
+        "exercises",
+        "inflight.py",
+        "README.md",
+        "CONTRIBUTING.md",
+        "pyproject.toml",
+        "package.json",
+    ):
         (folder / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "app.py", folder)  # the page finds the sources beside the file itself, not beside a link to it
+    shutil.copy(
+        ROOT / "app.py", folder
+    )  # the page finds the sources beside the file itself, not beside a link to it
     (folder / "assets").mkdir()
     for asset in (ROOT / "assets").iterdir():
         if asset.name == "player":
@@ -45,7 +57,9 @@ def copy(folder: Path, fault: Fault | None) -> None:
     if fault is not None:
         path = folder / fault.file
         source = path.read_text(encoding="utf-8")
-        assert source.count(fault.old) == 1, f"{fault.file} has {source.count(fault.old)} of {fault.old!r}"
+        assert source.count(fault.old) == 1, (
+            f"{fault.file} has {source.count(fault.old)} of {fault.old!r}"
+        )
         path.write_text(source.replace(fault.old, fault.new), encoding="utf-8")
 
 
@@ -60,7 +74,10 @@ def start(folder: Path, tests: list[str]) -> int:
     os.dup2(said, 1), os.dup2(said, 2)
     options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += ["--hypothesis-seed=0", "--hypothesis-profile=default"]
-    in_python, in_node = ([f"tests/{test}" for test in tests if test.endswith(".js") == node] for node in (False, True))
+    in_python, in_node = (
+        [f"tests/{test}" for test in tests if test.endswith(".js") == node]
+        for node in (False, True)
+    )
     code = 4
     try:
         code = pytest.main([*options, *in_python]) if in_python else 0
@@ -81,7 +98,10 @@ def main() -> int:
     torch.set_num_threads(1)
     chosen = [fault for fault in FAULTS if all(word in fault.what for word in options.words)]
     everything = sorted({test for fault in chosen for test in fault.tests})
-    waiting: list[Fault | None] = [None, *chosen]  # None: the sources as they are, under which all tests must pass
+    waiting: list[Fault | None] = [
+        None,
+        *chosen,
+    ]  # None: the sources as they are, under which all tests must pass
     running: dict[int, tuple[Fault | None, Path, float]] = {}
     wrong = 0
     with tempfile.TemporaryDirectory() as top:
@@ -90,8 +110,16 @@ def main() -> int:
                 fault = waiting.pop(0)
                 folder = Path(tempfile.mkdtemp(dir=top))
                 copy(folder, fault)
-                running[start(folder, everything if fault is None else list(fault.tests))] = (fault, folder, time.monotonic())
-            for late in [pid for pid, (fault, _, began) in running.items() if fault and time.monotonic() - began > PATIENCE]:
+                running[start(folder, everything if fault is None else list(fault.tests))] = (
+                    fault,
+                    folder,
+                    time.monotonic(),
+                )
+            for late in [
+                pid
+                for pid, (fault, _, began) in running.items()
+                if fault and time.monotonic() - began > PATIENCE
+            ]:
                 os.kill(late, signal.SIGKILL)
             child, status = os.waitpid(-1, os.WNOHANG)
             if not child:
@@ -101,17 +129,34 @@ def main() -> int:
             code = os.waitstatus_to_exitcode(status)
             said = (folder / "said").read_text(encoding="utf-8", errors="replace")
             if fault is None:
-                good, word = code == 0, "all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}"
+                good, word = (
+                    code == 0,
+                    "all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}",
+                )
             elif code in (1, -signal.SIGKILL):
                 failed = [
-                    line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))
+                    line.split(" - ")[0].split("::")[-1]
+                    for line in said.splitlines()
+                    if line.startswith(("FAILED", "ERROR"))
                 ]
-                failed += [line.split(" - ", 1)[1] for line in said.splitlines() if line.startswith("not ok")]
+                failed += [
+                    line.split(" - ", 1)[1]
+                    for line in said.splitlines()
+                    if line.startswith("not ok")
+                ]
                 good, word = True, f"noticed by {failed[0]}" if failed else "noticed: it never ends"
             else:
-                good, word = False, "SURVIVES" if code == 0 else f"cannot be judged (pytest says {code})\n{said[-1500:]}"
+                good, word = (
+                    False,
+                    "SURVIVES"
+                    if code == 0
+                    else f"cannot be judged (pytest says {code})\n{said[-1500:]}",
+                )
             wrong += not good
-            print(f"{fault.what if fault else 'the sources as they are'}: {word} ({time.monotonic() - began:.0f} s)", flush=True)
+            print(
+                f"{fault.what if fault else 'the sources as they are'}: {word} ({time.monotonic() - began:.0f} s)",
+                flush=True,
+            )
             shutil.rmtree(folder)
     print(f"{len(chosen)} faults, {wrong} of them or of the tests not as they should be")
     return 1 if wrong else 0

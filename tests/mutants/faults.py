@@ -31,27 +31,56 @@ RULES, SAMPLING, COMPILED, METRICS = (
     "core/test_cpu_kernels.py",
     "core/test_metrics.py",
 )
-VERIFY, OTHERS, RERUN = "core/test_verify.py", "core/test_verify_others.py", "core/test_check_rerun.py"
+VERIFY, OTHERS, RERUN = (
+    "core/test_verify.py",
+    "core/test_verify_others.py",
+    "core/test_check_rerun.py",
+)
 RECORDED_RULES, PLACES = "core/test_recorded_rules.py", "visualizer/test_places.py"
 COMPARISON, SERVING = "core/test_comparison_faults.py", "core/test_serving_metrics.py"
 OWN_POLICY, CAPTIONS = "core/test_own_policy.py", "visualizer/test_captions.py"
 ENGINE, ERRORS, ASYNC = "core/test_engine.py", "core/test_engine_errors.py", "core/test_async.py"
-CLOCK, CLIENT_TEXT, CLASSROOM = "core/test_serving_clock.py", "core/test_serving_text.py", "core/test_classroom.py"
+CLOCK, CLIENT_TEXT, CLASSROOM = (
+    "core/test_serving_clock.py",
+    "core/test_serving_text.py",
+    "core/test_classroom.py",
+)
 SERVED = "core/test_serving_http.py::test_several_prompts_and_choices_each_with_a_seed_of_its_own"
 RECORDING = "core/test_recorders.py::test_what_a_preemption_took_and_who_is_held_is_told_as_it_was"
 SNAPSHOT = "core/test_recorders.py::test_a_snapshot_has_every_queue_and_counts_no_rejected_draft"
 STREAM, STAND_INS = "core/test_stream.py", "core/test_cpu_blocks.py"
 MASKS = "core/test_attention.py::test_a_window_that_slips_in_one_row_is_private"
 ROOFLINE, SIMULATED = "core/test_roofline.py", "core/test_simulated_commands.py"
-TOTALS = "core/test_simulate.py::test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away"
+TOTALS = (
+    "core/test_simulate.py::test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away"
+)
 SERVED_RERUN = "core/test_served_rerun.py"
-TURNS, SITES, REFUSALS = "core/test_turns.py", "core/test_serving_sites.py", "core/test_serving_refusals.py"
-LIBRARY, CALLS, ONE_FILE = "core/test_library.py", "visualizer/test_calls.py", "visualizer/test_one_file.py"
-REPLAY, LIVE, VIEWS = "visualizer/test_replay.py", "visualizer/test_live.py", "visualizer/test_comparison_views.py"
-RUN_JS, LANES_JS, MASK_JS, SHOWN = "js/run.test.js", "js/lanes.test.js", "js/mask.test.js", "visualizer/test_shown.py"
+TURNS, SITES, REFUSALS = (
+    "core/test_turns.py",
+    "core/test_serving_sites.py",
+    "core/test_serving_refusals.py",
+)
+LIBRARY, CALLS, ONE_FILE = (
+    "core/test_library.py",
+    "visualizer/test_calls.py",
+    "visualizer/test_one_file.py",
+)
+REPLAY, LIVE, VIEWS = (
+    "visualizer/test_replay.py",
+    "visualizer/test_live.py",
+    "visualizer/test_comparison_views.py",
+)
+RUN_JS, LANES_JS, MASK_JS, SHOWN = (
+    "js/run.test.js",
+    "js/lanes.test.js",
+    "js/mask.test.js",
+    "visualizer/test_shown.py",
+)
 PRELOADED = "page/test_first_minute.py::test_what_the_first_picture_is_made_of_is_on_its_way_before_the_player_is"
 PANELS = "page/test_panels.py::test_the_panels_say_what_ran"
-DOOR = "page/test_panels.py::test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written"
+DOOR = (
+    "page/test_panels.py::test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written"
+)
 RACE = "page/test_compare_tab.py::test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is"
 
 FAULTS = (
@@ -669,5 +698,8 @@ FAULTS = (
 
 def table() -> str:
     """The faults as CONTRIBUTING.md shows them."""
-    rows = [f"| {fault.what} | `{fault.file}` | {', '.join(f'`{test}`' for test in fault.tests)} |" for fault in FAULTS]
+    rows = [
+        f"| {fault.what} | `{fault.file}` | {', '.join(f'`{test}`' for test in fault.tests)} |"
+        for fault in FAULTS
+    ]
     return "\n".join(["| fault | in | noticed by tests of |", "|---|---|---|", *rows])

@@ -51,10 +51,15 @@ def main() -> None:
         for shot in SHOTS:
             width, height = SIZES[shot.size]
             page = browser.new_context(
-                viewport={"width": width, "height": height}, device_scale_factor=2 if width < 500 else 1
+                viewport={"width": width, "height": height},
+                device_scale_factor=2 if width < 500 else 1,
             ).new_page()
             trace = Trace.load(TRACES / f"{shot.run}.jsonl")
-            step = next(e.step for e in trace.events if e.preempted) if shot.step is None else shot.step
+            step = (
+                next(e.step for e in trace.events if e.preempted)
+                if shot.step is None
+                else shot.step
+            )
             html = page_html({"replay": replay(trace)})
             page.route("**/*", partial(_answer, html))
             page.goto(f"{HERE}#step={step}{shot.more}")

@@ -44,18 +44,24 @@ def test_keys_walk_through_tokens_cells_and_blocks(visit, traces):
             settled(page)
             said.append(listbox.get_by_role("option").inner_text())
         walked[name] = said
-        assert len(set(said)) > 1 and page.evaluate("[inflight.index, inflight.tooltip.el.hidden]") == [6, False]
+        assert len(set(said)) > 1 and page.evaluate(
+            "[inflight.index, inflight.tooltip.el.hidden]"
+        ) == [6, False]
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         assert page.evaluate("inflight.pinned && inflight.pinned === inflight.hovered"), name
         page.keyboard.press("Escape")
-        assert page.evaluate("[document.activeElement === document.body, inflight.hovered, !!inflight.pinned]") == [
+        assert page.evaluate(
+            "[document.activeElement === document.body, inflight.hovered, !!inflight.pinned]"
+        ) == [
             True,
             None,
             True,
         ]
         page.keyboard.press("Escape")
-    assert "Prefill" in "".join(walked["tokens of this pass"]) or "Decode" in "".join(walked["tokens of this pass"])
+    assert "Prefill" in "".join(walked["tokens of this pass"]) or "Decode" in "".join(
+        walked["tokens of this pass"]
+    )
     assert "Query" in walked["cells of the mask"][0] and "Block 0" in walked["memory blocks"][0]
     page.keyboard.press("ArrowRight")
     settled(page, "inflight.index === 7")  # outside a picture the arrows step

@@ -21,9 +21,15 @@ def placed() -> list[list[tuple[float, float]]]:
     """By hand: where each step of each rank lies on the clock of their machine, in seconds after the first arrival of all."""
     starts = [records(rank)[0]["clock"]["monotonic_ns"] / 1e9 for rank in (0, 1)]
     steps = [records(rank)[1:] for rank in (0, 1)]
-    zero = min(start + a["t"] for start, own in zip(starts, steps, strict=True) for step in own for a in step["arrived"])
+    zero = min(
+        start + a["t"]
+        for start, own in zip(starts, steps, strict=True)
+        for step in own
+        for a in step["arrived"]
+    )
     return [
-        [(start - zero + s["t_start"], start - zero + s["t_end"]) for s in own] for start, own in zip(starts, steps, strict=True)
+        [(start - zero + s["t_start"], start - zero + s["t_end"]) for s in own]
+        for start, own in zip(starts, steps, strict=True)
     ]
 
 
@@ -38,7 +44,10 @@ def saved(tmp_path_factory) -> list[Path]:
     """Both recordings as `import` saves them and `check` accepts them."""
     folder = tmp_path_factory.mktemp("ranks")
     files = [folder / f"run.rank{rank}.jsonl" for rank in (0, 1)]
-    for command in (["import", *map(str, FILES), "--out", str(folder / "run.jsonl")], *(["check", str(file)] for file in files)):
+    for command in (
+        ["import", *map(str, FILES), "--out", str(folder / "run.jsonl")],
+        *(["check", str(file)] for file in files),
+    ):
         with pytest.raises(SystemExit) as done:
             main(command)
         assert done.value.code in (0, None)
@@ -104,17 +113,31 @@ def test_recordings_are_imported_checked_and_shown_together(visit, page_url, sav
 
 
 @pytest.mark.slow
-def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(visit, page_url, tmp_path, saved):
+def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(
+    visit, page_url, tmp_path, saved
+):
     memory_trace((3,)).save(tmp_path / "own.jsonl")
     page = visit(f"{page_url}/")
     before = page.evaluate("() => inflight.entry.name")
     choose(page, saved[0], tmp_path / "own.jsonl")
-    settled(page, "document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')")
-    assert page.evaluate("() => inflight.entry.name") == before and page.locator(".rank-line").is_hidden()
+    settled(
+        page,
+        "document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')",
+    )
+    assert (
+        page.evaluate("() => inflight.entry.name") == before
+        and page.locator(".rank-line").is_hidden()
+    )
     choose(page, saved[1])
     settled(page, "inflight.ranks.members.length === 1")
-    assert page.locator(".rank-says").inner_text().strip() == "Of 2 ranks, rank 0 is not among these files."
-    assert page.locator(".rank-line .button").all_inner_texts() == ["Rank 1"] and page.locator(".panel.mask").is_visible()
+    assert (
+        page.locator(".rank-says").inner_text().strip()
+        == "Of 2 ranks, rank 0 is not among these files."
+    )
+    assert (
+        page.locator(".rank-line .button").all_inner_texts() == ["Rank 1"]
+        and page.locator(".panel.mask").is_visible()
+    )
 
 
 def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
@@ -127,7 +150,9 @@ def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
     for drawn, steps in zip(scales, placed, strict=True):
         assert len(drawn) == len(steps)
         for (left, right), (start, end) in zip(drawn, steps, strict=True):
-            assert left == pytest.approx(GUTTER + start * per, abs=0.05) and right == pytest.approx(GUTTER + end * per, abs=0.05)
+            assert left == pytest.approx(GUTTER + start * per, abs=0.05) and right == pytest.approx(
+                GUTTER + end * per, abs=0.05
+            )
 
     # and as ink: the middle of a step of lane 0 has its request's colour, the middle of the longest gap none
     page.evaluate("() => inflight.ranks.hold(99)")
@@ -137,7 +162,11 @@ def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
         return [...chart.chart.getContext('2d').getImageData(Math.round(x * d), Math.round((chart.axis + chart.pitch / 2) * d), 1, 1).data];
     }"""
     for rank, steps in enumerate(placed):
-        decodes = [i for i, s in enumerate(records(rank)[1:]) if len(s["segments"]) == 1 and s["segments"][0]["length"] == 1]
+        decodes = [
+            i
+            for i, s in enumerate(records(rank)[1:])
+            if len(s["segments"]) == 1 and s["segments"][0]["length"] == 1
+        ]
         held = page.evaluate("(r) => inflight.ranks.members[r].run.holders.map((h) => h[0])", rank)
         i = max((i for i in decodes if held[i] >= 0), key=lambda i: steps[i][1] - steps[i][0])
         assert page.evaluate(ink, [rank, GUTTER + sum(steps[i]) / 2 * per])[3] == 255
@@ -147,20 +176,31 @@ def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
 def test_the_moment_stays_from_rank_to_rank(ranked, placed):
     page = ranked({"rank": 0, "step": 30})
     now = placed[0][30][0]
-    assert not page.locator(".panel.ranks").is_visible() and page.evaluate("() => inflight.frame.event.step") == 30
+    assert (
+        not page.locator(".panel.ranks").is_visible()
+        and page.evaluate("() => inflight.frame.event.step") == 30
+    )
     page.keyboard.press("1")
     settled(page)
     at = page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i, inflight.ranks.now]")
     assert at == [1, stands(placed[1], now), pytest.approx(now, abs=1e-5)]
     idle = now >= placed[1][at[1]][1]
-    assert page.locator(".rank-at").inner_text().endswith(f"idle after step {at[1]}" if idle else " s") and idle
+    assert (
+        page.locator(".rank-at").inner_text().endswith(f"idle after step {at[1]}" if idle else " s")
+        and idle
+    )
     page.keyboard.press("x")
     settled(page)
-    assert page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i]") == [0, 30]  # and not where rank 1's step began
+    assert page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i]") == [
+        0,
+        30,
+    ]  # and not where rank 1's step began
     page.keyboard.press("x")
     page.keyboard.press("ArrowRight")
     settled(page)
-    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(placed[1][stands(placed[1], now) + 1][0], abs=1e-5)
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(
+        placed[1][stands(placed[1], now) + 1][0], abs=1e-5
+    )
 
 
 def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
@@ -171,7 +211,10 @@ def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
     inside = placed[0][step][0] <= now < placed[0][step][1]
     assert pills == [f"step {step}" if inside else "idle", "idle"]
     quiet = stands(placed[1], now)
-    assert f"between step {quiet} and step {quiet + 1}" in page.locator(".band-say").nth(1).inner_text()
+    assert (
+        f"between step {quiet} and step {quiet + 1}"
+        in page.locator(".band-say").nth(1).inner_text()
+    )
     x = page.evaluate("() => new DOMMatrix(getComputedStyle(inflight.rankLanes.head).transform).e")
     per = page.evaluate("() => inflight.rankLanes.per")
     assert x == pytest.approx(GUTTER + now * per, abs=0.1)
@@ -179,14 +222,20 @@ def test_one_playhead_in_time_and_each_rank_says_where_it_is(ranked, placed):
     times = sorted(start for steps in placed for start, _ in steps)
     page.keyboard.press("ArrowRight")
     settled(page)
-    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(next(t for t in times if t > now), abs=1e-5)
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(
+        next(t for t in times if t > now), abs=1e-5
+    )
     page.keyboard.press("Home")
     settled(page)
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(times[0], abs=1e-5)
     page.keyboard.press("t")
     settled(page)
     rows = page.locator(".panel.ranks tbody tr").all_inner_texts()
-    assert len(rows) == 2 and rows[0].split("\t")[:2] == ["0", "0"] and rows[1].split("\t")[:2] == ["1", "idle"]
+    assert (
+        len(rows) == 2
+        and rows[0].split("\t")[:2] == ["0", "0"]
+        and rows[1].split("\t")[:2] == ["1", "idle"]
+    )
 
 
 def test_a_click_on_a_step_opens_that_rank_there_and_a_drag_moves_the_playhead(ranked, placed):
@@ -201,18 +250,26 @@ def test_a_click_on_a_step_opens_that_rank_there_and_a_drag_moves_the_playhead(r
     page.mouse.up()
     settled(page)
     assert page.evaluate("() => inflight.ranks.all")
-    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(sum(placed[1][i]) / 2 + 60 / per, abs=1.5 / per)
+    assert page.evaluate("() => inflight.ranks.now") == pytest.approx(
+        sum(placed[1][i]) / 2 + 60 / per, abs=1.5 / per
+    )
     page.mouse.click(x, y)
     settled(page)
-    assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.i]") == [False, 1, i]
+    assert page.evaluate(
+        "() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.i]"
+    ) == [False, 1, i]
     assert page.locator(".panel.lanes").is_visible()
 
 
 def test_no_two_requests_of_all_ranks_have_one_letter(ranked):
     page = ranked()
-    letters = page.evaluate("() => inflight.ranks.members.map((m) => m.run.requests.map((r) => r.letter))")
+    letters = page.evaluate(
+        "() => inflight.ranks.members.map((m) => m.run.requests.map((r) => r.letter))"
+    )
     both = [letter for own in letters for letter in own]
-    assert sorted(both) == [chr(65 + n) for n in range(len(both))] and all(own == sorted(own) for own in letters)
+    assert sorted(both) == [chr(65 + n) for n in range(len(both))] and all(
+        own == sorted(own) for own in letters
+    )
 
 
 @pytest.mark.slow
@@ -240,7 +297,9 @@ def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved,
     assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.members.length]") == [True, 2]
     assert page.evaluate("() => inflight.ranks.now") == pytest.approx(now, abs=1e-6)
     page = visit(at_step.as_uri())
-    assert page.evaluate("() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.event.step]") == [False, 1, 12]
+    assert page.evaluate(
+        "() => [inflight.ranks.all, inflight.ranks.current.rank, inflight.frame.event.step]"
+    ) == [False, 1, 12]
     page.evaluate("(r) => inflight.openReplay(r)", replay(memory_trace((3,))))
     assert page.locator(".rank-line").is_hidden()
     choose(page, again, entry="Open a replay")
@@ -248,7 +307,9 @@ def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved,
     assert page.locator(".rank-line .button").all_inner_texts() == ["All ranks", "Rank 0", "Rank 1"]
     assert page.locator(".source .word").inner_text() == "From a file"
     choose(page, again, again, entry="Open a replay")
-    settled(page, "document.querySelector('.toast').textContent.includes('a replay is opened alone')")
+    settled(
+        page, "document.querySelector('.toast').textContent.includes('a replay is opened alone')"
+    )
 
 
 @pytest.mark.slow
@@ -281,11 +342,19 @@ def test_the_picture_fits_its_screen(ranked, size):
     page = ranked(size=size)
     width = page.viewport_size["width"]
     legend = page.locator(".panel.ranks .legend span").all()
-    boxes = [page.locator(s).nth(0).bounding_box() for s in (".rank-line", ".panel.ranks", ".panel.ranks .key", ".band h4")]
+    boxes = [
+        page.locator(s).nth(0).bounding_box()
+        for s in (".rank-line", ".panel.ranks", ".panel.ranks .key", ".band h4")
+    ]
     for box in [*boxes, *(entry.bounding_box() for entry in legend)]:
         assert box["x"] >= 0 and box["x"] + box["width"] <= width
     assert (
-        page.locator(".panel.ranks .legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth") and len(legend) == 4
+        page.locator(".panel.ranks .legend").evaluate(
+            "(legend) => legend.scrollWidth <= legend.clientWidth"
+        )
+        and len(legend) == 4
     )
     if size != "tablet":
-        assert all(b.bounding_box()["height"] >= 44 for b in page.locator(".rank-line .button").all())
+        assert all(
+            b.bounding_box()["height"] >= 44 for b in page.locator(".rank-line .button").all()
+        )

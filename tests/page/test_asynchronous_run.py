@@ -36,8 +36,15 @@ def sentences(trace: Trace, index: int) -> tuple[str, list[str]]:
 def test_the_fold_keeps_a_stopped_request_in_its_lane_until_its_blocks_are_given_back(ran, at):
     shown = list(ran.frames())
     for request, rows in ran.events[at].overrun:
-        before, now, after = ([r for r in f.lanes if r.request == request] for f in shown[at - 1 : at + 2])
-        assert before[0].doing == ("decode",) and now[0].doing == ("overrun",) and now[0].length == rows and not after
+        before, now, after = (
+            [r for r in f.lanes if r.request == request] for f in shown[at - 1 : at + 2]
+        )
+        assert (
+            before[0].doing == ("decode",)
+            and now[0].doing == ("overrun",)
+            and now[0].length == rows
+            and not after
+        )
         assert any(request in owners for owners in shown[at].blocks.values())
         assert not any(request in owners for owners in shown[at + 1].blocks.values())
     assert all(len(f.blocks) == e.kv.used for f, e in zip(shown, ran.events, strict=True))
@@ -52,12 +59,18 @@ def test_what_the_engine_runs_ahead_is_what_the_fold_says(policy):
     overruns = 0
     for seed in range(4):
         trace = real_run(policy, seed)
-        for event, frame, caption in zip(trace.events, trace.frames(), captions(trace), strict=True):
+        for event, frame, caption in zip(
+            trace.events, trace.frames(), captions(trace), strict=True
+        ):
             where = f"{policy}, seed {seed}, step {event.step}"
             assert len(frame.blocks) == event.kv.used, where
             assert len(frame.waiting) == event.waiting.count, where
-            assert {r.request for r in frame.lanes if "overrun" in r.doing} == {o.request for o in event.overrun}, where
-            assert {r.request for r in frame.lanes if "stalled" in r.doing} == {s.request for s in event.stalled}, where
+            assert {r.request for r in frame.lanes if "overrun" in r.doing} == {
+                o.request for o in event.overrun
+            }, where
+            assert {r.request for r in frame.lanes if "stalled" in r.doing} == {
+                s.request for s in event.stalled
+            }, where
             assert {r.request for r in frame.lanes if "finished" in r.doing} >= {
                 f.request for p in event.passes for f in p.finished_rows
             }
@@ -77,7 +90,9 @@ def test_what_the_engine_runs_ahead_is_what_is_drawn(visit, policy):
     assert counts["wasted"] - counts["overrun"] == sum(
         len({r.lane for p in e.passes for r in p.finished_rows}) for e in trace.events
     )
-    owned = page.evaluate("inflight.run.events.map((_, i) => inflight.blocks.owners(inflight.run.frame(i)).size)")
+    owned = page.evaluate(
+        "inflight.run.events.map((_, i) => inflight.blocks.owners(inflight.run.frame(i)).size)"
+    )
     assert owned == [event.kv.used for event in trace.events]
     waiting = page.evaluate("inflight.run.events.map((_, i) => inflight.run.waitingAt(i).length)")
     assert waiting == [e.waiting.count for e in trace.events]
@@ -85,7 +100,9 @@ def test_what_the_engine_runs_ahead_is_what_is_drawn(visit, policy):
         seek(page, index)
         for number in range(len(trace.events[index].passes)):
             drawn = mask_drawn(page, number)
-            assert np.array_equal(drawn, trace.mask(trace.events[index].step, number).allowed), f"step {index}, pass {number}"
+            assert np.array_equal(drawn, trace.mask(trace.events[index].step, number).allowed), (
+                f"step {index}, pass {number}"
+            )
 
 
 def test_it_is_said_that_it_was_for_nothing(ran, at):
@@ -93,27 +110,39 @@ def test_it_is_said_that_it_was_for_nothing(ran, at):
     say, why = sentences(ran, at)
     assert f"{request} is computed for nothing, as it had stopped" in say
     assert any(
-        f"{request} stopped in step {ran.events[at - 1].step}, when this step was already launched: 1 position" in s for s in why
+        f"{request} stopped in step {ran.events[at - 1].step}, when this step was already launched: 1 position"
+        in s
+        for s in why
     )
     assert not any(s.startswith(request) and "gets the next" in s for s in why)
-    assert any(f"{request} is done" in s and "becomes free after it" in s for s in sentences(ran, at - 1)[1])
+    assert any(
+        f"{request} is done" in s and "becomes free after it" in s
+        for s in sentences(ran, at - 1)[1]
+    )
 
 
 def test_graph_padding_and_the_waiting_device_are_said(ran, at):
     event = ran.events[at]
     pads = (event.passes[0].bucket or 0) - event.passes[0].width
     why = sentences(ran, at)[1]
-    assert f"The pass runs as a CUDA graph of 4 positions: {pads} of them is padding that belongs to no request." in why
+    assert (
+        f"The pass runs as a CUDA graph of 4 positions: {pads} of them is padding that belongs to no request."
+        in why
+    )
     assert "The device waited 1.00 ms for the host before this step." in why
     assert not any(
         "device" in s
-        for s in sentences(replace(ran, header=replace(ran.header, execution=None), recorded_texts=ran.texts), at)[1]
+        for s in sentences(
+            replace(ran, header=replace(ran.header, execution=None), recorded_texts=ran.texts), at
+        )[1]
     )
 
 
 def test_an_exported_step_says_so_too(ran, at):
     row = step_figure(ran, ran.events[at].step).data[0]
-    assert sum("overrun" in text for text in row["customdata"][0]) == sum(o.rows for o in ran.events[at].overrun)
+    assert sum("overrun" in text for text in row["customdata"][0]) == sum(
+        o.rows for o in ran.events[at].overrun
+    )
 
 
 def test_every_view_calls_it_overrun(visit, ran, at):
@@ -122,18 +151,33 @@ def test_every_view_calls_it_overrun(visit, ran, at):
     over = sum(o.rows for e in ran.events for o in e.overrun)
     counts = page.evaluate("inflight.lanes.counted")
     assert (counts["overrun"], counts["wasted"]) == (over, over)
-    assert counts["decode"] + counts["prefill"] + over == sum(len({s.lane for s in e.segments}) for e in ran.events)
-    assert page.evaluate("inflight.row.cells.filter(c => c.item.overrun).length") == sum(o.rows for o in ran.events[at].overrun)
+    assert counts["decode"] + counts["prefill"] + over == sum(
+        len({s.lane for s in e.segments}) for e in ran.events
+    )
+    assert page.evaluate("inflight.row.cells.filter(c => c.item.overrun).length") == sum(
+        o.rows for o in ran.events[at].overrun
+    )
     assert "(1 overrun)" in page.inner_text(".panel.row .key")
-    assert "1 of it overrun" in page.inner_text(".budget-split") and page.locator(".part.overrun").count() == 1
-    assert page.locator(".lanes .legend-overrun").is_visible() and page.locator(".mask .legend-overrun").is_visible()
+    assert (
+        "1 of it overrun" in page.inner_text(".budget-split")
+        and page.locator(".part.overrun").count() == 1
+    )
+    assert (
+        page.locator(".lanes .legend-overrun").is_visible()
+        and page.locator(".mask .legend-overrun").is_visible()
+    )
     hovered = page.evaluate("""(() => { const { at, pass } = inflight.mask.drawn, i = pass.items.find(i => i.overrun);
         return inflight.mask.explain(i.q0, i.k0).lines.flat().join(' '); })()""")
     assert "overrun, computed for nothing" in hovered
     row = page.evaluate("inflight.mask.table(inflight.mask.state).rows.map(r => r.at(-1))")
     assert row.count("overrun: computed for nothing") == 1
-    lane = page.evaluate("(i) => inflight.frame.lanes.find(l => inflight.run.statuses[i][l.lane] & 32).lane", at)
-    assert page.evaluate("(n) => inflight.lanes.table(inflight.lanes.state).rows[n][3]", lane) == "overrun"
+    lane = page.evaluate(
+        "(i) => inflight.frame.lanes.find(l => inflight.run.statuses[i][l.lane] & 32).lane", at
+    )
+    assert (
+        page.evaluate("(n) => inflight.lanes.table(inflight.lanes.state).rows[n][3]", lane)
+        == "overrun"
+    )
     seek(page, at + 1)
     assert page.evaluate("(n) => inflight.frame.lanes[n].request", lane) is None
 
@@ -156,7 +200,9 @@ def test_graph_padding_stands_after_the_row(visit, ran, at):
         return [box.x + c.x + 2, box.y + c.y + 2]; })()""")
     )
     page.mouse.move(x, y)
-    expect(page.locator(".tooltip")).to_contain_text("Graph padding: the CUDA graph has 4 positions, 1 of them for no request")
+    expect(page.locator(".tooltip")).to_contain_text(
+        "Graph padding: the CUDA graph has 4 positions, 1 of them for no request"
+    )
     wide = next(i for i, e in enumerate(ran.events) if e.passes[0].bucket is None)
     seek(page, wide)
     assert not page.evaluate("inflight.row.cells.some(c => c.graph)")
@@ -166,9 +212,9 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
     page = visit(replay=replay(ran), hash="axis=time")
     seek(page, at)
     assert page.inner_text(".lanes .key").startswith("device waited 1.00 ms for the host, step")
-    assert page.inner_text(".queue .waited") == "Device waited 1.00 ms for the host" and "on the device" in page.inner_text(
-        ".time-key"
-    )
+    assert page.inner_text(
+        ".queue .waited"
+    ) == "Device waited 1.00 ms for the host" and "on the device" in page.inner_text(".time-key")
     assert [t for t in page.locator(".timings dt").all_inner_texts() if t.startswith("host")] == [
         "host: schedule",
         "host: prepare",
@@ -177,10 +223,12 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
     assert page.evaluate("inflight.lanes.idle") == pytest.approx(
         sum(b.t_start - a.t_end for a, b in zip(ran.events, ran.events[1:], strict=False))
     )
-    middle = page.evaluate("(i) => (inflight.lanes.scale.to(i) + inflight.lanes.scale.from(i + 1)) / 2", at)
-    assert page.evaluate("([x, y]) => inflight.lanes.hit(x, y).lines[0][0]", [middle, 40]).startswith(
-        "device waited 1.00 ms for the host"
+    middle = page.evaluate(
+        "(i) => (inflight.lanes.scale.to(i) + inflight.lanes.scale.from(i + 1)) / 2", at
     )
+    assert page.evaluate(
+        "([x, y]) => inflight.lanes.hit(x, y).lines[0][0]", [middle, 40]
+    ).startswith("device waited 1.00 ms for the host")
     page.evaluate("inflight.setClock(false)")
     settled(page, "document.querySelector('.legend-idle').hidden")
 
@@ -188,11 +236,16 @@ def test_the_clock_shows_the_device_idle(visit, ran, at):
 @pytest.mark.slow
 def test_what_the_engine_noted_stands_where_the_machine_does(visit, ran):
     page = visit(replay=replay(ran))
-    assert page.locator(".source.noted").count() == 1 and NOTE in (page.get_attribute(".source", "title") or "")
+    assert page.locator(".source.noted").count() == 1 and NOTE in (
+        page.get_attribute(".source", "title") or ""
+    )
     page.click(".source")
     card = page.inner_text(".card[open]")
     assert (
-        NOTE in card and "3.00 GiB weights" in card and "12.0 GiB KV pool" in card and f"{MEMORY['peak'] / 2**30:.1f} GiB" in card
+        NOTE in card
+        and "3.00 GiB weights" in card
+        and "12.0 GiB KV pool" in card
+        and f"{MEMORY['peak'] / 2**30:.1f} GiB" in card
     )
     page.keyboard.press("Escape")
     phone = visit(replay=replay(ran), size="phone")
@@ -204,7 +257,19 @@ def test_what_the_engine_noted_stands_where_the_machine_does(visit, ran):
 def test_a_run_without_any_of_it_shows_none_of_it(visit, ran):
     plain_header = replace(ran.header, execution=None, notes=(), memory=None)
     events = [e for e in ran.events if not e.overrun][:4]
-    page = visit(replay=replay(Trace(plain_header, ran.asked, events, recorded_texts=ran.texts)), hash="axis=time")
+    page = visit(
+        replay=replay(Trace(plain_header, ran.asked, events, recorded_texts=ran.texts)),
+        hash="axis=time",
+    )
     assert page.evaluate("inflight.lanes.idle") == 0 and not page.locator(".source.noted").count()
-    assert not page.locator(".queue .waited").is_visible() and not page.locator(".lanes .legend-overrun").is_visible()
-    assert page.locator(".timings dt").all_inner_texts() == ["schedule", "prepare", "forward", "sample", "other"]
+    assert (
+        not page.locator(".queue .waited").is_visible()
+        and not page.locator(".lanes .legend-overrun").is_visible()
+    )
+    assert page.locator(".timings dt").all_inner_texts() == [
+        "schedule",
+        "prepare",
+        "forward",
+        "sample",
+        "other",
+    ]

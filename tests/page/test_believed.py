@@ -43,12 +43,18 @@ class Letters:
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
 
 
-def _engine(model: str, config: EngineConfig, leaks: bool = False, sleep: object = None) -> SimulatedEngine:
+def _engine(
+    model: str, config: EngineConfig, leaks: bool = False, sleep: object = None
+) -> SimulatedEngine:
     return SimulatedEngine(COST, config, Letters(), vocab_size=65, max_model_len=256)
 
 
 def answered(**how: Any) -> list[dict[str, Any]]:
-    return [d for d in Answers(_engine).begin("policy", {"task": TASK.name, "code": TASK.code} | how) if d is not None]
+    return [
+        d
+        for d in Answers(_engine).begin("policy", {"task": TASK.name, "code": TASK.code} | how)
+        if d is not None
+    ]
 
 
 @pytest.fixture

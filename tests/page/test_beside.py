@@ -32,7 +32,9 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
     assert page.inner_text(".beside-button") == "static below"
     page.click(".beside-button")
     settled(page, ON)
-    assert page.evaluate("[inflight.run.header.policy, inflight.frame.event.step, inflight.clock]") == ["continuous", 200, True]
+    assert page.evaluate(
+        "[inflight.run.header.policy, inflight.frame.event.step, inflight.clock]"
+    ) == ["continuous", 200, True]
     assert page.evaluate("inflight.lanes.scale.per === inflight.lanes.other.scale.per")
     expect(page.locator(".pair-says")).to_contain_text(
         "The same six requests: done in 0.9 s with continuous instead of 1.6 s with static."
@@ -40,24 +42,38 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
     page.evaluate("inflight.address.write()")
     shared = page.evaluate("location.hash")
     assert "beside=static" in shared and "axis" not in shared
-    page.keyboard.press("End")  # all have been served here: what they waited is what the metrics say
+    page.keyboard.press(
+        "End"
+    )  # all have been served here: what they waited is what the metrics say
     settled(page, "inflight.index === inflight.run.length - 1")
     runs = load(RECORDED / "gpt2-six").comparison.runs
     trace = runs["continuous"].trace
     times = zip("ABCDEF", request_times(trace).values(), strict=True)
     queued = {letter: time.first_pass - time.arrival for letter, time in times}
-    said = {policy: {letter: float(s.split()[0]) for letter, s in who.items()} for policy, who in waited(page).items()}
-    assert said["continuous"] == pytest.approx({letter: s for letter, s in queued.items() if s >= 0.005}, abs=0.006)
+    said = {
+        policy: {letter: float(s.split()[0]) for letter, s in who.items()}
+        for policy, who in waited(page).items()
+    }
+    assert said["continuous"] == pytest.approx(
+        {letter: s for letter, s in queued.items() if s >= 0.005}, abs=0.006
+    )
     now = trace.events[-1].t_end - trace.events[0].t_start
-    assert said["static"] == pytest.approx(dict.fromkeys("DEF", now), abs=0.011)  # still at the barrier
+    assert said["static"] == pytest.approx(
+        dict.fromkeys("DEF", now), abs=0.011
+    )  # still at the barrier
     page.keyboard.press("s")
     settled(page, "!inflight.beside.on && inflight.entry.name === 'gpt2-six'")
     assert page.evaluate("inflight.clock") is False and not waited(page)
     other = open_page(hash=shared[1:], size="phone")
     settled(other, ON)
-    assert other.evaluate("inflight.frame.event.step") == 200 and set(waited(other)) == {"continuous", "static"}
+    assert other.evaluate("inflight.frame.event.step") == 200 and set(waited(other)) == {
+        "continuous",
+        "static",
+    }
     boxes = [other.locator(f"#watch {s}").bounding_box() for s in (".scrubber", ".other-lanes")]
-    assert all(box["height"] > 50 and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+    assert all(
+        box["height"] > 50 and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes
+    )
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
 
 
@@ -73,8 +89,14 @@ def test_an_engine_runs_both_where_nothing_was_recorded(open_page):
     page = open_page(hash="run=three-lengths&step=3", detail="full")
     page.click(".beside-button")
     settled(page, ON)
-    assert page.evaluate("inflight.pair.members.map(m => m.run.header.policy)") == ["continuous", "static"]
-    assert page.locator("#watch .source").inner_text().startswith("Live") or page.evaluate("inflight.run.header.source") == "live"
+    assert page.evaluate("inflight.pair.members.map(m => m.run.header.policy)") == [
+        "continuous",
+        "static",
+    ]
+    assert (
+        page.locator("#watch .source").inner_text().startswith("Live")
+        or page.evaluate("inflight.run.header.source") == "live"
+    )
 
 
 def test_runs_about_time_open_on_the_axis_of_time_until_somebody_chooses(open_page):

@@ -31,7 +31,9 @@ def player(tmp_path, monkeypatch):
 
     def write(files: dict[str, str]) -> None:
         for name, source in {
-            "parts/modules.js": (bundle.ASSETS / "player" / "parts" / "modules.js").read_text(encoding="utf-8"),
+            "parts/modules.js": (bundle.ASSETS / "player" / "parts" / "modules.js").read_text(
+                encoding="utf-8"
+            ),
             **files,
         }.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -63,7 +65,9 @@ def test_a_circle_of_imports_is_refused(player):
 def test_every_module_keeps_its_lines_and_exports_nothing_else(entry):
     for name, text in bundle.modules(entry).items():
         source = (bundle.PLAYER / name).read_text(encoding="utf-8")
-        assert text.count("\n") == source.count("\n") + 4 and text.endswith(f"//# sourceURL=inflight/{name}\n")
+        assert text.count("\n") == source.count("\n") + 4 and text.endswith(
+            f"//# sourceURL=inflight/{name}\n"
+        )
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE), name
 
 
@@ -73,7 +77,9 @@ def test_a_debugger_shows_each_file_once(fresh):
     seen: list[str] = []
     session.on("Debugger.scriptParsed", lambda e: seen.append(e["url"]))
     session.send("Debugger.enable")
-    page.set_content("".join(f"<script>{bundle.script(entry)}</script>" for entry in ENTRIES))  # parts share modules
+    page.set_content(
+        "".join(f"<script>{bundle.script(entry)}</script>" for entry in ENTRIES)
+    )  # parts share modules
     page.wait_for_function("() => window.inflightModules['compare/compare.js']")
     session.send("Debugger.disable")  # its answer comes after all that was told before
     files = [url.split("inflight/", 1)[1] for url in seen if "inflight/" in url]

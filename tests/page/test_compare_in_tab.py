@@ -10,7 +10,9 @@ from playwright.sync_api import expect
 from worlds.compare_in_tab import accept, measure, site
 
 pytestmark = pytest.mark.slow
-CANCELLED = re.compile("The comparison was cancelled|Cancelled. The engine was ended too")  # the latter if a step takes too long
+CANCELLED = re.compile(
+    "The comparison was cancelled|Cancelled. The engine was ended too"
+)  # the latter if a step takes too long
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,9 @@ def address(tmp_path_factory, engine_files):
 def test_a_comparison_is_measured_and_drawn_in_the_tab(address, fresh):
     page = fresh(viewport={"width": 1440, "height": 900})
     foreign: list[str] = []
-    page.on("request", lambda r: r.url.startswith((address, "blob:", "data:")) or foreign.append(r.url))
+    page.on(
+        "request", lambda r: r.url.startswith((address, "blob:", "data:")) or foreign.append(r.url)
+    )
     accept(measure(page, address), page, "Chromium")
     assert not foreign
 

@@ -102,7 +102,9 @@ def answers(asked: Asked, kind: str, spec: object, visitor: str = "me") -> list[
 
 
 def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
-    *_, last = answers(tasks(tmp_path), "compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 2})
+    *_, last = answers(
+        tasks(tmp_path), "compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 2}
+    )
     assert last["done"] and "error" not in last
     made = json.loads(Path(last["url"]).read_text())
     assert made["names"] == ["static", "continuous"] and made["source"] == "live"
@@ -114,7 +116,9 @@ def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
 
 def test_equivalence_with_and_without_the_leak(tmp_path):
     *_, last = answers(tasks(tmp_path), "equivalence", SPEC)
-    assert last["result"]["differing_tokens"] == 0 and last["result"]["says"].startswith("0 of 25 tokens differ")
+    assert last["result"]["differing_tokens"] == 0 and last["result"]["says"].startswith(
+        "0 of 25 tokens differ"
+    )
 
 
 def test_a_fork_names_its_step(tmp_path):
@@ -125,8 +129,13 @@ def test_a_fork_names_its_step(tmp_path):
     assert plain(told, letters_of(made["runs"][0])) == (
         "Fork at step 1: with 2 lanes C waits: both lanes are taken; with 3 lanes C takes lane 2."
     )
-    assert after.endswith("the same tokens") and [Path(run["url"]).exists() for run in last["runs"]] == [True, True]
-    assert all(len(run["captions"]) == len(run["events"]) and run["texts"]["prompt"] for run in made["runs"])
+    assert after.endswith("the same tokens") and [
+        Path(run["url"]).exists() for run in last["runs"]
+    ] == [True, True]
+    assert all(
+        len(run["captions"]) == len(run["events"]) and run["texts"]["prompt"]
+        for run in made["runs"]
+    )
 
 
 def letters_of(run):
@@ -152,7 +161,9 @@ def test_refusals_are_one_sentence(tmp_path, kind, change, words):
 
 
 def test_a_run_beyond_the_limits_is_stopped_in_words(tmp_path):
-    *_, last = answers(tasks(tmp_path, steps=3), "compare", {**SPEC, "policies": ["continuous"], "repeats": 1})
+    *_, last = answers(
+        tasks(tmp_path, steps=3), "compare", {**SPEC, "policies": ["continuous"], "repeats": 1}
+    )
     assert "stopped after 3 steps" in last["error"]
 
 
@@ -161,7 +172,9 @@ def test_a_cancelled_task_ends_and_the_next_begins(tmp_path):
 
     async def go() -> list[str]:
         ends = []
-        async for delta in asked.stream("compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 9}, "me"):
+        async for delta in asked.stream(
+            "compare", {**SPEC, "policies": ["static", "continuous"], "repeats": 9}, "me"
+        ):
             if "progress" in delta:
                 asked.jobs.cancel(delta["job"])
             if delta.get("done"):
@@ -200,7 +213,10 @@ def test_the_recorded_comparisons_open(tmp_path):
     made = json.loads(Path(open_recorded("gpt2-six", store)).read_text())
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0
-    assert len(made["runs"]["static"]["events"]) == 480 and len(made["runs"]["continuous"]["events"]) == 300
+    assert (
+        len(made["runs"]["static"]["events"]) == 480
+        and len(made["runs"]["continuous"]["events"]) == 300
+    )
     with pytest.raises(InflightError, match="There is no such recorded comparison"):
         open_recorded("../secrets", store)
 
@@ -209,7 +225,10 @@ def test_the_files_are_named_by_content(tmp_path):
     paths = write_files(tmp_path)
     assert write_files(tmp_path) == paths and paths["plotly"].read_bytes()[:2] == b"\x1f\x8b"
     assert len(paths["compare"].read_bytes()) < 250_000
-    assert "inflightParts" in script("parts/tabs.js") and "import " not in script("parts/tabs.js")[:200]
+    assert (
+        "inflightParts" in script("parts/tabs.js")
+        and "import " not in script("parts/tabs.js")[:200]
+    )
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------------
@@ -220,13 +239,24 @@ def shown() -> Shown:
     workload = Workload(requests(*ROWS), name="gpt2-six")
     runs = {
         p: RunResult.of(
-            Engine(Plain(), None, EngineConfig(policy=p, max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).run(workload)
+            Engine(
+                Plain(),
+                None,
+                EngineConfig(policy=p, max_num_seqs=2, max_num_batched_tokens=8, block_size=4),
+            ).run(workload)
         )
         for p in ("static", "continuous")
     }
     walls = {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}
-    comparison = Comparison(list(walls), walls, runs, {n: dict(r.metrics) for n, r in runs.items()}, [])
-    same = equivalence(Plain(), None, workload, EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4)).to_json()
+    comparison = Comparison(
+        list(walls), walls, runs, {n: dict(r.metrics) for n, r in runs.items()}, []
+    )
+    same = equivalence(
+        Plain(),
+        None,
+        workload,
+        EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4),
+    ).to_json()
     honest = same
     leak = json.loads(json.dumps(honest)) | {"leak": True}
     leak["requests"][0] |= {
@@ -259,7 +289,9 @@ def open_page(visit, shown):
         options = {
             "tabs": [{"name": "watch", "title": "Watch"}, {"name": "compare", "title": "Compare"}],
             "plotly": "plotly.js.gz",
-            "comparisons": [{"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}],
+            "comparisons": [
+                {"name": "gpt2-six", "title": "Six <i>prompts</i>", "shows": "", "url": "doc.json"}
+            ],
         }
         page = visit(
             files={
@@ -286,14 +318,28 @@ def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
         events = run.trace.events
         drawn = counts[name]
         decode = len({(e.step, s.lane) for e in events for s in e.segments if s.phase == "decode"})
-        prefill = len({(e.step, s.lane) for e in events for s in e.segments if s.phase == "prefill"})
-        wasted = len({(e.step, row.lane) for e in events for p in e.passes for row in p.finished_rows})
+        prefill = len(
+            {(e.step, s.lane) for e in events for s in e.segments if s.phase == "prefill"}
+        )
+        wasted = len(
+            {(e.step, row.lane) for e in events for p in e.passes for row in p.finished_rows}
+        )
         assert (drawn["decode"], drawn["prefill"], drawn["wasted"]) == (decode, prefill, wasted)
-        assert drawn["tokens"] == 25 and drawn["landed"] == 4 and drawn["done"] and drawn["steps"] == len(events)
-        assert drawn["final"] and drawn["seconds"] == pytest.approx(events[-1].t_end - events[0].t_start)
-    page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity), inflightCompare.race.draw()")
+        assert (
+            drawn["tokens"] == 25
+            and drawn["landed"] == 4
+            and drawn["done"]
+            and drawn["steps"] == len(events)
+        )
+        assert drawn["final"] and drawn["seconds"] == pytest.approx(
+            events[-1].t_end - events[0].t_start
+        )
+    page.evaluate(
+        "inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity), inflightCompare.race.draw()"
+    )
     assert (
-        page.locator("[data-racer=static] .final").text_content() == f"{len(shown.comparison.runs['static'].trace.events)} steps"
+        page.locator("[data-racer=static] .final").text_content()
+        == f"{len(shown.comparison.runs['static'].trace.events)} steps"
     )
 
 
@@ -302,9 +348,7 @@ def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_
     page = open_page()
     runs = {name: run.trace.events for name, run in shown.comparison.runs.items()}
     lengths = {name: events[-1].t_end - events[0].t_start for name, events in runs.items()}
-    said = (
-        "[inflightCompare.race.now, Object.fromEntries(inflightCompare.race.racers.map((r) => [r.name, r.numbers.textContent]))]"
-    )
+    said = "[inflightCompare.race.now, Object.fromEntries(inflightCompare.race.racers.map((r) => [r.name, r.numbers.textContent]))]"
     for then, moment in (
         ("0", min(lengths.values())),
         ("inflightCompare.race.seek(Infinity), inflightCompare.race.draw()", max(lengths.values())),
@@ -313,7 +357,11 @@ def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_
         assert now == pytest.approx(moment)
         for name, events in runs.items():
             start = events[0].t_start
-            tokens = sum(e.passes[s.pass_index].t_end - start <= now + 1e-9 for e in events for s in e.sampled)
+            tokens = sum(
+                e.passes[s.pass_index].t_end - start <= now + 1e-9
+                for e in events
+                for s in e.sampled
+            )
             steps = sum(e.t_end - start <= now + 1e-9 for e in events)
             rate = math.floor(tokens / min(now, lengths[name]) + 0.5)
             told = f"{tokens} token{'s' * (tokens != 1)} in {steps} step{'s' * (steps != 1)}"
@@ -323,14 +371,29 @@ def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_
 def test_it_plays_by_key(open_page):
     page = open_page()
     counts = page.evaluate(DRAWN)
-    assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate("inflightCompare.race.playing")
-    assert page.locator(".headline").inner_text().endswith("done in 1.5 s with continuous instead of 3.1 s with static.")
+    assert sum(c["done"] for c in counts.values()) >= 1 and not page.evaluate(
+        "inflightCompare.race.playing"
+    )
+    assert (
+        page.locator(".headline")
+        .inner_text()
+        .endswith("done in 1.5 s with continuous instead of 3.1 s with static.")
+    )
     assert page.locator(".sure").is_hidden() and page.locator(".outputs").is_visible()
     page.click(".statistics > summary")
     assert page.locator(".verdict").inner_text() == verdicts.total_time(
-        Comparison(["static", "continuous"], {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]}, {}, {}, [])
+        Comparison(
+            ["static", "continuous"],
+            {"static": [3.0, 3.3, 3.1], "continuous": [1.5, 1.4, 1.6]},
+            {},
+            {},
+            [],
+        )
     )
-    assert page.locator(".sure").is_visible() and page.evaluate("localStorage.getItem('inflight-compare-statistics')") == "1"
+    assert (
+        page.locator(".sure").is_visible()
+        and page.evaluate("localStorage.getItem('inflight-compare-statistics')") == "1"
+    )
     page.keyboard.press("b")
     before = page.evaluate("inflightCompare.race.now")
     page.keyboard.press("n")
@@ -351,17 +414,26 @@ def test_dragging_seeks_and_one_hover_lights_a_request_in_every_lane(open_page):
     page.mouse.down()
     page.mouse.move(box["x"] + 24, box["y"] + 30)
     page.mouse.up()
-    assert page.evaluate("inflightCompare.race.now") == pytest.approx(0, abs=0.02 * page.evaluate("inflightCompare.race.span"))
+    assert page.evaluate("inflightCompare.race.now") == pytest.approx(
+        0, abs=0.02 * page.evaluate("inflightCompare.race.span")
+    )
 
 
 def test_the_leak_switch_shows_where_texts_part_and_texts_stay_text(open_page):
     page = open_page()
     assert page.locator(".equivalence .lead").inner_text().startswith("0 of 25 tokens differ")
     page.locator("[name=leak]").check()
-    assert page.locator(".equivalence .lead").inner_text().startswith("With the leak 0 of 25 tokens differ")
+    assert (
+        page.locator(".equivalence .lead")
+        .inner_text()
+        .startswith("With the leak 0 of 25 tokens differ")
+    )
     parted = page.locator(".pair.parted")
     assert "from token 1 on, where alone the best token led by 0.25" in parted.inner_text()
-    assert parted.locator(".saying").all_inner_texts() == ["To be <b>or</b>", "To be <img src=x onerror=alert(1)> not"]
+    assert parted.locator(".saying").all_inner_texts() == [
+        "To be <b>or</b>",
+        "To be <img src=x onerror=alert(1)> not",
+    ]
     assert page.locator(".compare img").count() == 0 and page.locator(".presets i").count() == 0
 
 
@@ -370,25 +442,35 @@ def test_charts_are_drawn_and_go_out_as_picture_page_and_table(open_page, shown,
     page.locator("[data-chart=total_time]").scroll_into_view_if_needed()
     page.locator("[data-chart=total_time] .main-svg").first.wait_for()
     assert page.locator("[data-chart]").count() == 7
-    assert page.locator("[data-chart=lane_steps] > p").inner_text() == findings.lane_steps(shown.comparison)
+    assert page.locator("[data-chart=lane_steps] > p").inner_text() == findings.lane_steps(
+        shown.comparison
+    )
     for button, start in (("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
         with page.expect_download() as found:
             page.locator("[data-chart=total_time]").get_by_role("button", name=button).click()
         assert Path(found.value.path()).read_bytes().startswith(start)
     page.click(".statistics > summary")
-    for button, words in ((".csv-button", "contender,wall_s.median"), (".json-button", '"outputs_identical": true')):
+    for button, words in (
+        (".csv-button", "contender,wall_s.median"),
+        (".json-button", '"outputs_identical": true'),
+    ):
         with page.expect_download() as found:
             page.locator(button).click()
         assert words in Path(found.value.path()).read_text()
     assert page.locator(".metrics thead th").nth(1).get_attribute("title").startswith("Wall time")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [("desk", "dark"), pytest.param("phone", "light", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [("desk", "dark"), pytest.param("phone", "light", marks=pytest.mark.slow)]
+)
 def test_no_serious_violation_of_accessibility(open_page, size, scheme):
     page = open_page(size, hash=f"&theme={scheme}")
     page.locator("[name=leak]").check()
     for tabled in (False, True):
-        page.evaluate("(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden = !on; }", tabled)
+        page.evaluate(
+            "(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden = !on; }",
+            tabled,
+        )
         assert serious(page) == []
 
 
@@ -397,13 +479,20 @@ def test_the_race_can_be_read_as_a_table(open_page, shown):
     page.keyboard.press("t")
     rows = "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r => [...r.children].map(c => c.textContent))"
     settled(page, "document.querySelector('.table-button[aria-pressed=true]')")
-    page.evaluate("inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()")
+    page.evaluate(
+        "inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()"
+    )
     for name, step, lanes, waiting, tokens, done, total in page.evaluate(rows):
         events = shown.comparison.runs[name].trace.events
         event = events[2]
-        assert step == str(event.step) and waiting == str(event.waiting.count) and total == f"{len(events)} steps"
         assert (
-            tokens == str(sum(len(e.sampled) for e in events[:2])) and done == f"{sum(len(e.finished) for e in events[:2])} of 4"
+            step == str(event.step)
+            and waiting == str(event.waiting.count)
+            and total == f"{len(events)} steps"
+        )
+        assert (
+            tokens == str(sum(len(e.sampled) for e in events[:2]))
+            and done == f"{sum(len(e.finished) for e in events[:2])} of 4"
         )
         assert lanes.count("decode") == len({s.lane for s in event.segments if s.phase == "decode"})
     page.locator(".race .table-holder").focus()
@@ -421,13 +510,17 @@ def test_it_fits_narrow_screens(open_page, size):
         "document.documentElement.scrollWidth <= innerWidth && inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth"
     )
     bar = page.locator(".compare .page > .transport")
-    assert bar.bounding_box()["y"] + bar.bounding_box()["height"] <= page.viewport_size["height"] + 1
+    assert (
+        bar.bounding_box()["y"] + bar.bounding_box()["height"] <= page.viewport_size["height"] + 1
+    )
     if size == "phone":
         small = page.evaluate(
             "[...document.querySelectorAll('.transport button, .transport select, .presets.small button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) => b.className)"
         )
         assert not small
-        assert page.evaluate("inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth")
+        assert page.evaluate(
+            "inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth"
+        )
 
 
 @pytest.mark.slow
@@ -450,7 +543,9 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     doc = page.evaluate(
         "({title: inflightCompare.doc.title, name: inflightCompare.doc.name, header: inflightCompare.doc.runs.continuous.header})"
     )
-    assert (doc["title"], doc["name"]) == ("Your requests", "custom") and doc["header"]["config"]["max_num_seqs"] == 2
+    assert (doc["title"], doc["name"]) == ("Your requests", "custom") and doc["header"]["config"][
+        "max_num_seqs"
+    ] == 2
     assert [r["sampling"]["max_new_tokens"] for r in doc["header"]["workload"]["requests"]] == [
         r["sampling"]["max_new_tokens"] for r in said["workload"]["requests"]
     ]
@@ -458,7 +553,9 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     page.fill(".request-row input >> nth=0", "")
     page.click(".compare-these")
     settled(page, "inflightCompare.$('.run-message.bad')")
-    expect(form.locator(".run-message")).to_contain_text("cannot be run: Request 1: new tokens must be a whole number")
+    expect(form.locator(".run-message")).to_contain_text(
+        "cannot be run: Request 1: new tokens must be a whole number"
+    )
 
 
 def test_dark_is_dark(open_page):

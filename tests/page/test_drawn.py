@@ -18,7 +18,14 @@ from worlds.player import trace_of, wide_replay
 from worlds.visual import record, request
 
 # Between them they have every kind of cell: two policies, stalls, preemptions, prefix hits, chunks, many waiting.
-QUICK = ("kv-pressure", "shared-prefix", "three-lengths", "long-prompt-chunked", "equal-lengths", "padding-693")
+QUICK = (
+    "kv-pressure",
+    "shared-prefix",
+    "three-lengths",
+    "long-prompt-chunked",
+    "equal-lengths",
+    "padding-693",
+)
 RECORDED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PRESETS]
 
 
@@ -32,7 +39,9 @@ def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
         for number in range(len(event.passes)):
             drawn = mask_drawn(page, number)
             expected = np.array(trace.mask(event.step, number).allowed)
-            assert drawn.shape == expected.shape and np.array_equal(drawn, expected), f"step {event.step}, pass {number}"
+            assert drawn.shape == expected.shape and np.array_equal(drawn, expected), (
+                f"step {event.step}, pass {number}"
+            )
 
 
 @pytest.mark.parametrize("policy", ["static", "continuous"])
@@ -46,7 +55,9 @@ def test_a_leak_is_drawn_and_explained(visit, policy):
         expected = np.array(trace.mask(trace.events[index].step).allowed)
         drawn = mask_drawn(page)
         assert np.array_equal(drawn, expected)
-        said = page.evaluate("([q, k]) => inflight.mask.explain(q, k)", [int(n) for n in np.argwhere(expected)[-1]])
+        said = page.evaluate(
+            "([q, k]) => inflight.mask.explain(q, k)", [int(n) for n in np.argwhere(expected)[-1]]
+        )
         assert said["allowed"]
     assert page.locator(".legend-leak").is_visible()
     assert {page.evaluate("(k) => inflight.mask.explain(inflight.mask.drawn.pass.nq - 1, k).reason", k) for k in range(expected.shape[1])} >= {
@@ -63,7 +74,9 @@ def test_a_sliding_window_is_drawn(visit):
         for index in (2, 5, len(trace.events) - 1):
             seek(page, index)
             drawn = mask_drawn(page)
-            assert np.array_equal(drawn, trace.mask(trace.events[index].step, 0, layer=layer).allowed)
+            assert np.array_equal(
+                drawn, trace.mask(trace.events[index].step, 0, layer=layer).allowed
+            )
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -73,9 +86,15 @@ def test_drawn_counts_are_the_traces(visit, name):
     page = visit(replay=replay(trace))
     counts = page.evaluate("inflight.lanes.counted")
     expected = {
-        "prefill": sum(len({s.lane for s in e.segments if s.phase == "prefill"}) for e in trace.events),
-        "decode": sum(len({s.lane for s in e.segments if s.phase == "decode"}) for e in trace.events),
-        "wasted": sum(len({r.lane for p in e.passes for r in p.finished_rows}) for e in trace.events),
+        "prefill": sum(
+            len({s.lane for s in e.segments if s.phase == "prefill"}) for e in trace.events
+        ),
+        "decode": sum(
+            len({s.lane for s in e.segments if s.phase == "decode"}) for e in trace.events
+        ),
+        "wasted": sum(
+            len({r.lane for p in e.passes for r in p.finished_rows}) for e in trace.events
+        ),
         "stalled": sum(len(e.stalled) for e in trace.events),
         "preempted": sum(len(e.preempted) for e in trace.events),
         "waiting": sum(e.waiting.count for e in trace.events),
@@ -86,7 +105,9 @@ def test_drawn_counts_are_the_traces(visit, name):
         seek(page, index)
         assert page.evaluate("inflight.frame.waiting.length") == event.waiting.count
         assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == event.kv.used
-        cells = page.evaluate("inflight.row.cells.map(c => [c.pads || 0, c.fold || (c.pads ? 0 : 1)])")
+        cells = page.evaluate(
+            "inflight.row.cells.map(c => [c.pads || 0, c.fold || (c.pads ? 0 : 1)])"
+        )
         assert sum(c[0] for c in cells) == sum(p.padding for p in event.passes)
         assert sum(c[1] for c in cells) == sum(p.tokens for p in event.passes)
 
@@ -103,7 +124,9 @@ def test_blocks_vanish_with_a_preempted_cache(visit):
     assert page.evaluate("inflight.blocks.ghosts.size") > 0
     for i, e in enumerate(trace.events):
         seek(page, i)
-        assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == e.kv.used, f"step {e.step}"
+        assert page.evaluate("inflight.blocks.owners(inflight.frame).size") == e.kv.used, (
+            f"step {e.step}"
+        )
 
 
 @pytest.mark.slow
@@ -128,7 +151,9 @@ def test_live_hues_and_letters_are_unique(visit):
     page = visit(replay=replay(trace))
     for index in range(0, len(trace.events), 3):
         seek(page, index)
-        pairs = page.evaluate("inflight.frame.lanes.filter(l => l.request).map(l => [l.request.hue, l.request.letter])")
+        pairs = page.evaluate(
+            "inflight.frame.lanes.filter(l => l.request).map(l => [l.request.hue, l.request.letter])"
+        )
         hues = [hue for hue, _ in pairs]
         assert len(set(hues)) == len(hues) and len({letter for _, letter in pairs}) == len(pairs)
 
@@ -139,7 +164,11 @@ def test_tiles_show_what_is_allowed(visit):
     page = visit(replay=data, device_scale_factor=1)
     tiles = page.evaluate("""(() => { const c = inflight.mask.tiles.canvas, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
         return [c.width, c.height, Array.from({length: c.width * c.height}, (_, i) => d[4 * i + 3] > 0 ? 1 : 0)]; })()""")
-    width, height, shown = tiles[0], tiles[1], np.array(tiles[2], dtype=bool).reshape(tiles[1], tiles[0])
+    width, height, shown = (
+        tiles[0],
+        tiles[1],
+        np.array(tiles[2], dtype=bool).reshape(tiles[1], tiles[0]),
+    )
     allowed = np.zeros((600, 3000), dtype=bool)
     q = k = 0
     for segment in StepEvent.from_json(data["events"][0]).segments:

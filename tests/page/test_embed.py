@@ -26,14 +26,18 @@ def elsewhere(tmp_path):
         Thread(target=server.serve_forever, daemon=True).start()
 
         def page(code: str) -> str:
-            (tmp_path / "page.html").write_text(f"<!doctype html><title>Elsewhere</title><p>Look:</p>{code}", encoding="utf-8")
+            (tmp_path / "page.html").write_text(
+                f"<!doctype html><title>Elsewhere</title><p>Look:</p>{code}", encoding="utf-8"
+            )
             return f"http://127.0.0.1:{server.server_address[1]}/page.html"
 
         yield page
         server.shutdown()
 
 
-def test_the_code_that_is_copied_shows_the_same_step_in_a_page_of_another_site(visit, page_url, elsewhere):
+def test_the_code_that_is_copied_shows_the_same_step_in_a_page_of_another_site(
+    visit, page_url, elsewhere
+):
     page = visit(f"{page_url}/", hash="run=gpt2-six&step=6")
     settled(page, "inflight.address.embedCode")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -41,7 +45,10 @@ def test_the_code_that_is_copied_shows_the_same_step_in_a_page_of_another_site(v
     page.get_by_role("button", name="Copy embed code").click()
     expect(page.locator(".toast")).to_contain_text("Code copied")
     code = page.evaluate("navigator.clipboard.readText()")
-    assert code.startswith("<iframe ") and f"{page_url}/embed#run=gpt2-six&amp;view=lanes,row,mask&amp;step=6" in code
+    assert (
+        code.startswith("<iframe ")
+        and f"{page_url}/embed#run=gpt2-six&amp;view=lanes,row,mask&amp;step=6" in code
+    )
     other = page.context.browser.new_context().new_page()
     other.goto(elsewhere(code))
     frame = other.frame_locator("iframe")
@@ -50,7 +57,10 @@ def test_the_code_that_is_copied_shows_the_same_step_in_a_page_of_another_site(v
     expect(frame.locator(".row .key")).to_contain_text(f"{tokens} tokens")
     frame.get_by_role("button", name="Next").click()
     expect(frame.locator(".figure-says")).to_contain_text("Step 7.")
-    hand, height = frame.locator(".figure-hand").bounding_box(), other.locator("iframe").bounding_box()
+    hand, height = (
+        frame.locator(".figure-hand").bounding_box(),
+        other.locator("iframe").bounding_box(),
+    )
     assert hand["y"] + hand["height"] <= height["y"] + height["height"]  # nothing is cut off
     assert frame.locator("a.figure-source").get_attribute("href") == "./#run=gpt2-six&step=6"
     other.context.close()
@@ -61,7 +71,10 @@ def test_an_embedded_figure_speaks_german_and_says_what_is_not_there(visit, page
     page.goto(f"{page_url}/embed#run=kv-pressure&view=lanes,kv&step=16&lang=de&theme=dark")
     expect(page.locator(".figure-says")).to_contain_text("Schritt 16.")
     expect(page.locator(".figure-claim b")).to_have_text("Cache voll")
-    assert page.locator("html").get_attribute("data-theme") == "dark" and page.locator(".panel").count() == 2
+    assert (
+        page.locator("html").get_attribute("data-theme") == "dark"
+        and page.locator(".panel").count() == 2
+    )
     page.evaluate("location.hash = 'run=__proto__'")
     expect(page.locator(".embed-says")).to_have_text("There is no recorded run of this name here.")
     page.evaluate("location.hash = 'run=one-request&view=%3Cimg%3E,text'")

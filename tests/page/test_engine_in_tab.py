@@ -31,7 +31,9 @@ GONE = "Object.defineProperty(self, 'caches', { get() { throw new DOMException('
 def made(tmp_path_factory, engine_files):  # noqa: F811
     folder = tmp_path_factory.mktemp("tab")
     engine_files.write(folder)
-    (folder / "index.html").write_text(PAGE % (style(), script("engine/browser_engine.js"), engine_files.address))
+    (folder / "index.html").write_text(
+        PAGE % (style(), script("engine/browser_engine.js"), engine_files.address)
+    )
     return folder
 
 
@@ -48,7 +50,10 @@ def opened(host, fresh):
     def open_page(before: str = "", **options):
         page = fresh(**options)
         if before:
-            page.route("**/worker.js", lambda r: r.fulfill(body=before + r.fetch().text(), content_type="text/javascript"))
+            page.route(
+                "**/worker.js",
+                lambda r: r.fulfill(body=before + r.fetch().text(), content_type="text/javascript"),
+            )
         page.goto(host.url)
         return page
 
@@ -57,7 +62,11 @@ def opened(host, fresh):
 
 def spec(name):
     preset = PRESETS[name]
-    return {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model}
+    return {
+        "workload": preset.workload.to_json(),
+        "config": preset.config.to_json(),
+        "model": preset.model,
+    }
 
 
 def kept(page):
@@ -79,7 +88,9 @@ def test_a_later_visit_fetches_nothing_and_starts_from_what_was_kept(host, opene
     later = page.evaluate("engine.ready('shakespeare-char')")
     assert later["restored"] and later["fetched"] == 0
     assert not [path for path in host.asked[asked:] if path.endswith((".gz", ".json"))]
-    last = page.evaluate("(spec) => running(spec)", spec("chunk-7-by-4") | {"model": "shakespeare-char"})
+    last = page.evaluate(
+        "(spec) => running(spec)", spec("chunk-7-by-4") | {"model": "shakespeare-char"}
+    )
     assert last["done"] and last["id"].startswith("tab-") and last["url"].startswith("tab:")
 
 
@@ -95,7 +106,8 @@ def test_a_run_is_stopped_at_a_step_and_the_next_one_starts_at_once(opened):
     again = page.evaluate("(spec) => running(spec)", spec("short-and-long"))
     assert again["done"] and not again.get("error")
     exported = page.evaluate(
-        "(id) => engine.call('export', 'jsonl', id).then(({ url }) => fetch(url)).then((f) => f.text())", again["id"]
+        "(id) => engine.call('export', 'jsonl', id).then(({ url }) => fetch(url)).then((f) => f.text())",
+        again["id"],
     )
     trace = Trace.from_lines(exported.splitlines())
     assert trace.outputs == Trace.load(TRACES / "short-and-long.jsonl").outputs
@@ -126,7 +138,9 @@ def test_leaving_the_page_frees_the_worker(opened, host):
 def test_the_download_says_how_far_it_is_and_can_be_cancelled(host, opened):
     page = opened()
     host.held = {"pyodide.asm.wasm.gz"}
-    page.evaluate("() => { engine.ready('shakespeare-bpe').catch((error) => { window.said = error.message; }); }")
+    page.evaluate(
+        "() => { engine.ready('shakespeare-bpe').catch((error) => { window.said = error.message; }); }"
+    )
     bar = page.locator(".engine-bar")
     expect(bar).to_contain_text("Fetching Python")
     expect(bar).to_contain_text(" of 16.")
@@ -140,14 +154,18 @@ def test_the_download_says_how_far_it_is_and_can_be_cancelled(host, opened):
     host.held = set()
     asked = len(host.asked)
     assert not page.evaluate("engine.ready('shakespeare-bpe')")["restored"]
-    assert not [path for path in host.asked[asked:] if "stdlib" in path], "what had arrived was kept"
+    assert not [path for path in host.asked[asked:] if "stdlib" in path], (
+        "what had arrived was kept"
+    )
 
 
 @pytest.mark.slow
 def test_a_download_that_breaks_off_is_said_and_tried_again(host, opened):
     page = opened()
     host.broken = {"python_stdlib.zip.gz": 100_000}
-    page.evaluate("() => { window.loading = engine.ready().then(({ restored }) => `ready ${restored}`); }")
+    page.evaluate(
+        "() => { window.loading = engine.ready().then(({ restored }) => `ready ${restored}`); }"
+    )
     bar = page.locator(".engine-bar")
     expect(bar).to_contain_text("The download of the engine broke off")
     host.broken = {}
@@ -160,19 +178,27 @@ def test_files_that_are_gone_are_said_to_be(host, opened):
     host.broken = {"manifest.json": -1}
     page.evaluate("() => { window.loading = engine.ready().catch((error) => error.message); }")
     page.locator(".engine-bar").get_by_role("button", name="Close").click()
-    assert page.evaluate("loading") == "The engine's files have changed since this page was opened: load the page again."
+    assert (
+        page.evaluate("loading")
+        == "The engine's files have changed since this page was opened: load the page again."
+    )
 
 
 def test_a_browser_without_simd_is_told_so(opened):
     page = opened(before="WebAssembly.validate = () => false;\n")
     said = page.evaluate("engine.ready().catch((error) => error.message)")
-    assert said == "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off."
+    assert (
+        said
+        == "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off."
+    )
 
 
 def test_a_page_from_disk_is_told_what_it_needs(made, fresh):
     page = fresh()
     page.goto((made / "index.html").as_uri())
-    assert "python -m http.server" in page.evaluate("engine.ready().catch((error) => error.message)")
+    assert "python -m http.server" in page.evaluate(
+        "engine.ready().catch((error) => error.message)"
+    )
 
 
 @pytest.mark.slow
@@ -180,7 +206,9 @@ def test_without_storage_every_visit_is_a_first_one_and_says_so(host, opened):
     page = opened(before=GONE)
     host.held = {"pyodide.asm.wasm.gz"}
     page.evaluate("() => { window.loading = engine.ready().then(({ restored }) => restored); }")
-    expect(page.locator(".engine-bar")).to_contain_text("This browser keeps nothing of it for the next visit.")
+    expect(page.locator(".engine-bar")).to_contain_text(
+        "This browser keeps nothing of it for the next visit."
+    )
     host.held = set()
     assert page.evaluate("loading") is False
 
@@ -207,7 +235,10 @@ def test_a_snapshot_that_does_not_fit_is_forgotten(opened):
 def test_where_a_browser_can_have_none_the_server_runs_what_is_asked(page_url, fresh, engine_files):  # noqa: F811
     page = fresh(viewport={"width": 1440, "height": 900})
     unable = "WebAssembly.validate = () => false;\n"
-    page.route("**/worker.js", lambda r: r.fulfill(body=unable + r.fetch().text(), content_type="text/javascript"))
+    page.route(
+        "**/worker.js",
+        lambda r: r.fulfill(body=unable + r.fetch().text(), content_type="text/javascript"),
+    )
     page.goto(f"{page_url}/#run=short-and-long")
     page.wait_for_function("window.inflight?.drawn >= 0")
     page.click(".edit-button")

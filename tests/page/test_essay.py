@@ -36,7 +36,9 @@ def steps(run: str) -> list[dict[str, Any]]:
 
 def spoken(section: str, language: str = "en") -> str:
     """The words of a section as the page has them."""
-    found = re.search(rf'<section class="scrolly" id="{section}">(.*?)</section>', story_html(language), re.DOTALL)
+    found = re.search(
+        rf'<section class="scrolly" id="{section}">(.*?)</section>', story_html(language), re.DOTALL
+    )
     assert found
     return re.sub(r"<[^>]+>", "", found[1])
 
@@ -58,7 +60,9 @@ def test_no_number_of_the_story_is_typed(language):
 
 
 def test_the_numbers_are_those_of_the_trace_files():
-    static, dynamic, packed, alone = (steps(f"verses-{run}") for run in ("static", "dynamic", "continuous", "sequential"))
+    static, dynamic, packed, alone = (
+        steps(f"verses-{run}") for run in ("static", "dynamic", "continuous", "sequential")
+    )
     written = sum(len(step["sampled"]) for step in static)
     places = 3 * len(static)
     assert (
@@ -66,29 +70,51 @@ def test_the_numbers_are_those_of_the_trace_files():
         in spoken("waiting")
     )
     of_b = [s for step in alone for s in step["segments"] if s[1] == "r1"]
-    assert f"B costs {sum(s[5] for s in of_b)} tokens of work; without it, {sum(s[6] for s in of_b)}." in spoken("cache")
-    joins = next(step for step in dynamic if any(s[1] == "r3" for s in step["segments"]))["passes"][0]
-    assert f"{joins[4]} pads are computed to fill it, for {joins[3]} real tokens" in spoken("padding")
+    assert (
+        f"B costs {sum(s[5] for s in of_b)} tokens of work; without it, {sum(s[6] for s in of_b)}."
+        in spoken("cache")
+    )
+    joins = next(step for step in dynamic if any(s[1] == "r3" for s in step["segments"]))["passes"][
+        0
+    ]
+    assert f"{joins[4]} pads are computed to fill it, for {joins[3]} real tokens" in spoken(
+        "padding"
+    )
     pads, tokens = (sum(p[n] for step in dynamic for p in step["passes"]) for n in (4, 3))
     assert f"{pads} of {pads + tokens} positions were pads" in spoken("padding")
     assert f"After {len(packed)} steps instead of {len(static)}" in spoken("packed")
     gone = [one for step in steps("kv-pressure") for one in step["preempted"]]
-    assert f"it happened {len(gone)} times, and {sum(one[1] for one in gone)} tokens were computed twice" in spoken("blocks")
-    measured = json.loads((ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8"))["policies"]
+    assert (
+        f"it happened {len(gone)} times, and {sum(one[1] for one in gone)} tokens were computed twice"
+        in spoken("blocks")
+    )
+    measured = json.loads(
+        (ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8")
+    )["policies"]
     waves, ours = (measured[policy]["wall_s"]["median"] for policy in ("static", "continuous"))
-    assert f"took {waves:.2f} seconds in waves and {ours:.2f} this way: {waves / ours:.2f} times as fast" in spoken("worth")
-    german = f"{waves:.2f} Sekunden und so {ours:.2f}: Das ist {waves / ours:.2f}-mal".replace(".", ",")
+    assert (
+        f"took {waves:.2f} seconds in waves and {ours:.2f} this way: {waves / ours:.2f} times as fast"
+        in spoken("worth")
+    )
+    german = f"{waves:.2f} Sekunden und so {ours:.2f}: Das ist {waves / ours:.2f}-mal".replace(
+        ".", ","
+    )
     assert german in spoken("worth", "de")
 
 
 def test_what_the_story_claims_holds():
     """Sentences without a number that the runs could contradict."""
-    texts = {run: {} for run in ("verses-static", "verses-continuous", "verses-dynamic", "verses-sequential")}
+    texts = {
+        run: {}
+        for run in ("verses-static", "verses-continuous", "verses-dynamic", "verses-sequential")
+    }
     for run, of in texts.items():
         for step in steps(run):
             for _, request, token, *_ in step["sampled"]:
                 of.setdefault(request, []).append(token)
-    assert len({json.dumps(of, sort_keys=True) for of in texts.values()}) == 1  # "every text is the same, token for token"
+    assert (
+        len({json.dumps(of, sort_keys=True) for of in texts.values()}) == 1
+    )  # "every text is the same, token for token"
     lengths = [len(tokens) for tokens in texts["verses-static"].values()]
     assert (
         len(steps("verses-continuous")) == -(-sum(lengths) // 3) + 1
@@ -98,11 +124,15 @@ def test_what_the_story_claims_holds():
 
     def reads(run):
         return [
-            step["t_end"] - step["t_start"] for step in run if any(s[1] == "r4" and s[3] == "prefill" for s in step["segments"])
+            step["t_end"] - step["t_start"]
+            for step in run
+            if any(s[1] == "r4" and s[3] == "prefill" for s in step["segments"])
         ]
 
     assert max(reads(sliced)) < max(reads(whole)) / 2 and sum(reads(sliced)) > sum(reads(whole))
-    curve = json.loads((ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8"))["cost_curve"]["by_tokens"]
+    curve = json.loads(
+        (ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8")
+    )["cost_curve"]["by_tokens"]
     assert curve[-1]["median_s"] / curve[0]["median_s"] < curve[-1]["tokens"] / 4
 
 
@@ -155,7 +185,11 @@ def test_the_scroll_drives_a_figure_and_the_hand_takes_it(essay):
     page = essay()
     card = CARD.format("packed")
     read(page, "packed", 1)
-    join = next(i for i, step in enumerate(steps("verses-continuous")) if any(s[1] == "r3" for s in step["segments"]))
+    join = next(
+        i
+        for i, step in enumerate(steps("verses-continuous"))
+        if any(s[1] == "r3" for s in step["segments"])
+    )
     settled(page, f"{card}.drawn.at === {join + 1}")
     said = page.inner_text("#packed .figure-says")
     assert said.startswith(f"Step {join}.") and page.inner_text("#packed .row .key") == "16 tokens"
@@ -203,7 +237,11 @@ def test_keys_guess_and_headings(essay):
     page.keyboard.press("p")
     settled(page, "inflightStory.sections[0].at === 0")
     read(page, "waiting", 1)
-    start = next(i for i, step in enumerate(steps("verses-static")) if any(s[1] == "r3" for s in step["segments"]))
+    start = next(
+        i
+        for i, step in enumerate(steps("verses-static"))
+        if any(s[1] == "r3" for s in step["segments"])
+    )
     guess = page.locator(".guess button")
     assert str(start) in guess.all_inner_texts()
     guess.first.click()
@@ -262,7 +300,10 @@ def test_on_a_phone_the_figure_stays_above_and_nothing_scrolls_sideways(essay, l
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     for name in sections():
         read(page, name, 1)
-        card, beat = page.locator(f"#{name} .story-card").bounding_box(), page.locator(f"#{name} .beat.on p").first.bounding_box()
+        card, beat = (
+            page.locator(f"#{name} .story-card").bounding_box(),
+            page.locator(f"#{name} .beat.on p").first.bounding_box(),
+        )
         assert card["y"] <= 45 and card["y"] + card["height"] <= beat["y"] + 4, name
         sizes = page.evaluate(
             "(name) => [...document.querySelectorAll(`#${name} :is(button, input), .toc :is(summary, a)`)].filter(e => e.getClientRects().length).map(e => [e.outerHTML.slice(0, 80), e.getBoundingClientRect().height])",
@@ -310,7 +351,9 @@ def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, t
     page = fresh(viewport={"width": 1440, "height": 900})
     page.goto(first.as_uri())
     settled(page, "window.inflightStory")
-    assert page.evaluate("document.fonts.ready.then(() => [...document.fonts].some(f => f.status === 'loaded'))")
+    assert page.evaluate(
+        "document.fonts.ready.then(() => [...document.fonts].some(f => f.status === 'loaded'))"
+    )
     page.locator(".leave a").first.click()
     settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
     # Asked for, as Chromium may lose what a page of a file keeps if it is left in the same instant.
@@ -321,5 +364,7 @@ def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, t
     page.goto(f"{first.as_uri()}?lang=en#run=chunk-7-by-4&step=1")
     settled(page, "window.inflight && inflight.drawn >= 0 && inflight.frame.event.step === 1")
     assert page.url.endswith("watch.html#run=chunk-7-by-4&step=1")
-    assert page.evaluate("document.documentElement.lang") == "en"  # as the link asks, whatever was chosen before
+    assert (
+        page.evaluate("document.documentElement.lang") == "en"
+    )  # as the link asks, whatever was chosen before
     assert page.locator("#watch .tabs a").get_attribute("href").startswith("index.html")

@@ -52,23 +52,37 @@ _DRAWN = """() => {
 
 
 def test_its_lanes_write_a_word_in_the_step_in_which_it_was_written(visit):
-    trace = record(EngineConfig("continuous", max_num_seqs=3), *[request(f"r{i}", 3, 4 + i, i) for i in range(4)])
-    words = {r: [f"{'abcd'[i]}{n}" for n in range(len(ids))] for i, (r, ids) in enumerate(trace.outputs.items())}
+    trace = record(
+        EngineConfig("continuous", max_num_seqs=3),
+        *[request(f"r{i}", 3, 4 + i, i) for i in range(4)],
+    )
+    words = {
+        r: [f"{'abcd'[i]}{n}" for n in range(len(ids))]
+        for i, (r, ids) in enumerate(trace.outputs.items())
+    }
     trace.recorded_texts = Texts(trace.recorded_texts.prompt, words)
-    html = PAGE.format(style=figure_style(), script=script("figure/figure.js"), replay=inert_json(replay(trace)))
-    page = visit(drawn=False, files={"": html.replace('"lanes", "row", "mask", "kv", "text"', '"lanes"')})
+    html = PAGE.format(
+        style=figure_style(), script=script("figure/figure.js"), replay=inert_json(replay(trace))
+    )
+    page = visit(
+        drawn=False, files={"": html.replace('"lanes", "row", "mask", "kv", "text"', '"lanes"')}
+    )
     page.evaluate("figure.show({ index: 4 })")
     settled(page, "figure.drawn.at === 5")
     written: list[str] = []
     for event, drawn in zip(trace.events, page.evaluate(_DRAWN), strict=True):
         written += [words[r].pop(0) for r, _ in event.tokens]
-        assert {text for text in drawn if re.fullmatch(r"[a-d]\d", text)} == set(written), event.step
+        assert {text for text in drawn if re.fullmatch(r"[a-d]\d", text)} == set(written), (
+            event.step
+        )
 
 
 def test_the_hand_holds_a_figure_until_it_is_given_back(figure):
     trace = Trace.load(TRACES / f"{RUN}.jsonl")
     tokens = sum(s.length for s in trace.event(4).segments)
-    assert figure.inner_text(".row .key") == f"{tokens} tokens" and figure.inner_text(".figure-says").startswith("Step 4.")
+    assert figure.inner_text(".row .key") == f"{tokens} tokens" and figure.inner_text(
+        ".figure-says"
+    ).startswith("Step 4.")
     figure.get_by_role("button", name="Next").click()
     settled(figure, "figure.drawn.at === 6")
     figure.evaluate("figure.show({ index: 9, share: 0.5 })")  # the text goes on; the hand holds

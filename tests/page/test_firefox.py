@@ -23,7 +23,9 @@ def test_the_site_plays_a_run(firefox, tmp_path):
     with hosted(tmp_path) as host:
         page.goto(f"{host.url}#run=chunk-7-by-4&step=1")
         settled(page, "inflight.drawn >= 0")
-        assert page.evaluate("inflight.run.length") == len(Trace.load(TRACES / "chunk-7-by-4.jsonl").events)
+        assert page.evaluate("inflight.run.length") == len(
+            Trace.load(TRACES / "chunk-7-by-4.jsonl").events
+        )
         page.get_by_role("button", name="Compare").first.click()
         settled(page, "window.inflightCompare?.doc")
         assert not errors and all(url.startswith((host.url, "data:", "blob:")) for url in asked)

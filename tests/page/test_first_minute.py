@@ -19,7 +19,10 @@ from worlds.browser import settled
 def world() -> dict:
     """A page with one recorded run, and the opening beside it, for who has never been here."""
     entry, path = next(iter(recorded_runs(TRACES)))
-    files = {"run.json": json.dumps(replay(Trace.load(path))), "opening.json": json.dumps(opening())}
+    files = {
+        "run.json": json.dumps(replay(Trace.load(path))),
+        "opening.json": json.dumps(opening()),
+    }
     options = {"catalogue": [entry | {"url": "run.json"}], "opening": {"url": "opening.json"}}
     return {"options": options, "files": files, "detail": None}
 
@@ -33,9 +36,7 @@ def runs() -> dict[str, Trace]:
 PLAYS = "inflight.opening.on && inflight.opening.at > 0.05"
 ON_THE_HOOD = f"!inflight.opening.on && inflight.entry.comparison === '{COMPARISON}' && inflight.entry.racer === '{AFTER}'"
 PIXELS = "() => inflight.opening.surface.canvas.toDataURL()"
-SAID = (
-    "() => inflight.opening.plot.said.map(([, say]) => inflightModules['parts/chips.js'].plain(inflight.opening._shown, say()))"
-)
+SAID = "() => inflight.opening.plot.said.map(([, say]) => inflightModules['parts/chips.js'].plain(inflight.opening._shown, say()))"
 
 
 def test_it_plays_once_and_any_key_opens_the_hood(visit, world):
@@ -49,19 +50,29 @@ def test_it_plays_once_and_any_key_opens_the_hood(visit, world):
     page.keyboard.press("x")
     settled(page, ON_THE_HOOD)
     assert page.evaluate("inflight.index === inflight.opening.plot.hood")
-    assert page.evaluate("inflight.run.events[inflight.index + 1].admitted.length > 0")  # a newcomer is one step away
+    assert page.evaluate(
+        "inflight.run.events[inflight.index + 1].admitted.length > 0"
+    )  # a newcomer is one step away
     page.wait_for_function("() => document.querySelector('.opening').hidden")
-    assert page.locator(".intro-opening").is_visible() and not page.evaluate("document.querySelector('.transport').inert")
+    assert page.locator(".intro-opening").is_visible() and not page.evaluate(
+        "document.querySelector('.transport').inert"
+    )
     page.evaluate("history.replaceState(null, '', '#'), location.reload()")
-    page.wait_for_function("() => window.inflight && inflight.drawn >= 0 && inflight.entry.url === 'run.json'")
+    page.wait_for_function(
+        "() => window.inflight && inflight.drawn >= 0 && inflight.entry.url === 'run.json'"
+    )
     assert not page.evaluate("inflight.opening.on")
 
 
 def test_a_tap_opens_the_hood_and_a_phone_scrolls_nowhere(visit, world):
     page = visit(**world, opening=True, size="phone")
     page.wait_for_function(f"() => {PLAYS}")
-    assert page.evaluate("document.documentElement.scrollWidth <= 390 && document.querySelector('.opening').scrollWidth <= 390")
-    sizes = page.locator(".opening-foot button").evaluate_all("(all) => all.map((b) => b.getBoundingClientRect().height)")
+    assert page.evaluate(
+        "document.documentElement.scrollWidth <= 390 && document.querySelector('.opening').scrollWidth <= 390"
+    )
+    sizes = page.locator(".opening-foot button").evaluate_all(
+        "(all) => all.map((b) => b.getBoundingClientRect().height)"
+    )
     assert min(sizes) >= 44
     page.touchscreen.tap(200, 400)
     settled(page, ON_THE_HOOD)
@@ -103,18 +114,27 @@ def test_what_it_says_is_what_the_runs_say(visit, world, runs):
     picture = page.evaluate(PIXELS)
     for trace, name in ((runs[BEFORE], "slow"), (runs[AFTER], "fast")):
         start = trace.events[0].t_start
-        told = page.evaluate("(name) => inflight.opening.plot[name].lives.map(l => [l.request.id, l.enters, l.done])", name)
+        told = page.evaluate(
+            "(name) => inflight.opening.plot[name].lives.map(l => [l.request.id, l.enters, l.done])",
+            name,
+        )
         enters = {a.request: e.t_start - start for e in trace.events for a in e.admitted}
         done = {f.request: e.t_end - start for e in trace.events for f in e.finished}
-        assert {r: (at, over) for r, at, over in told} == {r: (pytest.approx(enters[r]), pytest.approx(done[r])) for r in done}
+        assert {r: (at, over) for r, at, over in told} == {
+            r: (pytest.approx(enters[r]), pytest.approx(done[r])) for r in done
+        }
         for moment in (0.0, 0.03, 0.2, 0.9, 9.0):
             written = page.evaluate(
                 "([name, t]) => inflight.opening.plot[name].lives.map((_, r) => inflight.opening.plot[name].written(r, t))",
                 [name, moment],
             )
             over = [e for e in trace.events if e.t_end - start <= moment + 1e-9]
-            assert written == [sum(s.request == r for e in over for s in e.sampled) for r, *_ in told]
-    seconds = [runs[name].events[-1].t_end - runs[name].events[0].t_start for name in (AFTER, BEFORE)]
+            assert written == [
+                sum(s.request == r for e in over for s in e.sampled) for r, *_ in told
+            ]
+    seconds = [
+        runs[name].events[-1].t_end - runs[name].events[0].t_start for name in (AFTER, BEFORE)
+    ]
     page.evaluate("inflight.opening.seek(20)")
     assert page.inner_text(
         ".opening-sentence"
@@ -123,7 +143,9 @@ def test_what_it_says_is_what_the_runs_say(visit, world, runs):
     assert page.evaluate(PIXELS) == picture
     assert max(len(sentence.split()) for sentence in page.evaluate(SAID)) <= 12
     words = json.loads((ASSETS / "words" / "de.json").read_text(encoding="utf-8"))
-    page.evaluate("(words) => inflightModules['parts/speech.js'].speak({ name: 'de', words })", words)
+    page.evaluate(
+        "(words) => inflightModules['parts/speech.js'].speak({ name: 'de', words })", words
+    )
     assert max(len(sentence.split()) for sentence in page.evaluate(SAID)) <= 12
     unsaid = page.evaluate("""() => { const { opening, speech: { missingKeys } } = inflight; missingKeys.clear();
         for (const at of [1, 4.2, 6.9, 9.9, 13.9, 20]) opening.seek(at);
@@ -135,7 +157,10 @@ def test_what_it_says_is_what_the_runs_say(visit, world, runs):
 def test_reduced_motion_gets_four_pictures_that_stay(visit, world):
     page = visit(**world, opening=True, reduced_motion="reduce")
     settled(page, "inflight.opening.on && inflight.opening._stills.every(s => s.visible)")
-    assert page.locator(".opening figure").count() == 4 and not page.locator(".opening-play").is_visible()
+    assert (
+        page.locator(".opening figure").count() == 4
+        and not page.locator(".opening-play").is_visible()
+    )
     ink = "() => inflight.opening._stills.map(({ canvas: c, g }) => new Set(g.getImageData(0, 0, c.width, c.height).data).size)"
     assert min(page.evaluate(ink)) > 20
     assert len(set(page.locator(".opening figcaption").all_inner_texts())) == 4
@@ -160,12 +185,18 @@ def test_the_server_has_it(visit, page_url):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_what_the_first_picture_is_made_of_is_on_its_way_before_the_player_is(fresh, page_url, first):
+def test_what_the_first_picture_is_made_of_is_on_its_way_before_the_player_is(
+    fresh, page_url, first
+):
     """On a first visit, when the opening plays, and later. Each file is fetched once."""
     page = fresh(opening=first)
     page.goto(page_url)
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     assert page.evaluate("inflight.opening.on") == first
-    begun = page.evaluate("performance.getEntriesByType('resource').map((e) => [new URL(e.name).pathname, e.initiatorType])")
-    shown = page.evaluate("new URL((inflight.opening.on ? inflight.opening.offer : inflight.entry).url, location).pathname")
+    begun = page.evaluate(
+        "performance.getEntriesByType('resource').map((e) => [new URL(e.name).pathname, e.initiatorType])"
+    )
+    shown = page.evaluate(
+        "new URL((inflight.opening.on ? inflight.opening.offer : inflight.entry).url, location).pathname"
+    )
     assert [by for path, by in begun if path == shown] == ["link"]

@@ -21,7 +21,11 @@ def preset(name: str) -> Trace:
 def test_one_line_says_what_this_is_until_the_page_is_used(visit):
     page = visit(replay=replay(preset("short-and-long")))
     intro = page.locator(".intro")
-    assert intro.is_visible() and "Continuous batching" in intro.inner_text() and "Space" in intro.inner_text()
+    assert (
+        intro.is_visible()
+        and "Continuous batching" in intro.inner_text()
+        and "Space" in intro.inner_text()
+    )
     page.keyboard.press("Space")
     page.wait_for_function("() => inflight.transport.playing")
     assert intro.is_hidden()
@@ -33,19 +37,30 @@ def test_one_line_says_what_this_is_until_the_page_is_used(visit):
 
 
 def test_the_policy_and_its_limits_stand_beside_the_run_in_vllms_names_too(visit):
-    whole, chunked = (visit(replay=replay(preset(name))) for name in ("long-prompt-arrives", "long-prompt-chunked"))
+    whole, chunked = (
+        visit(replay=replay(preset(name)))
+        for name in ("long-prompt-arrives", "long-prompt-chunked")
+    )
     says = [page.inner_text(".top .policy-chip") for page in (whole, chunked)]
-    assert says[0] != says[1] and all(f"budget {n}" in words for words, n in zip(says, ("1,024", "48"), strict=True))
+    assert says[0] != says[1] and all(
+        f"budget {n}" in words for words, n in zip(says, ("1,024", "48"), strict=True)
+    )
     assert {"continuous", "6 lanes"} <= set(says[0].split(" · "))
     names = whole.get_attribute(".top .policy-chip", "title")
-    assert "max_num_seqs = " in names and "max_num_batched_tokens = 1024" in names and "enable_chunked_prefill" in names
+    assert (
+        "max_num_seqs = " in names
+        and "max_num_batched_tokens = 1024" in names
+        and "enable_chunked_prefill" in names
+    )
     whole.click(".top .policy-chip")
     words, explained = says[0].split(" · "), whole.locator(".card[open] dl")
     assert explained.locator("dt").all_inner_texts() == words
     assert "max_num_seqs = 6" in explained.inner_text()
     whole.keyboard.press("Escape")
     totals = [page.inner_text(".totals") for page in (whole, chunked)]
-    assert all("TTFT" in t and "ITL" in t and "tok/s" in t for t in totals) and totals[0] != totals[1]
+    assert (
+        all("TTFT" in t and "ITL" in t and "tok/s" in t for t in totals) and totals[0] != totals[1]
+    )
 
 
 def test_the_card_of_a_request_says_what_its_trace_says(visit):
@@ -64,7 +79,10 @@ def test_the_card_of_a_request_says_what_its_trace_says(visit):
     page.keyboard.press("j")
     settled(page, "inflight.pinned && !document.querySelector('.request-card').hidden")
     again = next(p.request for e in trace.events for p in e.preempted)
-    page.evaluate("(r) => { inflight.pin(null); inflight.pin(inflight.run.request(r)); inflight.seek(30); }", again)
+    page.evaluate(
+        "(r) => { inflight.pin(null); inflight.pin(inflight.run.request(r)); inflight.seek(30); }",
+        again,
+    )
     settled(page, "inflight.drawn === 30")
     card = page.inner_text(".request-card")
     assert (again in card and "bytes (keys and values of 4 layers)" in card) or "waits" in card
@@ -81,7 +99,9 @@ def test_runs_are_grouped_by_question_each_with_its_lanes(visit):
         files={"run.json": json.dumps(replay(preset(names[0])))},
     )
     page.click(".runs-button")
-    assert page.locator(".runs-card h3").all_inner_texts() == [QUESTIONS[group]["title"] for group in GROUPS]
+    assert page.locator(".runs-card h3").all_inner_texts() == [
+        QUESTIONS[group]["title"] for group in GROUPS
+    ]
     painted = page.locator(".runs-card canvas.thumb").evaluate_all(
         "all => all.map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
     )
@@ -103,4 +123,6 @@ def test_a_label_never_covers_the_fill_of_a_block(visit, size):
         });
     })()""")
     full = max(n for _, n in fills)
-    assert {fill for fill, _ in fills} > {1.0} and all(abs(n - fill * full) <= 4 for fill, n in fills), fills
+    assert {fill for fill, _ in fills} > {1.0} and all(
+        abs(n - fill * full) <= 4 for fill, n in fills
+    ), fills

@@ -53,7 +53,10 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
     settled(ada, f"{SAYS}.startsWith('There is no recording in recordings yet')")
     with writing(VLLM, folder / "run.raw.jsonl"):
         for page in (ada, bo):
-            settled(page, "inflightLive.batch.run?.length > 8 && inflight.run === inflightLive.batch.run")
+            settled(
+                page,
+                "inflightLive.batch.run?.length > 8 && inflight.run === inflightLive.batch.run",
+            )
         for words in (
             "vLLM 0.32.0",
             "you can watch it, but not control it",
@@ -70,11 +73,18 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
             "inflight.following && inflight.index === inflight.run.length - 1"
         )
         for page in (ada, bo):
-            assert page.evaluate("inflight.run.texts") == {"prompt": whole.texts.prompt, "output": whole.texts.output}
+            assert page.evaluate("inflight.run.texts") == {
+                "prompt": whole.texts.prompt,
+                "output": whole.texts.output,
+            }
             lanes = [[s.lane for s in event.segments] for event in whole.events]
-            assert page.evaluate("inflight.run.events.map(e => e.segments.map(s => s.lane))") == lanes
+            assert (
+                page.evaluate("inflight.run.events.map(e => e.segments.map(s => s.lane))") == lanes
+            )
     with writing(SPECULATION, folder / "run.raw.jsonl"):  # started again, in the same file
-        settled(bo, "inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0")
+        settled(
+            bo, "inflight.run.events.some(e => e.drafts.length) && inflight.run.stepOf(0) === 0"
+        )
     assert not bo.evaluate("inflightLive.batch.broken")
 
 
@@ -82,17 +92,23 @@ def test_an_engine_is_watched_by_its_recording(url, folder, visit):
 def test_after_a_gap_the_page_says_how_long_it_waits_and_why(url, folder, visit):
     """Three steps were dropped: what is shown ends before them, and goes on once all earlier requests have ended."""
     header, *steps = (
-        line for line in gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True) if '"end"' not in line[:20]
+        line
+        for line in gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True)
+        if '"end"' not in line[:20]
     )
     (folder / "run.raw.jsonl").write_text("".join([header, *steps[:6], *steps[9:]]))
     page = opened(visit, url)
     says = page.locator(".live-says")
-    expect(says).to_contain_text("Steps 6 to 8 are missing in run.raw.jsonl: steps are shown again from the next snapshot on")
+    expect(says).to_contain_text(
+        "Steps 6 to 8 are missing in run.raw.jsonl: steps are shown again from the next snapshot on"
+    )
     expect(says).to_contain_text("At least 100 steps have passed meanwhile.")
     page.wait_for_function("() => inflightLive.batch.run.length === 6")
     again = [json.loads(re.sub(r'"(\d+-[0-9a-f]{8})"', r'"\1-again"', step)) for step in steps[:9]]
     with (folder / "run.raw.jsonl").open("a") as file:
-        file.writelines(json.dumps({**step, "step": step["step"] + len(steps)}) + "\n" for step in again)
+        file.writelines(
+            json.dumps({**step, "step": step["step"] + len(steps)}) + "\n" for step in again
+        )
     page.wait_for_function("() => inflightLive.batch.run.length === 15")
     said = page.evaluate("inflightLive.batch.run.captions[6].why[0].join('')")
     assert said == (
@@ -122,30 +138,46 @@ def test_all_ranks_are_followed_on_one_clock(url, folder, visit):
         button(page, "All ranks").click()
         settled(page, ALL)
         expect(page.locator(".followed h2")).to_have_text("vLLM 0.32.0, 2 ranks")
-        expect(page.locator(".followed")).to_contain_text("All ranks are on the clock of their machine.")
+        expect(page.locator(".followed")).to_contain_text(
+            "All ranks are on the clock of their machine."
+        )
         settled(page, WHOLE)
     starts = [records(rank)[0]["clock"]["monotonic_ns"] / 1e9 for rank in (0, 1)]
     times = [
         [(start + s["t_start"], start + s["t_end"]) for s in records(rank)[1:]]
         for rank, start in zip((0, 1), starts, strict=True)
     ]
-    zero, end = min(t for steps in times for t, _ in steps), max(t for steps in times for _, t in steps)
+    zero, end = (
+        min(t for steps in times for t, _ in steps),
+        max(t for steps in times for _, t in steps),
+    )
     per = (page.evaluate("inflight.rankLanes.axis.w") - 26) / 2 ** math.ceil(math.log2(end - zero))
     drawn = page.evaluate(
         "inflight.rankLanes.bands.map(b => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
     )
     for shown, steps in zip(drawn, times, strict=True):
-        assert [x for pair in shown for x in pair] == pytest.approx([24 + (t - zero) * per for p in steps for t in p], abs=0.05)
+        assert [x for pair in shown for x in pair] == pytest.approx(
+            [24 + (t - zero) * per for p in steps for t in p], abs=0.05
+        )
     head = page.evaluate("new DOMMatrix(getComputedStyle(inflight.rankLanes.head).transform).e")
-    assert head == pytest.approx(24 + (end - zero) * per, abs=0.1) and page.evaluate("inflight.following")
-    letters = page.evaluate("inflight.ranks.members.flatMap(m => m.run.requests.map(r => r.letter))")
+    assert head == pytest.approx(24 + (end - zero) * per, abs=0.1) and page.evaluate(
+        "inflight.following"
+    )
+    letters = page.evaluate(
+        "inflight.ranks.members.flatMap(m => m.run.requests.map(r => r.letter))"
+    )
     assert len(letters) == len(set(letters)) > 8
 
     page.keyboard.press("Home")  # whoever looks back is left there
     settled(page, "!inflight.following && inflight.ranks.now === inflight.ranks.from")
     expect(page.locator(".live-badge")).to_contain_text("back to live")
-    page.evaluate("inflight.ranks.choose(inflight.ranks.members[1], 12)")  # as a click on a step does
-    settled(page, "!inflight.ranks.all && inflight.run === inflightLive.batch.run && inflight.frame?.i === 12")
+    page.evaluate(
+        "inflight.ranks.choose(inflight.ranks.members[1], 12)"
+    )  # as a click on a step does
+    settled(
+        page,
+        "!inflight.ranks.all && inflight.run === inflightLive.batch.run && inflight.frame?.i === 12",
+    )
     expect(page.locator(".followed h2")).to_have_text("vLLM 0.32.0, rank 1 of 2")
     expect(page.locator(".panel.mask")).to_be_visible()
     button(page, "Rank 0").click()
@@ -154,15 +186,21 @@ def test_all_ranks_are_followed_on_one_clock(url, folder, visit):
 
     button(page, "All ranks").click()
     settled(page, WHOLE)
-    with writing(RANKS[0], folder / "run.rank1.raw.jsonl"):  # of another rank now: there are no two ranks any more
+    with writing(
+        RANKS[0], folder / "run.rank1.raw.jsonl"
+    ):  # of another rank now: there are no two ranks any more
         expect(button(page, "All ranks")).to_be_hidden()
     page.evaluate("document.querySelector('.inflight.live .tabs button').click()")
-    page.wait_for_function("document.documentElement.dataset.part === 'watch' && !inflight.ranks.all && !inflightLive.fleet")
+    page.wait_for_function(
+        "document.documentElement.dataset.part === 'watch' && !inflight.ranks.all && !inflightLive.fleet"
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(url, folder, visit, size):
+def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(
+    url, folder, visit, size
+):
     for rank, file in enumerate(RANKS):
         (folder / f"run.rank{rank}.raw.jsonl").write_bytes(gzip.decompress(file.read_bytes()))
     for scheme in ("light", "dark"):
@@ -174,7 +212,9 @@ def test_ranks_are_followed_one_by_one_or_all_and_axe_finds_nothing_serious(url,
             page,
             f"inflightLive.batch.run?.length === {STEPS[1]} && inflight.run === inflightLive.batch.run && inflight.drawn >= 0",
         )
-        expect(page.locator(".followed h2")).to_contain_text("rank 1 of 2")  # the card is drawn in the frame after
+        expect(page.locator(".followed h2")).to_contain_text(
+            "rank 1 of 2"
+        )  # the card is drawn in the frame after
         for shown in ("one", "all"):
             if shown == "all":
                 button(page, "All ranks").click()

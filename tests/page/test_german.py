@@ -75,12 +75,20 @@ def strings(data: object) -> Iterator[str]:
     if isinstance(data, str):
         yield data
     elif isinstance(data, dict | list):
-        for value in [v for k, v in data.items() if k != "vllm"] if isinstance(data, dict) else data:
+        for value in (
+            [v for k, v in data.items() if k != "vllm"] if isinstance(data, dict) else data
+        ):
             yield from strings(value)
 
 
 def lesson_words(language: str) -> set[str]:
-    return words([s for path in (FOLDER / language).glob("*.toml") for s in strings(texts(language, path.stem))])
+    return words(
+        [
+            s
+            for path in (FOLDER / language).glob("*.toml")
+            for s in strings(texts(language, path.stem))
+        ]
+    )
 
 
 def forms(template: str) -> str:
@@ -90,7 +98,9 @@ def forms(template: str) -> str:
 
 GERMAN = lesson_words("de") | words([forms(german) for german in catalogue("de").values()])
 ALL_ENGLISH = lesson_words("en") | words([forms(english) for english in catalogue("de")])
-ENGLISH = ALL_ENGLISH - FIELD_TERMS - ALIKE - words(list(POLICIES))  # a policy is called by its name in any language
+ENGLISH = (
+    ALL_ENGLISH - FIELD_TERMS - ALIKE - words(list(POLICIES))
+)  # a policy is called by its name in any language
 
 
 def test_german_shares_with_english_what_is_stated():
@@ -103,7 +113,11 @@ def english(said: list[str], held: set[str]) -> list[str]:
 
 
 def pieces(page: Page) -> set[str]:
-    return words(page.evaluate("Object.values(inflight.run.texts).flatMap(texts => Object.values(texts).flat())"))
+    return words(
+        page.evaluate(
+            "Object.values(inflight.run.texts).flatMap(texts => Object.values(texts).flat())"
+        )
+    )
 
 
 def at_stop(page: Page, views: Sequence[str]) -> list[str]:
@@ -122,13 +136,19 @@ def at_stop(page: Page, views: Sequence[str]) -> list[str]:
     said += after(
         "document.querySelectorAll('.stop-ask .option').forEach(b => b.click()); document.querySelector('.show-button')?.click()"
     )
-    settled(page, "!document.querySelector('.stop-ask .show-button') || !document.querySelector('.answer[hidden]')")
+    settled(
+        page,
+        "!document.querySelector('.stop-ask .show-button') || !document.querySelector('.answer[hidden]')",
+    )
     said += after("inflight.tables.toggle(true)") + after("inflight.tables.toggle(false)")
     said += after("inflight.setClock(true)") + after("inflight.setClock(false)")
     said += after("inflight.narration.open(true)") + after("inflight.narration.open(false)")
     for view in views:
         page.keyboard.press("Shift")  # the keyboard is in use
-        said += after("(view) => inflight[view].surface.canvas.parentElement.querySelector('.cursor').focus()", view)
+        said += after(
+            "(view) => inflight[view].surface.canvas.parentElement.querySelector('.cursor').focus()",
+            view,
+        )
         for key in ("ArrowRight", "ArrowDown"):
             page.keyboard.press(key)
             said += shown()
@@ -140,25 +160,36 @@ def at_stop(page: Page, views: Sequence[str]) -> list[str]:
 def walk(learn, world, names: set[str] | None = None, **how) -> None:
     page = learn("lang=de", **how)
     settled(page, "inflightLearn.language === 'de'")
-    quoted = words(list(strings(json.loads(world[2]["runs/one-request.json"])["texts"])))  # by an answer
+    quoted = words(
+        list(strings(json.loads(world[2]["runs/one-request.json"])["texts"]))
+    )  # by an answer
     assert english(page.evaluate(SAID), quoted) == []
     made = json.loads(world[2]["learn/de.json"])
     for lesson in (*made["lessons"], made["questions"]):
-        for index, stop in enumerate(lesson["stops"] if names is None or lesson["name"] in names else ()):
+        for index, stop in enumerate(
+            lesson["stops"] if names is None or lesson["name"] in names else ()
+        ):
             page.evaluate(
-                "(at) => { location.hash = `part=learn&lesson=${at[0]}&stop=${at[1]}&lang=de`; }", [lesson["name"], stop["name"]]
+                "(at) => { location.hash = `part=learn&lesson=${at[0]}&stop=${at[1]}&lang=de`; }",
+                [lesson["name"], stop["name"]],
             )
             drawn(page, lesson["name"], stop["name"])
-            views = () if index else ("row", "mask", "lengths", "blocks")  # their sentences are alike at every stop
+            views = (
+                () if index else ("row", "mask", "lengths", "blocks")
+            )  # their sentences are alike at every stop
             assert at_stop(page, views) == [], f"{lesson['name']}/{stop['name']}"
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("?")
-    assert english(page.evaluate(SAID), quoted | pieces(page)) == []  # a canvas may have drawn tokens meanwhile
+    assert (
+        english(page.evaluate(SAID), quoted | pieces(page)) == []
+    )  # a canvas may have drawn tokens meanwhile
     assert page.evaluate("[...inflight.speech.missingKeys]") == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "names"), [("desk", None), ("phone", {"one-token", "paged-kv"})], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    ("size", "names"), [("desk", None), ("phone", {"one-token", "paged-kv"})], ids=["desk", "phone"]
+)
 def test_every_stop_is_german_throughout(learn, world, size, names):
     """On a desktop; of a phone, whose layout holds the same words, two lessons."""
     walk(learn, world, names, size=size)
@@ -168,7 +199,10 @@ def test_watch_is_german_where_a_lesson_leads_to_it(learn):
     page = learn("lang=de")
     settled(page, "inflightLearn.language === 'de'")
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
-    settled(page, "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de'")
+    settled(
+        page,
+        "document.documentElement.dataset.part === 'watch' && inflight.speech.opened?.name === 'de'",
+    )
     said = page.evaluate(SAID)
     for button in (".more-button", ".export-button"):
         page.click(f"#watch {button}")
@@ -186,17 +220,25 @@ def test_watch_is_german_where_a_lesson_leads_to_it(learn):
 def test_a_link_speaks_german_on_watch_at_once_and_the_menu_changes_the_language(visit, world):
     options, parts, files = world
     page = visit(
-        files={**files, "": page_html(options, parts)}, size=(360, 740), hash="run=short-and-long&step=16&zoom=2,9,0,20&lang=de"
+        files={**files, "": page_html(options, parts)},
+        size=(360, 740),
+        hash="run=short-and-long&step=16&zoom=2,9,0,20&lang=de",
     )
     settled(page, "inflight.speech.opened?.name === 'de' && inflight.frame")
-    assert page.evaluate("[inflight.frame.event.step, inflight.mask.zoom.view.join()]") == [16, "2,9,0,20"]
+    assert page.evaluate("[inflight.frame.event.step, inflight.mask.zoom.view.join()]") == [
+        16,
+        "2,9,0,20",
+    ]
     assert english(page.evaluate(SAID), pieces(page)) == []
     right = "Math.max(...[...document.querySelectorAll('#watch .top button, .inflight .top button')].map((b) => b.getBoundingClientRect().right))"
     assert page.evaluate(right) <= 360
     settled(page, "location.hash.includes('lang=de') && location.hash.includes('step=16')")
     page.click(".more-button")
     page.click("[role=menuitem] >> text=Englisch")
-    settled(page, "inflight.speech.name === 'en' && inflight.frame?.caption.say.join(' ').includes('prompt tokens')")
+    settled(
+        page,
+        "inflight.speech.name === 'en' && inflight.frame?.caption.say.join(' ').includes('prompt tokens')",
+    )
     settled(page, "!location.hash.includes('lang')")
 
 
@@ -215,32 +257,60 @@ def compare_in_german(visit, world, name: str, size: str) -> None:
     made = document(load(RECORDED / name))
     tabs = [*options["tabs"], {"name": "compare", "title": "Compare"}]
     listed = [
-        {"name": e["name"], "title": e["title"], "shows": e["shows"], "group": e["group"], "url": "doc.json"} for e in recorded()
+        {
+            "name": e["name"],
+            "title": e["title"],
+            "shows": e["shows"],
+            "group": e["group"],
+            "url": "doc.json",
+        }
+        for e in recorded()
     ]
     listed.sort(key=lambda entry: entry["name"] != name)
     parts = {
         "learn": {**parts["learn"], "options": {**parts["learn"]["options"], "tabs": tabs}},
         "compare": part(
-            "compare", "compare.js", {"server": False, "comparisons": listed, "plotly": "plotly.js.gz", "tabs": tabs}
+            "compare",
+            "compare.js",
+            {"server": False, "comparisons": listed, "plotly": "plotly.js.gz", "tabs": tabs},
         ),
     }
-    files = {**files, "compare.js": tab_script("compare"), "doc.json": json.dumps(made), "plotly.js.gz": packed_plotly()}
+    files = {
+        **files,
+        "compare.js": tab_script("compare"),
+        "doc.json": json.dumps(made),
+        "plotly.js.gz": packed_plotly(),
+    }
     files[""] = page_html({**options, "tabs": tabs}, parts)
     page = visit(files=files, size=size, hash="part=compare&lang=de", drawn=False)
     page.wait_for_function(
         "window.inflightCompare?.doc && inflightCompare.speech.name === 'de' && inflightCompare.race.lastMs !== undefined"
     )
     held = words([*made["names"], *strings([run["texts"] for run in made["runs"].values()])])
-    said = heard(page, "inflightCompare.race.redraw()") + heard(page, "inflightCompare.race.seek(Infinity)")
-    said += heard(page, "inflightCompare.race.setClock(false)") + heard(page, "inflightCompare.race.showTable(true)")
-    said += heard(page, "inflightCompare.race.showTable(false); inflightCompare.equivalence.leak.click()")
+    said = heard(page, "inflightCompare.race.redraw()") + heard(
+        page, "inflightCompare.race.seek(Infinity)"
+    )
+    said += heard(page, "inflightCompare.race.setClock(false)") + heard(
+        page, "inflightCompare.race.showTable(true)"
+    )
+    said += heard(
+        page, "inflightCompare.race.showTable(false); inflightCompare.equivalence.leak.click()"
+    )
     for chart in page.locator(".chart .plot").all():
         chart.scroll_into_view_if_needed()
     expect(page.locator(".chart .plot.waiting")).to_have_count(0)
-    said += heard(page, "inflightCompare.present(true)") + heard(page, "inflightCompare.present(false)")
-    assert english(said, held) == [] and page.evaluate("[...inflightCompare.speech.missingKeys]") == []
-    expect(page.locator(".compare .headline")).to_have_text(made["translations"]["de"]["says"]["headline"])
-    page.wait_for_function("location.hash.includes('lang=de') && location.hash.includes('part=compare')")
+    said += heard(page, "inflightCompare.present(true)") + heard(
+        page, "inflightCompare.present(false)"
+    )
+    assert (
+        english(said, held) == [] and page.evaluate("[...inflightCompare.speech.missingKeys]") == []
+    )
+    expect(page.locator(".compare .headline")).to_have_text(
+        made["translations"]["de"]["says"]["headline"]
+    )
+    page.wait_for_function(
+        "location.hash.includes('lang=de') && location.hash.includes('part=compare')"
+    )
     page.evaluate("inflightLearn.speak('en')")
     expect(page.locator(".compare .headline")).to_have_text(made["says"]["headline"])
 
@@ -284,7 +354,9 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):
 def test_english_would_be_found(learn):
     page = learn("lang=de&lesson=one-pass&stop=mixed")
     drawn(page, "one-pass", "mixed")
-    page.evaluate("document.querySelector('.panel.kv h3').title = 'Positions in each running request\\'s cache'")
+    page.evaluate(
+        "document.querySelector('.panel.kv h3').title = 'Positions in each running request\\'s cache'"
+    )
     assert at_stop(page, ()) == ["Positions in each running request's cache"]
 
 
@@ -293,15 +365,30 @@ def test_a_word_of_the_glossary_explains_itself_in_german(learn):
     drawn(page, "one-pass", "mixed")
     page.hover(".panel.lanes h3 .title", position={"x": 10, "y": 8})
     page.wait_for_selector(".term-hint:not([hidden])")
-    assert page.inner_text(".term-hint").startswith("Spur (lane) Ein Platz für eine laufende Anfrage.")
+    assert page.inner_text(".term-hint").startswith(
+        "Spur (lane) Ein Platz für eine laufende Anfrage."
+    )
 
 
 def test_paper_and_the_lesson_in_one_file_are_german(visit):
     traces = recorded_runs()
-    for made in (*(sheet("ragged-batching", kind, traces, "de") for kind in KINDS), plan(traces, "de")):
-        shown = re.sub(r"(?s)<style>.*?</style>|<code>.*?</code>|<[^>]*class=\"where\">#[^<]*|<svg.*?</svg>", " ", made)
+    for made in (
+        *(sheet("ragged-batching", kind, traces, "de") for kind in KINDS),
+        plan(traces, "de"),
+    ):
+        shown = re.sub(
+            r"(?s)<style>.*?</style>|<code>.*?</code>|<[^>]*class=\"where\">#[^<]*|<svg.*?</svg>",
+            " ",
+            made,
+        )
         labels = re.findall(r'aria-label="([^"]*)"|>(lane \d|pad)<', made)
-        assert english([re.sub(r"<[^>]*>", " ", shown), *(text for label in labels for text in label)], set()) == []
+        assert (
+            english(
+                [re.sub(r"<[^>]*>", " ", shown), *(text for label in labels for text in label)],
+                set(),
+            )
+            == []
+        )
     page = visit(files={"": lesson_html("static-batching", traces, "de")}, drawn=False)
     settled(page, "window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
     assert english(page.evaluate(SAID), pieces(page)) == []

@@ -27,7 +27,10 @@ def test_hostile_texts_are_only_text(visit, traces):
     texts = trace.texts
     trace.recorded_texts = Texts(
         {r: [nasty[i % len(nasty)] for i, _ in enumerate(p)] for r, p in texts.prompt.items()},
-        {r: [nasty[(i + 3) % len(nasty)] for i, _ in enumerate(o)] for r, o in texts.output.items()},
+        {
+            r: [nasty[(i + 3) % len(nasty)] for i, _ in enumerate(o)]
+            for r, o in texts.output.items()
+        },
     )
     data = replay(trace)
     for size in ("desk", "phone"):
@@ -35,7 +38,9 @@ def test_hostile_texts_are_only_text(visit, traces):
         for index in range(0, len(trace.events), 4):
             seek(page, index)
         still(page)
-        assert page.evaluate("[window.hacked, document.querySelectorAll('.texts img, .texts script').length]") == [None, 0]
+        assert page.evaluate(
+            "[window.hacked, document.querySelectorAll('.texts img, .texts script').length]"
+        ) == [None, 0]
         assert page.evaluate(
             "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]"
         ) == [True, True]
@@ -47,16 +52,24 @@ def test_hostile_texts_are_only_text(visit, traces):
 def test_hostile_ids_are_only_names(visit):
     names = ["__proto__", "constructor", "<b>x</b>", "\u202er", "toString"]
     trace = record(
-        EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4), *[request(n, 3, 3, i) for i, n in enumerate(names)]
+        EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, block_size=4),
+        *[request(n, 3, 3, i) for i, n in enumerate(names)],
     )
     page = visit(replay=replay(trace))
     for index in range(len(trace.events)):
         seek(page, index)
-    assert page.evaluate("inflight.run.requests.map(r => [r.letter, r.samples.length])") == [[letter, 3] for letter in "ABCDE"]
+    assert page.evaluate("inflight.run.requests.map(r => [r.letter, r.samples.length])") == [
+        [letter, 3] for letter in "ABCDE"
+    ]
 
 
 def test_an_empty_run_says_so(visit, traces):
-    data = {**replay(traces["continuous"]), "events": [], "captions": [], "texts": {"prompt": {}, "output": {}}}
+    data = {
+        **replay(traces["continuous"]),
+        "events": [],
+        "captions": [],
+        "texts": {"prompt": {}, "output": {}},
+    }
     page = visit(replay=data, drawn=False)
     page.wait_for_selector(".empty-state:not([hidden])")
     assert "no steps" in page.inner_text(".empty-state")

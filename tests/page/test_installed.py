@@ -18,7 +18,9 @@ from worlds.page_server import ROOT, serve
 
 
 def run(*command: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(part) for part in command], cwd=folder, capture_output=True, text=True
+    )
     assert done.returncode == code, done.stdout[-2000:] + done.stderr[-2000:]
     return done
 
@@ -28,16 +30,30 @@ def environment(tmp_path_factory) -> Path:
     """A fresh environment with the wheel of these sources, which finds torch and the rest here."""
     folder = tmp_path_factory.mktemp("installed")
     clone = folder / "clone"
-    for name in run("git", "ls-files", "-co", "--exclude-standard", folder=ROOT).stdout.splitlines():
+    for name in run(
+        "git", "ls-files", "-co", "--exclude-standard", folder=ROOT
+    ).stdout.splitlines():
         if (ROOT / name).is_file():
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, clone / name)
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, clone, folder=folder)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        clone,
+        folder=folder,
+    )
     (wheel,) = folder.glob("inflight-*.whl")
     venv.create(folder / "env", with_pip=True)
     python = folder / "env" / "bin" / "python"
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, folder=folder)
-    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder).stdout.strip()
+    own = run(
+        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder
+    ).stdout.strip()
     (Path(own) / "here.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     return folder
 
@@ -49,10 +65,30 @@ def test_an_installed_package_runs_by_its_own_names(environment):
     version, module, assets = run(python, "-c", words, folder=environment).stdout.split()
     assert module.startswith("inflight.core.") and Path(assets).is_relative_to(environment / "env")
     assert (environment / f"inflight-{version}-py3-none-any.whl").exists()
-    for package in ("core", "visualizer", "exercises", "app"):  # nothing of ours beside other people's packages
-        assert "ModuleNotFoundError" in run(python, "-c", f"import {package}", folder=environment, code=1).stderr
-    assert (Path(assets).parent / "py.typed").exists() and version in run(inflight, "--version", folder=environment).stdout
-    run(inflight, "run", "--preset", "chunk-7-by-4", "--out", "run.jsonl", "--html", "run.html", folder=environment)
+    for package in (
+        "core",
+        "visualizer",
+        "exercises",
+        "app",
+    ):  # nothing of ours beside other people's packages
+        assert (
+            "ModuleNotFoundError"
+            in run(python, "-c", f"import {package}", folder=environment, code=1).stderr
+        )
+    assert (Path(assets).parent / "py.typed").exists() and version in run(
+        inflight, "--version", folder=environment
+    ).stdout
+    run(
+        inflight,
+        "run",
+        "--preset",
+        "chunk-7-by-4",
+        "--out",
+        "run.jsonl",
+        "--html",
+        "run.html",
+        folder=environment,
+    )
     assert "</html>" in (environment / "run.html").read_text(encoding="utf-8")
     run(inflight, "check", "run.jsonl", folder=environment)
     ran = run(
@@ -60,16 +96,36 @@ def test_an_installed_package_runs_by_its_own_names(environment):
         folder=environment,
     )  # fmt: skip
     assert json.loads(ran.stdout)["outputs_identical"] is True
-    assert "`inflight presets` lists the presets." in run(inflight, "run", folder=environment, code=2).stderr
-    assert "inflight exercises --begin" in run(inflight, "exercises", folder=environment, code=2).stderr
+    assert (
+        "`inflight presets` lists the presets."
+        in run(inflight, "run", folder=environment, code=2).stderr
+    )
+    assert (
+        "inflight exercises --begin"
+        in run(inflight, "exercises", folder=environment, code=2).stderr
+    )
     assert "inflight exercises" in run(inflight, "exercises", "--begin", folder=environment).stdout
-    assert run(inflight, "exercises", folder=environment, code=1).stdout.count("Not written yet") == 4
+    assert (
+        run(inflight, "exercises", folder=environment, code=1).stdout.count("Not written yet") == 4
+    )
     shutil.copy(Path(assets).parent / "exercises" / "solutions.py", environment / "yours.py")
     assert run(inflight, "exercises", folder=environment).stdout.count("right.") == 4
-    shutil.copy(ROOT / "exercises" / "solutions.py", environment / "yours.py")  # as it is written in a clone
-    assert json.loads(run(inflight, "exercises", "--json", "mask", folder=environment).stdout)["passed"] == 1
-    (environment / "yours.py").write_text("from inflight.exercises.solutions import *\n", encoding="utf-8")
-    assert "only exercises.given can be imported" in run(inflight, "exercises", folder=environment, code=1).stdout
+    shutil.copy(
+        ROOT / "exercises" / "solutions.py", environment / "yours.py"
+    )  # as it is written in a clone
+    assert (
+        json.loads(run(inflight, "exercises", "--json", "mask", folder=environment).stdout)[
+            "passed"
+        ]
+        == 1
+    )
+    (environment / "yours.py").write_text(
+        "from inflight.exercises.solutions import *\n", encoding="utf-8"
+    )
+    assert (
+        "only exercises.given can be imported"
+        in run(inflight, "exercises", folder=environment, code=1).stdout
+    )
     run(inflight, "export-site", "site", folder=environment)
     assert (environment / "site" / "index.html").exists()
 
@@ -77,30 +133,50 @@ def test_an_installed_package_runs_by_its_own_names(environment):
 @pytest.mark.slow
 def test_the_python_of_the_documents_runs_there_and_is_typed(environment, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    script = "\n".join(f"exec(compile({examples(name)!r}, {name!r}, 'exec'), {{'__name__': '__main__'}})" for name in IN_PYTHON)
+    script = "\n".join(
+        f"exec(compile({examples(name)!r}, {name!r}, 'exec'), {{'__name__': '__main__'}})"
+        for name in IN_PYTHON
+    )
     python = environment / "env" / "bin" / "python"
     run(python, "-c", script.replace("repeats=3", "repeats=1"), folder=tmp_path)
-    assert {"run.jsonl", "steps.csv", "requests.html", "race.html"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"run.jsonl", "steps.csv", "requests.html", "race.html"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
     (tmp_path / "theirs.py").write_text(
         "from inflight import Engine, Trace\nreveal_type(Trace.load('a'))\nEngine.from_pretrained(3)\n"
     )
-    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-torch.*,transformers.*,numpy.*]\nfollow_imports = skip\n")
-    told = run(python, "-m", "mypy", "--config-file", "mypy.ini", "theirs.py", folder=tmp_path, code=1).stdout
-    assert 'Revealed type is "inflight.core.trace.trace.Trace"' in told and told.count("error:") == 1 and "[arg-type]" in told
+    (tmp_path / "mypy.ini").write_text(
+        "[mypy]\nstrict = true\n[mypy-torch.*,transformers.*,numpy.*]\nfollow_imports = skip\n"
+    )
+    told = run(
+        python, "-m", "mypy", "--config-file", "mypy.ini", "theirs.py", folder=tmp_path, code=1
+    ).stdout
+    assert (
+        'Revealed type is "inflight.core.trace.trace.Trace"' in told
+        and told.count("error:") == 1
+        and "[arg-type]" in told
+    )
 
 
 @pytest.mark.slow
 def test_the_page_opens_from_the_installed_package(environment, visit):
     with serve((str(environment / "env" / "bin" / "inflight"), "page"), environment) as url:
         page = visit(url, hash="run=kv-pressure&step=3")
-        assert page.evaluate("[inflight.run.header.source, inflight.frame.event.step]") == ["recorded", 3]
+        assert page.evaluate("[inflight.run.header.source, inflight.frame.event.step]") == [
+            "recorded",
+            3,
+        ]
 
 
 def test_the_app_says_what_it_takes_without_loading_anything():
     words = "import runpy, sys; sys.argv = ['app.py', '--help']\ntry: runpy.run_path('app.py', run_name='__main__')\n"
-    words += "except SystemExit: print('loaded', sorted({'torch', 'gradio', 'core'} & set(sys.modules)))"
+    words += (
+        "except SystemExit: print('loaded', sorted({'torch', 'gradio', 'core'} & set(sys.modules)))"
+    )
     said = run(sys.executable, "-c", words, folder=ROOT).stdout
-    assert all(option in said for option in ("--host", "--port", "--share", "--root-path")) and said.endswith("loaded []\n")
+    assert all(
+        option in said for option in ("--host", "--port", "--share", "--root-path")
+    ) and said.endswith("loaded []\n")
 
 
 def test_a_port_that_is_taken_is_one_line():
@@ -108,4 +184,6 @@ def test_a_port_that_is_taken_is_one_line():
         port = taken.getsockname()[1]
         done = run(sys.executable, "app.py", "--port", str(port), folder=ROOT, code=2)
     assert done.stderr == f"Port {port} is taken: choose another with --port.\n" and not done.stdout
-    assert run(sys.executable, "app.py", "--port", "70000", folder=ROOT, code=2).stderr.startswith("Port 70000 does not exist")
+    assert run(sys.executable, "app.py", "--port", "70000", folder=ROOT, code=2).stderr.startswith(
+        "Port 70000 does not exist"
+    )

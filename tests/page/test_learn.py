@@ -46,7 +46,10 @@ def walk(page: Page, lessons: list[dict]) -> None:
         page.keyboard.press("Enter")
         for stop in lesson["stops"]:
             drawn(page, lesson["name"], stop["name"])
-            assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == [stop["run"], stop["step"]]
+            assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == [
+                stop["run"],
+                stop["step"],
+            ]
             assert page.evaluate("document.documentElement.dataset.views").split() == stop["views"]
             if stop["ask"]:
                 answer(page, stop["ask"])
@@ -64,7 +67,10 @@ def walk(page: Page, lessons: list[dict]) -> None:
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_static_batching_by_keyboard_alone(learn, world, size):
     lessons = json.loads(world[2]["learn/en.json"])["lessons"]
-    walk(learn(size=size), [lesson for lesson in lessons if lesson["name"] in ("static-batching", "ragged-batching")])
+    walk(
+        learn(size=size),
+        [lesson for lesson in lessons if lesson["name"] in ("static-batching", "ragged-batching")],
+    )
 
 
 @pytest.mark.slow
@@ -86,7 +92,9 @@ def test_an_address_opens_a_stop_in_its_language(learn):
 def test_where_the_visitor_goes_is_not_overwritten_by_what_ends_at_that_moment(learn):
     page = learn("lesson=static-batching&stop=dropped")
     drawn(page, "static-batching", "dropped")
-    page.evaluate("() => { location.hash = 'part=learn&lesson=paged-kv'; inflightLearn._remember(); }")
+    page.evaluate(
+        "() => { location.hash = 'part=learn&lesson=paged-kv'; inflightLearn._remember(); }"
+    )
     settled(page, "inflightLearn.drawn.startsWith('paged-kv/')")
     assert "lesson=paged-kv&stop=" in page.url
 
@@ -99,7 +107,10 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
         page.evaluate("inflight.sentence()")
         == "B schreibt ein Token; D wartet, dahinter 2 weitere: erst muss die Welle enden, und 1 von 3 Spuren rechnet noch."
     )
-    assert "Durchgang" in page.inner_text(".panel.row h3") and page.inner_text(".why-button span") == "2 Gründe"
+    assert (
+        "Durchgang" in page.inner_text(".panel.row h3")
+        and page.inner_text(".why-button span") == "2 Gründe"
+    )
     for lesson in json.loads(world[2]["learn/de.json"])["lessons"]:
         if lesson["name"] in ("static-batching", "long-prompt", "paged-kv"):
             for stop in lesson["stops"]:
@@ -112,7 +123,10 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     settled(page, "document.documentElement.dataset.part === 'watch'")
     settled(page, "inflight.sentence().includes('schreib')")
-    assert "Durchgang" in page.inner_text(".panel.row h3") and page.inner_text("#watch .tabs button >> nth=0") == "Ansehen"
+    assert (
+        "Durchgang" in page.inner_text(".panel.row h3")
+        and page.inner_text("#watch .tabs button >> nth=0") == "Ansehen"
+    )
     page.evaluate("document.querySelector('#watch .tabs button:last-child').click()")
     settled(page, "document.documentElement.dataset.part === 'learn'")
     page.select_option(".language", "en")
@@ -133,9 +147,15 @@ def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(lea
     links.last.click()
     drawn(page, "questions", stops[-1]["name"])
     for stop in stops:
-        page.evaluate("(name) => { location.hash = `part=learn&lesson=questions&stop=${name}`; }", stop["name"])
+        page.evaluate(
+            "(name) => { location.hash = `part=learn&lesson=questions&stop=${name}`; }",
+            stop["name"],
+        )
         drawn(page, "questions", stop["name"])
-        assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == [stop["run"], stop["step"]]
+        assert page.evaluate("[inflight.entry.name, inflight.frame.event.step]") == [
+            stop["run"],
+            stop["step"],
+        ]
     page.evaluate("inflightLearn.close()")
     page.click("#asked-temperature-zero + dd .link")
     drawn(page, "questions", "temperature-zero")
@@ -145,7 +165,9 @@ def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(lea
 
 def test_the_player_is_given_back_as_it_was(learn, world):
     page = learn()
-    page.evaluate("location.hash = ''; document.querySelector('.inflight-learn .tabs button').click()")
+    page.evaluate(
+        "location.hash = ''; document.querySelector('.inflight-learn .tabs button').click()"
+    )
     settled(page, "document.documentElement.dataset.part === 'watch'")
     page.evaluate("inflight.open(inflight.options.catalogue[1], {step: 2})")
     settled(page, "inflight.entry === inflight.options.catalogue[1]")
@@ -159,7 +181,9 @@ def test_the_player_is_given_back_as_it_was(learn, world):
     ) == [True, 2, None]
 
 
-def test_back_and_forward_lead_through_lessons_and_tabs_and_a_double_click_passes_no_stop_unseen(learn):
+def test_back_and_forward_lead_through_lessons_and_tabs_and_a_double_click_passes_no_stop_unseen(
+    learn,
+):
     page = learn()
     page.click(".lesson:nth-child(3) .start-button")
     count, home = page.locator(".stop-count"), page.locator(".inflight-learn .home")
@@ -185,7 +209,10 @@ def test_a_wrong_cell_gets_its_reason(learn):
     page.locator(".paint .cell").first.focus()
     page.click(".paint .cell[data-q='0'][data-k='8']")
     page.click(".check-button")
-    assert "belongs to another request" in page.inner_text(".answer") and page.locator(".cell.wrong").count() > 1
+    assert (
+        "belongs to another request" in page.inner_text(".answer")
+        and page.locator(".cell.wrong").count() > 1
+    )
     page.click(".show-button")
     assert page.locator(".cell.wrong").count() == 0
     settled(page, "inflight.frame?.event.step === 2")
@@ -205,7 +232,9 @@ def test_axe_finds_nothing_serious(learn, size):
     page = learn(size=size)
     for hash in ("part=learn", "part=learn&lesson=ragged-batching&stop=paint"):
         page.evaluate("(hash) => { location.hash = hash; }", hash)
-        settled(page, "(open) => open ? inflightLearn.drawn : !inflightLearn.lesson", "lesson" in hash)
+        settled(
+            page, "(open) => open ? inflightLearn.drawn : !inflightLearn.lesson", "lesson" in hash
+        )
         assert serious(page) == []
 
 
@@ -233,7 +262,9 @@ def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, worl
     expect(page.locator(".term-hint")).to_contain_text("max_num_seqs")
 
 
-@pytest.mark.parametrize("link", ["run=verses-static&step=7", "run=kv-pressure&step=20", "run=one-request&step=3"])
+@pytest.mark.parametrize(
+    "link", ["run=verses-static&step=7", "run=kv-pressure&step=20", "run=one-request&step=3"]
+)
 def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, link):
     """To the run that the lesson shows, to one that nobody has opened, and to the one that Watch had before."""
     page = learn()
@@ -253,7 +284,9 @@ def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, 
     )
     expect(page.locator("html")).to_have_attribute("data-part", "watch")
     expect(page).to_have_url(re.compile(f"#{link}"))
-    assert page.evaluate("[document.documentElement.dataset.views, document.documentElement.dataset.lesson]") == [None, None]
+    assert page.evaluate(
+        "[document.documentElement.dataset.views, document.documentElement.dataset.lesson]"
+    ) == [None, None]
     page.go_back()
     settled(
         page,
@@ -287,7 +320,10 @@ def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(lea
     assert page.inner_text("#watch .sentence").endswith("it asked for.")
     assert page.evaluate(_UNREADABLE) == []
     page.keyboard.press("p")
-    settled(page, "inflight.lanes.font < 20 && document.querySelector('#watch .panel.mask').getClientRects().length === 1")
+    settled(
+        page,
+        "inflight.lanes.font < 20 && document.querySelector('#watch .panel.mask').getClientRects().length === 1",
+    )
     faded = page.evaluate("+getComputedStyle(document.querySelector('#watch .panel.mask')).opacity")
     assert 0.6 < faded < 1  # it recedes, and its words can be read
 
@@ -327,9 +363,14 @@ def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_f
     assert box
     x, y = box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2
     touch = page.context.new_cdp_session(page)
-    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    touch.send(
+        "Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]}
+    )
     for n in range(1, 9):
-        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x - 24 * n, "y": y}]})
+        touch.send(
+            "Input.dispatchTouchEvent",
+            {"type": "touchMove", "touchPoints": [{"x": x - 24 * n, "y": y}]},
+        )
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     drawn(page, "static-batching", "padding")
 
@@ -348,13 +389,18 @@ def test_a_lesson_is_done_when_its_questions_are_answered_and_not_by_paging_thro
     expect(lesson).to_have_class("lesson")
     expect(page.locator(".how-far")).to_be_hidden()
     for stop in ("refill", "price"):
-        page.evaluate("(stop) => { location.hash = `part=learn&lesson=dynamic-scheduling&stop=${stop}`; }", stop)
+        page.evaluate(
+            "(stop) => { location.hash = `part=learn&lesson=dynamic-scheduling&stop=${stop}`; }",
+            stop,
+        )
         drawn(page, "dynamic-scheduling", stop)
         right = page.evaluate("inflightLearn.asking.ask.options.findIndex(o => o.right)")
         page.keyboard.press(str(right + 1))
         expect(page.locator(".answer.right")).to_have_count(1)
         page.evaluate("inflightLearn.close()")
-        expect(lesson.locator(".lesson-asked")).to_have_text("1 of 2 questions answered" if stop == "refill" else "Done")
+        expect(lesson.locator(".lesson-asked")).to_have_text(
+            "1 of 2 questions answered" if stop == "refill" else "Done"
+        )
     expect(lesson).to_have_class("lesson done")
     expect(page.locator(".how-far")).to_contain_text("1 of 10 lessons done")
     page.reload()

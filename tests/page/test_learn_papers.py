@@ -27,8 +27,13 @@ def is_a_page(paper: Page, kind: str) -> None:
     expect(paper.locator("h1")).to_have_text(f"3. {TITLE}")
     expect(paper.locator(".kind")).to_have_text(kind)
     assert paper.evaluate("[document.contentType, document.characterSet]") == ["text/html", "UTF-8"]
-    assert any(letter in paper.inner_text("body") for letter in "äöü") and paper.locator("svg").count() > 2
-    assert paper.evaluate("getComputedStyle(document.querySelector('.chip')).fontWeight") == "700"  # its style is allowed
+    assert (
+        any(letter in paper.inner_text("body") for letter in "äöü")
+        and paper.locator("svg").count() > 2
+    )
+    assert (
+        paper.evaluate("getComputedStyle(document.querySelector('.chip')).fontWeight") == "700"
+    )  # its style is allowed
     assert paper.evaluate("window.opener") is None
 
 

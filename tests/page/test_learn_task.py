@@ -25,7 +25,9 @@ def in_sight(page: Page, selector: str) -> bool:
 
 @pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
 def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_url, size):
-    page = visit(url=page_url, hash="part=learn&lesson=static-batching&stop=now-you", size=size, drawn=False)
+    page = visit(
+        url=page_url, hash="part=learn&lesson=static-batching&stop=now-you", size=size, drawn=False
+    )
     drawn(page, "static-batching", "now-you")
     page.click(".edit-run")
     rows = page.locator(".drawer .request-row")
@@ -36,7 +38,9 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     rows.first.locator("input").first.fill("12")
     page.click(".drawer [type=submit]")
     expect(goals.first).to_have_class("goal met")
-    expect(goals.first).to_contain_text("Of 63 lane-steps 12 wrote nothing; before it was 20 of 63.")
+    expect(goals.first).to_contain_text(
+        "Of 63 lane-steps 12 wrote nothing; before it was 20 of 63."
+    )
     expect(goals.last).to_have_class("goal")
     assert page.evaluate("document.documentElement.dataset.part") == "learn"
     assert in_sight(page, ".task-back")
@@ -44,10 +48,14 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     settled(page, "inflight.entry?.name === 'verses-static' && inflight.frame.event.step === 0")
     expect(page.locator(".stop-do .goal").first).to_have_class("goal met")
     page.click(".next-button")
-    expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")  # a task is no question
+    expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text(
+        "4 questions"
+    )  # a task is no question
 
 
 def test_without_an_engine_the_task_says_what_is_needed(learn):
     page = learn("lesson=static-batching&stop=now-you")
     drawn(page, "static-batching", "now-you")
-    expect(page.locator(".stop-do")).to_have_text("To change this run, start the page with its engine: make run.")
+    expect(page.locator(".stop-do")).to_have_text(
+        "To change this run, start the page with its engine: make run."
+    )

@@ -33,7 +33,9 @@ def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
     page = open_page(hash="part=compare&comparison=equal-lengths")
     compared(page)
     assert page.evaluate("inflightCompare.doc.name") == "equal-lengths"
-    page.evaluate("(inflightCompare.race.setClock(false), inflightCompare.race.seek(7), inflight.setTheme('dark'))")
+    page.evaluate(
+        "(inflightCompare.race.setClock(false), inflightCompare.race.seek(7), inflight.setTheme('dark'))"
+    )
     page.click(".who >> text=dynamic")
     link = shared(page, ".inflight-compare")
     again = open_page(hash=link.split("#")[1], color_scheme="light")
@@ -41,7 +43,10 @@ def test_a_link_to_a_moment_of_a_comparison_opens_it_in_its_theme(open_page):
     settled(again, "inflightCompare.race.now === 7 && !inflightCompare.race.clock")
     seen = "[inflightCompare.doc.name, inflightCompare.palette.dark, inflightCompare.race.racers.map(r => r.name).join()]"
     assert again.evaluate(seen) == page.evaluate(seen)
-    settled(again, "location.hash.includes('comparison=equal-lengths') && location.hash.includes('at=7')")
+    settled(
+        again,
+        "location.hash.includes('comparison=equal-lengths') && location.hash.includes('at=7')",
+    )
 
 
 @pytest.mark.slow
@@ -53,7 +58,11 @@ def test_a_link_to_a_step_opens_its_view_and_theme(open_page):
     link = shared(page)
     again = open_page(hash=link.split("#")[1], color_scheme="light")
     seen = "[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.mask.zoom.view, inflight.palette.dark, inflight.clock]"
-    assert again.evaluate(seen) == page.evaluate(seen) == ["kv-pressure", 30, "B", [0, 2, 0, 40], True, True]
+    assert (
+        again.evaluate(seen)
+        == page.evaluate(seen)
+        == ["kv-pressure", 30, "B", [0, 2, 0, 40], True, True]
+    )
 
 
 @pytest.mark.slow
@@ -71,9 +80,14 @@ def test_what_no_link_can_show_is_said_and_offered_as_a_file(open_page):
     assert "opened from a file" in card.inner_text() and not card.locator(".link-field").count()
     with page.expect_download() as download:
         card.get_by_text("Save it as one page").click()
-    assert download.value.suggested_filename == f"inflight-uploaded-step-{page.evaluate('inflight.frame.event.step')}.html"
+    assert (
+        download.value.suggested_filename
+        == f"inflight-uploaded-step-{page.evaluate('inflight.frame.event.step')}.html"
+    )
     html = download.value.path().read_text(encoding="utf-8")
-    page.route("http://saved.test/", lambda route: route.fulfill(body=html, content_type="text/html"))
+    page.route(
+        "http://saved.test/", lambda route: route.fulfill(body=html, content_type="text/html")
+    )
     saved = page.context.new_page()
     saved.set_content(html)
     settled(saved, "window.inflight && inflight.drawn >= 0")
@@ -93,7 +107,9 @@ def test_a_run_that_arrives_in_seconds_is_shared_in_seconds(open_page):
     again = open_page(hash=link.split("#")[1])
     settled(again, "inflight.run.header.source === 'live' && !inflight.running")
     assert again.evaluate("inflight.run.header.workload.arrival_unit") == "s"
-    again.evaluate("inflight.open(inflight.options.catalogue[0])")  # another run's address has nothing of it
+    again.evaluate(
+        "inflight.open(inflight.options.catalogue[0])"
+    )  # another run's address has nothing of it
     settled(again, "location.hash.includes('run=') && !location.hash.includes('spec=')")
 
 
@@ -111,15 +127,27 @@ def test_a_contender_opened_in_watch_has_a_link_of_its_own(open_page):
     settled(again)
     seen = "[inflight.run.header.policy, inflight.frame.event.step, inflight.pinned.letter, inflight.run.texts.output, document.documentElement.dataset.part || 'watch']"
     assert again.evaluate(seen) == page.evaluate(seen)
-    assert again.evaluate("[inflight.frame.event.step, inflight.run.header.policy]") == [7, "static"]
-    again.evaluate("location.hash = '#comparison=equal-lengths&racer=dynamic&step=3'")  # followed without a new page
+    assert again.evaluate("[inflight.frame.event.step, inflight.run.header.policy]") == [
+        7,
+        "static",
+    ]
+    again.evaluate(
+        "location.hash = '#comparison=equal-lengths&racer=dynamic&step=3'"
+    )  # followed without a new page
     settled(again, "inflight.run.header.policy === 'dynamic' && inflight.frame?.event.step === 3")
     again.click("#watch .race-button")  # and it leads back to where it races
     compared(again)
-    again.wait_for_function("() => inflightCompare.doc.name === 'equal-lengths' && inflightCompare.race.playing")
+    again.wait_for_function(
+        "() => inflightCompare.doc.name === 'equal-lengths' && inflightCompare.race.playing"
+    )
 
 
 def test_a_link_to_nobody_says_so(open_page):
     page = open_page(hash="comparison=equal-lengths&racer=nobody")
-    settled(page, "document.querySelector('#watch .toast').textContent.includes('nobody in it is called nobody')")
-    assert page.evaluate("inflight.entry.name") == page.evaluate("inflight.options.catalogue[0].name")
+    settled(
+        page,
+        "document.querySelector('#watch .toast').textContent.includes('nobody in it is called nobody')",
+    )
+    assert page.evaluate("inflight.entry.name") == page.evaluate(
+        "inflight.options.catalogue[0].name"
+    )

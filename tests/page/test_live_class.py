@@ -40,13 +40,20 @@ def test_eight_join_at_once_and_everybody_sees_everybody(live_url, visit):  # no
         begins = (
             f"Your lane: {lanes.index(name)}."
             if place is None
-            else ("You are next.", "You are next, behind", "2 requests before", "3 requests before")[place]
+            else (
+                "You are next.",
+                "You are next, behind",
+                "2 requests before",
+                "3 requests before",
+            )[place]
         )
         assert said.startswith(begins), (name, said)
     first, behind = pupils[names.index(lanes[0])], pupils[names.index(door[1])]
     with first.expect_response("**/cancel"):
         first.click(".own-cancel")
-    stepped(live_url, teacher, *pupils, steps=3)  # the lane is free in the next step, and who was next takes it
+    stepped(
+        live_url, teacher, *pupils, steps=3
+    )  # the lane is free in the next step, and who was next takes it
     settled(teacher, f"({LANES})[0] === {door[0]!r}")
     settled(behind, "document.querySelector('.own-state').textContent === 'You are next.'")
     assert teacher.evaluate("inflight.presenter") and teacher.evaluate(DOOR) == door[1:]
@@ -61,13 +68,19 @@ def test_a_page_goes_on_when_its_server_is_started_again(visit):
         page.meant.append("")  # a server that is away
         control(url, steps_per_s=None)
         ask(page, "O Romeo,", 4, "Ada")
-        settled(page, "document.querySelector('.own-state').textContent.includes('wrote 4 tokens in 4 steps, alone')")
+        settled(
+            page,
+            "document.querySelector('.own-state').textContent.includes('wrote 4 tokens in 4 steps, alone')",
+        )
         control(url, steps_per_s=0)
         ask(page, "To be", 4, "Ada")
     settled(page, "document.querySelector('.live-says').textContent.endsWith('Trying again.')")
     with page_server as url:
         settled(page, "!document.querySelector('.live-says').textContent.endsWith('Trying again.')")
-        settled(page, "[...document.querySelectorAll('.own-state')].at(-1).textContent.includes('in 4 steps, alone')")
+        settled(
+            page,
+            "[...document.querySelectorAll('.own-state')].at(-1).textContent.includes('in 4 steps, alone')",
+        )
         control(url, steps_per_s=None)
         ask(page, "What news", 4, "Ada")
         settled(

@@ -21,8 +21,14 @@ def stands(page: Page) -> str:
 
 def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  # noqa: F811
     """Three lanes and five requests: who is in, with the text; who waits, in order; what each is told at the door, in its lane and at its end."""
-    ada, bob, teacher = opened(visit, live_url), opened(visit, live_url, size="phone"), opened(visit, live_url, size=PROJECTOR)
-    expect(teacher.locator(".people-invite")).to_contain_text("Whoever asks takes a lane here at once")
+    ada, bob, teacher = (
+        opened(visit, live_url),
+        opened(visit, live_url, size="phone"),
+        opened(visit, live_url, size=PROJECTOR),
+    )
+    expect(teacher.locator(".people-invite")).to_contain_text(
+        "Whoever asks takes a lane here at once"
+    )
     assert teacher.evaluate(WHO) == [["", "free"]] * 3
     for name in ("Ada", "", "مريم"):
         ask(ada, "O Romeo,", 6, name)
@@ -34,8 +40,13 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  #
     assert ada.evaluate(WHO) == [["Ada", "you"], ["you", ""], ["مريم", "you"]]
     assert [re.sub(r"waits.*", "", who) for who in teacher.evaluate(DOOR)] == ["DBob", "EAda"]
     assert teacher.locator(".door-why").inner_text() == "all 3 lanes are taken"
-    written = teacher.evaluate("Object.values(inflight.run.texts.output)[0].join('').replace(/\\s+/g, ' ')")
-    assert teacher.locator(".person-words").first.inner_text().replace("\n", "") == f"O Romeo,{written}"
+    written = teacher.evaluate(
+        "Object.values(inflight.run.texts.output)[0].join('').replace(/\\s+/g, ' ')"
+    )
+    assert (
+        teacher.locator(".person-words").first.inner_text().replace("\n", "")
+        == f"O Romeo,{written}"
+    )
     assert stands(bob) == "You are next." and stands(ada) == "You are next, behind \u2068Bob\u2069."
     assert ada.locator(".own-state").nth(2).inner_text() == "Your lane: 1. 3 of 6 tokens so far."
     ada.evaluate("document.activeElement.blur()")
@@ -44,16 +55,23 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  #
     assert teacher.locator(".person-did").first.inner_text() == "3 / 6"
     stepped(live_url, ada, bob, teacher, steps=10)
     settled(bob, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
-    assert re.fullmatch(r"Done: you waited [\d.]+ m?s, wrote 4 tokens in 4 steps with 1 other\.", stands(bob))
+    assert re.fullmatch(
+        r"Done: you waited [\d.]+ m?s, wrote 4 tokens in 4 steps with 1 other\.", stands(bob)
+    )
     assert teacher.locator(".person.left, .person.over").count() == 3  # they stay to be read
     bob.reload()  # and it is known again
-    settled(bob, "document.querySelector('.own-state')?.textContent.includes('in 4 steps with 1 other')")
+    settled(
+        bob, "document.querySelector('.own-state')?.textContent.includes('in 4 steps with 1 other')"
+    )
 
 
 @pytest.mark.slow
 def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F811
     """A press sends a prompt under the visitor's name; three bots ask, labelled everywhere, whatever is hidden, and stop by themselves."""
-    page, other = opened(visit, live_url), opened(visit, live_url, size="phone", hash="part=live&lang=de")
+    page, other = (
+        opened(visit, live_url),
+        opened(visit, live_url, size="phone", hash="part=live&lang=de"),
+    )
     for one in (page, other):  # the form is where a hand finds it
         bottom = one.evaluate(
             "(() => { const r = document.querySelector('.ask-form').getBoundingClientRect(); return [r.bottom, document.querySelector('.ask-button').getBoundingClientRect().bottom < r.bottom, r.width > 280]; })()"
@@ -62,7 +80,10 @@ def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F
     page.fill("[name=nickname]", "Bot 2")
     page.meant.append("status of")
     page.click(".prompt-button >> nth=0")
-    settled(page, "document.querySelector('.ask-error').textContent === 'Only bots are called Bot: choose another name.'")
+    settled(
+        page,
+        "document.querySelector('.ask-error').textContent === 'Only bots are called Bot: choose another name.'",
+    )
     page.fill("[name=nickname]", "Ada")
     page.click(".prompt-button >> nth=1")
     settled(page, "inflightLive.mine.requests[0]?.prompt === 'To be, or not to be,'")
@@ -72,7 +93,9 @@ def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F
         page,
         "['Bot 1', 'Bot 2', 'Bot 3'].every((name) => inflightLive.batch.run?.requests.some((r) => r.isBot && r.by === name))",
     )
-    assert page.evaluate("[...new Set(inflightLive.batch.run.requests.filter(r => !r.isBot).map(r => r.by))]") == [""]  # hidden
+    assert page.evaluate(
+        "[...new Set(inflightLive.batch.run.requests.filter(r => !r.isBot).map(r => r.by))]"
+    ) == [""]  # hidden
     expect(other.locator(".person .icon").first).to_be_attached()
     settled(
         other,
@@ -85,7 +108,9 @@ def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_one_press(live_url, visit, scheme):  # noqa: F811
+def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_one_press(
+    live_url, visit, scheme
+):  # noqa: F811
     page = opened(visit, live_url, hash=f"part=live&teacher={TOKEN}&theme={scheme}", size=PROJECTOR)
     control(live_url, max_num_seqs=8, steps_per_s=0)
     for n in range(10):
@@ -95,7 +120,15 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
     page.click(".live .presenter-button")
     settled(page, "inflight.presenter && document.querySelector('.panel.people').checkVisibility()")
     size = "(s) => Math.min(...[...document.querySelectorAll(s)].filter(e => e.checkVisibility()).map(e => parseFloat(getComputedStyle(e).fontSize)))"
-    for what in (".person-name", ".person-words", ".person-did", ".person-lane", ".people .waiter", ".door-why", ".sentence"):
+    for what in (
+        ".person-name",
+        ".person-words",
+        ".person-did",
+        ".person-lane",
+        ".people .waiter",
+        ".door-why",
+        ".sentence",
+    ):
         assert page.evaluate(size, what) >= 22, what
     assert page.evaluate(
         "[...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => { const r = e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && r.right <= innerWidth && e.querySelector('.person-words').clientHeight > 20; })"
@@ -147,8 +180,20 @@ def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):  # noqa: F8
             page,
             "document.querySelector('.person-name').textContent.startsWith('<img') && document.querySelector('.people .door').textContent.includes('{name}')",
         )
-        assert page.evaluate("[window.hacked, document.querySelectorAll('.people img, .live-card img').length]") == [None, 0]
-        assert max(map(len, page.evaluate("[...document.querySelectorAll('.person-name')].map(e => e.textContent)"))) <= 100
+        assert page.evaluate(
+            "[window.hacked, document.querySelectorAll('.people img, .live-card img').length]"
+        ) == [None, 0]
+        assert (
+            max(
+                map(
+                    len,
+                    page.evaluate(
+                        "[...document.querySelectorAll('.person-name')].map(e => e.textContent)"
+                    ),
+                )
+            )
+            <= 100
+        )
         assert (
             page.evaluate(
                 "[...document.querySelectorAll('.person-name')].some(e => /[\\u202a-\\u202e\\u2066-\\u2069]/.test(e.textContent))"
@@ -164,7 +209,10 @@ def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):  # noqa: F8
 def test_a_room_left_gives_watch_its_views_back(live_url, visit):  # noqa: F811
     page = opened(visit, live_url)
     page.click(".hood-button >> nth=0")
-    settled(page, "[...document.querySelectorAll('#watch :is(.empty-state, .panel.mask)')].some(e => e.checkVisibility())")
+    settled(
+        page,
+        "[...document.querySelectorAll('#watch :is(.empty-state, .panel.mask)')].some(e => e.checkVisibility())",
+    )
     page.click(".hood-button >> nth=0")
     ask(page, "O Romeo,", 4)
     page.click(".live nav.tabs >> text=Watch")

@@ -35,7 +35,9 @@ def test_edit_run_follow_and_share(visit, page_url):
         "fetch(inflight.entry.url).then(r => r.json()).then(r => [r.events.length, JSON.stringify(r.texts.output)])"
     )
     assert recorded[0] == len(steps)
-    assert json.loads(recorded[1]) == page.evaluate("JSON.parse(JSON.stringify(inflight.run.texts.output))")
+    assert json.loads(recorded[1]) == page.evaluate(
+        "JSON.parse(JSON.stringify(inflight.run.texts.output))"
+    )
     again = visit(page_url, hash=page.evaluate("location.hash.slice(1)"))
     settled(
         again,
@@ -55,11 +57,16 @@ def test_a_recording_that_comes_late_does_not_take_the_place_of_a_run(visit, pag
     page.select_option(".preset-select", "nanogpt-chunked-4")
     page.fill("[name=max_num_seqs]", "3")
     page.click(".run-button")
-    settled(page, "!inflight.running && inflight.run.header.source === 'live' && inflight.entry?.spec")
+    settled(
+        page, "!inflight.running && inflight.run.header.source === 'live' && inflight.entry?.spec"
+    )
     page.evaluate(
         "async () => { letGo(); await inflight.fetch(inflight.options.catalogue.find(e => e.name === 'nanogpt-chunked-4').url); await new Promise(done => setTimeout(done, 200)); }"
     )
-    assert page.evaluate("[inflight.run.header.source, Boolean(inflight.entry.spec)]") == ["live", True]
+    assert page.evaluate("[inflight.run.header.source, Boolean(inflight.entry.spec)]") == [
+        "live",
+        True,
+    ]
 
 
 def test_what_cannot_run_is_said_and_changes_nothing(visit, page_url):
@@ -84,10 +91,20 @@ def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(
     page = visit(space_url)
     before = page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]")
     requests = [
-        {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 120, "ignore_eos": True}, "arrival": 0}
+        {
+            "id": f"r{i}",
+            "prompt": "To be",
+            "sampling": {"max_new_tokens": 120, "ignore_eos": True},
+            "arrival": 0,
+        }
         for i in range(6)
     ]
-    config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+    config = {
+        "policy": "sequential",
+        "max_num_seqs": 2,
+        "max_num_batched_tokens": 64,
+        "block_size": 8,
+    }
     spec = {
         "workload": {"schema": 1, "name": "long", "requests": requests},
         "config": config,
@@ -97,7 +114,9 @@ def test_a_run_that_fails_leaves_the_last_one_on_screen_and_itself_a_click_away(
     page.click(".edit-button")
     page.wait_for_selector(".request-row")
     assert page.evaluate("(spec) => inflight.editor.runSpec(spec)", spec) is False
-    assert page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]") == before
+    assert (
+        page.evaluate("[inflight.run.header.source, inflight.run.length, inflight.index]") == before
+    )
     message = page.locator(".run-message.bad")
     expect(message).to_contain_text("stopped after")
     whole = message.get_by_role("button", name=re.compile(r"Show the \d+ steps until it failed"))
@@ -115,10 +134,20 @@ def test_another_run_can_be_looked_at_while_one_goes_on(visit, page_url):
     page = visit(page_url)
     shown = page.evaluate("inflight.run.length")
     requests = [
-        {"id": f"r{i}", "prompt": "To be", "sampling": {"max_new_tokens": 200, "ignore_eos": True}, "arrival": 0}
+        {
+            "id": f"r{i}",
+            "prompt": "To be",
+            "sampling": {"max_new_tokens": 200, "ignore_eos": True},
+            "arrival": 0,
+        }
         for i in range(4)
     ]
-    config = {"policy": "sequential", "max_num_seqs": 2, "max_num_batched_tokens": 64, "block_size": 8}
+    config = {
+        "policy": "sequential",
+        "max_num_seqs": 2,
+        "max_num_batched_tokens": 64,
+        "block_size": 8,
+    }
     page.evaluate(
         "(spec) => { window.ran = inflight.editor.ready().then(() => inflight.editor.runSpec(spec)); }",
         {
@@ -196,13 +225,21 @@ def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit,
     page.fill("[name=max_num_seqs]", "2")
     page.evaluate("inflight.open(inflight.options.catalogue[1])")  # another run on screen
     settled(page, "inflight.entry.name === 'gpt2-six'")
-    assert page.input_value("[name=max_num_seqs]") == "2" and "These are your edits" in page.inner_text(".run-message")
+    assert page.input_value(
+        "[name=max_num_seqs]"
+    ) == "2" and "These are your edits" in page.inner_text(".run-message")
     page.click(".run-message .mini")
-    assert page.input_value("[name=max_num_seqs]") == "3" and page.locator(".request-row").count() == 6
+    assert (
+        page.input_value("[name=max_num_seqs]") == "3" and page.locator(".request-row").count() == 6
+    )
     page.click(".run-message .mini")  # and back
-    assert page.input_value("[name=max_num_seqs]") == "2" and page.locator(".request-row").count() == 4
+    assert (
+        page.input_value("[name=max_num_seqs]") == "2" and page.locator(".request-row").count() == 4
+    )
     said = page.evaluate("inflight.editor.said()")
-    assert said["spec"]["config"]["max_num_seqs"] == 2  # what Compare is given is what the form shows
+    assert (
+        said["spec"]["config"]["max_num_seqs"] == 2
+    )  # what Compare is given is what the form shows
     page.click(".run-button")
     page.wait_for_function("() => inflight.running")
     page.evaluate("inflight.open(inflight.options.catalogue[0])")
@@ -211,7 +248,9 @@ def test_edits_outlive_another_run_and_a_run_of_this_visit_is_found_again(visit,
     kept = page.locator(".visit-run")
     assert kept.count() == 1 and "2 lanes" in kept.inner_text()
     kept.locator(".run-choice").click()
-    assert page.evaluate("[inflight.run.header.source, inflight.run.header.config.max_num_seqs, inflight.run.complete]") == [
+    assert page.evaluate(
+        "[inflight.run.header.source, inflight.run.header.config.max_num_seqs, inflight.run.complete]"
+    ) == [
         "live",
         2,
         True,

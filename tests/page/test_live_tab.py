@@ -25,7 +25,10 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
     stepped(live_url, ada, bo, steps=5)
     told = "inflightLive.batch.run.requests.map(r => [r.id, r.hue, r.by])"
     assert ada.evaluate(STEPS) == bo.evaluate(STEPS) == [0, 1, 2, 3, 4]
-    assert ada.evaluate(told) == bo.evaluate(told) and [r[0] for r in ada.evaluate(told)] == [mine, theirs]
+    assert ada.evaluate(told) == bo.evaluate(told) and [r[0] for r in ada.evaluate(told)] == [
+        mine,
+        theirs,
+    ]
     letters = "inflight.run.requests.map(r => r.letter)"
     assert (ada.evaluate(letters), bo.evaluate(letters)) == (["A★", "B"], ["A", "B★"])
     expect(ada.locator(".own-head")).to_contain_text("yours:")
@@ -45,7 +48,9 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
         bo.click(".own-cancel")  # on the phone: its lane is free in the next step
     stepped(live_url, ada, bo, steps=10)
     settled(ada, "inflight.drawn === 9")
-    assert ada.evaluate("inflight.frame.lanes.filter(l => l.request).map(l => l.request.id)") == [mine]
+    assert ada.evaluate("inflight.frame.lanes.filter(l => l.request).map(l => l.request.id)") == [
+        mine
+    ]
     settled(bo, "document.querySelector('.own-state').textContent === 'Cancelled.'")
     control(live_url, steps_per_s=None)
     settled(ada, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
@@ -64,7 +69,9 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
     )
     assert solo.json()["text"] == pieces
     ada.click(".live nav.tabs >> text=Watch")  # and Watch is as it was
-    settled(ada, "inflight.run.header.source === 'recorded' && inflight.drawn >= 0 && !inflight.running")
+    settled(
+        ada, "inflight.run.header.source === 'recorded' && inflight.drawn >= 0 && !inflight.running"
+    )
     ada.click("#watch nav.tabs >> text=Live")
     settled(ada, "inflight.run === inflightLive.batch.run")
 
@@ -75,17 +82,25 @@ def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
     mine = ask(page, "O Romeo, ", 30)
     stepped(live_url, page, steps=4)
     page.reload()
-    settled(page, "window.inflightLive && inflightLive.batch.run && inflight.run === inflightLive.batch.run")
+    settled(
+        page,
+        "window.inflightLive && inflightLive.batch.run && inflight.run === inflightLive.batch.run",
+    )
     settled(page, "document.querySelector('.own-state')?.textContent.startsWith('Your lane: 0.')")
     assert page.evaluate("inflight.run.requests.map(r => [r.id, r.letter])") == [[mine, "A★"]]
     control(live_url, steps_per_s=None)
     settled(page, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
     settled(page, "(id) => inflightLive.batch.run.request(id).finished", mine)
-    assert page.evaluate("(id) => inflightLive.batch.run.texts.output[id].join('') === inflightLive.mine.requests[0].text", mine)
+    assert page.evaluate(
+        "(id) => inflightLive.batch.run.texts.output[id].join('') === inflightLive.mine.requests[0].text",
+        mine,
+    )
     with page.expect_download() as saved:
         page.click(".save-button")
     trace = Trace.load(saved.value.path())
-    assert trace.complete and trace.text(mine).endswith(page.evaluate("inflightLive.mine.requests[0].text"))
+    assert trace.complete and trace.text(mine).endswith(
+        page.evaluate("inflightLive.mine.requests[0].text")
+    )
     page.click(".live nav.tabs >> text=Watch")
     settled(page, "inflight.run.header.source === 'recorded' && inflight.drawn >= 0")
     page.click("#watch .export-button")
@@ -102,7 +117,10 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     teacher, pupil = opened(visit, live_url, hash=f"teacher={TOKEN}"), opened(visit, live_url)
     teacher.wait_for_selector(".teacher:not([hidden])")
     assert TOKEN not in teacher.evaluate("location.href") and pupil.locator(".teacher").is_hidden()
-    ids = [ask(pupil, prompt, 8, "Wilhelmina") for prompt in ("O Romeo, ", "To be", "What news", "The king is dead")]
+    ids = [
+        ask(pupil, prompt, 8, "Wilhelmina")
+        for prompt in ("O Romeo, ", "To be", "What news", "The king is dead")
+    ]
     stepped(live_url, teacher, pupil, steps=2)
     teacher.select_option(".live [name=policy]", "static")
     teacher.fill(".live [name=max_num_seqs]", "2")
@@ -115,21 +133,28 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     pupil.evaluate("document.activeElement.blur()")
     control(live_url, steps=20)
     for page in (teacher, pupil):
-        settled(page, "inflight.run.header.policy === 'static' && inflight.run.numLanes === 2 && inflight.drawn >= 0")
+        settled(
+            page,
+            "inflight.run.header.policy === 'static' && inflight.run.numLanes === 2 && inflight.drawn >= 0",
+        )
         expect(page.locator(".now")).to_contain_text("static · 2 lanes")
         settled(page, "(id) => inflight.run.request(id)", ids[3])  # who waited came along
     assert teacher.evaluate("(id) => inflight.run.request(id).by", ids[3]) == "Wilhelmina"
     for hidden in ("hide_texts", "hide_nicknames"):
         with teacher.expect_response("**/control"):
             teacher.check(f"[name={hidden}]")
-    settled(pupil, "document.querySelector('.live-says').textContent.includes('has hidden the texts')")
+    settled(
+        pupil, "document.querySelector('.live-says').textContent.includes('has hidden the texts')"
+    )
     late = opened(visit, live_url)
     ask(late, "Zounds and gadzooks", 12, "Ethelred")
     control(live_url, steps=3)
     settled(late, "inflight.run === inflightLive.batch.run && inflight.drawn >= 0")
     settled(late, "JSON.stringify(inflightLive.batch.chapters).includes('•')")
     sent = late.evaluate("JSON.stringify(inflightLive.batch.chapters)")
-    assert not any(text in sent for text in ("Wilhelmina", "Ethelred", "king is dead", '"Z"', '"k"'))
+    assert not any(
+        text in sent for text in ("Wilhelmina", "Ethelred", "king is dead", '"Z"', '"k"')
+    )
     with httpx.stream("GET", f"{live_url}/inflight/live/steps", trust_env=False) as raw:
         first = next(raw.iter_raw()).decode()
     assert "Wilhelmina" not in first and '"T","h","e"' not in first
@@ -139,7 +164,10 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     assert late.evaluate("inflightLive.mine.requests[0].text.length") > 4
     teacher.uncheck("[name=hide_nicknames]")
     teacher.uncheck("[name=hide_texts]")
-    settled(late, "Object.values(inflightLive.batch.run.texts.prompt).some(p => p.join('') === 'Zounds and gadzooks')")
+    settled(
+        late,
+        "Object.values(inflightLive.batch.run.texts.prompt).some(p => p.join('') === 'Zounds and gadzooks')",
+    )
 
 
 def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):  # noqa: F811
@@ -148,11 +176,17 @@ def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):  # no
     control(live_url, accepting=False)
     page.fill("[name=prompt]", "O Romeo")
     page.click(".ask-button")
-    settled(page, "document.querySelector('.ask-error').textContent === 'No requests are accepted right now. Try again in 5 s.'")
+    settled(
+        page,
+        "document.querySelector('.ask-error').textContent === 'No requests are accepted right now. Try again in 5 s.'",
+    )
     control(live_url, accepting=True)
     page.fill("[name=nickname]", "<img src=x>")
     page.click(".ask-button")
-    settled(page, "document.querySelector('.ask-error').textContent.startsWith('A nickname has at most')")
+    settled(
+        page,
+        "document.querySelector('.ask-error').textContent.startsWith('A nickname has at most')",
+    )
     assert page.evaluate("document.querySelectorAll('.live img, #watch img').length") == 0
 
 
@@ -162,7 +196,10 @@ def test_hostile_prompts_and_texts_are_text(live_url, visit):  # noqa: F811
     ask(page, prompt, 6, "O'Neil")
     control(live_url, steps_per_s=None)
     settled(page, "inflightLive.mine.requests[0].ended && inflight.drawn >= 0")
-    assert page.evaluate("window.hacked") is None and page.locator(".own-words .prompt").inner_text() == prompt
+    assert (
+        page.evaluate("window.hacked") is None
+        and page.locator(".own-words .prompt").inner_text() == prompt
+    )
     assert page.evaluate("document.querySelectorAll('#watch .stage img, .live img').length") == 0
 
 
@@ -172,14 +209,22 @@ def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # no
     """With the teacher's panel open, another policy beside the batch, and a request of one's own."""
     control(live_url, shadow="static")
     for scheme in ("light", "dark"):
-        page = opened(visit, live_url, hash=f"teacher={TOKEN}&theme={scheme}", size=size, color_scheme=scheme)
+        page = opened(
+            visit, live_url, hash=f"teacher={TOKEN}&theme={scheme}", size=size, color_scheme=scheme
+        )
         page.wait_for_selector(".teacher:not([hidden])")
         ask(page, "O Romeo", 8, "Ada")
         control(live_url, steps=24)
-        settled(page, "inflight.drawn >= 0 && Boolean(document.querySelector('.shadow-note').textContent)")
+        settled(
+            page,
+            "inflight.drawn >= 0 && Boolean(document.querySelector('.shadow-note').textContent)",
+        )
         assert serious(page) == [], scheme
         if size == "desk":  # what the teacher shows is on the screen beside what sets it
-            bottom, top = (f"document.querySelector('.live {what}').getBoundingClientRect()" for what in (".shadow", ".ask-form"))
+            bottom, top = (
+                f"document.querySelector('.live {what}').getBoundingClientRect()"
+                for what in (".shadow", ".ask-form")
+            )
             settled(page, "document.querySelector('.live .shadow table')")
             assert page.evaluate(f"{bottom}.bottom <= {top}.top")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -200,14 +245,26 @@ def test_by_tab_one_meets_what_lies_next_on_the_screen(live_url, visit, size):  
     stepped(live_url, page, steps=1)
     page.evaluate("document.activeElement.blur()")
     page.reload()
-    page.wait_for_function("() => window.inflightLive && inflightLive.before && inflight.run && inflight.drawn >= 0")
+    page.wait_for_function(
+        "() => window.inflightLive && inflightLive.before && inflight.run && inflight.drawn >= 0"
+    )
     met: list[str] = []
     while not {"player", "prompt"} <= set(met) and len(met) < 90:
         page.keyboard.press("Tab")
         met.append(page.evaluate(PLACE))
     card = ["card", "nickname", "tokens", "prompt"]
-    assert list(dict.fromkeys(met)) == ["bar", *(card if size == "desk" else []), "player", *(card if size == "phone" else [])]
-    for tab in ("Watch", "Compare", "Learn", "Live"):  # one opens another part with the keyboard, and goes on from its bar
+    assert list(dict.fromkeys(met)) == [
+        "bar",
+        *(card if size == "desk" else []),
+        "player",
+        *(card if size == "phone" else []),
+    ]
+    for tab in (
+        "Watch",
+        "Compare",
+        "Learn",
+        "Live",
+    ):  # one opens another part with the keyboard, and goes on from its bar
         page.get_by_role("button", name=tab, exact=True).and_(page.locator(".tabs button")).focus()
         page.keyboard.press("Enter")
         page.wait_for_function(

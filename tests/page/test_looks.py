@@ -12,7 +12,11 @@ from worlds.browser import settled
 
 @pytest.mark.parametrize("size", ["desk", "tablet", "phone", "presenter"])
 def test_everything_is_on_one_screen(visit, traces, size):
-    page = visit(replay=replay(traces["continuous"]), size=size, hash="present=1" if size == "presenter" else "")
+    page = visit(
+        replay=replay(traces["continuous"]),
+        size=size,
+        hash="present=1" if size == "presenter" else "",
+    )
     assert page.evaluate(
         "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]"
     ) == [True, True]
@@ -21,7 +25,9 @@ def test_everything_is_on_one_screen(visit, traces, size):
         [".transport"] if size != "presenter" else [".progress-line"]
     ):
         box = page.locator(part).bounding_box()
-        assert box and box["height"] > 4 and box["y"] >= 0 and box["y"] + box["height"] <= height + 0.5, part
+        assert (
+            box and box["height"] > 4 and box["y"] >= 0 and box["y"] + box["height"] <= height + 0.5
+        ), part
     if size == "phone":
         for tab in ("kv", "queue", "text", "mask"):
             page.tap(f"[data-tab={tab}]")
@@ -34,13 +40,29 @@ def test_everything_is_on_one_screen(visit, traces, size):
 
 def test_no_button_is_cut_off(visit, traces):
     tabs = [{"name": name, "title": name.capitalize()} for name in ("watch", "compare", "learn")]
-    run = {"name": "one", "title": "A run with a long title", "shows": "", "policy": "continuous", "steps": 9, "url": "one.json"}
+    run = {
+        "name": "one",
+        "title": "A run with a long title",
+        "shows": "",
+        "policy": "continuous",
+        "steps": 9,
+        "url": "one.json",
+    }
     files = {"one.json": json.dumps(replay(traces["continuous"]))}
     page = visit(options={"catalogue": [run, {**run, "name": "two"}], "tabs": tabs}, files=files)
     page.evaluate(
         "document.querySelectorAll('.edit-button, .what-button').forEach(b => { b.hidden = false; })"
     )  # as with a server
-    for width, height in ((1440, 900), (1280, 720), (1201, 800), (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 740)):
+    for width, height in (
+        (1440, 900),
+        (1280, 720),
+        (1201, 800),
+        (1024, 768),
+        (768, 1024),
+        (844, 390),
+        (390, 844),
+        (360, 740),
+    ):
         page.set_viewport_size({"width": width, "height": height})
         settled(page, "([w, h]) => innerWidth === w && innerHeight === h", [width, height])
         page.evaluate("inflight.sized()")
@@ -90,7 +112,9 @@ def test_a_legend_is_shown_whole(visit, traces, size):
     assert page.evaluate(cut) == []
     totals = """(width) => { const box = document.querySelector(".totals"); box.style.maxWidth = `${width}px`; const { right, bottom } = box.getBoundingClientRect();
         return [...box.children].map((e) => e.getBoundingClientRect()).filter((r) => r.width && r.top < bottom).map((r) => r.right <= right + 1); }"""
-    assert set(page.evaluate(totals, 300)) == {True}  # in a narrow heading whole numbers are left out, and none is cut
+    assert set(page.evaluate(totals, 300)) == {
+        True
+    }  # in a narrow heading whole numbers are left out, and none is cut
     weighed = page.evaluate(
         f"(document.querySelector('.panel.mask').classList.add('weighed'), [document.querySelector('.legend-weights').getClientRects().length, {cut}])"
     )
@@ -98,10 +122,16 @@ def test_a_legend_is_shown_whole(visit, traces, size):
 
 
 @pytest.mark.parametrize(
-    ("view", "size"), [*((view, "presenter") for view in ("", "row", "mask", "kv", "queue", "text", "lanes")), ("", "tablet")]
+    ("view", "size"),
+    [
+        *((view, "presenter") for view in ("", "row", "mask", "kv", "queue", "text", "lanes")),
+        ("", "tablet"),
+    ],
 )
 def test_on_a_projector_words_are_large(visit, traces, view, size):
-    page = visit(replay=replay(traces["continuous"]), size=size, hash=f"present=1&step=6&view={view}")
+    page = visit(
+        replay=replay(traces["continuous"]), size=size, hash=f"present=1&step=6&view={view}"
+    )
     assert page.evaluate("document.querySelector('.inflight').dataset.focusView ?? ''") == view
     small = page.evaluate("""(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
         CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { drawn.push([text, parseFloat(/([\\d.]+)px/.exec(this.font)[1])]); ink.call(this, text, ...at); };
@@ -114,4 +144,8 @@ def test_on_a_projector_words_are_large(visit, traces, view, size):
 
 def test_a_link_to_the_presenter_opens_the_page_where_there_is_no_room_for_it(visit, traces):
     page = visit(replay=replay(traces["continuous"]), size="phone", hash="present=1&step=6")
-    assert page.evaluate("[inflight.presenter, inflight.layout, inflight.frame.event.step]") == [False, "phone", 6]
+    assert page.evaluate("[inflight.presenter, inflight.layout, inflight.frame.event.step]") == [
+        False,
+        "phone",
+        6,
+    ]

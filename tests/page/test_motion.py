@@ -17,9 +17,7 @@ from worlds.player import trace_of
 from worlds.visual import record, request
 
 # What all canvases show now, the flights above them included; not what is drawn anew each time in its own rhythm.
-PICTURE = (
-    "() => [...document.querySelectorAll('.inflight canvas')].map(c => c.getClientRects().length ? c.toDataURL() : '').join()"
-)
+PICTURE = "() => [...document.querySelectorAll('.inflight canvas')].map(c => c.getClientRects().length ? c.toDataURL() : '').join()"
 FLYING = "() => { const c = document.querySelector('.flights'); return c.getClientRects().length > 0 && c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x); }"
 # Presses a key and collects the shares that were drawn until all has settled.
 SHARES = """(key) => new Promise(done => { const seen = []; document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
@@ -36,14 +34,24 @@ def test_a_step_moves_and_settles_where_seeking_goes(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 3)
     shares, index = page.evaluate(SHARES, "ArrowRight")
-    assert index == 4 and shares[-1] == 1 and shares == sorted(shares) and len([s for s in shares if 0 < s < 1]) > 1
+    assert (
+        index == 4
+        and shares[-1] == 1
+        and shares == sorted(shares)
+        and len([s for s in shares if 0 < s < 1]) > 1
+    )
     moved = still(page)
     seek(page, 8)
     seek(page, 4)
     assert still(page) == moved
     page.wait_for_timeout(150)  # sooner it would be a key held down
     shares, index = page.evaluate(SHARES, "ArrowLeft")
-    assert index == 3 and shares[:-1] == sorted(shares[:-1], reverse=True) and shares[-1] == 1 and min(shares) < 0.9
+    assert (
+        index == 3
+        and shares[:-1] == sorted(shares[:-1], reverse=True)
+        and shares[-1] == 1
+        and min(shares) < 0.9
+    )
     back = still(page)
     seek(page, 9)
     seek(page, 3)
@@ -57,9 +65,15 @@ def test_the_next_key_cuts_it_short(visit, traces):
     page.wait_for_function("inflight.motion.share > 0 && inflight.motion.share < 1")
     page.wait_for_timeout(150)
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("[inflight.index, inflight.motion.index, inflight.motion.share < 0.9]") == [5, 5, True]
+    assert page.evaluate(
+        "[inflight.index, inflight.motion.index, inflight.motion.share < 0.9]"
+    ) == [5, 5, True]
     page.evaluate("inflight.scrub(9)")
-    assert page.evaluate("[inflight.index, inflight.motion.going, inflight.motion.share]") == [9, False, 1]
+    assert page.evaluate("[inflight.index, inflight.motion.going, inflight.motion.share]") == [
+        9,
+        False,
+        1,
+    ]
     for _ in range(3):  # as a key held down: nothing moves, all steps are taken
         page.evaluate("inflight.step(1); inflight.step(1)")
     assert page.evaluate("[inflight.index, inflight.motion.going]") == [
@@ -70,7 +84,10 @@ def test_the_next_key_cuts_it_short(visit, traces):
 
 @pytest.mark.parametrize("how", ["reduced motion", "fast", "far"])
 def test_what_does_not_move(visit, traces, how):
-    page = visit(replay=replay(traces["continuous"]), **({"reduced_motion": "reduce"} if how == "reduced motion" else {}))
+    page = visit(
+        replay=replay(traces["continuous"]),
+        **({"reduced_motion": "reduce"} if how == "reduced motion" else {}),
+    )
     seek(page, 3)
     if how == "fast":
         page.evaluate("inflight.transport.setSpeed(4); inflight.transport.toggle(true)")
@@ -117,7 +134,12 @@ def test_a_cached_prefix_goes_as_its_block_is_taken(visit):
         replay=replay(
             record(
                 EngineConfig(
-                    "continuous", max_num_seqs=3, max_num_batched_tokens=16, block_size=4, num_blocks=14, prefix_caching=True
+                    "continuous",
+                    max_num_seqs=3,
+                    max_num_batched_tokens=16,
+                    block_size=4,
+                    num_blocks=14,
+                    prefix_caching=True,
                 ),
                 *plan,
             )
@@ -126,7 +148,9 @@ def test_a_cached_prefix_goes_as_its_block_is_taken(visit):
     steps = page.evaluate("inflight.run.events.length")
     gone = []
     for index in range(1, steps):
-        page.evaluate("(i) => { inflight.seek(i); inflight.motion.hold(0.5); inflight.draw(); }", index)
+        page.evaluate(
+            "(i) => { inflight.seek(i); inflight.motion.hold(0.5); inflight.draw(); }", index
+        )
         gone.append(page.evaluate("[...inflight.blocks.forgotten].length"))
     assert sum(gone) > 0
 
@@ -134,7 +158,16 @@ def test_a_cached_prefix_goes_as_its_block_is_taken(visit):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 @pytest.mark.parametrize(
-    "name", ["kv-pressure", "shared-prefix", "long-prompt-chunked", "verses-static", "poisson-32", "speculation", "hybrid"]
+    "name",
+    [
+        "kv-pressure",
+        "shared-prefix",
+        "long-prompt-chunked",
+        "verses-static",
+        "poisson-32",
+        "speculation",
+        "hybrid",
+    ],
 )
 def test_every_step_of_recorded_runs_moves(visit, name, size):
     """No error at any step and share, and the end is the settled picture."""

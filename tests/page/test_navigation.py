@@ -20,7 +20,9 @@ def test_opens_paused_where_prefill_meets_decode(visit, traces):
 def test_keys_and_buttons(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     last = len(traces["continuous"].events) - 1
-    at = lambda: page.evaluate("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(inflight.drawn))))")  # noqa: E731
+    at = lambda: page.evaluate(
+        "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(inflight.drawn))))"
+    )  # noqa: E731
     for key, expected in [
         ("Home", 0), ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("PageUp", 0), ("PageDown", 10), ("End", last), ("ArrowRight", last),
     ]:  # fmt: skip
@@ -47,7 +49,10 @@ def test_jump_to_events(visit, kind):
     prompt = {r: len(ids) for r, ids in trace.prompts.items()}
     happens = {
         "admission": lambda e: e.admitted,
-        "chunk": lambda e: any(s.phase == "prefill" and (s.start > 0 or s.kv_len < prompt[s.request]) for s in e.segments),
+        "chunk": lambda e: any(
+            s.phase == "prefill" and (s.start > 0 or s.kv_len < prompt[s.request])
+            for s in e.segments
+        ),
         "preemption": lambda e: e.preempted,
         "finish": lambda e: e.finished,
     }[kind]
@@ -77,7 +82,9 @@ def test_dragging_on_the_lanes_scrubs(visit, traces):
 def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 3)
-    cell = page.evaluate("(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3, c.item.request.letter]; })()")
+    cell = page.evaluate(
+        "(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3, c.item.request.letter]; })()"
+    )
     canvas = page.locator(".panel.row canvas")
     canvas.hover(position={"x": cell[0], "y": cell[1]})
     settled(page, "(l) => inflight.focus && inflight.focus[0].letter === l", cell[2])
@@ -86,7 +93,11 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     canvas.click(position={"x": cell[0], "y": cell[1]})
     page.mouse.move(5, 5)
     settled(page, "!inflight.hovered")
-    assert page.evaluate("inflight.pinned.letter") == cell[2] == page.evaluate("inflight.focus[0].letter")
+    assert (
+        page.evaluate("inflight.pinned.letter")
+        == cell[2]
+        == page.evaluate("inflight.focus[0].letter")
+    )
     page.keyboard.press("Escape")
     assert page.evaluate("inflight.focus") is None
 
@@ -124,12 +135,22 @@ def test_the_address_restores_step_and_selection(visit, traces):
     data = replay(traces["continuous"])
     options = {
         "catalogue": [
-            {"name": n, "title": n, "shows": "", "policy": "continuous", "steps": 9, "url": f"{n}.json"} for n in ("one", "two")
+            {
+                "name": n,
+                "title": n,
+                "shows": "",
+                "policy": "continuous",
+                "steps": 9,
+                "url": f"{n}.json",
+            }
+            for n in ("one", "two")
         ]
     }
     files = {"one.json": json.dumps(data), "two.json": json.dumps(replay(traces["static"]))}
     page = visit(options=options, files=files, hash="run=two&step=6&pin=B&axis=time")
-    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.clock]") == [
+    assert page.evaluate(
+        "[inflight.entry.name, inflight.frame.event.step, inflight.pinned.letter, inflight.clock]"
+    ) == [
         "two",
         6,
         "B",
@@ -170,15 +191,20 @@ def test_a_zoomed_mask_moves_by_its_minimap(visit, traces):
     page.evaluate("inflight.mask.zoom = { view: [0, 6, 0, 6] }, inflight.draw()")
     view = "inflight.mask.drawn.at.view"
     nq, nk = page.evaluate("[inflight.mask.drawn.pass.nq, inflight.mask.drawn.pass.nk]")
-    box, map_ = page.locator(".panel.mask canvas").bounding_box(), page.evaluate("inflight.mask.minimap")
-    page.mouse.move(box["x"] + map_["x"] + 5, box["y"] + map_["y"] + 5)
-    assert page.evaluate("inflight.mask.hit(inflight.mask.minimap.x + 5, inflight.mask.minimap.y + 5).lines[0][0]").startswith(
-        "The whole mask"
+    box, map_ = (
+        page.locator(".panel.mask canvas").bounding_box(),
+        page.evaluate("inflight.mask.minimap"),
     )
+    page.mouse.move(box["x"] + map_["x"] + 5, box["y"] + map_["y"] + 5)
+    assert page.evaluate(
+        "inflight.mask.hit(inflight.mask.minimap.x + 5, inflight.mask.minimap.y + 5).lines[0][0]"
+    ).startswith("The whole mask")
     page.mouse.down()
     page.mouse.move(box["x"] + map_["x"] + map_["w"], box["y"] + map_["y"] + map_["h"], steps=5)
     settled(page, f"([q, k]) => {view}[1] === q && {view}[3] === k", [nq, nk])
-    page.mouse.move(box["x"] + map_["x"] - 60, box["y"] + map_["y"] - 60, steps=3)  # held: it follows beyond its edge
+    page.mouse.move(
+        box["x"] + map_["x"] - 60, box["y"] + map_["y"] - 60, steps=3
+    )  # held: it follows beyond its edge
     page.mouse.up()
     settled(page, f"{view}.join() === '0,6,0,6'")
     assert page.evaluate("[inflight.pinned, inflight.mask.zoom !== null]") == [None, True]
@@ -192,7 +218,11 @@ def test_two_fingers_zoom_the_mask(visit, traces):
     x, y = box["x"] + box["width"] / 2 + 20, box["y"] + box["height"] / 2
 
     def fingers(kind: str, apart: float) -> None:
-        points = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}] if kind != "touchEnd" else []
+        points = (
+            [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+            if kind != "touchEnd"
+            else []
+        )
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
     size = "(() => { const v = inflight.mask.drawn.at.view; return [v[1] - v[0], v[3] - v[2]]; })()"
@@ -205,4 +235,6 @@ def test_two_fingers_zoom_the_mask(visit, traces):
     for apart in (60, 40, 25):
         fingers("touchMove", apart)
     fingers("touchEnd", 0)
-    settled(page, f"(whole) => {size}.join() === whole.join() && inflight.mask.zoom === null", whole)
+    settled(
+        page, f"(whole) => {size}.join() === whole.join() && inflight.mask.zoom === null", whole
+    )

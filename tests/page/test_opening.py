@@ -72,13 +72,23 @@ def go(page, address: str) -> None:
 @pytest.mark.slow
 def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_url, http):
     url = state(http, page_url)["catalogue"][0]["url"]
-    for address in (url, url.replace(".json", ".jsonl")):  # a replay, and the trace that it was made from
+    for address in (
+        url,
+        url.replace(".json", ".jsonl"),
+    ):  # a replay, and the trace that it was made from
         page = visit(f"{page_url}/", hash=f"trace={address}&step=3")
-        assert page.evaluate("() => [inflight.entry.trace, inflight.frame.event.step]") == [address, 3]
-        page.evaluate("() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }")
+        assert page.evaluate("() => [inflight.entry.trace, inflight.frame.event.step]") == [
+            address,
+            3,
+        ]
+        page.evaluate(
+            "() => { navigator.clipboard.writeText = async (t) => { window.copied = t; }; }"
+        )
         page.locator(".share-button").click()
         settled(page, "window.copied")
-        link = page.evaluate("() => new URLSearchParams(new URL(copied).hash.slice(1)).get('trace')")
+        link = page.evaluate(
+            "() => new URLSearchParams(new URL(copied).hash.slice(1)).get('trace')"
+        )
         assert link == address
 
 
@@ -91,10 +101,17 @@ def test_the_query_names_one_too(visit, page_url, http):
 
 
 @pytest.mark.slow
-def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_url, friendly, elsewhere, http):
-    assert f"connect-src 'self' blob: {elsewhere};" in f"{http.get(friendly).headers['content-security-policy']};"
+def test_another_site_is_asked_only_where_the_page_was_told_of_it(
+    visit, page_url, friendly, elsewhere, http
+):
+    assert (
+        f"connect-src 'self' blob: {elsewhere};"
+        in f"{http.get(friendly).headers['content-security-policy']};"
+    )
     page = visit(f"{page_url}/", hash=f"trace={elsewhere}/run.json")
-    expect(page.locator("#watch .toast")).to_contain_text("opens runs of its own address, and of no other")
+    expect(page.locator("#watch .toast")).to_contain_text(
+        "opens runs of its own address, and of no other"
+    )
     page = visit(friendly)
     page.unroute_all()  # the fixture lets nobody out
     for name in ("run.json", "run.jsonl", "run.jsonl.gz"):
@@ -107,7 +124,12 @@ def test_another_site_is_asked_only_where_the_page_was_told_of_it(visit, page_ur
 def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friendly, elsewhere):
     page = visit(friendly)
     page.unroute_all()
-    page.meant += ["Failed to load resource", "CORS policy", "Content Security Policy", "Fetch API"]  # the console tells of it
+    page.meant += [
+        "Failed to load resource",
+        "CORS policy",
+        "Content Security Policy",
+        "Fetch API",
+    ]  # the console tells of it
     before = page.evaluate("() => inflight.entry.name")
     for name, sentence in (
         ("none.json", "answered 404"),
@@ -117,14 +139,27 @@ def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friend
         ("large.json", "more than 32 MiB"),
     ):
         go(page, f"{elsewhere}/{name}")
-        settled(page, "(words) => document.querySelector('.toast').textContent.includes(words)", sentence)
+        settled(
+            page,
+            "(words) => document.querySelector('.toast').textContent.includes(words)",
+            sentence,
+        )
         assert page.evaluate("() => inflight.entry.name") == before
 
 
 def test_a_page_without_a_server_opens_a_replay_and_says_what_it_cannot_read(visit):
     shown = replay(memory_trace((5, 6)))
     files = {"one.json": json.dumps(shown), "run.jsonl": "\n".join(memory_trace((5, 6)).lines())}
-    catalogue = [{"name": "first", "title": "First", "shows": "", "policy": "continuous", "steps": 1, "url": "one.json"}]
+    catalogue = [
+        {
+            "name": "first",
+            "title": "First",
+            "shows": "",
+            "policy": "continuous",
+            "steps": 1,
+            "url": "one.json",
+        }
+    ]
     page = visit(options={"catalogue": catalogue}, files=files, hash="trace=one.json")
     assert page.evaluate("() => inflight.entry.trace") == "one.json"
     page = visit(options={"catalogue": catalogue}, files=files, hash="trace=run.jsonl")
@@ -136,13 +171,16 @@ def test_a_page_without_a_server_opens_a_replay_and_says_what_it_cannot_read(vis
 
 # Two requests in the format of Mooncake's trace, written by hand.
 MOONCAKE = "".join(
-    json.dumps({"timestamp": 4000 * i, "input_length": 1000, "output_length": 8, "hash_ids": ids}) + "\n"
+    json.dumps({"timestamp": 4000 * i, "input_length": 1000, "output_length": 8, "hash_ids": ids})
+    + "\n"
     for i, ids in enumerate(([1, 2], [1, 3]))
 )
 
 
 def give(page, name: str, text: str) -> None:
-    page.locator(".workload-file").set_input_files({"name": name, "mimeType": "text/plain", "buffer": text.encode()})
+    page.locator(".workload-file").set_input_files(
+        {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
+    )
 
 
 @pytest.mark.slow
@@ -153,15 +191,27 @@ def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit
     give(page, "talk.jsonl", MOONCAKE)
     settled(page, "document.querySelector('.preset-shows').textContent.includes('talk')")
     says = page.locator(".preset-shows").inner_text()
-    assert "Requests: 2 within 4.0 s" in says and "% of those on record" in says and "Prefixes are shared" in says
+    assert (
+        "Requests: 2 within 4.0 s" in says
+        and "% of those on record" in says
+        and "Prefixes are shared" in says
+    )
     said = page.evaluate("() => inflight.editor.spec()")
     assert said["config"]["prefix_caching"] and said["workload"]["arrival_unit"] == "s"
     first, second = (r["prompt_token_ids"] for r in said["workload"]["requests"])
     shared = said["config"]["block_size"]
     assert first[:shared] == second[:shared] and first[shared:] != second[shared:]
     page.locator(".run-button").click()
-    settled(page, "inflight.run && inflight.run.complete && !inflight.running && inflight.run.header.source === 'live'")
-    hits = page.evaluate("() => inflight.run.events.flatMap((e) => e.kv.prefixHits).map((h) => h.numCachedTokens)")
+    settled(
+        page,
+        "inflight.run && inflight.run.complete && !inflight.running && inflight.run.header.source === 'live'",
+    )
+    hits = page.evaluate(
+        "() => inflight.run.events.flatMap((e) => e.kv.prefixHits).map((h) => h.numCachedTokens)"
+    )
     assert hits == [shared]  # as its hash_ids say
     give(page, "bad.csv", "a,b\n1,2\n")
-    settled(page, "document.querySelector('.drawer .run-message').textContent.includes('no known trace has')")
+    settled(
+        page,
+        "document.querySelector('.drawer .run-message').textContent.includes('no known trace has')",
+    )

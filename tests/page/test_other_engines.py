@@ -31,7 +31,11 @@ def test_the_engine_and_what_is_inferred_are_named(visit, plain):
 
 
 def test_rows_stand_in_their_real_order(visit, plain):
-    at = next(i for i, e in enumerate(plain.events) if [s.lane for s in e.segments] != sorted(s.lane for s in e.segments))
+    at = next(
+        i
+        for i, e in enumerate(plain.events)
+        if [s.lane for s in e.segments] != sorted(s.lane for s in e.segments)
+    )
     page = visit(replay=replay(plain))
     seek(page, at)
     drawn = page.evaluate("() => inflight.frame.passes[0].items.map((i) => i.request.id)")
@@ -41,18 +45,26 @@ def test_rows_stand_in_their_real_order(visit, plain):
 def test_guesses_are_drawn_as_guesses(visit):
     trace = to_trace(read_raw([DATA / "vllm-0.32-speculation.raw.jsonl.gz"])[0])
     at, event = next(
-        (i, e) for i, e in enumerate(trace.events) if {(d.drafted, d.accepted) for d in e.drafts} == {(3, 1), (3, 0)}
+        (i, e)
+        for i, e in enumerate(trace.events)
+        if {(d.drafted, d.accepted) for d in e.drafts} == {(3, 1), (3, 0)}
     )
     page = visit(replay=replay(trace))
     seek(page, at)
-    cells = page.evaluate("() => inflight.row.cells.map((c) => [c.item.request.id, c.guess || '', c.text])")
+    cells = page.evaluate(
+        "() => inflight.row.cells.map((c) => [c.item.request.id, c.guess || '', c.text])"
+    )
     for draft in event.drafts:
         guesses = [guess for request, guess, _ in cells if request == draft.request and guess]
-        assert guesses == ["taken"] * draft.accepted + ["forgotten"] * (draft.drafted - draft.accepted)
+        assert guesses == ["taken"] * draft.accepted + ["forgotten"] * (
+            draft.drafted - draft.accepted
+        )
     assert all(text == "✗" for _, guess, text in cells if guess == "forgotten")
     guessed, right = sum(d.drafted for d in event.drafts), sum(d.accepted for d in event.drafts)
     assert f"{guessed} guessed: {right} right" in page.locator(".panel.row .key").inner_text()
-    assert trace.mask(event.step).queries[-1].text  # the mask in a terminal knows no later token either
+    assert (
+        trace.mask(event.step).queries[-1].text
+    )  # the mask in a terminal knows no later token either
 
 
 @pytest.mark.parametrize("name", ["hybrid", "sliding-window"])
@@ -70,7 +82,9 @@ def test_a_cache_is_as_long_as_its_layers_keep_it(visit, name):
         state.tables[change.request][change.group],
         next(s.kv_len for s in event.segments if s.request == change.request),
     )
-    held = sum(min(kv_len - 32 * place, 32) for place, block in enumerate(table) if block is not None)
+    held = sum(
+        min(kv_len - 32 * place, 32) for place, block in enumerate(table) if block is not None
+    )
     assert 64 <= held < 96 and held < kv_len  # a window of 64, rounded up to blocks of 32
 
     page = visit(replay=replay(trace))
@@ -78,18 +92,33 @@ def test_a_cache_is_as_long_as_its_layers_keep_it(visit, name):
     page.evaluate("(id) => inflight.pin(inflight.run.request(id))", change.request)
     settled(page)
     left = sorted(b for c in event.kv.changes for b in c.left)
-    assert sorted(page.evaluate("[...inflight.blocks.ghosts].map(([block, g]) => g.passed && block)")) == left
+    assert (
+        sorted(page.evaluate("[...inflight.blocks.ghosts].map(([block, g]) => g.passed && block)"))
+        == left
+    )
     assert page.evaluate("[...inflight.blocks.owned.keys()].length") == event.kv.used
-    assert f"window 64: {held} held, {kv_len - held} given back" in page.locator(".request-card").inner_text()
-    assert f"full: {kv_len} held" in page.locator(".request-card").inner_text() or name == "sliding-window"
+    assert (
+        f"window 64: {held} held, {kv_len - held} given back"
+        in page.locator(".request-card").inner_text()
+    )
+    assert (
+        f"full: {kv_len} held" in page.locator(".request-card").inner_text()
+        or name == "sliding-window"
+    )
     words = [f"gives back {len(left)} block{'s' if len(left) > 1 else ''}", "behind its window"]
     assert all(said in page.locator(".sentence").inner_text() for said in words)
     assert "window 64: " in page.locator(".lengths-key").inner_text()
     seek(page, at + 1)  # they are free again, or another's
-    assert page.evaluate("inflight.blocks.ghosts.size") == sum(len(c.left) for c in trace.events[at + 1].kv.changes)
+    assert page.evaluate("inflight.blocks.ghosts.size") == sum(
+        len(c.left) for c in trace.events[at + 1].kv.changes
+    )
 
 
 def test_the_mask_of_a_layer_with_a_window_has_its_window(visit):
     trace = to_trace(read_raw([DATA / "vllm-0.32-hybrid.raw.jsonl.gz"])[0])
     page = visit(replay=replay(trace))
-    assert page.evaluate("inflight.run.windows") == [64, 64, 64, None] == list(trace.header.model.windows)
+    assert (
+        page.evaluate("inflight.run.windows")
+        == [64, 64, 64, None]
+        == list(trace.header.model.windows)
+    )

@@ -20,19 +20,26 @@ READ = """async ([to, headers]) => Promise.all(["inflight/state", "serve/session
 
 
 @pytest.mark.slow
-def test_pages_of_other_sites_neither_send_nor_read_and_its_own_do_both(chromium, page_url, http, tmp_path):
+def test_pages_of_other_sites_neither_send_nor_read_and_its_own_do_both(
+    chromium, page_url, http, tmp_path
+):
     """`class.lan` is the page's name in its network; `evil.example` is another site, which then points its name to the page."""
     (tmp_path / "index.html").write_text("<title>evil</title>", encoding="utf-8")
     port = urlsplit(page_url).port
     rules = "--host-resolver-rules=MAP class.lan 127.0.0.1, MAP evil.example 127.0.0.1"
-    browser = chromium.browser_type.launch(executable_path=executable(), args=[*FLAGS.split(), rules, "--no-proxy-server"])
+    browser = chromium.browser_type.launch(
+        executable_path=executable(), args=[*FLAGS.split(), rules, "--no-proxy-server"]
+    )
     with hosted(tmp_path) as site:
         try:
             page = browser.new_page()
             page.set_default_timeout(PATIENCE)
             to = f"http://class.lan:{port}"
             page.goto(f"http://evil.example:{urlsplit(site.url).port}/")
-            proxys = {"content-type": "application/json", "x-forwarded-host": urlsplit(page.url).netloc}
+            proxys = {
+                "content-type": "application/json",
+                "x-forwarded-host": urlsplit(page.url).netloc,
+            }
             for number, options in enumerate((
                 {"mode": "no-cors"},
                 {"mode": "no-cors", "headers": {"content-type": "text/plain"}},

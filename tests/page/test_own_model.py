@@ -19,7 +19,9 @@ def folder(tmp_path_factory) -> Path:
 
 
 def name_it(page: Page, name: object, drawer: str = "#watch .drawer") -> None:
-    page.select_option(f"{drawer} [name=model]", index=page.locator(f"{drawer} [name=model] option").count() - 1)
+    page.select_option(
+        f"{drawer} [name=model]", index=page.locator(f"{drawer} [name=model] option").count() - 1
+    )
     page.fill(f"{drawer} [name=own_model]", str(name))
     page.press(f"{drawer} [name=own_model]", "Enter")
 
@@ -50,7 +52,9 @@ def test_a_folder_is_named_foreseen_run_and_remembered(visit, page_url, folder, 
     page.select_option("[name=dtype]", "bfloat16")
     page.click(".run-button")
     settled(page, "!inflight.running && inflight.run.header.source === 'live'")
-    header = page.evaluate("[inflight.run.header.model.name, inflight.run.header.dtype, inflight.run.complete]")
+    header = page.evaluate(
+        "[inflight.run.header.model.name, inflight.run.header.dtype, inflight.run.complete]"
+    )
     assert header == [str(folder), "bfloat16", True]
     first = page.evaluate("inflight.run.texts.prompt[inflight.run.requests[0].id].join('')")
     assert first == "<|user|>To be?<|end|><|assistant|>"
@@ -88,4 +92,6 @@ def test_new_comparison_takes_it_alike(visit, page_url, folder):
     page.fill(".inflight-compare [name=repeats]", "1")
     page.click(".inflight-compare .run-button")
     expect(page.locator(".inflight-compare .run-message")).to_contain_text("Done")
-    assert page.evaluate("Object.values(inflightCompare.doc.runs)[0].header.model.name") == str(folder)
+    assert page.evaluate("Object.values(inflightCompare.doc.runs)[0].header.model.name") == str(
+        folder
+    )

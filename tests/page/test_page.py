@@ -26,7 +26,9 @@ def open_page(visit, page_url) -> Callable[..., Page]:
 
 
 def events_of(page: Page) -> list[int]:
-    return page.evaluate("Array.from({length: inflight.run.length}, (_, i) => inflight.run.stepOf(i))")
+    return page.evaluate(
+        "Array.from({length: inflight.run.length}, (_, i) => inflight.run.stepOf(i))"
+    )
 
 
 def edit(page: Page, preset: str = SHORT) -> None:
@@ -34,7 +36,9 @@ def edit(page: Page, preset: str = SHORT) -> None:
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
     page.select_option(".preset-select", preset)
-    settled(page, "(name) => inflight.entry.name === name", preset)  # one that is on record opens by itself
+    settled(
+        page, "(name) => inflight.entry.name === name", preset
+    )  # one that is on record opens by itself
 
 
 def run(page: Page) -> None:
@@ -67,9 +71,13 @@ def test_gradio_adds_no_scroll_and_no_chrome_and_nothing_in_the_editor_is_cut_of
     assert width <= 0 and height <= 0
     box = page.locator(".inflight").bounding_box()
     assert (box["x"], box["y"]) == (0, 0)
-    assert page.locator("footer:visible").count() == page.locator(".inflight footer:visible").count()
+    assert (
+        page.locator("footer:visible").count() == page.locator(".inflight footer:visible").count()
+    )
     edit(page, "gpt2-six")
-    assert page.evaluate("(() => { const b = document.querySelector('.drawer-body'); return b.scrollWidth <= b.clientWidth; })()")
+    assert page.evaluate(
+        "(() => { const b = document.querySelector('.drawer-body'); return b.scrollWidth <= b.clientWidth; })()"
+    )
 
 
 def test_a_link_opens_a_recorded_run_at_its_step(open_page):
@@ -96,7 +104,9 @@ def test_a_run_streams_in_and_is_called_live(open_page):
     run(page)
     assert page.evaluate("[inflight.run.header.source, inflight.run.complete]") == ["live", True]
     steps = events_of(page)
-    assert steps == list(range(len(steps))) and len(steps) == len(Trace.load(TRACES / f"{SHORT}.jsonl").events)
+    assert steps == list(range(len(steps))) and len(steps) == len(
+        Trace.load(TRACES / f"{SHORT}.jsonl").events
+    )
     expect(page.locator(".source")).to_contain_text("Run by the server")
     expect(page.locator(".run-message")).to_contain_text("Done")
 
@@ -147,7 +157,9 @@ def test_hostile_prompts_neither_run_nor_break_the_layout(open_page):
     page.on("dialog", lambda d: pytest.fail(f"a script ran: {d.message}"))
     edit(page, "short-and-long")
     cells = page.locator(".request-rows textarea, .request-rows input[type=text]")
-    for index, prompt in enumerate(("<img src=x onerror=alert(1)>", "‮rtl‏ \u0000 😀{{7*7}}${alert(2)}", "x" * 200)):
+    for index, prompt in enumerate(
+        ("<img src=x onerror=alert(1)>", "‮rtl‏ \u0000 😀{{7*7}}${alert(2)}", "x" * 200)
+    ):
         cells.nth(index).fill(prompt)
     run(page)
     assert page.evaluate("inflight.run.complete && inflight.run.length") > 3
@@ -172,7 +184,9 @@ def test_a_saved_trace_opens_by_upload_and_a_broken_one_is_refused(open_page, tm
     expect(page.locator(".source")).to_contain_text("From a file")
     steps = events_of(page)
     broken = tmp_path / "broken.jsonl"
-    broken.write_text((TRACES / "chunk-7-by-4.jsonl").read_text(encoding="utf-8")[:-200], encoding="utf-8")
+    broken.write_text(
+        (TRACES / "chunk-7-by-4.jsonl").read_text(encoding="utf-8")[:-200], encoding="utf-8"
+    )
     upload(broken)
     expect(page.get_by_text(re.compile("cannot be opened as a trace"))).to_be_visible()
     assert events_of(page) == steps
@@ -188,13 +202,17 @@ def test_a_recorded_run_can_be_taken_away(open_page, tmp_path):
         taken[words] = tmp_path / words
         download.value.save_as(taken[words])
         assert taken[words].stat().st_size > 1000
-    assert len(Trace.load(taken["Trace"]).events) == len(Trace.load(TRACES / f"{SHORT}.jsonl").events)
+    assert len(Trace.load(taken["Trace"]).events) == len(
+        Trace.load(TRACES / f"{SHORT}.jsonl").events
+    )
     assert json.loads(taken["Perfetto"].read_text(encoding="utf-8"))["traceEvents"]
 
 
 def test_every_sentence_shown_is_the_servers(open_page):
     page = open_page(hash="run=kv-pressure")
-    captions = page.evaluate("inflight.replay.captions.map(c => c.say.map(s => typeof s === 'string' ? s : s.r).join(''))")
+    captions = page.evaluate(
+        "inflight.replay.captions.map(c => c.say.map(s => typeof s === 'string' ? s : s.r).join(''))"
+    )
     from visualizer.words.captions import captions as compose
     from visualizer.words.captions import plain
 
@@ -206,7 +224,9 @@ def test_every_preset_can_be_started_from(open_page):
     page = open_page()
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
-    offered = page.locator(".preset-select option").evaluate_all("options => options.map(o => o.value)")
+    offered = page.locator(".preset-select option").evaluate_all(
+        "options => options.map(o => o.value)"
+    )
     assert set(PRESETS) <= set(offered)
 
 
@@ -216,11 +236,15 @@ def test_every_button_of_the_bar_is_within_reach_on_a_phone(open_page, part):
     if part == "compare":
         settled(page, "window.inflightCompare && inflightCompare.doc")
     top = page.locator(".top:visible")
-    for box in top.locator("button:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())"):
+    for box in top.locator("button:visible").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect().toJSON())"
+    ):
         assert box["left"] >= 0 and box["right"] <= 390.5 and box["width"] >= 40
 
 
-@pytest.mark.parametrize("how", [{}, pytest.param({"size": "phone", "color_scheme": "dark"}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "how", [{}, pytest.param({"size": "phone", "color_scheme": "dark"}, marks=pytest.mark.slow)]
+)
 def test_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(**how)
     assert serious(page) == []

@@ -60,14 +60,18 @@ def budget(event: StepEvent) -> list:
     if whole is None:
         whole = sum(parts.values()) + pads
         shares += [(("pads", None), pads)] if pads else []
-    return [[phase, owner, pytest.approx(100 * n / whole, abs=1e-3)] for (phase, owner), n in shares]
+    return [
+        [phase, owner, pytest.approx(100 * n / whole, abs=1e-3)] for (phase, owner), n in shares
+    ]
 
 
 def pointed_length(lane: int, one: LaneRow | None, cached: dict[str, int]) -> str:
     if one is None:
         return f"lane {lane} is free"
     grown = one.kv_len - cached[one.request]
-    return f"@{one.request} holds {one.kv_len} [position|positions]" + (f", {grown} of them new in this step" if grown else "")
+    return f"@{one.request} holds {one.kv_len} [position|positions]" + (
+        f", {grown} of them new in this step" if grown else ""
+    )
 
 
 def pointed_lane(lane: int, one: LaneRow | None, event: StepEvent) -> str:
@@ -80,7 +84,9 @@ def pointed_lane(lane: int, one: LaneRow | None, event: StepEvent) -> str:
     return f"@{one.request} lane {lane}, step {event.step}: {doing}"
 
 
-def pointed_block(block: int, owners: tuple[str, ...], state: RunState, frame: Frame, event: StepEvent) -> str:
+def pointed_block(
+    block: int, owners: tuple[str, ...], state: RunState, frame: Frame, event: StepEvent
+) -> str:
     (owner,) = owners
     size = LIMITS["block_size"]
     first = size * state.tables[owner][0].index(block)
@@ -107,7 +113,9 @@ PLAN = [
     "policy", ["static", "split-chunked", "continuous"]
 )  # pads beside no limit, two tokens in one step, preemptions
 def test_the_panels_say_what_ran(visit, policy):
-    plan = [request(f"r{i}", prompt, new, at, first=100 * i) for i, (prompt, new, at) in enumerate(PLAN)]
+    plan = [
+        request(f"r{i}", prompt, new, at, first=100 * i) for i, (prompt, new, at) in enumerate(PLAN)
+    ]
     trace = record(EngineConfig(policy, **LIMITS), *plan)
     assert trace.events[-1].step > len(trace.events), "no step's number is its index"
     page = visit(replay=replay(trace))
@@ -124,21 +132,28 @@ def test_the_panels_say_what_ran(visit, policy):
         new = {r: "".join(trace.texts.output[r][:n])[len(before[r]) :] for r, n in written.items()}
         assert panels["waiting"] == waiting(trace, frame), event.step
         assert panels["budget"] == budget(event), event.step
-        assert panels["gauges"] == [f"{len(held)} of {LIMITS['max_num_seqs']}", f"{event.kv.used} of {event.kv.total}"], (
+        assert panels["gauges"] == [
+            f"{len(held)} of {LIMITS['max_num_seqs']}",
+            f"{event.kv.used} of {event.kv.total}",
+        ], event.step
+        assert panels["fills"] == [pytest.approx(100 * fill, abs=0.01) for fill in fills], (
             event.step
         )
-        assert panels["fills"] == [pytest.approx(100 * fill, abs=0.01) for fill in fills], event.step
         for one in frame.lanes:
-            assert panels["texts"][one.request] == [before[one.request], new[one.request]], event.step
+            assert panels["texts"][one.request] == [before[one.request], new[one.request]], (
+                event.step
+            )
         assert {f.request for f in event.finished} <= set(panels["ended"]), event.step
-        assert panels["lengths"] == [pointed_length(lane, held.get(lane), cached) for lane in range(LIMITS["max_num_seqs"])], (
-            event.step
-        )
-        assert panels["lanes"] == [pointed_lane(lane, held.get(lane), event) for lane in range(LIMITS["max_num_seqs"])], (
-            event.step
-        )
+        assert panels["lengths"] == [
+            pointed_length(lane, held.get(lane), cached) for lane in range(LIMITS["max_num_seqs"])
+        ], event.step
+        assert panels["lanes"] == [
+            pointed_lane(lane, held.get(lane), event) for lane in range(LIMITS["max_num_seqs"])
+        ], event.step
         for block, owners in frame.blocks.items():
-            assert panels["blocks"][block] == pointed_block(block, owners, state, frame, event), event.step
+            assert panels["blocks"][block] == pointed_block(block, owners, state, frame, event), (
+                event.step
+            )
         state.end(event)
 
 
@@ -164,10 +179,16 @@ _SIMPLE = """() => {
 @pytest.mark.parametrize("detail", ["simple", "full"])
 def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(visit, detail):
     plan = [request(f"r{i}", 3 + i, 4 + i % 5, 0) for i in range(12)]
-    trace = record(EngineConfig("continuous", max_num_seqs=4, max_num_batched_tokens=12, block_size=4, num_blocks=8), *plan)
+    trace = record(
+        EngineConfig(
+            "continuous", max_num_seqs=4, max_num_batched_tokens=12, block_size=4, num_blocks=8
+        ),
+        *plan,
+    )
     assert any(e.preempted for e in trace.events)
     words = {
-        r: [f"{chr(97 + i)}{n}" for n in range(len(ids))] for i, (r, ids) in enumerate(trace.outputs.items())
+        r: [f"{chr(97 + i)}{n}" for n in range(len(ids))]
+        for i, (r, ids) in enumerate(trace.outputs.items())
     }  # each is written once
     trace.recorded_texts = Texts(trace.recorded_texts.prompt, words)
     page = visit(replay=replay(trace), detail=detail, device_scale_factor=1)
@@ -175,7 +196,9 @@ def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(vi
     for event, said in zip(trace.events, page.evaluate(_SIMPLE), strict=True):
         state.begin(event)
         frame = state.frame(event)
-        since |= {a.request: a.t for a in event.arrived} | {p.request: event.t_start for p in event.preempted}
+        since |= {a.request: a.t for a in event.arrived} | {
+            p.request: event.t_start for p in event.preempted
+        }
         state.end(event)
         new = {words[r][state.num_tokens[r] - trace.prompt_lengths[r] - 1] for r, _ in event.tokens}
         written |= new
@@ -185,6 +208,10 @@ def test_the_door_counts_who_waits_and_no_word_is_drawn_before_it_was_written(vi
             continue
         assert new <= drawn, event.step
         shown = frame.waiting[: 5 if len(frame.waiting) > 6 else 6]
-        assert said["door"] == [[one.request, f"waits {event.t_end - since[one.request]:.2f} s"] for one in shown], event.step
+        assert said["door"] == [
+            [one.request, f"waits {event.t_end - since[one.request]:.2f} s"] for one in shown
+        ], event.step
         rest = len(frame.waiting) - len(shown)
-        assert said["more"] == (f"and {rest} more" if rest else "" if shown else "Nobody waits at the door."), event.step
+        assert said["more"] == (
+            f"and {rest} more" if rest else "" if shown else "Nobody waits at the door."
+        ), event.step

@@ -40,7 +40,9 @@ def test_the_picture_is_the_page(visit, traces, drawer):
         page.evaluate("inflight.take('png')")
     assert download.value.suggested_filename.endswith("step-6.png")
     taken = Path(download.value.path()).read_bytes()
-    *sizes, edge, share = page.evaluate(_DIFFERENT, [base64.b64encode(data).decode() for data in (seen, taken)])
+    *sizes, edge, share = page.evaluate(
+        _DIFFERENT, [base64.b64encode(data).decode() for data in (seen, taken)]
+    )
     assert sizes == [2880, 1800, 2880, 1800]
     assert edge, "there is a frame around it"
     # Another font changes one in twenty; words that Chromium sets one pixel lower, as it may from its second picture on, one in a hundred.

@@ -59,12 +59,16 @@ def test_a_link_with_an_id_opens_the_step_that_first_computes_it(visit, trace):
     assert last.startswith("cmpl-") and sum(r.startswith(seen_by_client) for r in ids) == 1
     for name in (last, seen_by_client):
         page = visit(replay=replay(trace), hash=f"request={name}")
-        assert pinned(page) == last and page.evaluate("inflight.frame.event.step") == first_computed(trace, last)
+        assert pinned(page) == last and page.evaluate(
+            "inflight.frame.event.step"
+        ) == first_computed(trace, last)
         settled(page, "location.hash.includes('step=')")
         assert carried(page)["request"] == [last] and "pin" not in carried(page)
     page = visit(replay=replay(trace), hash=f"request={seen_by_client}&step=3")
     assert pinned(page) == last and page.evaluate("inflight.frame.event.step") == 3
-    page.evaluate("(id) => { location.hash = `#request=${id}`; }", ids[0])  # followed without a new page
+    page.evaluate(
+        "(id) => { location.hash = `#request=${id}`; }", ids[0]
+    )  # followed without a new page
     settled(page, "inflight.pinned?.id === arg", ids[0])
     assert page.evaluate("inflight.frame.event.step") == first_computed(trace, ids[0])
 
@@ -76,7 +80,9 @@ def test_an_id_that_no_request_has_is_said_and_changes_nothing(visit, trace):
     settled(page, "location.hash.includes('step=7')")
     before = [pinned(page), 7]
     page.evaluate("location.hash = '#step=9&request=' + encodeURIComponent('<b>chatcmpl-0</b>')")
-    expect(page.locator(TOAST)).to_have_text("No request of this run has the id “<b>chatcmpl-0</b>”.")
+    expect(page.locator(TOAST)).to_have_text(
+        "No request of this run has the id “<b>chatcmpl-0</b>”."
+    )
     settled(page)
     assert [pinned(page), page.evaluate("inflight.frame.event.step")] == before
     assert page.locator(f"{TOAST} b").count() == 0
@@ -100,7 +106,10 @@ def test_any_id_is_found_again_by_its_link_and_is_only_text(visit, renamed):
     again.keyboard.press("/")
     again.keyboard.type("#D%25+e F/“<IMG")
     expect(again.locator(".slow-table tbody tr")).to_have_count(1)
-    assert again.locator(".slow-table img").count() == 0 and again.locator(".slow-id").get_attribute("title") == HARD
+    assert (
+        again.locator(".slow-table img").count() == 0
+        and again.locator(".slow-id").get_attribute("title") == HARD
+    )
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
@@ -116,18 +125,25 @@ def test_the_field_keeps_the_rows_with_a_piece_of_an_id_or_a_letter(visit, trace
     expect(rows).to_have_count(1)
     name = page.locator(".slow-id")
     assert name.inner_text() == name.get_attribute("title") == ids[-1]
-    assert page.evaluate("document.querySelector('.slow-id').getBoundingClientRect().right <= innerWidth")
+    assert page.evaluate(
+        "document.querySelector('.slow-id').getBoundingClientRect().right <= innerWidth"
+    )
     boxes = "['.slow-table tbody .chip', '.slow-id', '.slow-bar'].map((s) => document.querySelector(s).getBoundingClientRect())"
-    assert page.evaluate(f"{boxes}.every((box, n, all) => !n || all[n - 1].right <= box.left)")  # nothing lies over it
+    assert page.evaluate(
+        f"{boxes}.every((box, n, all) => !n || all[n - 1].right <= box.left)"
+    )  # nothing lies over it
     assert not serious(page)
     field.fill("b")  # that letter comes first, then the ids that have one
     page.wait_for_function(
-        "(n) => document.querySelectorAll('.slow-table tbody tr').length === n", arg=sum("b" in i for i in ids)
+        "(n) => document.querySelectorAll('.slow-table tbody tr').length === n",
+        arg=sum("b" in i for i in ids),
     )
     expect(rows.first.locator(".chip")).to_have_text("B")
     field.fill("nobody")
     expect(rows).to_have_count(0)
-    expect(page.locator(".slow-says")).to_have_text("No request has this as its letter or in its id.")
+    expect(page.locator(".slow-says")).to_have_text(
+        "No request has this as its letter or in its id."
+    )
     page.keyboard.press("Enter")  # nothing to select
     assert page.locator(".slow-card[open]").count() == 1 and pinned(page) is None
     field.fill(f"  {ids[4].upper()} ")
@@ -145,7 +161,11 @@ def test_the_key_is_in_the_list_of_keys(visit, trace):
 @pytest.mark.slow
 def test_a_request_of_a_followed_engine_is_found_now_or_when_it_comes(visit, tmp_path):
     header, *steps = gzip.decompress(VLLM.read_bytes()).decode().splitlines(keepends=True)
-    arrived = [(n, r["request"]) for n, step in enumerate(steps) for r in json.loads(step).get("arrived", ())]
+    arrived = [
+        (n, r["request"])
+        for n, step in enumerate(steps)
+        for r in json.loads(step).get("arrived", ())
+    ]
     n, late = arrived[-1]
     (tmp_path / "recordings").mkdir()
     file = tmp_path / "recordings" / "run.raw.jsonl"
@@ -153,7 +173,9 @@ def test_a_request_of_a_followed_engine_is_found_now_or_when_it_comes(visit, tmp
     with serve((sys.executable, "app.py", "--follow", str(file.parent))) as url:
         page = visit(f"{url}/", hash=f"part=live&request={late.rsplit('-', 2)[0]}", drawn=False)
         says = page.locator(".live .find-says")
-        expect(says).to_contain_text("No request in the steps that are kept has an id that begins so.")
+        expect(says).to_contain_text(
+            "No request in the steps that are kept has an id that begins so."
+        )
         settled(page, "inflight.run === inflightLive.batch.run && inflight.run.length > 0")
         assert pinned(page) is None
         with file.open("a") as more:
@@ -169,6 +191,10 @@ def test_a_request_of_a_followed_engine_is_found_now_or_when_it_comes(visit, tmp
         page.keyboard.press("Enter")
         settled(page, "inflight.pinned?.id === arg", early)
         assert carried(page) == {"part": ["live"], "request": [early[:-9]]}
-        page.evaluate("location.hash = '#part=live&request=' + arguments[0]".replace("arguments[0]", json.dumps(late)))
+        page.evaluate(
+            "location.hash = '#part=live&request=' + arguments[0]".replace(
+                "arguments[0]", json.dumps(late)
+            )
+        )
         settled(page, "inflight.pinned?.id === arg", late)
         assert not serious(page)

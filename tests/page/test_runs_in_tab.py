@@ -61,7 +61,9 @@ def test_requests_are_changed_and_run_without_a_server(opened, site, tmp_path):
     page.click(".edit-button")
     expect(page.locator("[name=device]")).to_have_text("your machine")
     expect(page.locator("label:has([name=device]) small")).to_contain_text("stays on your machine")
-    assert not [path for path in site.asked[before:] if path.endswith((".wasm.gz", "/weights.gz"))]  # nobody has asked for it yet
+    assert not [
+        path for path in site.asked[before:] if path.endswith((".wasm.gz", "/weights.gz"))
+    ]  # nobody has asked for it yet
     run(page)
     assert page.inner_text(".source .word") == "Run in a browser tab"
     shipped = Trace.load(TRACES / "short-and-long.jsonl")
@@ -73,7 +75,9 @@ def test_requests_are_changed_and_run_without_a_server(opened, site, tmp_path):
     lines = saved(page, "Trace", tmp_path / "static.jsonl").read_text().splitlines()
     found = verify(lines, tokenizer_of, _engine)
     assert (
-        Trace.from_lines(lines).header.policy.name == "static" and found.complete and found.rerun.tokens == found.num_tokens > 0
+        Trace.from_lines(lines).header.policy.name == "static"
+        and found.complete
+        and found.rerun.tokens == found.num_tokens > 0
     )
     lanes = json.loads(saved(page, "Perfetto", tmp_path / "perfetto.json").read_text())
     assert lanes["traceEvents"]
@@ -98,12 +102,17 @@ def test_what_if_and_leak_are_run_in_the_tab(opened):
     page.click(".what-button")
     page.locator(".what-policy", has_text="static").first.click()
     settled(page, "inflight.pair.members.length === 2")
-    assert page.evaluate("inflight.pair.members.map(m => m.entry.id.slice(0, 4))") == ["tab-", "tab-"]
+    assert page.evaluate("inflight.pair.members.map(m => m.entry.id.slice(0, 4))") == [
+        "tab-",
+        "tab-",
+    ]
     page.click(".pair-go")
     page.locator(".leak-button").first.click()
     settled(page, "inflight.leak.on")
     assert page.inner_text(".source .word") == "Run in a browser tab"
-    expect(page.locator(".pair-says")).to_contain_text("Every request also reads the next one's keys")
+    expect(page.locator(".pair-says")).to_contain_text(
+        "Every request also reads the next one's keys"
+    )
 
 
 def test_a_comparison_is_measured_in_the_tab_and_says_so(opened):
@@ -114,7 +123,9 @@ def test_a_comparison_is_measured_in_the_tab_and_says_so(opened):
     form.locator("[name=preset]").select_option("short-and-long")
     form.locator("[name=repeats]").fill("1")
     form.locator(".run-button").click()
-    expect(form.locator(".run-message")).to_have_text("Done: the race shows the runs of median time.")
+    expect(form.locator(".run-message")).to_have_text(
+        "Done: the race shows the runs of median time."
+    )
     assert page.inner_text(".compare .source").startswith("Measured in this tab")
     assert "Chromium" in page.evaluate("document.querySelector('.compare .where').textContent")
     assert page.locator(".compare .chart").count() > 3
@@ -136,7 +147,9 @@ def test_files_are_opened_in_the_tab_and_sent_nowhere(opened, site):
             page.locator(".menu button", has_text="Open a trace").click()
         chooser.value.set_files([DATA / name for name in files])
         settled(page, "(was) => inflight.runId && inflight.runId !== was", was)
-        expect(page.locator(".toast")).to_have_text("Read and checked in this tab: nothing of it left your machine.")
+        expect(page.locator(".toast")).to_have_text(
+            "Read and checked in this tab: nothing of it left your machine."
+        )
         assert page.inner_text(".source .word") == "From a file"
     assert {method for method, _ in asked} == {"GET"}
 
@@ -156,7 +169,9 @@ def test_two_clicks_start_one_run_and_stop_ends_it(opened):
     page.click(".edit-button")
     for row in page.locator(".request-rows input").all()[::2]:
         row.fill("300")
-    page.select_option("[name=policy]", "sequential")  # thousands of steps: it goes on until it is cancelled
+    page.select_option(
+        "[name=policy]", "sequential"
+    )  # thousands of steps: it goes on until it is cancelled
     page.evaluate(f"() => {{ const b = document.querySelector('{RUN}'); b.click(); b.click(); }}")
     settled(page, "inflight.live.run?.length > 3")
     page.evaluate("inflight.editor.run()")
@@ -167,7 +182,9 @@ def test_two_clicks_start_one_run_and_stop_ends_it(opened):
     assert page.evaluate("inflight.visit.runs.length") <= 1
 
 
-def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(page_url, visit, engine_files):  # noqa: F811
+def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(
+    page_url, visit, engine_files
+):  # noqa: F811
     page = visit(url=page_url, hash="run=greedy-together", in_tab=True)
     device = page.locator("#watch [name=device]")
     run_button = "#watch .drawer .run-button"
@@ -184,7 +201,9 @@ def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(pa
         page.evaluate("inflight.live.ended = null")
         page.click(run_button)
         settled(page, "!inflight.running && inflight.live.ended")
-        return page.inner_text("#watch .source .word"), page.evaluate("inflight.run.requests.map(r => r.output ?? r.id)")
+        return page.inner_text("#watch .source .word"), page.evaluate(
+            "inflight.run.requests.map(r => r.output ?? r.id)"
+        )
 
     tab = ran()
     assert tab[0] == "Run in a browser tab"

@@ -13,7 +13,10 @@ from playwright.sync_api import Page
 from worlds.browser import chromium, fresh  # noqa: F401
 from worlds.sandboxed import Listener, listening, page_files
 
-SCRIPTS = {path.name: path.read_bytes() for path in (Path(__file__).parents[1] / "data" / "sandbox").iterdir()}
+SCRIPTS = {
+    path.name: path.read_bytes()
+    for path in (Path(__file__).parents[1] / "data" / "sandbox").iterdir()
+}
 TOO_MUCH = "This code answered more than the page takes from a stranger."
 # A job in the sandbox, with a script of ours in place of the engine's worker: its deltas, or the sentence with which it ended.
 JOB = """async ([sandbox, script, spec]) => {
@@ -45,7 +48,9 @@ def page(fresh: Callable[..., Page], site: Listener) -> Page:
 
 
 def reaching(page: Page, sandbox: str, elsewhere: Listener) -> dict:
-    for _ in range(3):  # on a machine with other work it can be silent for longer than a sandbox's patience
+    for _ in range(
+        3
+    ):  # on a machine with other work it can be silent for longer than a sandbox's patience
         done = page.evaluate(JOB, [sandbox, "reaching.js", {"at": elsewhere.url}])
         if done["deltas"] or "Nothing was heard" not in done["said"]:
             break
@@ -72,7 +77,10 @@ def test_without_its_policy_the_same_code_reaches_the_network(page, site, elsewh
         ("gigantic", TOO_MUCH),
         pytest.param("endless", TOO_MUCH, marks=pytest.mark.slow),
         pytest.param("flood", TOO_MUCH, marks=pytest.mark.slow),
-        *((way, "This code answered with something that is not an answer.") for way in ("word", "list", "object", "other")),
+        *(
+            (way, "This code answered with something that is not an answer.")
+            for way in ("word", "list", "object", "other")
+        ),
         ("thrown", "The sandbox failed: “Error: <b>late</b>”."),
     ],
 )

@@ -56,7 +56,9 @@ def ordering(body: str) -> tuple[str, int]:
 @pytest.fixture(scope="module")
 def engine_site(engine_files) -> Iterator[Listener]:
     files = {f"engine/{name}": content for name, content in engine_files.contents().items()}
-    with listening({**files, "index.html": b"<!doctype html><title>page</title><link rel=icon href=data:,>"}) as own:
+    with listening(
+        {**files, "index.html": b"<!doctype html><title>page</title><link rel=icon href=data:,>"}
+    ) as own:
         yield own
 
 
@@ -100,7 +102,10 @@ def test_one_long_call_ends_the_sandbox_and_the_next_trial_runs(page):
 
 def test_no_python_reaches_the_network_or_what_is_kept(page, engine_site):
     with listening() as elsewhere:
-        refused = page.evaluate(OWN, [MODEL, {"task": TASK.name, "code": "import js\njs.fetch('" + elsewhere.url + "')"}])
+        refused = page.evaluate(
+            OWN,
+            [MODEL, {"task": TASK.name, "code": "import js\njs.fetch('" + elsewhere.url + "')"}],
+        )
         before = page.evaluate(KEPT)
         asked = list(engine_site.heard)
         ways = {
@@ -117,4 +122,6 @@ def test_no_python_reaches_the_network_or_what_is_kept(page, engine_site):
         assert tried(page, TASK.code)["attempt"]["fault"] is None
         assert (refused, elsewhere.heard) == ("A visitor's code runs in the sandbox alone.", [])
     assert page.evaluate(KEPT) == before
-    assert {name for name in engine_site.heard[len(asked) :]} <= {name for name in engine_site.heard if name.endswith(".js")}
+    assert {name for name in engine_site.heard[len(asked) :]} <= {
+        name for name in engine_site.heard if name.endswith(".js")
+    }

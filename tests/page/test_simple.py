@@ -18,7 +18,15 @@ from worlds.browser import seek, settled
 
 DETAIL = "document.querySelector('.inflight').dataset.detail"
 SEEN = "(names) => names.filter((name) => document.querySelector(`.inflight ${name}`)?.checkVisibility({ visibilityProperty: true }))"
-VIEWS = [".strip", ".scrubber", ".door", ".panel.row", ".panel.mask", ".panel.kv .blocks", ".panel.text"]
+VIEWS = [
+    ".strip",
+    ".scrubber",
+    ".door",
+    ".panel.row",
+    ".panel.mask",
+    ".panel.kv .blocks",
+    ".panel.text",
+]
 INSTRUMENTS = [
     ".panel.queue",
     ".panel.kv .lengths",
@@ -42,13 +50,19 @@ def test_a_new_visitor_gets_simple_and_what_is_chosen_stays(visit, six):
     assert page.evaluate(SEEN, VIEWS + INSTRUMENTS) == VIEWS
     page.keyboard.press("d")
     settled(page, "location.hash.includes('detail=full')")
-    assert page.evaluate(SEEN, VIEWS + INSTRUMENTS) == [v for v in VIEWS if v not in (".strip", ".door")] + INSTRUMENTS
+    assert (
+        page.evaluate(SEEN, VIEWS + INSTRUMENTS)
+        == [v for v in VIEWS if v not in (".strip", ".door")] + INSTRUMENTS
+    )
     page.evaluate("location.hash = ''")
     page.reload()
     settled(page, "window.inflight && inflight.drawn >= 0")
     assert page.evaluate(DETAIL) == "full"
     page.get_by_role("button", name="Simple", exact=True).click()
-    assert page.evaluate(f"[{DETAIL}, inflight.address._hash(true).includes('detail=simple')]") == ["simple", True]
+    assert page.evaluate(f"[{DETAIL}, inflight.address._hash(true).includes('detail=simple')]") == [
+        "simple",
+        True,
+    ]
 
 
 def test_a_link_says_how_much_is_shown_and_changes_nobodys_choice(visit, six):
@@ -58,19 +72,26 @@ def test_a_link_says_how_much_is_shown_and_changes_nobodys_choice(visit, six):
     settled(page, f"{DETAIL} === 'simple' && inflight.index === 7")
     page.evaluate("location.hash = '#step=8&axis=time'")  # only Full has an axis
     settled(page, f"{DETAIL} === 'full' && inflight.index === 8")
-    page.evaluate("(run) => inflight.openReplay({ ...run, header: { ...run.header, source: 'uploaded' } })", replay(six))
+    page.evaluate(
+        "(run) => inflight.openReplay({ ...run, header: { ...run.header, source: 'uploaded' } })",
+        replay(six),
+    )
     settled(page, "inflight.run.header.source === 'uploaded'")
     assert page.evaluate(DETAIL) == "full"
 
 
 def test_whoever_brings_a_recording_gets_full_unless_they_chose(visit, six):
     brought = replay(six, source="uploaded")
-    assert [visit(replay=brought, detail=chosen).evaluate(DETAIL) for chosen in (None, "simple")] == ["full", "simple"]
+    assert [
+        visit(replay=brought, detail=chosen).evaluate(DETAIL) for chosen in (None, "simple")
+    ] == ["full", "simple"]
 
 
 @pytest.mark.parametrize("size", ["phone", (844, 390), pytest.param("tablet", marks=pytest.mark.slow), pytest.param((1280, 720), marks=pytest.mark.slow)])  # fmt: skip
 def test_simple_fits_every_screen(visit, six, size):
-    page = visit(replay=replay(six), size=size, detail="simple", hash="step=36", color_scheme="dark")
+    page = visit(
+        replay=replay(six), size=size, detail="simple", hash="step=36", color_scheme="dark"
+    )
     small = page.evaluate("""(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
         CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { drawn.push([text, parseFloat(/([\\d.]+)px/.exec(this.font)[1])]); ink.call(this, text, ...at); };
         inflight.draw();
@@ -124,8 +145,12 @@ def test_the_door_says_who_waits_and_for_how_long(visit, six):
         waiting = page.evaluate("inflight.frame.waiting.map((w) => w.request.id)")
         assert len(waiting) == event.waiting.count
         shown = page.locator(".waiter:not([hidden])").all_inner_texts()
-        assert [re.sub(r"^\w+\s*", "", text) for text in shown] == [f"waits {event.t_end - arrived[r]:.2f} s" for r in waiting]
-        expect(page.locator(".door-more")).to_have_text("" if waiting else "Nobody waits at the door.")
+        assert [re.sub(r"^\w+\s*", "", text) for text in shown] == [
+            f"waits {event.t_end - arrived[r]:.2f} s" for r in waiting
+        ]
+        expect(page.locator(".door-more")).to_have_text(
+            "" if waiting else "Nobody waits at the door."
+        )
 
 
 def test_a_question_mark_explains_its_view_with_the_view_itself(visit, six):
@@ -139,7 +164,12 @@ def test_a_question_mark_explains_its_view_with_the_view_itself(visit, six):
         expect(card).to_be_visible()
         settled(page)
         box = card.bounding_box()
-        assert box["x"] >= 0 and box["y"] >= 0 and box["x"] + box["width"] <= 1440 and box["y"] + box["height"] <= 900
+        assert (
+            box["x"] >= 0
+            and box["y"] >= 0
+            and box["x"] + box["width"] <= 1440
+            and box["y"] + box["height"] <= 900
+        )
         assert page.evaluate("[...document.querySelectorAll('.ask-card canvas')].every((c) => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((x) => x))"), name  # fmt: skip
         assert card.locator(".ask-picture").inner_text() or card.locator("canvas").count()
         assert serious(page) == []
@@ -153,15 +183,26 @@ def test_every_question_mark_leads_to_a_stop_of_learn():
     lessons = tomllib.loads((FOLDER / "lessons.toml").read_text(encoding="utf-8"))
     told = (PLAYER / "watch" / "explained.js").read_text(encoding="utf-8")
     places = re.findall(r'lesson: "([\w-]+)", stop: "([\w-]+)"', told)
-    asked = set(re.findall(r'data-ask="(\w+)"', (PLAYER / "watch" / "player.html").read_text(encoding="utf-8")))
-    assert set(re.findall(r"^  (\w+): \{$", told, re.MULTILINE)) == asked and len(places) == len(asked)
+    asked = set(
+        re.findall(
+            r'data-ask="(\w+)"', (PLAYER / "watch" / "player.html").read_text(encoding="utf-8")
+        )
+    )
+    assert set(re.findall(r"^  (\w+): \{$", told, re.MULTILINE)) == asked and len(places) == len(
+        asked
+    )
     assert [place for place in places if place[1] not in lessons[place[0]]] == []
 
 
 @pytest.mark.parametrize("detail", ["simple", "full"])
 def test_a_low_projector_shows_the_mask(visit, six, detail):
     page = visit(replay=replay(six), size=(1280, 720), detail=detail, hash="present=1&step=6")
-    assert page.evaluate("inflight.presenter && document.querySelector('.panel.mask canvas').clientHeight") >= 300
+    assert (
+        page.evaluate(
+            "inflight.presenter && document.querySelector('.panel.mask canvas').clientHeight"
+        )
+        >= 300
+    )
     page.evaluate("inflight.toast('Space plays, R shows the reasons.', 60000)")
     over = "(() => { const t = document.querySelector('.toast').getBoundingClientRect(); return [...document.querySelectorAll('.panel.lanes, .panel.mask, .say .sentence')].filter((e) => { const r = e.getBoundingClientRect(); return r.left < t.right && r.right > t.left && r.top < t.bottom && r.bottom > t.top; }).map((e) => e.className); })()"
     assert page.evaluate(over) == []
@@ -169,15 +210,24 @@ def test_a_low_projector_shows_the_mask(visit, six, detail):
 
 def test_on_a_phone_the_mask_has_its_words_and_what_is_tapped_stays_in_sight(visit, six):
     page = visit(replay=replay(six), size="phone", hash="step=6")
-    assert page.evaluate(SEEN, [".mask .title", ".mask p.legend"]) == [".mask .title", ".mask p.legend"]
+    assert page.evaluate(SEEN, [".mask .title", ".mask p.legend"]) == [
+        ".mask .title",
+        ".mask p.legend",
+    ]
     box = page.locator(".panel.mask canvas").bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] * 0.3, box["y"] + box["height"] * 0.4)
     settled(page, "inflight.pinned")
-    card, tooltip = page.locator(".request-card").bounding_box(), page.locator(".tooltip").first.bounding_box()
+    card, tooltip = (
+        page.locator(".request-card").bounding_box(),
+        page.locator(".tooltip").first.bounding_box(),
+    )
     assert card["y"] > box["y"] + box["height"] * 0.5
     assert tooltip["y"] + tooltip["height"] <= card["y"]
     page.get_by_role("button", name="Numbers").click()
-    settled(page, "inflight.tooltip.el.hidden && document.querySelector('.request-card dl').getClientRects().length")
+    settled(
+        page,
+        "inflight.tooltip.el.hidden && document.querySelector('.request-card dl').getClientRects().length",
+    )
     page.evaluate("inflight.toast('No later event in this run.', 60000)")
     hidden = "document.querySelector('.toast').getBoundingClientRect().bottom <= document.querySelector('.panel.row').getBoundingClientRect().top"
     assert page.evaluate(hidden)

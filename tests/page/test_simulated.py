@@ -14,16 +14,34 @@ from visualizer.documents.replay import translated_replay
 from visualizer.words.language import catalogue
 from worlds.browser import settled
 
-ERROR = {"held_out_passes": 90, "folds": 5, "median": 0.021, "p90": 0.13, "total": -0.004, "worst": 0.1}
+ERROR = {
+    "held_out_passes": 90,
+    "folds": 5,
+    "median": 0.021,
+    "p90": 0.13,
+    "total": -0.004,
+    "worst": 0.1,
+}
 FITTED = Linear(
-    0.010, 0.001, 1e-6, 100, Load(8, 10_000), ERROR, {"model": {"name": "measured-one"}, "engine": "vLLM 0.32.0", "steps": 90}
+    0.010,
+    0.001,
+    1e-6,
+    100,
+    Load(8, 10_000),
+    ERROR,
+    {"model": {"name": "measured-one"}, "engine": "vLLM 0.32.0", "steps": 90},
 )
 
 
 def _drawn(cost: Cost) -> dict:
     sampling = SamplingParams(4, ignore_eos=True)
-    requests = [Request(f"r{i}", prompt_token_ids=(5,) * (40 * (i + 1)), sampling=sampling) for i in range(3)]
-    return translated_replay(SimulatedEngine(cost, EngineConfig(max_num_seqs=2)).run(Workload(requests)))
+    requests = [
+        Request(f"r{i}", prompt_token_ids=(5,) * (40 * (i + 1)), sampling=sampling)
+        for i in range(3)
+    ]
+    return translated_replay(
+        SimulatedEngine(cost, EngineConfig(max_num_seqs=2)).run(Workload(requests))
+    )
 
 
 SPEAK_GERMAN = "(words) => inflightModules['parts/speech.js'].speak({ name: 'de', words })"
@@ -38,7 +56,10 @@ SPEAK_GERMAN = "(words) => inflightModules['parts/speech.js'].speak({ name: 'de'
 )  # fmt: skip
 def test_what_the_times_rest_on_is_said(visit, cost, where, english, german):
     page = visit(replay=_drawn(cost))
-    assert page.text_content(".source .word") == "Simulated" and page.text_content(".source .rest") == where
+    assert (
+        page.text_content(".source .word") == "Simulated"
+        and page.text_content(".source .rest") == where
+    )
     page.click(".source")
     assert english in page.inner_text(".card[open]")
     page.keyboard.press("Escape")
@@ -53,7 +74,10 @@ def test_what_no_model_wrote_is_nowhere(visit, detail):
     """The prompts are real, and shown; a made-up token is a dash."""
     tokenizer = describe_model("shakespeare-bpe").tokenizer
     made_up = tokenizer.decode([TOKEN.token_id])
-    requests = [Request(f"r{i}", prompt="What is thy name?", sampling=SamplingParams(8, stop=(made_up,))) for i in range(3)]
+    requests = [
+        Request(f"r{i}", prompt="What is thy name?", sampling=SamplingParams(8, stop=(made_up,)))
+        for i in range(3)
+    ]
     engine = SimulatedEngine(FITTED, EngineConfig(max_num_seqs=2), tokenizer, vocab_size=2048)
     page = visit(replay=translated_replay(engine.run(Workload(requests))), detail=detail)
     assert len(made_up) > 5 and page.evaluate("inflight.run.length") == 16  # no stop string came

@@ -41,7 +41,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 def test_the_site_works_on_any_web_server(site, visit):
     (site / "favicon.ico").touch()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=site)
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     page = visit(url=f"http://127.0.0.1:{server.server_port}/", hash="run=chunk-7-by-4&step=1")
     first = Trace.load(TRACES / "chunk-7-by-4.jsonl")
@@ -57,7 +59,11 @@ def test_the_site_opens_from_disk(site, fresh):
     page.on("pageerror", lambda e: errors.append(str(e)))
     page.goto((site / "watch.html").as_uri())
     settled(page, "inflight.drawn >= 0")
-    assert page.evaluate("inflight.run.length") > 10 and page.evaluate("inflight.opening.on") and not errors
+    assert (
+        page.evaluate("inflight.run.length") > 10
+        and page.evaluate("inflight.opening.on")
+        and not errors
+    )
     assert all(url.startswith(("file://", "data:", "blob:")) for url in asked)
 
 
@@ -71,12 +77,24 @@ def test_the_sites_compare_tab_opens_from_disk(site, fresh):
     settled(page, "inflight.drawn >= 0")
     assert not any("/compare/" in url for url in asked)  # fetched when it is opened
     page.locator("#watch .tabs button", has_text="Compare").click()
-    settled(page, "window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined")
+    settled(
+        page,
+        "window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined",
+    )
     names = [entry["name"] for entry in recorded() if not entry["group"]]
-    assert page.locator(".compare .top .presets [data-name]").evaluate_all("all => all.map(e => e.dataset.name)") == names
+    assert (
+        page.locator(".compare .top .presets [data-name]").evaluate_all(
+            "all => all.map(e => e.dataset.name)"
+        )
+        == names
+    )
     page.locator(".compare .top select.group").select_option("engines-kv-pressure")
     settled(page, "inflightCompare.doc.name === 'engines-kv-pressure'")
-    assert page.locator(".compare .racer-name").all_inner_texts() == ["vLLM", "continuous", "transformers"]
+    assert page.locator(".compare .racer-name").all_inner_texts() == [
+        "vLLM",
+        "continuous",
+        "transformers",
+    ]
     page.locator(".compare .top select.more").select_option(names[-1])
     settled(page, "(n) => inflightCompare.doc.name === n", names[-1])
     assert page.locator(".compare .top select.group").input_value() == ""
@@ -87,7 +105,10 @@ def test_the_sites_compare_tab_opens_from_disk(site, fresh):
         page.locator("[data-chart=total_time]").get_by_role("button", name="HTML").click()
     assert found.value.path().stat().st_size > 1_000_000
     page.locator(".compare .tabs button", has_text="Watch").click()
-    settled(page, "document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')")
+    settled(
+        page,
+        "document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')",
+    )
     assert not errors and all(url.startswith(("file://", "data:", "blob:")) for url in asked)
 
 
@@ -103,9 +124,14 @@ def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(si
     assert "this page has none" in card.inner_text()
     card.get_by_role("button", name=PRESETS["three-lengths"].title).click()
     settled(page, "inflight.pair.leaks")
-    assert page.evaluate("[inflight.run.header.leak, inflight.run.header.source]") == [True, "recorded"]
+    assert page.evaluate("[inflight.run.header.leak, inflight.run.header.source]") == [
+        True,
+        "recorded",
+    ]
     assert page.evaluate("document.documentElement.dataset.part || 'watch'") == "watch"
-    assert page.evaluate("inflight.run.texts.output") != page.evaluate("inflight.pair.other.run.texts.output")
+    assert page.evaluate("inflight.run.texts.output") != page.evaluate(
+        "inflight.pair.other.run.texts.output"
+    )
     leak.click()
     settled(page, "!inflight.run.header.leak && inflight.entry.name === 'three-lengths'")
     assert not errors
@@ -114,7 +140,10 @@ def test_the_site_shows_a_leak_that_was_recorded_and_says_where_there_is_none(si
 def test_a_contender_has_a_link_on_the_site_too(site, fresh):
     page = fresh()
     page.goto((site / "index.html").as_uri() + "#comparison=equal-lengths&racer=static&step=7")
-    settled(page, "window.inflight && inflight.entry && inflight.entry.racer === 'static' && inflight.frame")
+    settled(
+        page,
+        "window.inflight && inflight.entry && inflight.entry.racer === 'static' && inflight.frame",
+    )
     assert page.evaluate("[inflight.run.header.policy, inflight.frame.event.step]") == ["static", 7]
 
 
@@ -125,7 +154,10 @@ def test_a_site_of_one_run_has_no_tabs_for_what_is_not_on_record(tmp_path, fresh
     page = fresh()
     page.goto(export_site(tmp_path / "site", tmp_path / "one", tmp_path / "none").as_uri())
     settled(page, "inflight.drawn >= 0")
-    assert page.locator("#watch .tabs button").all_inner_texts() == [] and not (tmp_path / "site" / "compare").exists()
+    assert (
+        page.locator("#watch .tabs button").all_inner_texts() == []
+        and not (tmp_path / "site" / "compare").exists()
+    )
 
 
 def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
@@ -138,14 +170,22 @@ def test_a_site_without_recordings_is_refused_in_words(tmp_path, capsys):
 
 
 def test_one_page_opens_from_disk(tmp_path, visit):
-    ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("</script><b>", 9, 4, 1))
+    ran = record(
+        EngineConfig(max_num_seqs=2, max_num_batched_tokens=8),
+        request("r0", 5, 6),
+        request("</script><b>", 9, 4, 1),
+    )
     store = Store(tmp_path, 2**24, lambda path: path.as_uri())
     page = visit(url=store.export("html", store.put(ran)["id"])["url"])
     assert page.evaluate("inflight.run.length") == len(ran.events)
 
 
 def test_a_notebook_shows_the_player(visit):
-    ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6), request("r1", 9, 4, 1))
+    ran = record(
+        EngineConfig(max_num_seqs=2, max_num_batched_tokens=8),
+        request("r0", 5, 6),
+        request("r1", 9, 4, 1),
+    )
     frame = ran._repr_html_()
     page = visit(files={"notebook": f"<html><body><h1>cell</h1>{frame}</body></html>"}, drawn=False)
     page.goto("http://page.test/notebook")

@@ -38,7 +38,12 @@ def opened(page, url):
     page.add_init_script(_SEEN)
     page.problems = []
     page.on("pageerror", lambda e: page.problems.append(str(e)))
-    page.on("request", lambda r: None if r.url.startswith((url, "data:", "blob:")) else page.problems.append(r.url))
+    page.on(
+        "request",
+        lambda r: (
+            None if r.url.startswith((url, "data:", "blob:")) else page.problems.append(r.url)
+        ),
+    )
     page.goto(f"{url}watch.html#run={RUN}")
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     return page
@@ -52,12 +57,18 @@ def press_run(page):
 
 def ran(page):
     """Wait until a run of this tab is on screen, to its end: its tokens are those recorded."""
-    settled(page, "!inflight.live.going && inflight.live.ended && inflight.run === inflight.live.ended.run")
+    settled(
+        page,
+        "!inflight.live.going && inflight.live.ended && inflight.run === inflight.live.ended.run",
+    )
     saved = page.evaluate(
         "inflight.engines.call('export', 'jsonl', inflight.entry.id).then(({ url }) => fetch(url)).then(f => f.text())"
     )
     trace = Trace.from_lines(saved.splitlines())
-    assert "WebAssembly" in trace.header.device_name and trace.outputs == Trace.load(TRACES / f"{RUN}.jsonl").outputs
+    assert (
+        "WebAssembly" in trace.header.device_name
+        and trace.outputs == Trace.load(TRACES / f"{RUN}.jsonl").outputs
+    )
     assert not page.problems, page.problems
 
 
@@ -66,11 +77,18 @@ def test_a_site_under_a_path_of_its_own(site, fresh):
         page = opened(fresh(), host.url)
         press_run(page)
         ran(page)
-        assert all(path.startswith("/team/inflight/") for path in host.asked if path != "/favicon.ico")
+        assert all(
+            path.startswith("/team/inflight/") for path in host.asked if path != "/favicon.ico"
+        )
 
 
 def test_a_host_that_knows_no_content_type_but_that_of_scripts(host, fresh):
-    host.kinds = {".gz": "text/html", ".json": "text/plain", ".wasm": "text/plain", ".mjs": "application/octet-stream"}
+    host.kinds = {
+        ".gz": "text/html",
+        ".json": "text/plain",
+        ".wasm": "text/plain",
+        ".mjs": "application/octet-stream",
+    }
     page = opened(fresh(), host.url)
     press_run(page)
     ran(page)
@@ -129,7 +147,8 @@ def test_going_away_and_back(host, fresh):
 def test_an_address_without_tls(host, browser_with):
     """Of a class on one network: `http://` and no loopback, where a browser has no cache to offer."""
     page = opened(
-        browser_with("--host-resolver-rules=MAP class.test 127.0.0.1").new_page(), host.url.replace("127.0.0.1", "class.test")
+        browser_with("--host-resolver-rules=MAP class.test 127.0.0.1").new_page(),
+        host.url.replace("127.0.0.1", "class.test"),
     )
     assert not page.evaluate("isSecureContext")
     press_run(page)
@@ -140,7 +159,9 @@ def test_a_browser_that_refuses_all_storage(host, tmp_path, chromium):
     refusing = {"profile": {"default_content_setting_values": {"cookies": 2}}}
     (tmp_path / "Default").mkdir()
     (tmp_path / "Default" / "Preferences").write_text(json.dumps(refusing))
-    context = chromium.browser_type.launch_persistent_context(str(tmp_path), executable_path=executable(), args=["--no-sandbox"])
+    context = chromium.browser_type.launch_persistent_context(
+        str(tmp_path), executable_path=executable(), args=["--no-sandbox"]
+    )
     page = opened(context.new_page(), host.url)
     assert "SecurityError" in page.evaluate("caches.open('a').catch(String)")
     press_run(page)
@@ -152,14 +173,20 @@ def test_a_processor_without_simd(host, browser_with):
     page = opened(browser_with("--js-flags=--no-enable-sse4-1").new_page(), host.url)
     press_run(page)
     expect(
-        page.get_by_text("This browser cannot run the engine: WebAssembly with SIMD is missing or turned off.")
+        page.get_by_text(
+            "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off."
+        )
     ).to_be_visible()
-    assert not [path for path in host.asked if path.endswith(".gz")], "nothing is fetched for nothing"
+    assert not [path for path in host.asked if path.endswith(".gz")], (
+        "nothing is fetched for nothing"
+    )
 
 
 def test_a_phone_on_a_slow_network(host, fresh):
     width, height = SIZES["phone"]
-    page = opened(fresh(viewport={"width": width, "height": height}, is_mobile=True, has_touch=True), host.url)
+    page = opened(
+        fresh(viewport={"width": width, "height": height}, is_mobile=True, has_touch=True), host.url
+    )
     host.held = {"weights.gz"}
     press_run(page)
     bar = page.locator(".engine-bar")
@@ -177,7 +204,9 @@ def browser_with(chromium):
     browsers = []
 
     def start(flag):
-        browsers.append(chromium.browser_type.launch(executable_path=executable(), args=["--no-sandbox", flag]))
+        browsers.append(
+            chromium.browser_type.launch(executable_path=executable(), args=["--no-sandbox", flag])
+        )
         return browsers[-1]
 
     yield start

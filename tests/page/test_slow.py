@@ -26,14 +26,21 @@ def loaded(name: str) -> Trace:
 
 
 def told(page) -> list[str]:
-    return [" ".join(text.split()) for text in page.locator(".slow-card .worst li").all_inner_texts()]
+    return [
+        " ".join(text.split()) for text in page.locator(".slow-card .worst li").all_inner_texts()
+    ]
 
 
 def sentences(trace: Trace) -> list[str]:
     """As they stand in the card: a step, then the sentence."""
     found, names = delays(trace), letters(trace)
-    said = [(gap.step, gap_sentence(gap)) for gap in found.gaps] + [(d.first_step, wait_sentence(d)) for d in found.waits]
-    return [" ".join(f"step {step} {plain(sentence, names.__getitem__)}".split()) for step, sentence in said]
+    said = [(gap.step, gap_sentence(gap)) for gap in found.gaps] + [
+        (d.first_step, wait_sentence(d)) for d in found.waits
+    ]
+    return [
+        " ".join(f"step {step} {plain(sentence, names.__getitem__)}".split())
+        for step, sentence in said
+    ]
 
 
 @pytest.mark.parametrize("name", ["kv-pressure", "short-and-long", "vllm-kv-pressure"])
@@ -41,7 +48,10 @@ def test_the_bar_on_the_card_has_the_parts_that_core_computed(visit, name):
     trace = loaded(name)
     page = visit(replay=replay(trace))
     for delay in adds_up(trace).requests:
-        page.evaluate("(id) => { inflight.pinned = inflight.run.request(id); inflight.redraw(); }", delay.request)
+        page.evaluate(
+            "(id) => { inflight.pinned = inflight.run.request(id); inflight.redraw(); }",
+            delay.request,
+        )
         settled(page, "inflight.card._named.request.id === arg", delay.request)
         parts = [(name, us) for name, us in zip(NAMES, delay.us, strict=True) if us]
         assert page.evaluate(BAR) == [[f"went went-{name}", us] for name, us in parts]
@@ -62,7 +72,11 @@ def test_the_worst_of_a_run_are_links_to_their_steps(visit, name):
     gap = delays(trace).gaps[1]
     page.locator(".slow-card .worst a").nth(1).click()
     expect(page.locator(".slow-card[open]")).to_have_count(0)
-    settled(page, "inflight.frame.event.step === arg[0] && inflight.pinned?.id === arg[1]", [gap.step, gap.request])
+    settled(
+        page,
+        "inflight.frame.event.step === arg[0] && inflight.pinned?.id === arg[1]",
+        [gap.step, gap.request],
+    )
 
 
 def test_the_table_sorts_by_what_is_pressed_and_its_rows_select(visit):
@@ -97,7 +111,10 @@ def test_a_run_that_goes_on_says_when_it_is_known(visit):
     expect(page.locator(".slow-button")).to_be_hidden()
     page.evaluate("() => { inflight.pinned = inflight.run.requests[0]; inflight.redraw(); }")
     settled(page, "!document.querySelector('.request-card').hidden")
-    assert page.inner_text(".went-key") == "known when the run has ended" and page.locator(".time-bar").count() == 0
+    assert (
+        page.inner_text(".went-key") == "known when the run has ended"
+        and page.locator(".time-bar").count() == 0
+    )
 
 
 def test_a_simulated_run_says_so_there(visit):
@@ -133,7 +150,9 @@ def test_a_step_that_took_long_is_seen_on_the_axis_of_steps(visit):
         said,
         f"r0 r1 r2 r3 each get the next token after {1e3 * longest:.1f} ms: r4 computes 493 tokens of prefill in the same pass.",
     ]
-    assert on_the_axis(page, 12) == [f"step 12 took {1e3 * (trace.event(12).t_end - trace.event(12).t_start):.2f} ms"]
+    assert on_the_axis(page, 12) == [
+        f"step 12 took {1e3 * (trace.event(12).t_end - trace.event(12).t_start):.2f} ms"
+    ]
     ink = """([step, w]) => { const i = inflight.run.indexOf(step), { lanes } = inflight, { d } = lanes.surface;
         return [...lanes.ground.getContext("2d").getImageData(Math.round(lanes.scale.to(i) * d) - w, Math.round(2 * d), 1, 1).data]; }"""
     assert page.evaluate(ink, [8, 4])[3] > 0 and page.evaluate(ink, [12, 4])[3] == 0
@@ -147,7 +166,9 @@ def test_a_step_that_took_long_is_seen_on_the_axis_of_steps(visit):
 def test_sentences_have_the_same_numbers_in_german():
     for path in sorted(TRACES.glob("*.jsonl")):
         found = delays(Trace.load(path, trusted=True))
-        for say, one in [(gap_sentence, gap) for gap in found.gaps] + [(wait_sentence, d) for d in found.waits]:
+        for say, one in [(gap_sentence, gap) for gap in found.gaps] + [
+            (wait_sentence, d) for d in found.waits
+        ]:
             english = plain(say(one))
             with speaking("de"):
                 german = plain(say(one))

@@ -20,6 +20,9 @@ def test_every_preset(name, engine):
     accept(engine, name, "Chromium", PRESETS[name].workload)
 
 
-@pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if preset.workload != preset.workload.greedy()])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, preset in PRESETS.items() if preset.workload != preset.workload.greedy()],
+)
 def test_every_sampled_preset_greedily(name, engine):
     accept(engine, name, "Chromium", PRESETS[name].workload.greedy())

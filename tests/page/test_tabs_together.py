@@ -40,8 +40,12 @@ def test_compare_says_that_it_is_opening_and_back_leads_to_watch(open_page):
 @pytest.mark.slow
 def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open_page):
     page = open_page(hash="run=three-lengths&step=3")
-    before = page.evaluate("[inflight.run.length, inflight.run.numLanes, document.querySelector('.scrubber').clientHeight]")
-    what, head = (page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".canvas > .playhead"))
+    before = page.evaluate(
+        "[inflight.run.length, inflight.run.numLanes, document.querySelector('.scrubber').clientHeight]"
+    )
+    what, head = (
+        page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".canvas > .playhead")
+    )
     assert abs(what["x"] - head["x"]) < 24 and abs(what["y"] - head["y"]) < 12
     page.click(".what-button")
     page.get_by_role("button", name="1 lane instead of 3").click()
@@ -49,7 +53,9 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     lanes, step = page.evaluate("[inflight.run.numLanes, inflight.frame.event.step]")
     assert lanes != before[1] and step == page.evaluate("inflight.pair.step")
     assert page.inner_text(".sentence").startswith(f"Fork at step {step}: with ")
-    heights = page.evaluate("['.scrubber', '.other-lanes'].map(s => document.querySelector(s).clientHeight)")
+    heights = page.evaluate(
+        "['.scrubber', '.other-lanes'].map(s => document.querySelector(s).clientHeight)"
+    )
     assert min(heights) >= before[2] - 6 and page.locator("[role=toolbar]:visible").count() == 1
     assert page.evaluate("inflight.lanes.scale.per === inflight.lanes.other.scale.per")
     page.evaluate("inflight.address.write()")
@@ -70,7 +76,9 @@ def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open
     page.keyboard.press("Escape")
     page.click(".pair-close")
     settled(page)
-    assert page.evaluate("[inflight.entry.name, inflight.frame.event.step, inflight.run.length]") == [
+    assert page.evaluate(
+        "[inflight.entry.name, inflight.frame.event.step, inflight.run.length]"
+    ) == [
         "three-lengths",
         3,
         before[0],
@@ -97,20 +105,35 @@ def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_p
     assert "leaks on purpose" in page.inner_text("#watch .card[open]")
     page.keyboard.press("Escape")
     page.click(".panel.mask .tools >> text=Leak")
-    assert page.evaluate("[inflight.run.header.leak ?? false, inflight.run.texts.output]") == [False, honest["output"]]
+    assert page.evaluate("[inflight.run.header.leak ?? false, inflight.run.texts.output]") == [
+        False,
+        honest["output"],
+    ]
 
 
 def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page):
     page = open_page(hash="run=gpt2-six&step=3")
     page.click(".race-button")
     compared(page)
-    page.wait_for_function("() => inflightCompare.race.playing && inflightCompare.doc.name === 'gpt2-six'")
-    page.evaluate("(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false), inflightCompare.race.seek(120.5))")
+    page.wait_for_function(
+        "() => inflightCompare.race.playing && inflightCompare.doc.name === 'gpt2-six'"
+    )
+    page.evaluate(
+        "(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false), inflightCompare.race.seek(120.5))"
+    )
     page.click("[data-racer=static] .watch-button")
-    settled(page, "document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'")
+    settled(
+        page,
+        "document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'",
+    )
     assert page.evaluate("inflight.frame.event.step") == 120
-    assert page.evaluate("[inflight.frame.caption.say.length > 0, inflight.run.totals.length > 0]") == [True, True]
-    assert page.locator(".why-button").is_visible() and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()
+    assert page.evaluate(
+        "[inflight.frame.caption.say.length > 0, inflight.run.totals.length > 0]"
+    ) == [True, True]
+    assert (
+        page.locator(".why-button").is_visible()
+        and page.locator(".texts > .said:visible .prompt").first.inner_text().strip()
+    )
 
 
 @pytest.mark.slow
@@ -122,7 +145,9 @@ def test_a_chart_of_the_served_page_is_taken_away_as_a_picture_of_twice_its_size
         chart.get_by_role("button", name="PNG").click()
     assert download.value.suggested_filename == "inflight-equal-lengths-total-time.png"
     taken = Path(download.value.path()).read_bytes()
-    assert taken.startswith(b"\x89PNG") and [int.from_bytes(taken[i : i + 4]) for i in (16, 20)] == [2400, 1350]
+    assert taken.startswith(b"\x89PNG") and [
+        int.from_bytes(taken[i : i + 4]) for i in (16, 20)
+    ] == [2400, 1350]
 
 
 def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_page):
@@ -132,7 +157,14 @@ def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_pa
     boxes = page.evaluate(
         """[".race-panel", ".transport", ".leave-button", ".headline"].map(s => document.querySelector(".compare " + s).getBoundingClientRect().toJSON())"""
     )
-    assert all(b["left"] >= 0 and b["right"] <= 1920 and b["top"] >= 0 and b["bottom"] <= 1081 and b["height"] > 0 for b in boxes)
+    assert all(
+        b["left"] >= 0
+        and b["right"] <= 1920
+        and b["top"] >= 0
+        and b["bottom"] <= 1081
+        and b["height"] > 0
+        for b in boxes
+    )
     assert boxes[0]["height"] > 600
     small = page.evaluate("""[...document.querySelectorAll(".compare .page :is(h4, p, .legend, output)")].filter(e => e.offsetParent && e.textContent.trim())
         .map(e => [e.className, parseFloat(getComputedStyle(e).fontSize)]).filter(([, size]) => size < 18)""")

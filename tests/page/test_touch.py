@@ -17,12 +17,20 @@ SMALL = """(() => {
 })()"""
 
 
-LONG_TAIL = [pytest.param(size, marks=pytest.mark.slow) for size in ((1024, 768), (768, 1024), (390, 844))]
+LONG_TAIL = [
+    pytest.param(size, marks=pytest.mark.slow) for size in ((1024, 768), (768, 1024), (390, 844))
+]
 
 
 @pytest.mark.parametrize("size", [(844, 390), (360, 740), *LONG_TAIL])
 def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
-    page = visit(url=f"{page_url}/", size=size, has_touch=True, is_mobile=size[0] < 600, hash="run=three-lengths&step=3&pin=B")
+    page = visit(
+        url=f"{page_url}/",
+        size=size,
+        has_touch=True,
+        is_mobile=size[0] < 600,
+        hash="run=three-lengths&step=3&pin=B",
+    )
     assert page.evaluate(SMALL) == []
     cut = "[...document.querySelectorAll('#watch .top button')].filter((b) => b.getClientRects().length && b.getBoundingClientRect().right > innerWidth).length"
     assert page.evaluate(cut) == 0
@@ -36,7 +44,10 @@ def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
         assert page.evaluate(SMALL) == [], button
         page.keyboard.press("Escape")
     page.evaluate("location.hash = '#part=compare&comparison=scheduler-zoo'")
-    settled(page, "window.inflightCompare && inflightCompare.doc && inflightCompare.doc.name === 'scheduler-zoo'")
+    settled(
+        page,
+        "window.inflightCompare && inflightCompare.doc && inflightCompare.doc.name === 'scheduler-zoo'",
+    )
     assert page.evaluate(SMALL) == []
 
 
@@ -47,6 +58,10 @@ def test_an_editor_lies_over_a_narrow_page_and_squeezes_nothing(visit, page_url,
     before = page.evaluate("[inflight.layout, document.querySelector('.stage').clientWidth]")
     page.click(".edit-button")
     page.wait_for_selector(".request-rows > *")
-    assert page.evaluate("[inflight.layout, document.querySelector('.stage').clientWidth]") == before
+    assert (
+        page.evaluate("[inflight.layout, document.querySelector('.stage').clientWidth]") == before
+    )
     box = page.locator("#watch .drawer").bounding_box()
-    assert box["x"] == 0 and box["width"] < size[0] * 0.7 and page.locator(".run-button").is_visible()
+    assert (
+        box["x"] == 0 and box["width"] < size[0] * 0.7 and page.locator(".run-button").is_visible()
+    )

@@ -19,8 +19,12 @@ def test_a_policy_runs_in_firefox_and_a_loop_without_end_is_stopped(firefox, pag
     page.goto(f"{page_url}/#part=write&task=arrival")
     page.wait_for_selector(".inflight-write .cm-content")
     settled(page, "inflightWrite.task")
-    put(page, tasks()["arrival"].code.replace("-request.num_prompt_tokens", "request.arrival_index"))
-    assert all(goal["met"] for goal in ran(page)["goals"]) and page.is_visible("#watch .panel.lanes")
+    put(
+        page, tasks()["arrival"].code.replace("-request.num_prompt_tokens", "request.arrival_index")
+    )
+    assert all(goal["met"] for goal in ran(page)["goals"]) and page.is_visible(
+        "#watch .panel.lanes"
+    )
     page.evaluate("inflightWrite._put('while True:\\n    pass\\n')")
     assert ran(page)["fault"]["line"] in (1, 2)
     page.close()

@@ -49,7 +49,9 @@ def test_the_code_is_reached_typed_in_and_left_by_keys_alone(write):
     page.reload()
     page.wait_for_selector(".inflight-write .cm-content")
     settled(page, "inflightWrite.task")
-    assert page.evaluate("inflightWrite.code.code").endswith("if x:\n        y")  # kept in this browser
+    assert page.evaluate("inflightWrite.code.code").endswith(
+        "if x:\n        y"
+    )  # kept in this browser
     page.click(".again-button")
     assert page.evaluate("inflightWrite.code.code") == TASKS["arrival"].code
 
@@ -66,7 +68,9 @@ def test_code_of_a_link_is_shown_and_nothing_of_it_runs(write):
     page.evaluate("(link) => { location.hash = link.split('#')[1]; }", link)
     settled(page, "inflightWrite.came")
     assert page.evaluate("inflightWrite.code.code") == mine
-    assert page.is_visible(".came") and page.evaluate("[inflightWrite.stop, inflightWrite.trials._sandbox]") == [None, None]
+    assert page.is_visible(".came") and page.evaluate(
+        "[inflightWrite.stop, inflightWrite.trials._sandbox]"
+    ) == [None, None]
     assert page.evaluate("document.querySelectorAll('iframe').length") == 0
     page.click(".own-button")
     assert '"later"' in page.evaluate("inflightWrite.code.code") and not page.is_visible(".came")
@@ -87,18 +91,28 @@ def test_a_task_is_solved_step_by_step(write):
     assert page.is_visible(".hidden-run") and not page.is_visible("#watch .inflight")
     found = ran(page)
     assert found["fault"] is None and not found["goals"][0]["met"]
-    assert "still the code that you were given" in page.inner_text(".outcome") and page.is_visible("#watch .panel.lanes")
+    assert "still the code that you were given" in page.inner_text(".outcome") and page.is_visible(
+        "#watch .panel.lanes"
+    )
     header = page.evaluate("inflight.run.header")
-    assert header["device"] == "cpu" and "WebAssembly" in header["device_name"] and header["config"]["policy"] == "mine"
+    assert (
+        header["device"] == "cpu"
+        and "WebAssembly" in header["device_name"]
+        and header["config"]["policy"] == "mine"
+    )
     put(page, TASKS["arrival"].code.replace("-request.num_prompt_tokens", "request.nope"))
     found = ran(page)
     assert found["fault"]["line"] == 13 and page.locator(".cm-lint-marker-error").count() == 1
     assert not page.is_visible("#watch .inflight")  # what was drawn was another code's run
     put(page, TASKS["arrival"].code.replace("-request.num_prompt_tokens", "request.arrival_index"))
     found = ran(page)
-    assert all(goal["met"] for goal in found["goals"]) and "Every goal is met." in page.inner_text(".outcome")
+    assert all(goal["met"] for goal in found["goals"]) and "Every goal is met." in page.inner_text(
+        ".outcome"
+    )
     assert page.locator(".task-list .done").count() == 1
-    page.click(".inflight-write .tabs button:has-text('Watch')")  # the run stays; what would run it again is not offered
+    page.click(
+        ".inflight-write .tabs button:has-text('Watch')"
+    )  # the run stays; what would run it again is not offered
     assert page.is_visible("#watch .panel.lanes") and not page.is_visible("#watch .what-button")
     page.click("#watch .tabs button:has-text('Write')")
     page.click(".outcome .mini")
@@ -111,15 +125,21 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     head = TASKS["promise"].code.split("        need =")[0]
     put(
         page,
-        head + "        for other in room.running:\n            request.block_table = other.block_table\n        return None\n",
+        head
+        + "        for other in room.running:\n            request.block_table = other.block_table\n        return None\n",
     )
     found = ran(page)
     step = found["fault"]["step"]
-    assert "breaks a rule of every run" in page.inner_text(".outcome") and page.evaluate("inflight.frame.event.step") == step
+    assert (
+        "breaks a rule of every run" in page.inner_text(".outcome")
+        and page.evaluate("inflight.frame.event.step") == step
+    )
     put(page, head + "        while True:\n            pass\n")
     found = ran(page)
     assert found["fault"]["line"] in (12, 13) and "never ends" in page.inner_text(".outcome")
-    page.route("http://elsewhere.test/**", lambda route: pytest.fail("the sandbox reached the network"))
+    page.route(
+        "http://elsewhere.test/**", lambda route: pytest.fail("the sandbox reached the network")
+    )
     put(page, LIES + TASKS["promise"].code)
     assert ran(page)["replay"]["complete"]
     put(page, head + "        return Why('policy')\n")
@@ -144,7 +164,9 @@ attempt.report = lambda *_: REPLACED
         {"replay": {"header": {}, "events": [1]}, "goals": [], "fault": None, "help": None},
         {
             "replay": None,
-            "goals": [{"name": "overtaken", "met": True, "says": "<img src=x onerror=window.hacked=1>"}],
+            "goals": [
+                {"name": "overtaken", "met": True, "says": "<img src=x onerror=window.hacked=1>"}
+            ],
             "fault": None,
             "help": 3,
         },
@@ -157,7 +179,9 @@ def test_an_answer_that_is_none_is_only_text(write, answer):
     page.click(".run-button")
     settled(page, "inflightWrite.stop")
     settled(page, "!inflightWrite.stop")
-    assert page.evaluate("[window.hacked, document.querySelectorAll('.inflight-write img').length]") == [None, 0]
+    assert page.evaluate(
+        "[window.hacked, document.querySelectorAll('.inflight-write img').length]"
+    ) == [None, 0]
     assert not page.is_visible("#watch .inflight")
     put(page, TASKS["arrival"].code)
     assert ran(page)["replay"]["complete"]
@@ -171,9 +195,13 @@ def test_it_is_german_throughout_and_changes_language_with_a_run_on_screen(write
     assert "weicht" in page.inner_text(".outcome") and "Starten" in page.inner_text(".acts")
     said = page.evaluate("inflight.sentence()")
     assert page.evaluate("[...inflight.speech.missingKeys]") == []
-    page.evaluate("document.dispatchEvent(new CustomEvent('inflight-language', { detail: { language: 'en' } }))")
+    page.evaluate(
+        "document.dispatchEvent(new CustomEvent('inflight-language', { detail: { language: 'en' } }))"
+    )
     settled(page, "inflightWrite.root.lang === 'en' && inflight.speech.opened === null")
-    assert page.evaluate("inflight.sentence()") != said and "gives way" in page.inner_text(".outcome")
+    assert page.evaluate("inflight.sentence()") != said and "gives way" in page.inner_text(
+        ".outcome"
+    )
 
 
 @pytest.mark.slow
@@ -182,16 +210,20 @@ def test_it_stands_beside_continuous_on_compare(write):
     put(
         page,
         TASKS["refill"].code.replace(
-            '        if room.wave:\n            return Why("barrier", room.wave, 0, room.num_lanes)\n', ""
+            '        if room.wave:\n            return Why("barrier", room.wave, 0, room.num_lanes)\n',
+            "",
         ),
     )
     assert all(goal["met"] for goal in ran(page)["goals"])
     page.click(".beside-button")
-    settled(page, "document.documentElement.dataset.part === 'compare' && window.inflightCompare?.doc?.names.includes('mine')")
-    assert page.evaluate("inflightCompare.doc.names") == ["continuous", "mine"]
-    assert "Chrom" in page.evaluate("inflightCompare.doc.says.where") or "WebAssembly" in page.evaluate(
-        "inflightCompare.doc.says.where"
+    settled(
+        page,
+        "document.documentElement.dataset.part === 'compare' && window.inflightCompare?.doc?.names.includes('mine')",
     )
+    assert page.evaluate("inflightCompare.doc.names") == ["continuous", "mine"]
+    assert "Chrom" in page.evaluate(
+        "inflightCompare.doc.says.where"
+    ) or "WebAssembly" in page.evaluate("inflightCompare.doc.says.where")
 
 
 @pytest.mark.slow
@@ -207,9 +239,13 @@ def test_an_exercise_is_checked_in_the_tab_as_by_the_command(write):
         assert not found["goals"][0]["met"] and "schedule_static(waiting, running, lanes)" in case
         if title == "refills at once":
             assert "kommt in keine Welle" in page.inner_text(".outcome") and "# erwartet {" in case
-            assert page.evaluate("inflight.frame.event.step") == found["fault"]["step"] and not page.is_visible(".beside-button")
+            assert page.evaluate("inflight.frame.event.step") == found["fault"][
+                "step"
+            ] and not page.is_visible(".beside-button")
         else:
-            assert found["fault"]["line"] in (5, 6) and "Schleife ohne Ende" in page.inner_text(".outcome")
+            assert found["fault"]["line"] in (5, 6) and "Schleife ohne Ende" in page.inner_text(
+                ".outcome"
+            )
     put(page, SOLUTIONS.read_text(encoding="utf-8"))
     of = len(cases_of("static", 0))
     assert ran(page)["goals"] == [{"name": "cases", "met": True, "says": f"{of} of {of}"}]

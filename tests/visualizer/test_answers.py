@@ -79,7 +79,9 @@ print(json.dumps(found))
 def answers(models: ModelCache) -> Answers:
     def engine(model, config, leaks, sleep):
         loaded = models.get(model, "cpu")
-        return leaky_engine(*loaded, config, sleep) if leaks else Engine(*loaded, config, sleep=sleep)
+        return (
+            leaky_engine(*loaded, config, sleep) if leaks else Engine(*loaded, config, sleep=sleep)
+        )
 
     return Answers(engine)
 
@@ -108,13 +110,29 @@ def test_everything_is_answered_by_what_a_tab_gets(tmp_path):
     unpacked(tmp_path)
     trace, raw = TRACES / "kv-pressure.jsonl", ROOT / "tests" / "data" / "vllm-0.32.raw.jsonl.gz"
     rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,20,8\n2023-11-16 18:17:04.0319600,30,9\n"
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{ALONE}", trace, raw, rows, ROOT]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{ALONE}",
+        trace,
+        raw,
+        rows,
+        ROOT,
+    ]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
-    assert [json.loads(found[kind])["kind"] for kind in ("fork", "compare")] == ["fork", "comparison"]
+    assert [json.loads(found[kind])["kind"] for kind in ("fork", "compare")] == [
+        "fork",
+        "comparison",
+    ]
     assert json.loads(found["leak"])["complete"] and found["jsonl"] == trace.read_text()
-    assert "traceEvents" in json.loads(found["perfetto"]) and "</html>" in found["html"] and PLOTLY in found["plotly"]
+    assert (
+        "traceEvents" in json.loads(found["perfetto"])
+        and "</html>" in found["html"]
+        and PLOTLY in found["plotly"]
+    )
     recorded = json.loads(found["recording"])
     assert recorded["header"]["source"] == "uploaded" and not any(
         "⟨" in t for ts in recorded["texts"]["prompt"].values() for t in ts
@@ -131,8 +149,15 @@ def test_a_run_is_told_as_a_server_tells_it(answers: Answers, models: ModelCache
 def test_a_run_is_kept_whole(answers: Answers):
     *_, last = done(answers.begin("run", preset_entry(PRESETS["kv-pressure"])["spec"]))
     assert last["done"] and last["id"].startswith("tab-")
-    kept, shipped = json.loads(answers.document(last["url"])), Trace.load(TRACES / "kv-pressure.jsonl")
-    assert kept["texts"]["output"] == shipped.texts.output and kept["complete"] and "de" in kept["translations"]
+    kept, shipped = (
+        json.loads(answers.document(last["url"])),
+        Trace.load(TRACES / "kv-pressure.jsonl"),
+    )
+    assert (
+        kept["texts"]["output"] == shipped.texts.output
+        and kept["complete"]
+        and "de" in kept["translations"]
+    )
 
 
 def test_the_latest_runs_are_kept_and_the_rest_is_gone(answers: Answers, monkeypatch):
@@ -199,7 +224,9 @@ def test_work_on_the_model_of_a_tab(tmp_path):
         machine = {"device_name": "Node, WebAssembly", "versions": {"pyodide": "none"}}
 
         def engine(name, config, leaks, sleep):
-            return EngineCore(BrowserExecutor(model, machine, leaks), tokenizer, config, sleep=sleep)
+            return EngineCore(
+                BrowserExecutor(model, machine, leaks), tokenizer, config, sleep=sleep
+            )
 
         def weights(name, *which):
             return BrowserExecutor(model, machine).attention(*which)
@@ -207,12 +234,19 @@ def test_work_on_the_model_of_a_tab(tmp_path):
         answers = Answers(engine, weights)
         asked = spec() | {"policies": ["sequential", "continuous"], "repeats": 1}
         found = json.loads(answers.document(done(answers.begin("compare", asked))[-1]["url"]))
-        assert found["data"]["outputs_identical"] and found["says"]["where"].startswith("Node, WebAssembly (cpu), 1 thread")
+        assert found["data"]["outputs_identical"] and found["says"]["where"].startswith(
+            "Node, WebAssembly (cpu), 1 thread"
+        )
         assert {figure["name"] for figure in found["figures"]} >= {"total_time", "cost_curve"}
-        *_, forked = done(answers.begin("fork", spec() | {"knob": "max_num_batched_tokens", "value": 4}))
+        *_, forked = done(
+            answers.begin("fork", spec() | {"knob": "max_num_batched_tokens", "value": 4})
+        )
         assert json.loads(answers.document(forked["url"]))["kind"] == "fork"
         (first, *_) = answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 0])["segments"]
         assert all(abs(sum(row) - 1) < 0.01 for row in first["weights"])
-        assert "no head 99" in answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 99])["error"]
+        assert (
+            "no head 99"
+            in answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 99])["error"]
+        )
         *_, leaked = done(answers.begin("leak", spec()))
         assert json.loads(answers.document(leaked["url"]))["header"]["leak"]

@@ -33,10 +33,16 @@ def test_a_run_streams_and_leaves_a_replay(page_url, http):
     events = [e for d in deltas for e in d.get("events", ())]
     last = deltas[-1]
     replay = http.get(f"{page_url}/{last['url']}").raise_for_status().json()
-    assert replay["events"] == events and replay["complete"] and replay["header"]["source"] == "live"
+    assert (
+        replay["events"] == events and replay["complete"] and replay["header"]["source"] == "live"
+    )
     assert [c for d in deltas for c in d.get("captions", ())] == replay["captions"]
-    assert all(s.kv_len == s.start + s.length for e in map(StepEvent.from_json, events) for s in e.segments)
-    assert http.get(f"{page_url}/{last['url']}").headers["content-type"].startswith("application/json")
+    assert all(
+        s.kv_len == s.start + s.length for e in map(StepEvent.from_json, events) for s in e.segments
+    )
+    assert (
+        http.get(f"{page_url}/{last['url']}").headers["content-type"].startswith("application/json")
+    )
 
 
 def test_a_second_run_of_a_visitor_is_told_and_a_cancel_ends_the_first(page_url, http):
@@ -54,9 +60,13 @@ def test_a_closed_tab_does_not_hold_its_visitor_up(page_url, http):
         stream_of_tab = run(tab, page_url, endless(), "closing")
         job = next(d for d in stream_of_tab if d.get("events"))["job"]
         stream_of_tab.close()
-    while "still running" in (last := last_of(run(http, page_url, spec(), "closing"))).get("error", ""):
+    while "still running" in (last := last_of(run(http, page_url, spec(), "closing"))).get(
+        "error", ""
+    ):
         time.sleep(0.1)
-    assert last["url"] and last_of(follow(http, page_url, job))["stopped"].startswith("The run was cancelled")
+    assert last["url"] and last_of(follow(http, page_url, job))["stopped"].startswith(
+        "The run was cancelled"
+    )
 
 
 def test_a_run_is_found_again_after_a_reload(page_url, http):
@@ -79,7 +89,9 @@ def test_forty_visitors_at_once_are_all_served(page_url):
             deltas = list(run(own, page_url, spec(prompt, new=3), f"v{number}"))
             seen = next(d for d in deltas if d.get("texts", {}).get("prompt"))
             assert "".join(seen["texts"]["prompt"]["r0"]) == prompt
-            return deltas[-1], [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
+            return deltas[-1], [
+                d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})
+            ]
 
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(visit, range(40)))
@@ -96,7 +108,11 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     opened = upload(http, page_url, lines + "\n")
     assert http.get(f"{page_url}/{opened['url']}").json()["header"]["source"] == "uploaded"
     cut = upload(http, page_url, lines.rsplit("\n", 1)[0])
-    assert http.get(f"{page_url}/{cut['url']}").json()["header"]["notes"][-1].startswith("This file breaks off")
+    assert (
+        http.get(f"{page_url}/{cut['url']}")
+        .json()["header"]["notes"][-1]
+        .startswith("This file breaks off")
+    )
     for text, words in (
         (re.sub(r'"t_end":', '"t_end":9', lines, count=1), "line 3"),
         ("hello", "line 1: this is not JSON"),
@@ -139,9 +155,14 @@ def test_the_real_attention_of_a_head_can_be_asked_for(page_url, http):
 
 
 def test_what_a_page_sends_in_error_is_answered_in_words(page_url, http):
-    assert "no longer on the server" in call(http, page_url, "export", "jsonl", "../../app.py", 0)["error"]
+    assert (
+        "no longer on the server"
+        in call(http, page_url, "export", "jsonl", "../../app.py", 0)["error"]
+    )
     assert "no export" in call(http, page_url, "export", "exe", "x", 0)["error"]
-    assert begin(http, page_url, "run", "please")["error"].startswith("A run is asked for as an object")
+    assert begin(http, page_url, "run", "please")["error"].startswith(
+        "A run is asked for as an object"
+    )
     assert "ask by name" in begin(http, page_url, "dance", {})["error"]
     assert "with a spec" in begin(http, page_url, "compare", None)["error"]
     assert http.get(f"{page_url}/gradio_api/file=/etc/passwd").status_code == 404
@@ -156,7 +177,9 @@ def test_hostile_prompts_travel_as_data(page_url, http):
     replay = http.get(f"{page_url}/{last['url']}").json()
     assert "".join(replay["texts"]["prompt"]["../../<b>\x00"]) == prompt
     assert ".." not in last["url"] and "<" not in last["url"]
-    page = http.get(f"{page_url}/{call(http, page_url, 'export', 'html', last['url'], 0)['url']}").text
+    page = http.get(
+        f"{page_url}/{call(http, page_url, 'export', 'html', last['url'], 0)['url']}"
+    ).text
     assert "<img src=x" not in page and "<b>" not in page.split('type="application/json">')[1]
 
 
@@ -165,7 +188,9 @@ def test_steps_appear_while_the_run_goes_on(page_url, http):
     """Not all at its end: the first ones are here before the last one has happened, by the run's own clock."""
     last_of(run(http, page_url, spec()))  # the model is loaded
     arrived: list[float] = []
-    seen: list[tuple[float, float]] = []  # when a step was here, when it had ended on the run's clock
+    seen: list[
+        tuple[float, float]
+    ] = []  # when a step was here, when it had ended on the run's clock
     for delta in run(http, page_url, spec("To be", "O", "What", new=120), times=arrived):
         seen += [(arrived[-1], event["t_end"]) for event in delta.get("events", ())]
     origin = min(here - ended for here, ended in seen)  # the run began then, or later
@@ -175,7 +200,10 @@ def test_steps_appear_while_the_run_goes_on(page_url, http):
 def test_a_public_space_serves_the_smaller_limits(http, space_url):
     state = page_server.state(http, space_url)
     assert state["limits"]["concurrent_runs"] == 2 and not state["any_model"]
-    assert "asks for 400 new tokens; this page takes at most 320." in begin(http, space_url, "run", spec(new=400))["error"]
+    assert (
+        "asks for 400 new tokens; this page takes at most 320."
+        in begin(http, space_url, "run", spec(new=400))["error"]
+    )
 
 
 def test_two_threads_do_not_mix(page_url):
@@ -183,9 +211,14 @@ def test_two_threads_do_not_mix(page_url):
 
     def one(name: str) -> None:
         with httpx.Client(trust_env=False, timeout=120) as own:
-            found[name] = own.get(f"{page_url}/{last_of(run(own, page_url, spec(name, new=5), name))['url']}").json()
+            found[name] = own.get(
+                f"{page_url}/{last_of(run(own, page_url, spec(name, new=5), name))['url']}"
+            ).json()
 
     threads = [threading.Thread(target=one, args=(name,)) for name in ("Juliet", "Tybalt")]
     [t.start() for t in threads]
     [t.join() for t in threads]
-    assert {n: "".join(r["texts"]["prompt"]["r0"]) for n, r in found.items()} == {"Juliet": "Juliet", "Tybalt": "Tybalt"}
+    assert {n: "".join(r["texts"]["prompt"]["r0"]) for n, r in found.items()} == {
+        "Juliet": "Juliet",
+        "Tybalt": "Tybalt",
+    }

@@ -17,11 +17,18 @@ from visualizer.server.attention_weights import weigh_by
 @pytest.fixture(scope="module")
 def ran():
     engine = Engine.from_pretrained(
-        "shakespeare-char", EngineConfig(max_num_seqs=3, max_num_batched_tokens=8, block_size=4), device="cpu"
+        "shakespeare-char",
+        EngineConfig(max_num_seqs=3, max_num_batched_tokens=8, block_size=4),
+        device="cpu",
     )
     sampling = SamplingParams(max_new_tokens=5, ignore_eos=True)
     trace = engine.run(
-        Workload([Request(f"r{i}", prompt=p, sampling=sampling) for i, p in enumerate(("To be", "O Romeo, Romeo", "What"))])
+        Workload(
+            [
+                Request(f"r{i}", prompt=p, sampling=sampling)
+                for i, p in enumerate(("To be", "O Romeo, Romeo", "What"))
+            ]
+        )
     )
     return trace, engine.adapter
 
@@ -51,7 +58,8 @@ def test_the_model_runs_as_before_afterwards(ran):
 
 
 @pytest.mark.parametrize(
-    ("step", "index", "layer", "head"), [(999, 0, 0, 0), (0, 7, 0, 0), (0, 0, 99, 0), (0, 0, 0, 99), (0, 0, 0, -1)]
+    ("step", "index", "layer", "head"),
+    [(999, 0, 0, 0), (0, 7, 0, 0), (0, 0, 99, 0), (0, 0, 0, 99), (0, 0, 0, -1)],
 )
 def test_what_is_not_there_is_refused_in_words(ran, step, index, layer, head):
     with pytest.raises(InflightError):

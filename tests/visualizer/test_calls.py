@@ -9,14 +9,21 @@ import pytest
 from visualizer.jobs.calls import answered
 from visualizer.jobs.limits import Refused
 
-FUNCTIONS = {name: lambda *args: {"given": args} for name in ("state", "export", "export_ranks", "attention")}
+FUNCTIONS = {
+    name: lambda *args: {"given": args} for name in ("state", "export", "export_ranks", "attention")
+}
 
 
 def test_what_may_be_left_out_at_the_end_is_none():
     assert answered(FUNCTIONS, "state", [])["given"] == ()
     assert answered(FUNCTIONS, "export", ["html", "run"])["given"] == ("html", "run", None)
     assert answered(FUNCTIONS, "export", ("html", "run", 3))["given"] == ("html", "run", 3)
-    assert answered(FUNCTIONS, "export_ranks", ["run", None, 1, 0.5])["given"] == ("run", None, 1, 0.5)
+    assert answered(FUNCTIONS, "export_ranks", ["run", None, 1, 0.5])["given"] == (
+        "run",
+        None,
+        1,
+        0.5,
+    )
 
 
 @pytest.mark.parametrize(

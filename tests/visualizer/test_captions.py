@@ -24,15 +24,25 @@ from worlds.visual import record, request
 
 def crowd(policy: str = "continuous", **limits) -> Trace:
     """Five requests for three lanes."""
-    config = EngineConfig(**{"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 10, "block_size": 4} | limits)
+    config = EngineConfig(
+        **{"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 10, "block_size": 4}
+        | limits
+    )
     return record(
-        config, request("r0", 5, 6), request("r1", 12, 9), request("r2", 17, 4), request("r3", 17, 8, 2), request("r4", 3, 3, 3)
+        config,
+        request("r0", 5, 6),
+        request("r1", 12, 9),
+        request("r2", 17, 4),
+        request("r3", 17, 8, 2),
+        request("r4", 3, 3, 3),
     )
 
 
 def short_of_blocks(**limits) -> Trace:
     """Three requests whose caches outgrow the pool: two are preempted and come back."""
-    config = EngineConfig(max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=13, **limits)
+    config = EngineConfig(
+        max_num_seqs=4, max_num_batched_tokens=16, block_size=2, num_blocks=13, **limits
+    )
     return record(config, request("r0", 5, 20), request("r1", 6, 15), request("r2", 7, 9, 1))
 
 
@@ -76,7 +86,10 @@ def test_an_admission_names_the_lane_who_freed_it_and_the_arithmetic_of_the_budg
 
 def test_a_chunk_says_how_much_of_its_prompt_is_done_then():
     trace = crowd()
-    assert "r2 computes chunk 2, 8 tokens, all that was left of the budget of 10; 10 of its 17 are done." in why(trace, 2)
+    assert (
+        "r2 computes chunk 2, 8 tokens, all that was left of the budget of 10; 10 of its 17 are done."
+        in why(trace, 2)
+    )
     assert "r2 computes chunk 3, 7 tokens; all its 17 are done." in why(trace, 3)
 
 
@@ -108,17 +121,29 @@ def test_a_wait_is_told_with_the_schedulers_own_reason(reason: Why, words: str):
 
 
 def test_a_wait_says_since_when_and_how_many_stand_behind():
-    assert "r3 waits since step 2, 2 steps ago: all 3 lanes are taken. 1 more waits behind it." in why(crowd(), 4)
+    assert (
+        "r3 waits since step 2, 2 steps ago: all 3 lanes are taken. 1 more waits behind it."
+        in why(crowd(), 4)
+    )
 
 
 def test_every_wait_in_every_policy_names_the_limit_that_the_scheduler_names():
-    words = {"lanes": "lane", "budget": "budget", "blocks": "block", "barrier": "wave", "prefill": "prompt", "phase": "prompts"}
+    words = {
+        "lanes": "lane",
+        "budget": "budget",
+        "blocks": "block",
+        "barrier": "wave",
+        "prefill": "prompt",
+        "phase": "prompts",
+    }
     for policy in POLICIES:
         trace = crowd(policy)
         for index, e in enumerate(trace.events):
             if e.waiting.why:
                 sentence = next(
-                    s for s in map(plain, captions(trace)[index]["why"]) if s.startswith(f"{e.waiting.request} waits")
+                    s
+                    for s in map(plain, captions(trace)[index]["why"])
+                    if s.startswith(f"{e.waiting.request} waits")
                 )
                 assert words[e.waiting.why.limit] in sentence
 
@@ -130,7 +155,10 @@ def test_a_preemption_tells_who_loses_how_much_and_why():
     assert say(trace, step.step).startswith(
         f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks ran out"
     )
-    assert any(f"{lost.request} is preempted" in s and f"lane {lost.lane}" in s for s in why(trace, step.step))
+    assert any(
+        f"{lost.request} is preempted" in s and f"lane {lost.lane}" in s
+        for s in why(trace, step.step)
+    )
     altered = alter(trace, step.step, preempted=(lost._replace(tokens_lost=1),))
     assert "loses its cache of 1 token," in say(altered, step.step)
 
@@ -146,12 +174,19 @@ def test_a_request_without_its_share_is_told_to_compute_nothing():
     trace = crowd(max_num_seqs=4, prefill_first=True)
     stalled = next(e for e in trace.events if e.stalled)
     assert "computes nothing, as the token budget is spent" in say(trace, stalled.step)
-    assert any("keeps its lane but computes nothing: the budget of 10 tokens is spent" in s for s in why(trace, stalled.step))
+    assert any(
+        "keeps its lane but computes nothing: the budget of 10 tokens is spent" in s
+        for s in why(trace, stalled.step)
+    )
 
 
 def test_clauses_stand_in_the_order_in_which_things_happened():
     trace = crowd("split")
-    index = next(i for i, e in enumerate(trace.events) if len(e.passes) > 1 and {s.phase for s in e.segments} > {"prefill"})
+    index = next(
+        i
+        for i, e in enumerate(trace.events)
+        if len(e.passes) > 1 and {s.phase for s in e.segments} > {"prefill"}
+    )
     text = plain(captions(trace)[index]["say"])
     assert 0 < text.index("prompt token") < text.index("; then ") < text.index("one token")
 
@@ -167,7 +202,9 @@ def test_every_limit_and_every_setting_has_its_words():
     assert set(LIMITS) == set(get_args(Limit)) and set(SETTINGS) == set(EngineConfig().to_json())
     trace = crowd()
     for e, caption in zip(trace.events, captions(trace), strict=True):
-        assert caption["bound"] == bound(e.budget.binding) and bool(caption["waits"]) == bool(e.waiting.why)
+        assert caption["bound"] == bound(e.budget.binding) and bool(caption["waits"]) == bool(
+            e.waiting.why
+        )
 
 
 @pytest.mark.parametrize("reason", ["length", "stop", "cancelled", "error"])
@@ -186,7 +223,10 @@ def test_an_end_is_told_by_its_reason(reason: str):
 def test_padding_is_counted_and_its_cause_named():
     trace = crowd("static")
     first = trace.events[0]
-    assert f"{first.passes[0].padding} of {first.passes[0].rows * first.passes[0].width} positions are padding" in say(trace, 0)
+    assert (
+        f"{first.passes[0].padding} of {first.passes[0].rows * first.passes[0].width} positions are padding"
+        in say(trace, 0)
+    )
     late = next(e for e in trace.events if any(p.finished_rows for p in e.passes))
     assert any("is computed as padding until its wave ends" in s for s in why(trace, late.step))
     end = next(e for e in trace.events if len([c for c in e.kv.changes if c.released]) > 1)
@@ -205,14 +245,24 @@ def test_a_prefix_hit_is_told_with_its_blocks():
 
 
 def worlds() -> list[Trace]:
-    many = [request(f"a request with a rather long name {i}", 3 + i % 7, 2 + i % 9, i // 3) for i in range(70)]
+    many = [
+        request(f"a request with a rather long name {i}", 3 + i % 7, 2 + i % 9, i // 3)
+        for i in range(70)
+    ]
     huge = record(EngineConfig(max_num_seqs=60, max_num_batched_tokens=4000), *many, num_blocks=400)
-    return [*(crowd(policy) for policy in POLICIES), short_of_blocks(), short_of_blocks(prefill_first=True), huge]
+    return [
+        *(crowd(policy) for policy in POLICIES),
+        short_of_blocks(),
+        short_of_blocks(prefill_first=True),
+        huge,
+    ]
 
 
 def test_no_sentence_is_too_long_empty_or_without_an_actor():
     for trace in worlds():
-        letters = {r: letter(i) for i, r in enumerate(a.request for e in trace.events for a in e.arrived)}
+        letters = {
+            r: letter(i) for i, r in enumerate(a.request for e in trace.events for a in e.arrived)
+        }
         for caption in captions(trace):
             text = plain(caption["say"], letters.__getitem__)
             assert 0 < len(text) <= MAX_CHARACTERS and text.endswith(".")
@@ -244,10 +294,14 @@ def test_a_frame_agrees_with_the_event():
     for trace in worlds():
         for e, frame in zip(trace.events, trace.frames(), strict=True):
             assert len(frame.waiting) == e.waiting.count
-            assert [w.why for w in frame.waiting if w.why] == ([e.waiting.why] if e.waiting.why else [])
+            assert [w.why for w in frame.waiting if w.why] == (
+                [e.waiting.why] if e.waiting.why else []
+            )
             computing = {(s.lane, s.request, s.kv_len) for s in e.segments}
             assert computing >= {(r.lane, r.request, r.kv_len) for r in frame.lanes if r.length}
-            assert {r.request for r in frame.lanes if "stalled" in r.doing} == {s.request for s in e.stalled}
+            assert {r.request for r in frame.lanes if "stalled" in r.doing} == {
+                s.request for s in e.stalled
+            }
             assert {r.request for r in frame.lanes if "finished" in r.doing} == {
                 f.request for p in e.passes for f in p.finished_rows
             }
@@ -256,7 +310,11 @@ def test_a_frame_agrees_with_the_event():
 
 def test_a_duration_is_rounded_as_the_player_rounds_it():
     """The same cases as in `tests/js/parts.test.js`: exact halves, which Python alone would round to the even digit."""
-    assert [milliseconds(s) for s in (0.001125, 0.01025, 0.1005)] == ["1.13 ms", "10.3 ms", "101 ms"]
+    assert [milliseconds(s) for s in (0.001125, 0.01025, 0.1005)] == [
+        "1.13 ms",
+        "10.3 ms",
+        "101 ms",
+    ]
     assert [milliseconds(s) for s in (0.00123, 0.0123, 0.123)] == ["1.23 ms", "12.3 ms", "123 ms"]
 
 
@@ -265,18 +323,26 @@ def test_every_preset_has_a_line_on_what_it_shows():
 
 
 @pytest.mark.parametrize(
-    ("run", "steps"), [("scheduler-zoo/5-transformers", {21}), ("engines-kv-pressure/2-transformers", {17, 30})]
+    ("run", "steps"),
+    [("scheduler-zoo/5-transformers", {21}), ("engines-kv-pressure/2-transformers", {17, 30})],
 )
 def test_who_gives_way_under_transformers_is_said_as_its_policy_has_it(run, steps):
-    trace = Trace.from_lines(gzip.decompress((RECORDED / f"{run}.jsonl.gz").read_bytes()).decode().splitlines())
+    trace = Trace.from_lines(
+        gzip.decompress((RECORDED / f"{run}.jsonl.gz").read_bytes()).decode().splitlines()
+    )
     made = {"en": captions(trace), **elsewhere(lambda: captions(trace))}
-    gives = {"en": "The last of those that lack a block gives way", "de": "Die letzte von denen, denen ein Block fehlt, weicht"}
+    gives = {
+        "en": "The last of those that lack a block gives way",
+        "de": "Die letzte von denen, denen ein Block fehlt, weicht",
+    }
     assert steps <= {event.step for event in trace.events if event.preempted}
     for index, event in enumerate(trace.events):
         for language, words in gives.items():
             said = [plain(why) for why in made[language][index]["why"]]
             assert sum(words in why for why in said) == len(event.preempted)
-            assert not any("he newest gives way" in why or "Die neueste weicht" in why for why in said)
+            assert not any(
+                "he newest gives way" in why or "Die neueste weicht" in why for why in said
+            )
 
 
 def simply(trace: Trace, step: int) -> str:
@@ -289,8 +355,14 @@ def test_a_step_in_plain_words_names_who_comes_reads_writes_and_goes():
     told = [plain(c["simple"]) for c in captions(trace)]
     assert told[0] == "r0 r1 r2 each take a free lane: 5 + 12 + 15 tokens are read in one pass."
     left = next(s for s in told if "takes the lane that" in s)
-    assert re.search(r"r\d takes the lane that r\d left: its \d+ tokens are read in the same pass; (r\d )+", left)
-    lost = next(s for s in map(plain, (c["simple"] for c in captions(short_of_blocks()))) if "loses its lane" in s)
+    assert re.search(
+        r"r\d takes the lane that r\d left: its \d+ tokens are read in the same pass; (r\d )+", left
+    )
+    lost = next(
+        s
+        for s in map(plain, (c["simple"] for c in captions(short_of_blocks())))
+        if "loses its lane" in s
+    )
     assert ": the memory is full" in lost and " waits" not in lost
     static = [plain(c["simple"]) for c in captions(crowd("static"))]
     assert any("waits: nobody joins before all are done" in s for s in static)

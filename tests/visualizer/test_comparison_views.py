@@ -19,11 +19,29 @@ from core.measure.equivalence import Equivalence, RequestEquivalence
 from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import RunResult
 from core.trace.trace import Trace
-from visualizer.charts.comparison import FIGURES, bars, kv_use, lane_steps, latency, pressure, throughput, total_time
+from visualizer.charts.comparison import (
+    FIGURES,
+    bars,
+    kv_use,
+    lane_steps,
+    latency,
+    pressure,
+    throughput,
+    total_time,
+)
 from visualizer.charts.cost import cost, load
 from visualizer.charts.figure import Figure
 from visualizer.charts.theme import HUES, PANEL, contender_hues, tint
-from visualizer.documents.comparison import NOT_OBSERVABLE, RECORDED, Shown, csv_text, document, recorded, save, table
+from visualizer.documents.comparison import (
+    NOT_OBSERVABLE,
+    RECORDED,
+    Shown,
+    csv_text,
+    document,
+    recorded,
+    save,
+    table,
+)
 from visualizer.documents.comparison import load as load_comparison
 from visualizer.documents.record import record_comparisons
 from visualizer.words import findings, verdicts
@@ -42,7 +60,9 @@ def run(policy: str) -> Trace:
 def compared(walls: dict[str, list[float]], unseen: str = "") -> Comparison:
     runs = {name: RunResult.of(run(name)) for name in walls if name != unseen}
     if unseen:
-        runs[unseen] = RunResult({}, {"wall_s": 1.0, "steps": None, "ttft_s": None, "itl_s": None, "output_tok_s": 9.0})
+        runs[unseen] = RunResult(
+            {}, {"wall_s": 1.0, "steps": None, "ttft_s": None, "itl_s": None, "output_tok_s": 9.0}
+        )
     return Comparison(list(walls), walls, runs, {n: dict(runs[n].metrics) for n in walls}, [])
 
 
@@ -59,12 +79,17 @@ def test_the_winner_is_named_with_ratios_run_by_run(comparison):
 
 
 def test_the_headline_says_one_thing_and_ratios_are_those_a_reader_gets(comparison):
-    assert verdicts.headline(comparison) == "The same four requests: done in 1.5 s with continuous instead of 3.1 s with static."
+    assert (
+        verdicts.headline(comparison)
+        == "The same four requests: done in 1.5 s with continuous instead of 3.1 s with static."
+    )
     assert "2.1 times as fast" in verdicts.total_time(comparison)  # 3.10 / 1.50
     shown = {row[0]: row[3] for row in table(comparison)["rows"]}
     assert shown == {"static": "1.00×", "continuous": "2.07×"}
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
-    assert verdicts.headline(lost).endswith(": done in 1.3 s with continuous, later than in 1.0 s with static.")
+    assert verdicts.headline(lost).endswith(
+        ": done in 1.3 s with continuous, later than in 1.0 s with static."
+    )
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
     assert verdicts.headline(close).endswith("; the rounds do not say which is faster.")
 
@@ -95,11 +120,15 @@ def test_a_loss_is_said_as_plainly():
 
 def test_rounds_that_disagree_decide_nothing():
     close = compared({"static": [1.0, 1.4, 1.2], "continuous": [1.1, 1.3, 1.0]})
-    assert verdicts.total_time(close).endswith("faster in 2 of 3 rounds (0.91 to 1.20), so nobody wins.")
+    assert verdicts.total_time(close).endswith(
+        "faster in 2 of 3 rounds (0.91 to 1.20), so nobody wins."
+    )
 
 
 def test_the_fastest_is_named_where_it_is_a_third():
-    three = compared({"static": [3.0, 3.0, 3.0], "continuous": [1.5, 1.5, 1.5], "split": [1.4, 1.6, 1.4]})
+    three = compared(
+        {"static": [3.0, 3.0, 3.0], "continuous": [1.5, 1.5, 1.5], "split": [1.4, 1.6, 1.4]}
+    )
     assert verdicts.total_time(three).endswith(
         "The fastest is split with 1.40 s, ahead of continuous in 2 of 3 rounds, which is a tie."
     )
@@ -107,7 +136,14 @@ def test_the_fastest_is_named_where_it_is_a_third():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(61.8, "61.8 s"), (0.0123, "12.3 ms"), (0.99999, "1.00 s"), (1.0, "1.00 s"), (123.4, "123 s"), (None, "–")],
+    [
+        (61.8, "61.8 s"),
+        (0.0123, "12.3 ms"),
+        (0.99999, "1.00 s"),
+        (1.0, "1.00 s"),
+        (123.4, "123 s"),
+        (None, "–"),
+    ],
 )
 def test_durations_have_units(value, text):
     assert findings.seconds(value) == text
@@ -115,14 +151,29 @@ def test_durations_have_units(value, text):
 
 def test_the_waste_of_running_ahead_is_called_so(comparison):
     metrics = {
-        "lane_steps": {"useful": 90, "padding": 10, "barrier": 0, "stalled": 0, "empty": 0, "total": 100},
+        "lane_steps": {
+            "useful": 90,
+            "padding": 10,
+            "barrier": 0,
+            "stalled": 0,
+            "empty": 0,
+            "total": 100,
+        },
         "overrun_rows": 10,
     }
-    ahead = dataclasses.replace(comparison, medians={name: {**m, **metrics} for name, m in comparison.medians.items()})
-    assert "wastes 10% of its 100 lane-steps, all rows of requests that had stopped" in findings.lane_steps(ahead)
+    ahead = dataclasses.replace(
+        comparison, medians={name: {**m, **metrics} for name, m in comparison.medians.items()}
+    )
+    assert (
+        "wastes 10% of its 100 lane-steps, all rows of requests that had stopped"
+        in findings.lane_steps(ahead)
+    )
     for median in ahead.medians.values():
         median["lane_steps"] |= {"padding": 9, "empty": 1}
-    assert "wastes 10% of its 100 lane-steps, mostly rows of requests that had stopped" in findings.lane_steps(ahead)
+    assert (
+        "wastes 10% of its 100 lane-steps, mostly rows of requests that had stopped"
+        in findings.lane_steps(ahead)
+    )
 
 
 def test_lane_steps_name_the_waste(comparison):
@@ -140,7 +191,9 @@ def test_cost_says_what_a_token_costs():
         findings.cost(CURVE)
         == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times less. Reading 8 times the KV makes a step 2.5 times as long."
     )
-    flat = CostCurve(CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ())
+    flat = CostCurve(
+        CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ()
+    )
     assert "saves nothing" in findings.cost(flat)
 
 
@@ -149,8 +202,12 @@ def zoo() -> Comparison:
     """The rules of other engines on a pool that is too small."""
     names = ("stall", "continuous", "no-evict", "nano-vllm", "transformers")
     limits = {"max_num_seqs": 3, "block_size": 4, "num_blocks": 6, "max_num_batched_tokens": 16}
-    runs = {name: RunResult.of(record(EngineConfig(policy=name, **limits), *REQUESTS)) for name in names}
-    return Comparison(list(names), {n: [1.0] for n in names}, runs, {n: dict(runs[n].metrics) for n in names}, [])
+    runs = {
+        name: RunResult.of(record(EngineConfig(policy=name, **limits), *REQUESTS)) for name in names
+    }
+    return Comparison(
+        list(names), {n: [1.0] for n in names}, runs, {n: dict(runs[n].metrics) for n in names}, []
+    )
 
 
 def test_each_rule_is_told_what_it_pays(zoo, comparison):
@@ -161,7 +218,10 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
         assert price.preempted == sum(len(e.preempted) for e in zoo.runs[name].trace.events)
         assert price.waited == sum(e.waiting.count for e in zoo.runs[name].trace.events)
     said, most = findings.pressure(zoo), max(paid, key=lambda n: paid[n].again)
-    assert f"{most} recomputes the most, {paid[most].again} tokens" in said and "stall longest under stall" in said
+    assert (
+        f"{most} recomputes the most, {paid[most].again} tokens" in said
+        and "stall longest under stall" in said
+    )
     bars = {bar.name: dict(zip(bar.y, bar.x, strict=True)) for bar in drawn(pressure(zoo)).data}
     assert bars["tokens computed again"] == {name: price.again for name, price in paid.items()}
     with pytest.raises(InflightError):  # where nothing is short there is nothing to tell
@@ -169,9 +229,14 @@ def test_each_rule_is_told_what_it_pays(zoo, comparison):
 
 
 def test_those_who_pay_the_same_are_all_named(zoo):
-    twin = dataclasses.replace(zoo, runs={"twin": zoo.runs["continuous"], "continuous": zoo.runs["continuous"]})
+    twin = dataclasses.replace(
+        zoo, runs={"twin": zoo.runs["continuous"], "continuous": zoo.runs["continuous"]}
+    )
     said, again = findings.pressure(twin), zoo.runs["continuous"].metrics["tokens_recomputed"]
-    assert said.startswith("twin and continuous are done after ") and ", twin" not in said.split(";")[0]
+    assert (
+        said.startswith("twin and continuous are done after ")
+        and ", twin" not in said.split(";")[0]
+    )
     assert f"twin and continuous recompute the most, {again} tokens" in said
 
 
@@ -218,12 +283,18 @@ def test_throughput_integrates_to_the_tokens(comparison):
         tokens = sum(rate * (b - a) for rate, a, b in zip(line.y, line.x, line.x[1:], strict=False))
         assert tokens == pytest.approx(sum(r.sampling.max_new_tokens for r in REQUESTS), rel=0.01)
         widths = [b - a for a, b in zip(line.x, line.x[1:], strict=False)]
-        assert len(widths) == 1 or min(widths) > max(widths) / 3.1  # a sliver at the end would draw its tokens as a burst
+        assert (
+            len(widths) == 1 or min(widths) > max(widths) / 3.1
+        )  # a sliver at the end would draw its tokens as a burst
 
 
 def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
     for box in drawn(latency(comparison)).data:
-        count = len(REQUESTS) if box.hoveron == "points" else sum(r.sampling.max_new_tokens - 1 for r in REQUESTS)
+        count = (
+            len(REQUESTS)
+            if box.hoveron == "points"
+            else sum(r.sampling.max_new_tokens - 1 for r in REQUESTS)
+        )
         assert len(box.x) == count
 
 
@@ -239,14 +310,18 @@ def test_lane_step_shares_sum_to_one(comparison):
 def test_kv_lines_are_the_events_own(comparison):
     for line in drawn(kv_use(comparison)).data:
         events = comparison.runs[line.name].trace.events
-        assert [round(y * e.kv.total) for y, e in zip(line.y, events, strict=False)] == [e.kv.used for e in events]
+        assert [round(y * e.kv.total) for y, e in zip(line.y, events, strict=False)] == [
+            e.kv.used for e in events
+        ]
 
 
 def test_cost_curve_has_medians_and_their_spread():
     figure = drawn(cost(CURVE))
     measured = figure.data[1]
     assert list(measured.y) == pytest.approx([11, 22])
-    assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(measured.error_y.arrayminus) == pytest.approx([1, 2])
+    assert list(measured.error_y.array) == pytest.approx([1, 8]) and list(
+        measured.error_y.arrayminus
+    ) == pytest.approx([1, 2])
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -257,7 +332,9 @@ def test_no_two_contenders_share_a_colour_and_a_policy_keeps_its_own(count):
         found = contender_hues(some)
         assert list(found) == some and len(set(found.values())) == len(some)
         assert set(found.values()) <= set(range(len(HUES)))
-        first = {own[name]: name for name in reversed(some) if name in POLICIES}  # of those whose own is the same
+        first = {
+            own[name]: name for name in reversed(some) if name in POLICIES
+        }  # of those whose own is the same
         assert all(found[name] == hue for hue, name in first.items())
     with pytest.raises(InflightError, match="at most 8"):
         contender_hues([*names, "one", "two", "three"])
@@ -274,8 +351,13 @@ def test_the_table_has_every_contender_and_a_definition_for_every_column(compari
 
 def test_what_cannot_be_seen_is_said_so():
     some = compared({"static": [3.0, 3.1], "other": [2.0, 2.1]}, unseen="other")
-    cells = dict(zip([c["title"] for c in table(some)["columns"]], table(some)["rows"][1], strict=True))
-    assert cells["TTFT p50"] == cells["lane occupancy"] == NOT_OBSERVABLE and cells["output tok/s"] == "9"
+    cells = dict(
+        zip([c["title"] for c in table(some)["columns"]], table(some)["rows"][1], strict=True)
+    )
+    assert (
+        cells["TTFT p50"] == cells["lane occupancy"] == NOT_OBSERVABLE
+        and cells["output tok/s"] == "9"
+    )
     made = document(Shown(some, "small", ENVIRONMENT))
     assert list(made["runs"]) == ["static"] and made["names"] == ["static", "other"]
 
@@ -283,7 +365,10 @@ def test_what_cannot_be_seen_is_said_so():
 def test_csv_has_plain_numbers(comparison):
     rows = list(csv.DictReader(io.StringIO(csv_text(comparison))))
     assert [r["contender"] for r in rows] == ["static", "continuous"]
-    assert float(rows[0]["wall_s.median"]) == 3.1 and float(rows[1]["steps"]) == comparison.medians["continuous"]["steps"]
+    assert (
+        float(rows[0]["wall_s.median"]) == 3.1
+        and float(rows[1]["steps"]) == comparison.medians["continuous"]["steps"]
+    )
     assert "ttft_s.p50" in rows[0]
 
 
@@ -294,37 +379,61 @@ def test_how_sure_it_is_stands_in_one_line(comparison):
         "3 of 3 rounds agree; by chance alone that happens in 1 of 4 tries, too few rounds to decide (sign test"
     )
     assert "The machine was quiet (load 0.5 on 2 CPUs)" in said and "\n" not in said
-    assert "busy (load 9 on 2 CPUs), so these times are not those of a quiet one" in verdicts.sure(comparison, busy)
+    assert "busy (load 9 on 2 CPUs), so these times are not those of a quiet one" in verdicts.sure(
+        comparison, busy
+    )
     five = compared({"static": [2.0] * 5, "continuous": [1.0, 1.1, 1.2, 1.3, 1.9]})
-    assert "5 of 5 rounds agree; by chance alone that happens in 1 of 16 tries, so it is decided" in verdicts.sure(five, quiet)
+    assert (
+        "5 of 5 rounds agree; by chance alone that happens in 1 of 16 tries, so it is decided"
+        in verdicts.sure(five, quiet)
+    )
     assert "median of the rounds' own" not in verdicts.sure(five, quiet)
-    odd = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]})  # rounds 2, 1.2, 3; medians 6 and 3
-    uneven = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]})  # rounds 2, 1.2, 4.5; medians 6 and 2
+    odd = compared(
+        {"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]}
+    )  # rounds 2, 1.2, 3; medians 6 and 3
+    uneven = compared(
+        {"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]}
+    )  # rounds 2, 1.2, 4.5; medians 6 and 2
     assert "median of the rounds' own" not in verdicts.sure(odd, quiet)
-    assert "The ratio, 3.0, is that of the two median times; the median of the rounds' own is 2.0." in verdicts.sure(
-        uneven, quiet
+    assert (
+        "The ratio, 3.0, is that of the two median times; the median of the rounds' own is 2.0."
+        in verdicts.sure(uneven, quiet)
     )
 
 
 def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(comparison):
-    model, versions = {"name": "shakespeare-bpe", "parameters": 5}, {"python": "3.14.0", "pyodide": "314.0.7"}
+    model, versions = (
+        {"name": "shakespeare-bpe", "parameters": 5},
+        {"python": "3.14.0", "pyodide": "314.0.7"},
+    )
     where = machine("cpu", "Chromium 156, WebAssembly", 1, "float32", model, versions)
     assert where["cpus"] is where["load_average"] is None
     says = document(Shown(comparison, "small", where))["says"]
-    assert says["where"] == "Chromium 156, WebAssembly (cpu), 1 thread, float32, shakespeare-bpe, Pyodide 314.0.7"
-    assert "How busy this machine was, a browser does not tell." in says["sure"] and "load" not in says["sure"]
+    assert (
+        says["where"]
+        == "Chromium 156, WebAssembly (cpu), 1 thread, float32, shakespeare-bpe, Pyodide 314.0.7"
+    )
+    assert (
+        "How busy this machine was, a browser does not tell." in says["sure"]
+        and "load" not in says["sure"]
+    )
 
 
 def test_the_race_says_which_rounds_it_shows(comparison):
     shown = dataclasses.replace(comparison, shown={"static": 3, "continuous": 1})
-    assert "from its first step on: round 3 of static, round 1 of continuous." in verdicts.method(shown)
+    assert "from its first step on: round 3 of static, round 1 of continuous." in verdicts.method(
+        shown
+    )
 
 
 def test_a_comparison_of_drawn_tokens_does_not_claim_greedy_choice(comparison):
     """A policy may be called as another engine is; what was asked decides."""
     assert verdicts.method(comparison).endswith("All of them choose the most probable token.")
     zoo = document(load_comparison(RECORDED / "scheduler-zoo"))
-    assert "most probable" not in zoo["says"]["method"] and zoo["about"]["transformers"] == POLICIES["transformers"].shows
+    assert (
+        "most probable" not in zoo["says"]["method"]
+        and zoo["about"]["transformers"] == POLICIES["transformers"].shows
+    )
 
 
 def test_a_tint_is_found_again_by_the_browser():
@@ -333,11 +442,19 @@ def test_a_tint_is_found_again_by_the_browser():
 
 
 def test_a_loss_that_another_limit_spares_is_that_limits():
-    about = {"static": {"policy": "static"}, "continuous": {"policy": "continuous", "max_num_batched_tokens": 16}}
+    about = {
+        "static": {"policy": "static"},
+        "continuous": {"policy": "continuous", "max_num_batched_tokens": 16},
+    }
     about["wide"] = {**about["continuous"], "max_num_batched_tokens": 256}
-    made = compared({"static": [1.0] * 5, "continuous": [1.2] * 5, "split": [0.9, 1.1, 0.9, 1.1, 1.1]})
+    made = compared(
+        {"static": [1.0] * 5, "continuous": [1.2] * 5, "split": [0.9, 1.1, 0.9, 1.1, 1.1]}
+    )
     names = ["static", "continuous", "wide"]
-    walls, runs, medians = (dict(zip(names, found.values(), strict=True)) for found in (made.walls, made.runs, made.medians))
+    walls, runs, medians = (
+        dict(zip(names, found.values(), strict=True))
+        for found in (made.walls, made.runs, made.medians)
+    )
     three = Comparison(names, walls, runs, medians, [], about)
     assert verdicts.total_time(three) == (
         "continuous loses here: it took 1.20 s, static 1.00 s; slower in 5 of 5 rounds, 0.83 times as fast. With a token budget of 256 "
@@ -345,7 +462,8 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
     )
     assert (
         verdicts.racing(three) == names
-        and document(Shown(three, "x", ENVIRONMENT))["about"]["wide"] == POLICIES["continuous"].shows
+        and document(Shown(three, "x", ENVIRONMENT))["about"]["wide"]
+        == POLICIES["continuous"].shows
     )
 
 
@@ -359,7 +477,8 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
     assert parts[-1].label == verdicts.PARTS["rest"]
     said = verdicts.difference(found, "static", "continuous")
     assert all(
-        f"{findings.seconds(abs(part.end - part.start))} {'more' if part.end > part.start else 'less'} for {part.label}" in said
+        f"{findings.seconds(abs(part.end - part.start))} {'more' if part.end > part.start else 'less'} for {part.label}"
+        in said
         for part in parts
     )
     assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
@@ -368,11 +487,22 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
 def point(policy: str, rate: float, p99: float, left_out: int = 0) -> dict:
     ttft = {"count": 9, "left_out": left_out, "p50": p99 / 2, "p99": p99}
     numbers = {"ttft_s": ttft, "requests_per_s": rate * 0.9, "output_tok_s": 50.0}
-    return {"policy": policy, "rate": rate, "offered": 9 + left_out, "cut": bool(left_out), "numbers": numbers}
+    return {
+        "policy": policy,
+        "rate": rate,
+        "offered": 9 + left_out,
+        "cut": bool(left_out),
+        "numbers": numbers,
+    }
 
 
 def test_under_load_every_point_is_one_that_was_measured(comparison):
-    points = [point("static", 2, 0.5), point("static", 4, 8.0, 3), point("continuous", 2, 0.2), point("continuous", 4, 0.4)]
+    points = [
+        point("static", 2, 0.5),
+        point("static", 4, 8.0, 3),
+        point("continuous", 2, 0.2),
+        point("continuous", 4, 0.4),
+    ]
     swept = {"capacity_requests_per_s": 4.0, "points": points}
     left, right = drawn(load(swept)).data[:2]
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
@@ -386,7 +516,10 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
 
 
 def test_a_busy_machine_records_nothing(tmp_path):
-    with pytest.raises(InflightError, match=r"busy: a load of 99 on \d+ CPUs?, and published times allow at most 0.3 per CPU"):
+    with pytest.raises(
+        InflightError,
+        match=r"busy: a load of 99 on \d+ CPUs?, and published times allow at most 0.3 per CPU",
+    ):
         record_comparisons(["equal-lengths"], tmp_path, load=lambda: 99.0)
     with pytest.raises(InflightError, match="no comparison 'magic'"):
         record_comparisons(["magic"], tmp_path, load=lambda: 0.0)
@@ -395,15 +528,25 @@ def test_a_busy_machine_records_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_a_quiet_machine_records_what_is_shown(tmp_path):
-    for again in (True, True, True, False):  # a machine that only says that it is quiet may have a step that took far too long
+    for again in (
+        True,
+        True,
+        True,
+        False,
+    ):  # a machine that only says that it is quiet may have a step that took far too long
         try:
-            ((_, folder),) = record_comparisons(["equal-lengths"], tmp_path, repeats=1, load=lambda: 0.0)
+            ((_, folder),) = record_comparisons(
+                ["equal-lengths"], tmp_path, repeats=1, load=lambda: 0.0
+            )
             break
         except InflightError as error:
             if not again or "record it again" not in str(error):
                 raise
     made = document(load_comparison(folder))
-    assert made["names"] == ["static", "continuous", "continuous, budget 256", "dynamic"] and made["race"] == made["names"][:3]
+    assert (
+        made["names"] == ["static", "continuous", "continuous, budget 256", "dynamic"]
+        and made["race"] == made["names"][:3]
+    )
     assert made["source"] == "recorded" and made["data"]["environment"]["load_average"] == 0.0
     assert {f["name"] for f in made["figures"]} >= {"total_time", "difference"}
 
@@ -439,7 +582,9 @@ def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison)
     for name, replay in made["runs"].items():
         events = comparison.runs[name].trace.events
         assert len(replay["events"]) == len(replay["captions"]) == len(events)
-        assert set(replay["texts"]["output"]) == {request for event in events for request, _ in event.finished}
+        assert set(replay["texts"]["output"]) == {
+            request for event in events for request, _ in event.finished
+        }
         assert "prompts" not in replay["header"]
     json.dumps(made, allow_nan=False)
 
@@ -447,7 +592,9 @@ def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison)
 def test_the_equivalence_says_what_generate_writes_too():
     def said(generated: tuple[int, ...] | None) -> str:
         one = RequestEquivalence("r0", (1, 2, 3), (1, 2, 3), "abc", "abc", 3, 0.0, None, generated)
-        return findings.equivalence(Equivalence(EngineConfig(), False, "float32", "cpu", (one,)).to_json())
+        return findings.equivalence(
+            Equivalence(EngineConfig(), False, "float32", "cpu", (one,)).to_json()
+        )
 
     alone = "0 of 3 tokens differ from those written alone; the largest logit difference is 0. "
     assert said((1, 2, 3)) == alone + "model.generate itself writes the same 3 tokens."

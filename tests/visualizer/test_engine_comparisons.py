@@ -28,15 +28,21 @@ def test_other_engines_are_compared_decision_by_decision(engines):
     assert sum("handed over" in note for note in said["notes"]) == 2
     event = theirs.events[30]
     (first, *others) = event.sampled
-    theirs.events[30] = event._replace(sampled=(first._replace(token_id=first.token_id + 1), *others))
+    theirs.events[30] = event._replace(
+        sampled=(first._replace(token_id=first.token_id + 1), *others)
+    )
     assert "vLLM 0.32.0 decides differently from step 30" in verdicts.decisions(comparison)
     theirs.events[30] = event._replace(segments=event.segments[1:])
-    assert "from step 30 on" in verdicts.decisions(comparison) and "computes nothing" in verdicts.decisions(comparison)
+    assert "from step 30 on" in verdicts.decisions(
+        comparison
+    ) and "computes nothing" in verdicts.decisions(comparison)
 
 
 def test_what_another_engine_did_not_record_stays_absent(engines):
     shown = document(engines)
-    assert "difference" not in {figure["name"] for figure in shown["figures"]}  # a pass costs each engine something of its own
+    assert "difference" not in {
+        figure["name"] for figure in shown["figures"]
+    }  # a pass costs each engine something of its own
     assert shown["race"] == ["vLLM", "continuous", "transformers"]
     vllm, ours = shown["runs"]["vLLM"], shown["runs"]["continuous"]
     assert (

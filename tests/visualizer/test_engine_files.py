@@ -17,7 +17,13 @@ from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from visualizer.__main__ import main
 from visualizer.page import engine_files
-from visualizer.page.engine_files import INTERPRETER, PYODIDE, EngineFiles, find_pyodide, modules_in_tab
+from visualizer.page.engine_files import (
+    INTERPRETER,
+    PYODIDE,
+    EngineFiles,
+    find_pyodide,
+    modules_in_tab,
+)
 from visualizer.server.engine_files import engine_routes
 from visualizer.server.response_cache import FOREVER
 from worlds.pyodide import unpacked
@@ -54,7 +60,12 @@ def pyodide(tmp_path: Path) -> Path:
 def test_the_sources_run_with_the_standard_library_alone(tmp_path) -> None:
     """Every module that is packed, in an interpreter that has nothing else, from where they were unpacked."""
     modules = modules_in_tab()
-    assert {"core.scheduler.scheduler", "core.trace.trace", "visualizer.browser.tab", "core.browser.executor"} <= modules.keys()
+    assert {
+        "core.scheduler.scheduler",
+        "core.trace.trace",
+        "visualizer.browser.tab",
+        "core.browser.executor",
+    } <= modules.keys()
     unpacked(tmp_path / "engine")
     command = [sys.executable, "-I", "-c", ALONE, str(tmp_path / "engine"), *sorted(modules)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -62,24 +73,33 @@ def test_the_sources_run_with_the_standard_library_alone(tmp_path) -> None:
     assert ran.stdout.startswith(str(tmp_path / "engine"))
 
 
-def test_the_manifest_lists_what_is_fetched_and_the_address_says_what_is_in_it(pyodide, tmp_path) -> None:
+def test_the_manifest_lists_what_is_fetched_and_the_address_says_what_is_in_it(
+    pyodide, tmp_path
+) -> None:
     files = EngineFiles(pyodide)
     written = files.write(tmp_path / "site")
     folder = tmp_path / "site" / files.address
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["version"] == files.version and files.version in files.address
-    assert {name for name in manifest["files"]} == {p.relative_to(folder).as_posix() for p in folder.rglob("*.gz")}
+    assert {name for name in manifest["files"]} == {
+        p.relative_to(folder).as_posix() for p in folder.rglob("*.gz")
+    }
     assert all((folder / name).stat().st_size == size for name, size in manifest["files"].items())
     assert set(manifest["models"]) == set(BUILTIN_MODELS) and all(manifest["models"].values())
     assert written == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    assert gzip.decompress((folder / "pyodide.mjs.gz").read_bytes()) == (pyodide / "pyodide.mjs").read_bytes()
+    assert (
+        gzip.decompress((folder / "pyodide.mjs.gz").read_bytes())
+        == (pyodide / "pyodide.mjs").read_bytes()
+    )
     assert (folder / "worker.js").is_file() and not (folder / "worker.js.gz").exists()
 
     (pyodide / "pyodide.asm.wasm").write_bytes(b"another build")
     other = EngineFiles(pyodide)
     assert other.version != files.version
     other.write(tmp_path / "site")
-    assert [path.name for path in (tmp_path / "site" / "engine").iterdir()] == [other.version], "the old one is taken away"
+    assert [path.name for path in (tmp_path / "site" / "engine").iterdir()] == [other.version], (
+        "the old one is taken away"
+    )
 
 
 def test_the_interpreter_is_the_one_that_npm_is_asked_for() -> None:
@@ -105,7 +125,9 @@ def test_where_it_is_absent_a_sentence_says_how_to_get_it(pyodide, tmp_path, mon
     assert engine_files.engine_files() is None
 
 
-def test_a_site_with_the_engine_is_refused_before_anything_is_written(tmp_path, capsys, monkeypatch) -> None:
+def test_a_site_with_the_engine_is_refused_before_anything_is_written(
+    tmp_path, capsys, monkeypatch
+) -> None:
     monkeypatch.setenv("INFLIGHT_PYODIDE", str(tmp_path / "nowhere"))
     with pytest.raises(SystemExit):
         main(["export-site", str(tmp_path / "site"), "--engine"])
@@ -116,8 +138,22 @@ def test_a_server_sends_them_to_be_kept_for_ever_and_nothing_of_another_version(
     files = EngineFiles(pyodide)
     client = TestClient(Starlette(routes=engine_routes(files)))
     script = client.get(f"/{files.address}worker.js")
-    assert script.headers["content-type"].startswith("text/javascript") and script.headers["cache-control"] == FOREVER
-    assert client.get(f"/{files.address}pyodide.mjs.gz").content == files.contents()["pyodide.mjs.gz"]
-    for nothing in (f"/{files.address}nothing.js", "/engine/000000000000/worker.js", f"/{files.address}../../app.py"):
+    assert (
+        script.headers["content-type"].startswith("text/javascript")
+        and script.headers["cache-control"] == FOREVER
+    )
+    assert (
+        client.get(f"/{files.address}pyodide.mjs.gz").content == files.contents()["pyodide.mjs.gz"]
+    )
+    for nothing in (
+        f"/{files.address}nothing.js",
+        "/engine/000000000000/worker.js",
+        f"/{files.address}../../app.py",
+    ):
         assert client.get(nothing).status_code == 404
-    assert TestClient(Starlette(routes=engine_routes(None))).get(f"/{files.address}worker.js").status_code == 404
+    assert (
+        TestClient(Starlette(routes=engine_routes(None)))
+        .get(f"/{files.address}worker.js")
+        .status_code
+        == 404
+    )

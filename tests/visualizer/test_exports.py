@@ -26,7 +26,10 @@ def store(tmp_path) -> Store:
 
 
 def trace(policy: str = "continuous", **limits) -> Trace:
-    config = EngineConfig(**{"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 10, "block_size": 4} | limits)
+    config = EngineConfig(
+        **{"policy": policy, "max_num_seqs": 3, "max_num_batched_tokens": 10, "block_size": 4}
+        | limits
+    )
     return record(config, request("r0", 5, 6), request("r1", 12, 9), request("r2", 7, 4, 2))
 
 
@@ -40,7 +43,12 @@ def test_the_trace_comes_back_as_it_was(store: Store, tmp_path):
     kept = store.put(ran)
     answer = store.export("jsonl", kept["url"])
     again = Trace.load(answer["url"].removeprefix("file="))
-    assert (again.header, again.asked, again.events, again.complete) == (ran.header, ran.asked, ran.events, ran.complete)
+    assert (again.header, again.asked, again.events, again.complete) == (
+        ran.header,
+        ran.asked,
+        ran.events,
+        ran.complete,
+    )
     assert answer["name"].endswith(".jsonl")
     assert store.export("jsonl", kept["id"]) == answer
 
@@ -52,7 +60,11 @@ def test_perfetto_gets_json(store: Store):
 
 def test_three_hundred_steps_are_one_page_of_a_megabyte_and_a_quarter_at_most(store: Store):
     requests = [request(f"r{i}", 6 + i % 20, 10 + 3 * i % 40, 4 * i) for i in range(70)]
-    ran = record(EngineConfig(max_num_seqs=8, max_num_batched_tokens=48, block_size=8), *requests, num_blocks=80)
+    ran = record(
+        EngineConfig(max_num_seqs=8, max_num_batched_tokens=48, block_size=8),
+        *requests,
+        num_blocks=80,
+    )
     ran.events[300:] = []
     ran.recorded_texts = ran.decoded(None)
     page = opened(store.export("html", store.put(ran)["id"]))
@@ -65,7 +77,9 @@ def test_old_runs_make_room_but_recorded_ones_stay(tmp_path):
     store = Store(tmp_path, 45_000, lambda path: f"file={path}")
     pinned = promise_recorded_runs(store)[0]
     later = [store.put(trace(max_num_batched_tokens=budget)) for budget in (4, 5, 6, 7, 8)]
-    assert opened(store.export("jsonl", pinned["id"])) and opened(store.export("jsonl", later[-1]["id"]))
+    assert opened(store.export("jsonl", pinned["id"])) and opened(
+        store.export("jsonl", later[-1]["id"])
+    )
     kept = [path for path in tmp_path.iterdir() if path.stem != pinned["id"]]
     assert kept and sum(path.stat().st_size for path in kept) <= 45_000
     with pytest.raises(InflightError, match="no longer on the server"):
@@ -98,8 +112,13 @@ def test_the_figure_of_a_step_has_the_masks_that_the_trace_derives(policy: str):
         for index, forward in enumerate(event.passes):
             row, mask = figure.data[2 * index], figure.data[2 * index + 1]
             allowed = np.array(ran.mask(event.step, index).allowed)
-            assert (np.array(mask.z, dtype=bool) == allowed).all() and np.shape(mask.z) == allowed.shape
-            assert sum(code > 0 for code in row.z[0]) == forward.tokens and len(row.z[0]) == forward.rows * forward.width
+            assert (np.array(mask.z, dtype=bool) == allowed).all() and np.shape(
+                mask.z
+            ) == allowed.shape
+            assert (
+                sum(code > 0 for code in row.z[0]) == forward.tokens
+                and len(row.z[0]) == forward.rows * forward.width
+            )
             assert all(
                 ("allowed" in text) == bool(cell)
                 for texts, cells in zip(mask.text, allowed, strict=True)
@@ -112,16 +131,27 @@ def test_the_figure_of_a_step_shows_letters_and_tokens_and_is_light_without_plot
     step, names = ran.events[3].step, letters(ran)
     figure = drawn(step_figure(ran, step))
     mask = ran.mask(step)
-    for axis, positions in ((figure.layout.xaxis2, mask.keys), (figure.layout.yaxis2, mask.queries)):
+    for axis, positions in (
+        (figure.layout.xaxis2, mask.keys),
+        (figure.layout.yaxis2, mask.queries),
+    ):
         assert list(axis.ticktext) == [f"{names[p.request]} {p.text.strip()}" for p in positions]
     assert list(figure.data[0].text[0]) == [q.text.strip() for q in mask.queries]
-    assert [text.strip("<b>/") for text in figure.layout.xaxis.ticktext] == [names[s.request] for s in ran.event(step).segments]
+    assert [text.strip("<b>/") for text in figure.layout.xaxis.ticktext] == [
+        names[s.request] for s in ran.event(step).segments
+    ]
     page = opened(store.export("plotly", store.put(ran)["id"], step))
-    assert page.count(PLOTLY) == 1 and len(page) < 100_000  # plotly.js, 5 MB, is put in as it is sent
+    assert (
+        page.count(PLOTLY) == 1 and len(page) < 100_000
+    )  # plotly.js, 5 MB, is put in as it is sent
 
 
 def test_a_figure_too_large_for_a_page_is_refused():
-    ran = record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=600), request("r0", 300, 2), request("r1", 250, 2))
+    ran = record(
+        EngineConfig(max_num_seqs=2, max_num_batched_tokens=600),
+        request("r0", 300, 2),
+        request("r1", 250, 2),
+    )
     with pytest.raises(InflightError, match="a figure holds at most"):
         step_figure(ran, 0)
 
@@ -136,7 +166,8 @@ def test_texts_in_a_figure_are_data():
 
 def test_hues_are_dealt_so_that_live_requests_differ():
     ran = record(
-        EngineConfig(max_num_seqs=8, max_num_batched_tokens=64), *(request(f"r{i}", 3, 3 + i % 6, i // 2) for i in range(40))
+        EngineConfig(max_num_seqs=8, max_num_batched_tokens=64),
+        *(request(f"r{i}", 3, 3 + i % 6, i // 2) for i in range(40)),
     )
     hues = deal(ran)
     assert set(hues) == set(ran.prompts) and set(hues.values()) == set(range(len(HUES)))

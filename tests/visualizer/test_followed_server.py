@@ -48,7 +48,9 @@ def steps(messages: list[dict]) -> list[int]:
 
 
 def ends_with(step: int):
-    return lambda messages: step in steps(messages) and any("followed" in message for message in messages)
+    return lambda messages: (
+        step in steps(messages) and any("followed" in message for message in messages)
+    )
 
 
 @pytest.fixture
@@ -65,23 +67,37 @@ def test_what_is_sent_is_what_was_recorded(recording):
     assert json.loads(header)["engine"]["name"] == "vLLM" and json.loads(header)["source"] == "live"
     texts: dict[str, list[str]] = {}
     for message in messages:
-        for request, pieces in message.get("texts", {}).get("output", {}).items() if "events" in message else ():
+        for request, pieces in (
+            message.get("texts", {}).get("output", {}).items() if "events" in message else ()
+        ):
             texts.setdefault(request, []).extend(pieces)
     assert texts == whole.texts.output
     (told,) = [m["followed"] for m in messages if "followed" in m][-1:]
-    assert told["file"] == "run.raw.jsonl" and told["streams"] == ["run.raw.jsonl"] and told["texts"]
+    assert (
+        told["file"] == "run.raw.jsonl" and told["streams"] == ["run.raw.jsonl"] and told["texts"]
+    )
 
 
 def test_strangers_are_sent_no_texts(recording):
     live = Followed([recording], shows_texts=False).live()
     messages = asyncio.run(sent(live.event_log, ends_with(182)))
-    pieces = [p for m in messages for side in m.get("texts", {}).values() for by in side.values() for p in by]
+    pieces = [
+        p
+        for m in messages
+        for side in m.get("texts", {}).values()
+        for by in side.values()
+        for p in by
+    ]
     assert pieces and set(pieces) == {HIDDEN}
 
 
 def test_a_long_recording_is_shown_from_its_last_steps_on(tmp_path):
     """More steps than are kept at the first look: nobody is sent all of them, and what is sent begins with how things stand."""
-    header, *records = (line for line in gzip.decompress(VLLM.read_bytes()).decode().splitlines() if '"end"' not in line[:20])
+    header, *records = (
+        line
+        for line in gzip.decompress(VLLM.read_bytes()).decode().splitlines()
+        if '"end"' not in line[:20]
+    )
     path, parts = tmp_path / "run.raw.jsonl", [header]
     for turn in range(8):
         for record in map(json.loads, records):
@@ -103,17 +119,28 @@ def test_ranks_and_files_are_chosen_by_name_and_nobody_can_ask(tmp_path, recordi
     folder = tmp_path / "ranks"
     folder.mkdir()
     for rank in (0, 1):
-        unpack(DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz", folder / f"run.rank{rank}.raw.jsonl")
+        unpack(
+            DATA / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz",
+            folder / f"run.rank{rank}.raw.jsonl",
+        )
     _, second = read_raw(folder.glob("*.jsonl"))
     followed = Followed([recording, folder], shows_texts=True)
     with TestClient(Starlette(routes=followed.routes(lambda request: "me"))) as http:
         refused = http.get("/inflight/live/steps?of=elsewhere")
-        assert refused.status_code == 422 and refused.json()["error"] == "There is no followed recording named elsewhere."
+        assert (
+            refused.status_code == 422
+            and refused.json()["error"] == "There is no followed recording named elsewhere."
+        )
         for path in ("requests", "requests/some-key/cancel"):
             assert http.post(f"/inflight/live/{path}", json={}).status_code == 404
-    messages = asyncio.run(sent(followed.live("ranks, rank 1").event_log, ends_with(len(second.steps) - 1)))
+    messages = asyncio.run(
+        sent(followed.live("ranks, rank 1").event_log, ends_with(len(second.steps) - 1))
+    )
     told = [m["followed"] for m in messages if "followed" in m][-1]
-    assert told["streams"] == ["run.raw.jsonl", "ranks", "ranks, rank 1"] and told["file"] == "run.rank1.raw.jsonl"
+    assert (
+        told["streams"] == ["run.raw.jsonl", "ranks", "ranks, rank 1"]
+        and told["file"] == "run.rank1.raw.jsonl"
+    )
 
 
 async def told_together(logs: dict[str, EventLog], enough) -> dict[str, list[dict]]:
@@ -134,7 +161,9 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
     opened = ranks(text(0), text(1))
     ends = [rank.trace.events[-1].step for rank in opened.ranks]
     followed = Followed([tmp_path], shows_texts=True)
-    logs = {name: followed.live(name).event_log for name in (tmp_path.name, f"{tmp_path.name}, rank 1")}
+    logs = {
+        name: followed.live(name).event_log for name in (tmp_path.name, f"{tmp_path.name}, rank 1")
+    }
 
     def placed(messages: list[dict]) -> list[dict]:
         return [m["followed"] for m in messages if "followed" in m][-1:]
@@ -144,7 +173,11 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
             logs,
             lambda found: (
                 all(end in steps(m) for end, m in zip(ends, found.values(), strict=True))
-                and all(state["ranks"][1:] for m in found.values() for state in placed(m) or [{"ranks": []}])
+                and all(
+                    state["ranks"][1:]
+                    for m in found.values()
+                    for state in placed(m) or [{"ranks": []}]
+                )
             ),
         )
     )
@@ -153,39 +186,79 @@ def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_h
     assert first["says"] == ["All ranks are on the clock of their machine."]
     assert [rank["of"] for rank in first["ranks"]] == list(logs)
     starts = [
-        [rank["offset"] + event["t_start"] for message in messages for event in message.get("events", ())]
+        [
+            rank["offset"] + event["t_start"]
+            for message in messages
+            for event in message.get("events", ())
+        ]
         for rank, messages in zip(first["ranks"], told.values(), strict=True)
     ]
     known = [[rank.offset + event.t_start for event in rank.trace.events] for rank in opened.ranks]
     zero, origin = min(starts[0] + starts[1]), min(known[0] + known[1])
     for ours, theirs in zip(starts, known, strict=True):
         assert [t - zero for t in ours] == pytest.approx([t - origin for t in theirs], abs=5e-6)
-    letters = [letter for messages in told.values() for m in messages if "events" in m for letter in m["letters"].values()]
+    letters = [
+        letter
+        for messages in told.values()
+        for m in messages
+        if "events" in m
+        for letter in m["letters"].values()
+    ]
     assert len(letters) == len(set(letters)) > 8
 
 
-def test_engines_are_listed_with_their_load_each_with_its_own_ranks_and_all_on_one_clock(tmp_path, recording):
+def test_engines_are_listed_with_their_load_each_with_its_own_ranks_and_all_on_one_clock(
+    tmp_path, recording
+):
     """Two engines of one model in a folder, one of two ranks; and a third, followed by its file."""
     folder = tmp_path / "folder"
     folder.mkdir()
     for number, (file, instance) in enumerate(((FILES[0], "a"), (FILES[1], "a"), (FILES[0], "b"))):
         header, *rest = gzip.decompress(file.read_bytes()).decode().splitlines(keepends=True)
-        facts = {**json.loads(header), "instance": instance, "host": "node", "pid": number, "created": f"{number}"}
+        facts = {
+            **json.loads(header),
+            "instance": instance,
+            "host": "node",
+            "pid": number,
+            "created": f"{number}",
+        }
         (folder / f"{number}.raw.jsonl").write_text("".join([json.dumps(facts) + "\n", *rest]))
     followed = Followed([folder, recording], shows_texts=True)
     log = followed.live("folder").event_log
-    states = asyncio.run(sent(log, lambda found: any(len(m["followed"]["all"]) == 4 for m in found if "followed" in m)))
+    states = asyncio.run(
+        sent(
+            log, lambda found: any(len(m["followed"]["all"]) == 4 for m in found if "followed" in m)
+        )
+    )
     told = [m["followed"] for m in states if "followed" in m][-1]
-    assert [(engine["name"], len(engine["ranks"])) for engine in told["engines"]] == [("node:2", 1), ("node:0", 2), ("7582", 1)]
+    assert [(engine["name"], len(engine["ranks"])) for engine in told["engines"]] == [
+        ("node:2", 1),
+        ("node:0", 2),
+        ("7582", 1),
+    ]
     assert [rank["of"] for rank in told["ranks"]] == ["folder"]
-    assert [rank["name"] for rank in told["all"]] == ["node:2", "node:0, rank 0", "node:0, rank 1", "7582"]
+    assert [rank["name"] for rank in told["all"]] == [
+        "node:2",
+        "node:0, rank 0",
+        "node:0, rank 1",
+        "7582",
+    ]
     offsets = [rank["offset"] for rank in told["all"]]
     assert offsets[0] == offsets[1] and told["all_says"]
     with TestClient(Starlette(routes=followed.routes(lambda request: "me"))) as http:
         engines = http.get("/inflight/live/engines").json()["engines"]
     loads = [rank for engine in engines for rank in engine["ranks"]]
-    assert [rank["of"] for rank in loads] == ["folder", "folder, node:0", "folder, node:0, rank 1", "run.raw.jsonl"]
-    assert all(rank["running"] == rank["waiting"] == 0 and rank["kv_total"] > 0 for rank in loads if rank["running"] is not None)
+    assert [rank["of"] for rank in loads] == [
+        "folder",
+        "folder, node:0",
+        "folder, node:0, rank 1",
+        "run.raw.jsonl",
+    ]
+    assert all(
+        rank["running"] == rank["waiting"] == 0 and rank["kv_total"] > 0
+        for rank in loads
+        if rank["running"] is not None
+    )
 
 
 def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
@@ -194,7 +267,9 @@ def test_an_engine_at_work_is_not_left_for_a_newer_one(tmp_path):
 
     def write(name: str, age: float, **facts: str) -> Path:
         path = tmp_path / f"{name}.raw.jsonl"
-        path.write_text(json.dumps({**json.loads(header), "instance": name, **facts}) + "\n" + "".join(steps))
+        path.write_text(
+            json.dumps({**json.loads(header), "instance": name, **facts}) + "\n" + "".join(steps)
+        )
         os.utime(path, (time.time() - age,) * 2)
         return path
 

@@ -30,7 +30,9 @@ SCRIPT = Path(__file__).parents[1] / "js" / "frames.js"
 def plain(frame: Frame) -> dict:
     return {
         "step": frame.step,
-        "lanes": [[row.lane, row.request, sorted(set(row.doing)), row.kv_len] for row in frame.lanes],
+        "lanes": [
+            [row.lane, row.request, sorted(set(row.doing)), row.kv_len] for row in frame.lanes
+        ],
         "waiting": [[row.request, row.since, row.preempted] for row in frame.waiting],
         "blocks": {str(block): sorted(owners) for block, owners in frame.blocks.items()},
     }
@@ -56,12 +58,17 @@ def differences(traces: list[tuple[str, Trace]], folder: Path) -> Iterator[str]:
 def test_every_recorded_run(tmp_path: Path) -> None:
     files = [*sorted(TRACES.glob("*.jsonl")), *sorted(RECORDED.glob("*/*.jsonl"))]
     assert files
-    assert list(differences([(f"{f.parent.name}/{f.name}", Trace.load(f)) for f in files], tmp_path)) == []
+    assert (
+        list(differences([(f"{f.parent.name}/{f.name}", Trace.load(f)) for f in files], tmp_path))
+        == []
+    )
 
 
 def cancelled(policy: str) -> Trace:
     """Requests cancelled while they wait, while they run, and the last of a wave."""
-    engine = memory_engine(policy, max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8)
+    engine = memory_engine(
+        policy, max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8
+    )
     for event in engine.stream(Workload([request(f"r{i}", 6, 4 + i, i) for i in range(8)])):
         if event.step in (2, 9):
             for other in {s.request for s in event.segments}:
@@ -70,7 +77,8 @@ def cancelled(policy: str) -> Trace:
             engine.cancel("r7")
     trace = engine.trace
     trace.recorded_texts = Texts(
-        {r: [""] * len(p) for r, p in trace.prompts.items()}, {r: [""] * len(o) for r, o in trace.outputs.items()}
+        {r: [""] * len(p) for r, p in trace.prompts.items()},
+        {r: [""] * len(o) for r, o in trace.outputs.items()},
     )
     return trace
 
@@ -81,20 +89,37 @@ def test_runs_made_to_be_awkward(tmp_path: Path) -> None:
     made += [
         (
             f"{policy}, few blocks",
-            record(EngineConfig(policy, max_num_seqs=4, max_num_batched_tokens=8, block_size=2, num_blocks=15), *plan),
+            record(
+                EngineConfig(
+                    policy, max_num_seqs=4, max_num_batched_tokens=8, block_size=2, num_blocks=15
+                ),
+                *plan,
+            ),
         )
         for policy in POLICIES
     ]
-    made += [(f"{policy}, launched ahead", real_run(policy, 1)) for policy in POLICIES if POLICIES[policy].layout != "split"]
-    assert any(e.preempted for _, t in made for e in t.events) and any(e.overrun for _, t in made for e in t.events)
+    made += [
+        (f"{policy}, launched ahead", real_run(policy, 1))
+        for policy in POLICIES
+        if POLICIES[policy].layout != "split"
+    ]
+    assert any(e.preempted for _, t in made for e in t.events) and any(
+        e.overrun for _, t in made for e in t.events
+    )
     assert list(differences(made, tmp_path)) == []
 
 
 def test_runs_that_go_on_after_steps_that_are_missing(tmp_path: Path) -> None:
     made = []
     for first in range(1, 200, 13):
-        (recording,) = read_raw([Path(__file__).parents[1] / "data" / "vllm-0.32-snapshots.raw.jsonl.gz"])
-        recording.steps = [s for s in recording.steps if s["step"] % 67 != first % 67 and not first <= s["step"] < first + 3]
+        (recording,) = read_raw(
+            [Path(__file__).parents[1] / "data" / "vllm-0.32-snapshots.raw.jsonl.gz"]
+        )
+        recording.steps = [
+            s
+            for s in recording.steps
+            if s["step"] % 67 != first % 67 and not first <= s["step"] < first + 3
+        ]
         made.append((f"without {first}", to_trace(recording)))
     assert all(any(e.resumed for e in trace.events) for _, trace in made)
     assert list(differences(made, tmp_path)) == []

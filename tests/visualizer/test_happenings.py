@@ -49,7 +49,9 @@ def blocks(moves: list[dict]) -> Counter:
 def agree(trace: Trace, found: list[dict | None]) -> None:
     frames = list(trace.frames())
     ran: set[str] = set()
-    for before, frame, event, moved in zip([None, *frames], frames, trace.events, found, strict=False):
+    for before, frame, event, moved in zip(
+        [None, *frames], frames, trace.events, found, strict=False
+    ):
         assert (moved is None) == (before is None or event.resumed is not None)
         if moved is not None and before is not None:
             assert moved["before"] == frames.index(before)
@@ -60,21 +62,35 @@ def agree(trace: Trace, found: list[dict | None]) -> None:
             assert [(m["request"], m["lane"], m["tokensLost"]) for m in moved["preempted"]] == [
                 (p.request, p.lane, p.tokens_lost) for p in event.preempted
             ]
-            assert [(m["request"], m["reason"]) for m in moved["finished"]] == list(map(tuple, event.finished))
+            assert [(m["request"], m["reason"]) for m in moved["finished"]] == list(
+                map(tuple, event.finished)
+            )
             computed = [
-                (m["passIndex"], m["request"], m["lane"], m["phase"], m["start"], m["length"], m["kvLen"])
+                (
+                    m["passIndex"],
+                    m["request"],
+                    m["lane"],
+                    m["phase"],
+                    m["start"],
+                    m["length"],
+                    m["kvLen"],
+                )
                 for m in moved["computed"]
             ]
             assert computed == list(map(tuple, event.segments))
-            assert {(m["request"], m["passIndex"]): m["count"] for m in moved["sampled"]} == Counter(
-                (s.request, s.pass_index) for s in event.sampled
-            )
+            assert {
+                (m["request"], m["passIndex"]): m["count"] for m in moved["sampled"]
+            } == Counter((s.request, s.pass_index) for s in event.sampled)
             there, here = ({row.request for row in one.lanes} for one in (before, frame))
             went_back = {p.request for p in event.preempted}
             assert {m["request"] for m in moved["left"]} == there - here - went_back
-            assert held(before) - blocks(moved["given"]) + blocks(moved["taken"]) + blocks(moved["shared"]) == held(frame)
+            assert held(before) - blocks(moved["given"]) + blocks(moved["taken"]) + blocks(
+                moved["shared"]
+            ) == held(frame)
             assert not blocks(moved["given"]) - held(before)
-            joined = Counter((b, c.request) for c in event.kv.changes for b in c.added if b is not None)
+            joined = Counter(
+                (b, c.request) for c in event.kv.changes for b in c.added if b is not None
+            )
             assert blocks(moved["taken"]) + blocks(moved["shared"]) == joined
             whys = {(m["request"], m["why"]) for m in moved["given"]}
             assert {r for r, why in whys if why == "preempted"} <= went_back and {
@@ -82,8 +98,12 @@ def agree(trace: Trace, found: list[dict | None]) -> None:
             } <= there - went_back
             assert {m["request"] for m in moved["shared"]} <= set(event.kv.cached_tokens)
             assert {m["block"] for m in moved["evicted"]} <= {m["block"] for m in moved["taken"]}
-        ran |= {a.request for a in event.admitted} | {c.request for c in (event.resumed.running if event.resumed else ())}
-        ran |= {c.request for c in (event.resumed.waiting if event.resumed else ()) if c.was_preempted}
+        ran |= {a.request for a in event.admitted} | {
+            c.request for c in (event.resumed.running if event.resumed else ())
+        }
+        ran |= {
+            c.request for c in (event.resumed.waiting if event.resumed else ()) if c.was_preempted
+        }
 
 
 def test_every_recorded_run(tmp_path: Path) -> None:
@@ -106,13 +126,20 @@ def test_runs_of_another_engine(tmp_path: Path) -> None:
     found = happenings(traces, tmp_path)
     for trace, moved in zip(traces, found, strict=True):
         agree(trace, moved)
-    assert any(m["why"] == "window" for run in found for moved in run if moved for m in moved["given"])
+    assert any(
+        m["why"] == "window" for run in found for moved in run if moved for m in moved["given"]
+    )
 
 
 def test_preempted_in_every_policy(tmp_path: Path) -> None:
     plan = [request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2) for i in range(12)]
     traces = [
-        record(EngineConfig(policy, max_num_seqs=4, max_num_batched_tokens=8, block_size=2, num_blocks=15), *plan)
+        record(
+            EngineConfig(
+                policy, max_num_seqs=4, max_num_batched_tokens=8, block_size=2, num_blocks=15
+            ),
+            *plan,
+        )
         for policy in POLICIES
     ]
     found = happenings(traces, tmp_path)
@@ -125,13 +152,25 @@ def test_what_the_prefix_cache_loses(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The blocks that the pool itself evicts, step by step."""
     evicted: list[int] = []
     evict = BlockPool._evict
-    monkeypatch.setattr(BlockPool, "_evict", lambda pool: evicted.append(evict(pool)) or evicted[-1])
+    monkeypatch.setattr(
+        BlockPool, "_evict", lambda pool: evicted.append(evict(pool)) or evicted[-1]
+    )
     plan = [request(f"r{i}", 9 + 3 * (i % 3), 5, i // 2, first=100 * (i % 4)) for i in range(14)]
     trace = record(
-        EngineConfig("continuous", max_num_seqs=3, max_num_batched_tokens=16, block_size=4, num_blocks=14, prefix_caching=True),
+        EngineConfig(
+            "continuous",
+            max_num_seqs=3,
+            max_num_batched_tokens=16,
+            block_size=4,
+            num_blocks=14,
+            prefix_caching=True,
+        ),
         *plan,
     )
     (found,) = happenings([trace], tmp_path)
     agree(trace, found)
-    assert sorted(m["block"] for moved in found if moved for m in moved["evicted"]) == sorted(evicted) and evicted
+    assert (
+        sorted(m["block"] for moved in found if moved for m in moved["evicted"]) == sorted(evicted)
+        and evicted
+    )
     assert any(moved["shared"] for moved in found if moved)

@@ -30,7 +30,11 @@ def held_up(trace: Trace, at: int, seconds: float, during_pass: bool = True) -> 
     """The events of a run in which the machine did something else during a step, in its pass or after it."""
     events = list(trace.events)
     event = events[at]
-    late = [forward._replace(t_end=forward.t_end + seconds) for forward in event.passes] if during_pass else event.passes
+    late = (
+        [forward._replace(t_end=forward.t_end + seconds) for forward in event.passes]
+        if during_pass
+        else event.passes
+    )
     events[at] = event._replace(passes=tuple(late), t_end=event.t_end + seconds)
     return events
 
@@ -40,7 +44,9 @@ def test_no_shipped_run_of_ours_was_held_up(path: Path):
     trace = Trace.from_lines(map(str.rstrip, lines_of(path)), trusted=True)
     far = [step for step, _ in far_steps(trace.events)]
     if trace.header.engine is not None:
-        pytest.skip(f"{trace.header.engine.name} recorded it" + (f", with far steps {far}" if far else ""))
+        pytest.skip(
+            f"{trace.header.engine.name} recorded it" + (f", with far steps {far}" if far else "")
+        )
     known = STILL_HELD_UP.get(f"{path.parent.name}/{path.name}")
     assert far == ([] if known is None else [known])
 
@@ -61,17 +67,20 @@ def test_a_size_that_a_run_has_once_is_known_from_its_other_rounds(trace: Trace)
 
 def test_a_run_that_was_held_up_is_refused_and_the_others_are_written(tmp_path, monkeypatch):
     length = len(Trace.load(TRACES / "nanogpt-chunked-2.jsonl").events)
-    monkeypatch.setattr(recording, "far_steps", lambda events, like=(): [(3, 71.6)] if len(events) == length else [])
+    monkeypatch.setattr(
+        recording, "far_steps", lambda events, like=(): [(3, 71.6)] if len(events) == length else []
+    )
     names = ("nanogpt-chunked-2", "one-joins-two")
     written = []
     with pytest.raises(
-        InflightError, match=r"^Step 3 of nanogpt-chunked-2 took 71.6 times as long as others of its kind: record it again.$"
+        InflightError,
+        match=r"^Step 3 of nanogpt-chunked-2 took 71.6 times as long as others of its kind: record it again.$",
     ):
         for name, path in recording.record(tmp_path, names=names, repeats=2):
             written.append((name, path))
-    assert written == [("one-joins-two", tmp_path / "one-joins-two.jsonl")] and [p for _, p in written] == list(
-        tmp_path.iterdir()
-    )
+    assert written == [("one-joins-two", tmp_path / "one-joins-two.jsonl")] and [
+        p for _, p in written
+    ] == list(tmp_path.iterdir())
 
 
 def test_an_unknown_run_is_refused_before_any_is_recorded(tmp_path):

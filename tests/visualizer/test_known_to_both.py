@@ -14,7 +14,9 @@ from visualizer.jobs.limits import HERE
 from visualizer.page.bundle import PLAYER
 from visualizer.server.live import CHAPTER
 
-_DEFAULTS = {name: getattr(SamplingParams(), name) for name in ("temperature", "top_k", "top_p", "seed")}
+_DEFAULTS = {
+    name: getattr(SamplingParams(), name) for name in ("temperature", "top_k", "top_p", "seed")
+}
 
 
 @pytest.mark.parametrize(
@@ -29,5 +31,9 @@ _DEFAULTS = {name: getattr(SamplingParams(), name) for name in ("temperature", "
     ],
 )
 def test_a_constant_is_the_same_on_the_page(file, constant, here):
-    (written,) = re.findall(rf"^(?:export )?const {constant} = (.*?);", (PLAYER / file).read_text(encoding="utf-8"), re.MULTILINE)
+    (written,) = re.findall(
+        rf"^(?:export )?const {constant} = (.*?);",
+        (PLAYER / file).read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     assert eval(re.sub(r"(\w+):", r'"\1":', written), {"__builtins__": {}}) == here

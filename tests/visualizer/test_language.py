@@ -16,7 +16,17 @@ from core.trace import block_rules, recorded_rules, step_rules
 from core.trace.delays import NOT_RECORDED, PARTS
 from core.trace.events import Why
 from core.trace.messages import key_of
-from core.trace.phrases import ALIGNMENTS, LIMITS, PART_NAMES, SETTINGS, bound, brief, queued_by, reason, setting
+from core.trace.phrases import (
+    ALIGNMENTS,
+    LIMITS,
+    PART_NAMES,
+    SETTINGS,
+    bound,
+    brief,
+    queued_by,
+    reason,
+    setting,
+)
 from core.trace.trace import Trace
 from visualizer import words
 from visualizer.charts import cost
@@ -33,15 +43,23 @@ from visualizer.words.vocabulary import plain
 SAME = set(
     """# %|# KiB|# MiB|# ms|# s|# → #|#e-#|#×|, {base} #|Block|Block #: |Budget|CPU|CSV|CUDA|Cache|E#E p#|Engine|Engines
     |Export|HTML|ITL|ITL p#|In vLLM:|Inflight|JSON|KV|Link|Live|O Romeo, |PNG|Pad: |Pads|Perfetto|Phase|Policies|Policy|Prompt
-    |Rank|Rank #|Seed|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace("\n    |", "|").split("|")
+    |Rank|Rank #|Seed|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace(
+        "\n    |", "|"
+    ).split("|")
 ) | {"# [CPU|CPUs]", " (# ms)"}
 
 RUNS = {name: Trace.load(catalogue.TRACES / f"{name}.jsonl") for name in catalogue.RUNS}
-RUNS |= {f"{name}, rank {rank.number}": rank.trace for name in catalogue.RANKED for rank in catalogue.ranks(name).ranks}
+RUNS |= {
+    f"{name}, rank {rank.number}": rank.trace
+    for name in catalogue.RANKED
+    for rank in catalogue.ranks(name).ranks
+}
 
 
 def strings(said: dict) -> list[str]:
-    return [plain(c["say"]) for c in said["captions"]] + [plain(why) for c in said["captions"] for why in c["why"]]
+    return [plain(c["say"]) for c in said["captions"]] + [
+        plain(why) for c in said["captions"] for why in c["why"]
+    ]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -49,7 +67,10 @@ def test_every_recorded_run_is_told_in_german_with_the_same_numbers(name, monkey
     monkeypatch.setattr(language, "missing_keys", set())
     german, english = captions_in(RUNS[name], "de"), replay(RUNS[name])
     assert language.missing_keys == set()
-    assert len(german["captions"]) == len(english["captions"]) and german["captions"] != english["captions"]
+    assert (
+        len(german["captions"]) == len(english["captions"])
+        and german["captions"] != english["captions"]
+    )
     for de, en in zip(german["captions"], english["captions"], strict=True):
         assert [[s["r"] for s in w if isinstance(s, dict)] for w in de["why"]] == [
             [s["r"] for s in w if isinstance(s, dict)] for w in en["why"]
@@ -66,16 +87,29 @@ def test_what_the_page_says_of_runs_policies_and_questions_has_its_german():
     said = [preset.shows for preset in (catalogue.RUNS | catalogue.RANKED).values()] + [
         policy.shows for policy in POLICIES.values()
     ]
-    said += [words for question in catalogue.QUESTIONS.values() for words in question.values()] + list(ALIGNMENTS.values())
+    said += [
+        words for question in catalogue.QUESTIONS.values() for words in question.values()
+    ] + list(ALIGNMENTS.values())
     assert [text for text in said if key_of(text)[0] not in german] == []
 
 
 def test_every_warning_of_a_recorded_step_has_its_german():
     """What the rules return in words: with its number or its quoted name in each hole, a capital and a full stop, as `Checker` makes warnings."""
-    modules = [ast.parse(Path(module.__file__).read_text("utf-8")) for module in (step_rules, recorded_rules, block_rules)]
-    returned = [node.value for module in modules for node in ast.walk(module) if isinstance(node, ast.Return)]
+    modules = [
+        ast.parse(Path(module.__file__).read_text("utf-8"))
+        for module in (step_rules, recorded_rules, block_rules)
+    ]
+    returned = [
+        node.value
+        for module in modules
+        for node in ast.walk(module)
+        if isinstance(node, ast.Return)
+    ]
     said = {
-        text for value in returned if isinstance(value, ast.Constant | ast.JoinedStr) for text in _templates(_filled(value), {})
+        text
+        for value in returned
+        if isinstance(value, ast.Constant | ast.JoinedStr)
+        for text in _templates(_filled(value), {})
     }
     said |= {
         "the prompt of request “…” has a token id beyond the vocabulary of 7",
@@ -90,24 +124,33 @@ def test_every_warning_of_a_recorded_step_has_its_german():
 def test_what_is_not_shown_of_another_engine_has_its_german():
     facts = dict.fromkeys(unshown.SENTENCES, "another value")
     said = unshown.unshown(facts)
-    assert len(said) == len(facts) and [text for text in said if key_of(text)[0] not in language.catalogue("de")] == []
+    assert (
+        len(said) == len(facts)
+        and [text for text in said if key_of(text)[0] not in language.catalogue("de")] == []
+    )
 
 
 def _filled(value: ast.AST) -> ast.AST:
     """An f-string with quoted names in place of calls that quote one."""
     if isinstance(value, ast.JoinedStr):
-        value.values = [ast.Constant("“…”") if "quoted(" in ast.unparse(part) else part for part in value.values]
+        value.values = [
+            ast.Constant("“…”") if "quoted(" in ast.unparse(part) else part for part in value.values
+        ]
     return value
 
 
 def test_what_stays_english_is_stated():
-    assert {english for english, german in language.catalogue("de").items() if english == german} == SAME
+    assert {
+        english for english, german in language.catalogue("de").items() if english == german
+    } == SAME
 
 
 def test_english_is_left_as_it_is_and_comes_back():
     before = replay(RUNS["verses-static"])
     captions_in(RUNS["verses-static"], "de")
-    assert replay(RUNS["verses-static"]) == before == before | captions_in(RUNS["verses-static"], "en")
+    assert (
+        replay(RUNS["verses-static"]) == before == before | captions_in(RUNS["verses-static"], "en")
+    )
 
 
 def test_what_has_no_entry_is_said_in_english_and_noted(monkeypatch):
@@ -120,9 +163,15 @@ def test_what_has_no_entry_is_said_in_english_and_noted(monkeypatch):
 
 def test_every_entry_has_the_numbers_of_its_key():
     for english, german in language.catalogue("de").items():
-        assert english.count("#") == german.count("#") and english.count("“…”") == german.count("“…”"), english
-        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", german)), english
-    assert all(a < b for a, b in pairwise(language.catalogue("de"))), "in order, so that two hands meet at one entry"
+        assert english.count("#") == german.count("#") and english.count("“…”") == german.count(
+            "“…”"
+        ), english
+        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", german)), (
+            english
+        )
+    assert all(a < b for a, b in pairwise(language.catalogue("de"))), (
+        "in order, so that two hands meet at one entry"
+    )
 
 
 def _templates(node: ast.AST, known: dict[str, list[ast.AST]]) -> set[str]:
@@ -131,35 +180,55 @@ def _templates(node: ast.AST, known: dict[str, list[ast.AST]]) -> set[str]:
         case ast.Constant(value=str(text)):
             return {text}
         case ast.JoinedStr(values=parts):
-            return {"".join(chosen) for chosen in product(*(_templates(part, known) or {"#"} for part in parts))}
+            return {
+                "".join(chosen)
+                for chosen in product(*(_templates(part, known) or {"#"} for part in parts))
+            }
         case ast.FormattedValue(value=value):
             return _templates(value, known) or {"#"}
         case ast.IfExp(body=one, orelse=other):
             return _templates(one, known) | _templates(other, known)
         case ast.BinOp(op=ast.Add(), left=one, right=other):
-            return {"".join(chosen) for chosen in product(_templates(one, known), _templates(other, known))}
+            return {
+                "".join(chosen)
+                for chosen in product(_templates(one, known), _templates(other, known))
+            }
         case ast.Subscript(value=ast.Tuple(elts=among)):
             return set().union(*(_templates(one, known) for one in among))
         case ast.Name(id=name) if name in known:
-            return set().union(*(_templates(value, {k: v for k, v in known.items() if k != name}) for value in known[name]))
+            return set().union(
+                *(
+                    _templates(value, {k: v for k, v in known.items() if k != name})
+                    for value in known[name]
+                )
+            )
     return set()
 
 
 def _looked_up(path: Path) -> set[str]:
     """Every text that a module passes to `t`."""
     found: set[str] = set()
-    for function in [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.FunctionDef)]:
+    for function in [
+        n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.FunctionDef)
+    ]:
         known: dict[str, list[ast.AST]] = {}
         for node in ast.walk(function):
             if not isinstance(node, ast.Assign):
                 continue
-            targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            targets = (
+                node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            )
             values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             for target, value in zip(targets, values, strict=False):
                 if isinstance(target, ast.Name):
                     known.setdefault(target.id, []).append(value)
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "t" and node.args:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "t"
+                and node.args
+            ):
                 found |= _templates(node.args[0], known)
     return found
 
@@ -168,19 +237,52 @@ def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german(
     rooms = [Path(words.__file__).parents[1] / room for room in ("words", "charts", "documents")]
     said = set().union(*(_looked_up(path) for room in rooms for path in room.glob("*.py")))
     assert len(said) > 100 and "{mine} took {time}, {base} {other}" in said
-    said |= {DEFINITIONS[metric] for _, metric, _, _ in COLUMNS} | {heading for heading, *_ in COLUMNS}
-    said |= {*verdicts.PARTS.values(), *findings.WASTE.values(), findings.seconds(2.5), findings.percent(0.5)}
-    said |= {chart.title for chart in FIGURES.values()} | {cost.LOAD_TITLE, cost.COST_TITLE}
-    whys = [Why(limit, have, need, total) for limit in LIMITS for have in (0, 1, 2) for need in (1, 2) for total in (1, 2, 7)]
-    said |= {say(why) for why in whys for say in (reason, brief)} | {bound(limit) for limit in LIMITS}
-    said |= {
-        setting(name, value) for name in SETTINGS for value in (1, 16) if name.endswith(("seqs", "tokens", "size", "blocks"))
+    said |= {DEFINITIONS[metric] for _, metric, _, _ in COLUMNS} | {
+        heading for heading, *_ in COLUMNS
     }
-    said |= {setting(name, on) for name in ("chunked_prefill", "prefix_caching", "prefill_first") for on in (True, False)}
-    said |= {*PARTS.values(), *PART_NAMES.values(), *(queued_by(limit) for limit in (*LIMITS, NOT_RECORDED))}
+    said |= {
+        *verdicts.PARTS.values(),
+        *findings.WASTE.values(),
+        findings.seconds(2.5),
+        findings.percent(0.5),
+    }
+    said |= {chart.title for chart in FIGURES.values()} | {cost.LOAD_TITLE, cost.COST_TITLE}
+    whys = [
+        Why(limit, have, need, total)
+        for limit in LIMITS
+        for have in (0, 1, 2)
+        for need in (1, 2)
+        for total in (1, 2, 7)
+    ]
+    said |= {say(why) for why in whys for say in (reason, brief)} | {
+        bound(limit) for limit in LIMITS
+    }
+    said |= {
+        setting(name, value)
+        for name in SETTINGS
+        for value in (1, 16)
+        if name.endswith(("seqs", "tokens", "size", "blocks"))
+    }
+    said |= {
+        setting(name, on)
+        for name in ("chunked_prefill", "prefix_caching", "prefill_first")
+        for on in (True, False)
+    }
+    said |= {
+        *PARTS.values(),
+        *PART_NAMES.values(),
+        *(queued_by(limit) for limit in (*LIMITS, NOT_RECORDED)),
+    }
     german = language.catalogue("de")
     keys = {key_of(text)[0] for text in said}
-    assert sorted(key for key in keys if re.search("[A-Za-z]", language._HOLE.sub("", key)) and key not in german) == []
+    assert (
+        sorted(
+            key
+            for key in keys
+            if re.search("[A-Za-z]", language._HOLE.sub("", key)) and key not in german
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt2-six", "equal-lengths", "poisson-32", "engines-kv-pressure"])
@@ -192,11 +294,21 @@ def test_a_recorded_comparison_is_told_in_german(name, monkeypatch):
     assert language.missing_keys == set()
     german = made["translations"]["de"]
     for key, said in german["says"].items():
-        of = [(" ".join(said), " ".join(made["says"][key]))] if key == "notes" else [(said, made["says"][key])]
+        of = (
+            [(" ".join(said), " ".join(made["says"][key]))]
+            if key == "notes"
+            else [(said, made["says"][key])]
+        )
         for de, en in of:
             assert sorted(re.findall(r"\d", de)) == sorted(re.findall(r"\d", en)), key
     assert [f["name"] for f in german["figures"]] == [f["name"] for f in made["figures"]]
-    assert all(de["finding"] != en["finding"] for de, en in zip(german["figures"], made["figures"], strict=True))
-    assert len(german["table"]["rows"]) == len(made["table"]["rows"]) and german["table"] != made["table"]
+    assert all(
+        de["finding"] != en["finding"]
+        for de, en in zip(german["figures"], made["figures"], strict=True)
+    )
+    assert (
+        len(german["table"]["rows"]) == len(made["table"]["rows"])
+        and german["table"] != made["table"]
+    )
     for contender, told_run in german["runs"].items():
         assert len(told_run["captions"]) == len(made["runs"][contender]["captions"])

@@ -80,8 +80,13 @@ def test_a_lent_run_is_the_run_itself(spaces, runs: Visits):
     own, handed = runs.store.traces
     assert handed.complete and handed.outputs == own.outputs and handed.texts == own.texts
     assert list(map(facts, handed.events)) == list(map(facts, own.events))
-    assert (replace(handed.header, created=""), handed.asked) == (replace(own.header, created=""), own.asked)
-    assert [e["step"] for d in deltas for e in d.get("events", ())] == [e["step"] for d in here for e in d.get("events", ())]
+    assert (replace(handed.header, created=""), handed.asked) == (
+        replace(own.header, created=""),
+        own.asked,
+    )
+    assert [e["step"] for d in deltas for e in d.get("events", ())] == [
+        e["step"] for d in here for e in d.get("events", ())
+    ]
 
 
 def test_a_process_is_lent_again(spaces, runs: Visits):
@@ -94,7 +99,9 @@ def test_a_process_is_lent_again(spaces, runs: Visits):
 def test_a_part_carries_every_step_since_the_last(spaces, runs: Visits, monkeypatch):
     monkeypatch.setattr(lent_gpu, "_PERIOD", 600)  # the next part is then the end
     (deltas,) = gather(runs, (lent(new=50), "me"))
-    assert [len(d["events"]) for d in deltas if d.get("events")] == [len(runs.store.traces[-1].events)]
+    assert [len(d["events"]) for d in deltas if d.get("events")] == [
+        len(runs.store.traces[-1].events)
+    ]
 
 
 def test_a_cancelled_run_gives_the_gpu_back_and_keeps_its_trace(spaces, runs: Visits):
@@ -146,7 +153,9 @@ def test_what_is_refused_needs_no_gpu(spaces, runs: Visits, models: ModelCache):
 
 
 def test_an_exhausted_quota_is_one_sentence(spaces, runs: Visits, monkeypatch):
-    words = "You have exceeded your ZeroGPU quota (80s requested vs. 12s left). Try again in 0:10:00. "
+    words = (
+        "You have exceeded your ZeroGPU quota (80s requested vs. 12s left). Try again in 0:10:00. "
+    )
     monkeypatch.setenv("SPACES_STUB_REFUSES", words)
     (deltas,) = gather(runs, (lent(), "me"))
     assert deltas[-1]["error"] == (
@@ -166,7 +175,10 @@ def test_a_gpu_taken_back_leaves_the_trace_so_far(spaces, runs: Visits):
         return delta
 
     delta = asyncio.run(go())
-    assert delta["error"] == "ZeroGPU, which lends this page its GPU, says: GPU task aborted." and delta["url"]
+    assert (
+        delta["error"] == "ZeroGPU, which lends this page its GPU, says: GPU task aborted."
+        and delta["url"]
+    )
     assert runs.store.traces[-1].events and not runs.store.traces[-1].complete
     (after,) = gather(runs, (lent(), "me"))
     assert "error" not in after[-1] and len(spaces.workers) == 2
@@ -187,7 +199,9 @@ def test_a_failure_in_the_lent_process_is_told(spaces, runs: Visits, monkeypatch
 def test_comparisons_stay_on_the_cpu_and_the_page_says_so(spaces, tmp_path: Path):
     store = Store(tmp_path, SPACE.kept_bytes)
     assert comparisons.catalogue(SPACE)["note"] == lent_gpu.COMPARISONS
-    assert comparisons.job("equivalence", lent(), SPACE, ModelCache(), store).work.spec.device == "cpu"
+    assert (
+        comparisons.job("equivalence", lent(), SPACE, ModelCache(), store).work.spec.device == "cpu"
+    )
 
 
 def test_elsewhere_than_on_zerogpu_the_package_changes_nothing(runs: Visits):

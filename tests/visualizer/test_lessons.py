@@ -12,7 +12,14 @@ import pytest
 from core.errors import InflightError
 from core.measure.metrics import metrics
 from core.trace.trace import Trace
-from visualizer.lessons.document import At, document, faq, lesson_document, recorded, runs_of_lessons
+from visualizer.lessons.document import (
+    At,
+    document,
+    faq,
+    lesson_document,
+    recorded,
+    runs_of_lessons,
+)
 from visualizer.lessons.facts import FACTS, REQUEST_FACTS, Who, parts_at
 from visualizer.lessons.lessons import LESSONS, SEEN, PaintMask
 from visualizer.lessons.pictures import lanes_picture, mask_picture
@@ -30,7 +37,9 @@ def strings(data: object) -> list[str]:
     """Every text in nested tables."""
     if isinstance(data, str):
         return [data]
-    return [s for value in (data.values() if isinstance(data, dict) else data) for s in strings(value)]
+    return [
+        s for value in (data.values() if isinstance(data, dict) else data) for s in strings(value)
+    ]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -43,7 +52,11 @@ def test_every_stop_is_at_a_step_that_exists_and_says_and_asks_something(languag
         for stop in lesson["stops"]:
             for place in (stop, stop["then"] or stop):
                 TRACES(place["run"]).event(place["step"])
-            assert stop["views"] and stop["text"] and all(plain(spans).strip() for spans in stop["text"])
+            assert (
+                stop["views"]
+                and stop["text"]
+                and all(plain(spans).strip() for spans in stop["text"])
+            )
             if stop["ask"] and stop["ask"]["kind"] == "choose":
                 assert sum(o["right"] for o in stop["ask"]["options"]) == 1
                 assert all(o["right"] or o["why"] for o in stop["ask"]["options"]), (
@@ -51,7 +64,9 @@ def test_every_stop_is_at_a_step_that_exists_and_says_and_asks_something(languag
                 )
             elif stop["ask"]:
                 allowed = stop["ask"]["allowed"]
-                assert len(allowed) == len(stop["ask"]["queries"]) and {len(row) for row in allowed} == {len(stop["ask"]["keys"])}
+                assert len(allowed) == len(stop["ask"]["queries"]) and {
+                    len(row) for row in allowed
+                } == {len(stop["ask"]["keys"])}
                 assert len(stop["ask"]["keys"]) <= 12, "small enough to paint by hand"
 
 
@@ -66,14 +81,24 @@ def test_no_number_is_typed(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_of_the_questions_has_a_short_answer_and_a_step_that_shows_it(language):
     made = document(TRACES, language)["questions"]
-    assert len(made["stops"]) == 15 and [s["name"] for s in made["stops"]] == [q["name"] for q in faq(language)["asked"]]
+    assert len(made["stops"]) == 15 and [s["name"] for s in made["stops"]] == [
+        q["name"] for q in faq(language)["asked"]
+    ]
     for stop in made["stops"]:
         TRACES(stop["run"]).event(stop["step"])
         answer = plain(stop["text"][0])
         sentences = re.findall(r"[.;:?!](?= |$)", answer)
-        assert stop["title"].endswith("?") and len(stop["text"]) == 1 and 1 <= len(sentences) <= 7 and len(answer) < 480
+        assert (
+            stop["title"].endswith("?")
+            and len(stop["text"]) == 1
+            and 1 <= len(sentences) <= 7
+            and len(answer) < 480
+        )
     drift = next(s for s in made["stops"] if s["name"] == "temperature-zero")
-    event, letters_of = TRACES(drift["run"]).event(drift["step"]), At(TRACES(drift["run"]), drift["step"]).letters
+    event, letters_of = (
+        TRACES(drift["run"]).event(drift["step"]),
+        At(TRACES(drift["run"]), drift["step"]).letters,
+    )
     assert event.sampled and letters_of  # somebody writes there
 
 
@@ -81,19 +106,29 @@ def test_what_was_measured_in_company_tells_rounding_from_a_wrong_mask():
     at = At(TRACES("greedy-together-bf16"), 0)
 
     def of(name: str) -> list:
-        return [evaluated(f"company.{pair}.{name}", at, {})[0] for pair in ("float32", "bf16", "unmasked")]
+        return [
+            evaluated(f"company.{pair}.{name}", at, {})[0]
+            for pair in ("float32", "bf16", "unmasked")
+        ]
 
     exact, rounded, wrong = of("differing")
     assert exact == 0 and rounded > 0 and rounded < wrong and len(set(of("compared"))) == 1
     drifts, leads = of("drift"), of("lead")
     assert drifts[0] < 1e-3 < drifts[1] < drifts[2]
-    assert leads[1] <= 0.0625 < leads[2], "bf16 parts at a tie, to its last bit; a wrong mask does not need one"
+    assert leads[1] <= 0.0625 < leads[2], (
+        "bf16 parts at a tie, to its last bit; a wrong mask does not need one"
+    )
     parts = parts_at(TRACES("greedy-alone-bf16"), TRACES("greedy-together-bf16"))
     alone, together = (
         [s.token_id for e in TRACES(n).events for s in e.sampled if s.request == "r1"]
         for n in ("greedy-alone-bf16", "greedy-together-bf16")
     )
-    upto = sum(s.request == "r1" for e in TRACES("greedy-together-bf16").events if e.step < parts for s in e.sampled)
+    upto = sum(
+        s.request == "r1"
+        for e in TRACES("greedy-together-bf16").events
+        if e.step < parts
+        for s in e.sampled
+    )
     assert alone[:upto] == together[:upto] and alone[upto] != together[upto]
 
 
@@ -101,19 +136,29 @@ def test_a_changed_trace_changes_the_sentence():
     """Ask for more tokens, and the lesson says so; add padding, and the question has another answer."""
     trace = TRACES("verses-static")
     first = trace.events[0]
-    wider = first.passes[0]._replace(width=first.passes[0].width + 2, padding=first.passes[0].padding + 6)
-    altered = dataclasses.replace(trace, events=[first._replace(passes=(wider,)), *trace.events[1:]])
+    wider = first.passes[0]._replace(
+        width=first.passes[0].width + 2, padding=first.passes[0].padding + 6
+    )
+    altered = dataclasses.replace(
+        trace, events=[first._replace(passes=(wider,)), *trace.events[1:]]
+    )
 
     def padding(of: Trace) -> tuple[str, str]:
         made = lesson_document(
-            next(x for x in LESSONS if x.name == "static-batching"), lambda n: of if n == "verses-static" else TRACES(n), "en"
+            next(x for x in LESSONS if x.name == "static-batching"),
+            lambda n: of if n == "verses-static" else TRACES(n),
+            "en",
         )
         stop = next(s for s in made["stops"] if s["name"] == "padding")
-        return plain(stop["text"][0]), plain(next(o for o in stop["ask"]["options"] if o["right"])["text"])
+        return plain(stop["text"][0]), plain(
+            next(o for o in stop["ask"]["options"] if o["right"])["text"]
+        )
 
     width, pads = first.passes[0].width, first.passes[0].padding
     assert f"all {width} positions wide" in padding(trace)[0] and padding(trace)[1] == str(pads)
-    assert f"all {width + 2} positions wide" in padding(altered)[0] and padding(altered)[1] == str(pads + 6)
+    assert f"all {width + 2} positions wide" in padding(altered)[0] and padding(altered)[1] == str(
+        pads + 6
+    )
 
 
 def test_a_text_that_mentions_what_is_not_there_is_refused():
@@ -152,9 +197,9 @@ def test_facts_are_those_of_the_trace():
 
 def test_numbers_are_written_as_the_language_writes_them():
     at = At(TRACES("one-request"), TRACES("one-request").events[-1].step)
-    assert plain(filled("{model.kv_bytes_per_token} {pass_cost}", at, {}, "en")).translate(str.maketrans(",.", ".,")) == plain(
-        filled("{model.kv_bytes_per_token} {pass_cost}", at, {}, "de")
-    )
+    assert plain(filled("{model.kv_bytes_per_token} {pass_cost}", at, {}, "en")).translate(
+        str.maketrans(",.", ".,")
+    ) == plain(filled("{model.kv_bytes_per_token} {pass_cost}", at, {}, "de"))
 
 
 def test_every_fact_that_is_known_is_used():
@@ -164,15 +209,24 @@ def test_every_fact_that_is_known_is_used():
         for file in (FOLDER / folder).glob("*.toml")
         for path in re.findall(r"\{([\w.]+)", file.read_text(encoding="utf-8"))
     }
-    paths |= {path for _, stop in ALL if stop.question for path in re.findall(r"'([\w.]+)[%@\w]*'", str(stop.question))}
-    unused = (set(FACTS) | set(REQUEST_FACTS)) - {name for path in paths for name in path.split(".")[:2]}
+    paths |= {
+        path
+        for _, stop in ALL
+        if stop.question
+        for path in re.findall(r"'([\w.]+)[%@\w]*'", str(stop.question))
+    }
+    unused = (set(FACTS) | set(REQUEST_FACTS)) - {
+        name for path in paths for name in path.split(".")[:2]
+    }
     assert not unused, unused
 
 
 def test_every_language_has_every_text():
     for path in sorted((FOLDER / "en").glob("*.toml")):
         for language in LANGUAGES:
-            assert shape(texts(language, path.stem)) == shape(texts("en", path.stem)), f"{language}/{path.name}"
+            assert shape(texts(language, path.stem)) == shape(texts("en", path.stem)), (
+                f"{language}/{path.name}"
+            )
             assert (FOLDER / language / path.name).exists(), f"{language}/{path.name}"
 
 
@@ -194,7 +248,10 @@ def test_each_term_is_seen_in_a_recorded_run_and_lessons_use_only_terms_there_ar
 
 
 def test_runs_of_lessons_are_small():
-    size = sum(len(gzip.compress((FOLDER.parent / "traces" / f"{run}.jsonl").read_bytes())) for run in runs_of_lessons())
+    size = sum(
+        len(gzip.compress((FOLDER.parent / "traces" / f"{run}.jsonl").read_bytes()))
+        for run in runs_of_lessons()
+    )
     assert size < 2 * 2**20
 
 
@@ -212,7 +269,9 @@ def test_a_mask_to_paint_is_the_one_of_the_step():
 def test_a_sheet_says_what_the_lesson_says_and_keeps_the_answers_apart(kind):
     for lesson in LESSONS:
         made, page = lesson_document(lesson, TRACES, "en"), sheet(lesson.name, kind, TRACES)
-        text = ElementTree.fromstring(re.search(r"<main>.*</main>", page, re.DOTALL)[0].replace("<br>", "")).itertext()
+        text = ElementTree.fromstring(
+            re.search(r"<main>.*</main>", page, re.DOTALL)[0].replace("<br>", "")
+        ).itertext()
         said = "".join(text)
         asked = [stop for stop in made["stops"] if stop["ask"]]
         assert all(plain(stop["ask"]["text"]).replace("`", "") in said for stop in asked)
@@ -227,9 +286,14 @@ def test_a_sheet_says_what_the_lesson_says_and_keeps_the_answers_apart(kind):
 def test_a_picture_has_a_cell_for_every_position_that_was_computed():
     at = At(TRACES("verses-static"), TRACES("verses-static").events[-1].step)
     drawn = len(lanes_picture(at).findall("rect")) - at.config.num_lanes
-    assert drawn == sum(len(e.segments) + len(p.finished_rows) for e in at.trace.events for p in e.passes)
+    assert drawn == sum(
+        len(e.segments) + len(p.finished_rows) for e in at.trace.events for p in e.passes
+    )
     mask = at.trace.mask(at.step)
-    assert len([r for r in mask_picture(at).findall("rect") if r.get("fill") != "#fff"]) == mask.num_allowed
+    assert (
+        len([r for r in mask_picture(at).findall("rect") if r.get("fill") != "#fff"])
+        == mask.num_allowed
+    )
     assert not [r for r in mask_picture(at, blank=True).findall("rect") if r.get("fill") != "#fff"]
 
 
@@ -262,7 +326,10 @@ def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
     (goal,) = check("dynamic-scheduling", TRACES("one-request"), TRACES)
     assert not goal["met"] and "other requests" in plain(goal["says"])
     (hits,) = check("prefix-caching", TRACES("shared-prefix"), TRACES)  # smaller blocks, and hits
-    assert hits["met"] and {"n": str(metrics(TRACES("shared-prefix"))["cached_tokens"])} in hits["says"]
+    assert (
+        hits["met"]
+        and {"n": str(metrics(TRACES("shared-prefix"))["cached_tokens"])} in hits["says"]
+    )
     with pytest.raises(InflightError):
         check("nonsense", TRACES("one-request"), TRACES)
 
@@ -270,10 +337,15 @@ def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
 def test_texts_speak_of_keys_or_of_fingers():
     at = At(TRACES("verses-static"), 0)
     spans = filled("<Press →|Tap the arrow> and watch {A}.", at, {}, "en")
-    assert spans == [{"keys": "Press →", "touch": "Tap the arrow"}, " and watch ", {"r": "A"}, "."] and plain(spans).startswith(
-        "Press"
-    )
+    assert spans == [
+        {"keys": "Press →", "touch": "Tap the arrow"},
+        " and watch ",
+        {"r": "A"},
+        ".",
+    ] and plain(spans).startswith("Press")
     for path in FOLDER.glob("*/*.toml"):
         for text in strings(texts(path.parent.name, path.stem)):
             rest = re.sub(r"<[^<>|]+\|[^<>|]+>", "", text)
-            assert not re.search(r"→|[Pp]oint at|[Hh]over|arrow keys|Zeig auf|Pfeiltasten|[<>]", rest), f"{path}: {text}"
+            assert not re.search(
+                r"→|[Pp]oint at|[Hh]over|arrow keys|Zeig auf|Pfeiltasten|[<>]", rest
+            ), f"{path}: {text}"

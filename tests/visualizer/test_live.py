@@ -61,7 +61,12 @@ def begun(trace: Trace, every: int) -> list[dict]:
     steps = 0
     for message in told:
         if isinstance(message, dict):
-            run.meet(message["id"], message["prompt_token_ids"], message["max_new_tokens"], message["nickname"])
+            run.meet(
+                message["id"],
+                message["prompt_token_ids"],
+                message["max_new_tokens"],
+                message["nickname"],
+            )
             continue
         if steps % every == 0:
             beginnings.append((len(deltas), json.loads(json.dumps(run.beginning()))))
@@ -87,26 +92,40 @@ def joined(beginning: dict, deltas: list[dict]) -> dict:
 def pressed(policy: str) -> Trace:
     """So few blocks that requests give way while others come, and wait again from the same step on."""
     plan = [asked_for(f"r{i}", 3 + 5 * i % 11, 4 + i % 7, i) for i in range(14)]
-    trace = record(EngineConfig(policy, max_num_seqs=3, max_num_batched_tokens=8, block_size=2, num_blocks=15), *plan)
+    trace = record(
+        EngineConfig(policy, max_num_seqs=3, max_num_batched_tokens=8, block_size=2, num_blocks=15),
+        *plan,
+    )
     assert sum(len(e.preempted) for e in trace.events) > 3
     return trace
 
 
-@pytest.mark.parametrize("name", [*POLICIES, "continuous pressed", "transformers pressed", "kv-pressure", "shared-prefix"])
+@pytest.mark.parametrize(
+    "name",
+    [*POLICIES, "continuous pressed", "transformers pressed", "kv-pressure", "shared-prefix"],
+)
 def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: Path) -> None:
     """Lanes, caches, blocks, waiting, letters, hues, texts, times: from every third step on."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
     policy, *press = name.split()
-    trace = pressed(policy) if press else trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
+    trace = (
+        pressed(policy)
+        if press
+        else trace_of(name)
+        if name in POLICIES
+        else Trace.load(TRACES / f"{name}.jsonl")
+    )
     others = begun(trace, 3)
     whole = {
         **replay(trace),
         "hues": deal(trace),
         "asked": {r: {"by": f"by {r}", "maxNew": most} for r, most in most_new(trace).items()},
     }
-    if trace.tokenizer is None:  # a recorded trace has its texts beside it; here tokens stand for themselves
+    if (
+        trace.tokenizer is None
+    ):  # a recorded trace has its texts beside it; here tokens stand for themselves
         whole["texts"] = others[0]["texts"]
     path = tmp_path / "runs.json"
     path.write_text(json.dumps({"whole": whole, "begun": others}), encoding="utf-8")
@@ -119,13 +138,22 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
 def overrun() -> Trace:
     """`b` is over in step 2 and computed once more in step 3, in which `c` comes to a lane of its own: they were not there together."""
     limits = EngineConfig(max_num_seqs=3)
-    return with_overrun(record(limits, asked_for("a", 4, 9), asked_for("b", 4, 4), asked_for("c", 3, 3, arrival=3)), "b")
+    return with_overrun(
+        record(limits, asked_for("a", 4, 9), asked_for("b", 4, 4), asked_for("c", 3, 3, arrival=3)),
+        "b",
+    )
 
 
 @pytest.mark.parametrize("name", [*POLICIES, "kv-pressure", "overrun"])
 def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
     """Its wait, its tokens, the steps in which it held a lane, and who held one beside it, until it was over."""
-    trace = overrun() if name == "overrun" else trace_of(name) if name in POLICIES else Trace.load(TRACES / f"{name}.jsonl")
+    trace = (
+        overrun()
+        if name == "overrun"
+        else trace_of(name)
+        if name in POLICIES
+        else Trace.load(TRACES / f"{name}.jsonl")
+    )
     run, told = LiveRun(trace.header, trace.tokenizer), {}
     for message in messages(trace)[1:]:
         if isinstance(message, dict):
@@ -136,7 +164,9 @@ def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
     over: set[str] = set()
     beside: dict[str, list[set[str]]] = {}
     for event in trace.events:
-        in_lane -= {left.request for left in event.released if left.when == "before"} | {gone.request for gone in event.preempted}
+        in_lane -= {left.request for left in event.released if left.when == "before"} | {
+            gone.request for gone in event.preempted
+        }
         in_lane |= {admitted.request for admitted in event.admitted}
         for request in in_lane - over:
             beside.setdefault(request, []).append(in_lane - over - {request})
@@ -144,7 +174,12 @@ def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
         over |= {finished.request for finished in event.finished}
     assert told.keys() == over == beside.keys()
     for request, ended in told.items():
-        began = next(e.passes[s.pass_index].t_start for e in trace.events for s in e.segments if s.request == request)
+        began = next(
+            e.passes[s.pass_index].t_start
+            for e in trace.events
+            for s in e.segments
+            if s.request == request
+        )
         arrived = next(a.t for e in trace.events for a in e.arrived if a.request == request)
         assert ended == {
             "waited_s": round(began - arrived, 6),
@@ -157,7 +192,11 @@ def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
 def test_a_beginning_has_the_lanes_that_each_held_so_far() -> None:
     """By the frames of the run, at every step: first and last step of each stay, whether a request was done or gave way."""
     trace = Trace.load(TRACES / "kv-pressure.jsonl")
-    run, stays, frames = LiveRun(trace.header, trace.tokenizer), dict[str, list[list]](), iter(trace.frames())
+    run, stays, frames = (
+        LiveRun(trace.header, trace.tokenizer),
+        dict[str, list[list]](),
+        iter(trace.frames()),
+    )
     for message in messages(trace)[1:]:
         if isinstance(message, dict):
             run.meet(message["id"], message["prompt_token_ids"], message["max_new_tokens"])
@@ -172,15 +211,22 @@ def test_a_beginning_has_the_lanes_that_each_held_so_far() -> None:
                 mine.append([row.lane, step, step])
         for told in run.beginning()["begin"]["requests"]:
             last = told["laneSpans"][-1:]
-            closed = [[lane, first, step if to is None else to] for lane, first, to in told["laneSpans"]]
+            closed = [
+                [lane, first, step if to is None else to] for lane, first, to in told["laneSpans"]
+            ]
             assert closed == stays.get(told["id"], []), (told["id"], step)
             assert not last or last[0][2] is None or last[0][2] < step
     assert max(map(len, stays.values())) > 1
 
 
 def test_a_bots_name_is_nobodys() -> None:
-    asked = {"r": {"by": "Ada", "maxNew": 4, "isBot": False}, "b": {"by": "Bot 1", "maxNew": 4, "isBot": True}}
-    assert [one["by"] for one in shown({"asked": asked}, texts=True, nicknames=False)["asked"].values()] == ["", "Bot 1"]
+    asked = {
+        "r": {"by": "Ada", "maxNew": 4, "isBot": False},
+        "b": {"by": "Bot 1", "maxNew": 4, "isBot": True},
+    }
+    assert [
+        one["by"] for one in shown({"asked": asked}, texts=True, nicknames=False)["asked"].values()
+    ] == ["", "Bot 1"]
 
 
 def now(log: EventLog, after: int | None = None, chapters: int | None = None) -> list[dict]:
@@ -214,7 +260,11 @@ def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():
         for message in messages(trace):
             live.take([message])
     late = now(log, after=4)
-    assert late[0]["kind"] == "skipped" and late[0]["messages"] == len(log) - 5 - (len(late) - 1) > 0 and "begin" in late[1]
+    assert (
+        late[0]["kind"] == "skipped"
+        and late[0]["messages"] == len(log) - 5 - (len(late) - 1) > 0
+        and "begin" in late[1]
+    )
     assert len(late) <= CHAPTERS * (CHAPTER + 2)
     few = now(log, chapters=2)
     assert sum("begin" in message for message in few) == 2 and few[1:] == late[-len(few) + 1 :]
@@ -230,18 +280,28 @@ def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
     live.take([{"kind": "class", "hide_texts": True, "hide_nicknames": True}])
     veiled = now(live.event_log, after=last)
     assert veiled[0] == {"kind": "skipped", "messages": 0} and "by r0" not in json.dumps(veiled)
-    pieces = [p for m in veiled for side in m.get("texts", {}).values() for by in side.values() for p in by]
+    pieces = [
+        p
+        for m in veiled
+        for side in m.get("texts", {}).values()
+        for by in side.values()
+        for p in by
+    ]
     assert pieces and set(pieces) == {HIDDEN}
     live.take([{"kind": "class", "hide_texts": False, "hide_nicknames": False}])
     again = now(live.event_log)
-    assert [m.get("texts") for m in again if "events" in m] == [m.get("texts") for m in seen if "events" in m]
+    assert [m.get("texts") for m in again if "events" in m] == [
+        m.get("texts") for m in seen if "events" in m
+    ]
 
 
 def test_a_delta_is_encoded_once_for_two_hundred_readers(monkeypatch):
     live = live_of(trace_of("continuous"))
     encoded = []
     encode = event_log._encoded
-    monkeypatch.setattr(event_log, "_encoded", lambda message: encoded.append(message) or encode(message))
+    monkeypatch.setattr(
+        event_log, "_encoded", lambda message: encoded.append(message) or encode(message)
+    )
     everybody = [now(live.event_log) for _ in range(200)]
     assert all(sent == everybody[0] for sent in everybody)
     assert len(encoded) == len(everybody[0]) - 1 + 200  # and to each of them what was skipped
@@ -263,7 +323,9 @@ def test_a_reader_that_takes_nothing_is_let_go(monkeypatch):
             await asyncio.Event().wait()
 
     async def go():
-        await routes.streamed(pieces())({"type": "http", "asgi": {"spec_version": "2.3"}}, asyncio.Event().wait, send)
+        await routes.streamed(pieces())(
+            {"type": "http", "asgi": {"spec_version": "2.3"}}, asyncio.Event().wait, send
+        )
         assert left == [True]
 
     asyncio.run(go())

@@ -24,7 +24,9 @@ PROMPTS = ("O Romeo", "To be", "Hark")
 def with_bots(test, monkeypatch, **limits):
     """Run a coroutine function beside an engine at full speed, whose bots never pause."""
     monkeypatch.setattr(live_bots, "PAUSE", 0.0)
-    serving = ServingEngine(char_engine(max_num_seqs=2), ServingLimits(**limits), hidden=Hidden(False, False))
+    serving = ServingEngine(
+        char_engine(max_num_seqs=2), ServingLimits(**limits), hidden=Hidden(False, False)
+    )
     serving.start()
     try:
         return asyncio.run(asyncio.wait_for(test(serving, Bots(serving, PROMPTS)), 120))
@@ -53,7 +55,11 @@ def test_each_asks_its_rounds_under_a_bots_name_and_stops(monkeypatch):
         assert len(told) == BOTS * ROUNDS and all(m["is_bot"] for m in told)
         assert {m["nickname"] for m in told} == {"Bot 1", "Bot 2", "Bot 3"}
         serving.event_log.hidden = Hidden(False, True)
-        assert {m["nickname"] for m in await asked(serving)} == {"Bot 1", "Bot 2", "Bot 3"}  # nobody's name
+        assert {m["nickname"] for m in await asked(serving)} == {
+            "Bot 1",
+            "Bot 2",
+            "Bot 3",
+        }  # nobody's name
         await bots.begin("me")  # and again, once they have stopped
         await over(bots)
 
@@ -62,8 +68,13 @@ def test_each_asks_its_rounds_under_a_bots_name_and_stops(monkeypatch):
 
 def test_two_presses_at_the_same_instant_let_three_bots_ask(monkeypatch):
     async def go(serving, bots):
-        given = await asyncio.gather(*(bots.begin(who) for who in "abcdefgh"), return_exceptions=True)
-        assert sorted(str(g) for g in given)[1:] == [sorted(str(g) for g in given)[1]] * 7 and given.count(None) == 1
+        given = await asyncio.gather(
+            *(bots.begin(who) for who in "abcdefgh"), return_exceptions=True
+        )
+        assert (
+            sorted(str(g) for g in given)[1:] == [sorted(str(g) for g in given)[1]] * 7
+            and given.count(None) == 1
+        )
         await over(bots)
         assert len(await asked(serving)) == BOTS * ROUNDS
 
@@ -116,11 +127,16 @@ def test_nobody_is_called_a_bot_but_bots(monkeypatch, name):
 @pytest.mark.slow
 def test_over_http_one_press_is_enough_and_the_teachers_token_counts(live_url):  # noqa: F811
     def press(**headers: str) -> httpx.Response:
-        return httpx.post(f"{live_url}/inflight/live/bots", json={}, headers=headers, trust_env=False, timeout=60)
+        return httpx.post(
+            f"{live_url}/inflight/live/bots", json={}, headers=headers, trust_env=False, timeout=60
+        )
 
     control(live_url, accepting=False)
     refused = press()
-    assert (refused.status_code, refused.json()["error"]) == (503, "No requests are accepted right now.")
+    assert (refused.status_code, refused.json()["error"]) == (
+        503,
+        "No requests are accepted right now.",
+    )
     assert press(**{"X-Teacher-Token": "wrong"}).status_code == 503
     assert press(**{"X-Teacher-Token": TOKEN}).json() == {"bots": 3}
     again = press(**{"X-Teacher-Token": TOKEN})

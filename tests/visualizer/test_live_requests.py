@@ -24,7 +24,9 @@ KEY = "k" * 20
 
 async def read(asks: LiveRequests, **places: int) -> list[dict]:
     told = [told async for piece in asks.read(places) for told in messages_in(piece)]
-    return [told for told in told if "gone" in told] + [message for part in told for message in part.get("messages", ())]
+    return [told for told in told if "gone" in told] + [
+        message for part in told for message in part.get("messages", ())
+    ]
 
 
 def with_engine(test):
@@ -45,15 +47,18 @@ def test_texts_of_all_ones_requests_come_in_one_stream_and_again_from_any_place(
             assert await asks.begin(
                 {"key": key, "prompt": "O Romeo", "max_new_tokens": 6, "temperature": 0.0}, "me"
             ) == request_id(key)
-        assert await asks.begin({"key": KEY, "prompt": "O Romeo", "max_new_tokens": 6}, "me") == request_id(
-            KEY
-        )  # asked twice, one request
+        assert await asks.begin(
+            {"key": KEY, "prompt": "O Romeo", "max_new_tokens": 6}, "me"
+        ) == request_id(KEY)  # asked twice, one request
         assert serving.num_requests == 2
         reading = asyncio.create_task(read(asks, **{KEY: 0, other: 0, "unknown" * 3: 0}))
         serving.set_pace(None)
         deltas = await reading
         texts = {
-            key: "".join(d["text"] for d in deltas if d.get("id") == request_id(key) and "text" in d) for key in (KEY, other)
+            key: "".join(
+                d["text"] for d in deltas if d.get("id") == request_id(key) and "text" in d
+            )
+            for key in (KEY, other)
         }
         assert texts[KEY] == texts[other] and len(texts[KEY]) == 6
         assert [d for d in deltas if "gone" in d] == [{"of": "unknown" * 3, "gone": True}]
@@ -84,7 +89,9 @@ def test_a_request_that_nobody_reads_ends_and_frees_its_lane(monkeypatch):
         while serving.num_requests:  # who had a reader, too, ends once the last one has left
             serving.step(1)
             await asyncio.sleep(0.02)
-        assert (await read(asks, **{KEY[:-1] + "2": 0}))[-1]["ended"]["finish_reason"] == "cancelled"
+        assert (await read(asks, **{KEY[:-1] + "2": 0}))[-1]["ended"][
+            "finish_reason"
+        ] == "cancelled"
 
     with_engine(go)
 
@@ -115,8 +122,15 @@ def nobodys_live(of: str):
 
 def text_of(server: Served, key: str) -> tuple[str, dict]:
     """What a page reads of its request: the text, and how it ended."""
-    with httpx.stream("GET", f"{server.url}/requests?places={key}:0", timeout=60, trust_env=False) as response:
-        told = [m for line in response.iter_lines() for part in messages_in(line) for m in part.get("messages", ())]
+    with httpx.stream(
+        "GET", f"{server.url}/requests?places={key}:0", timeout=60, trust_env=False
+    ) as response:
+        told = [
+            m
+            for line in response.iter_lines()
+            for part in messages_in(line)
+            for m in part.get("messages", ())
+        ]
     return "".join(m.get("text", "") for m in told), told[-1]["ended"]
 
 
@@ -128,18 +142,27 @@ def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
 
     def ask(server: Served, key: str) -> tuple[int, str]:
         together.wait(60)
-        answer = server.post("/requests", {"key": key, "prompt": "O Romeo", "max_new_tokens": 8, "temperature": 0.0})
+        answer = server.post(
+            "/requests", {"key": key, "prompt": "O Romeo", "max_new_tokens": 8, "temperature": 0.0}
+        )
         return answer.status_code, answer.json()["id"]
 
     def app(serving: ServingEngine):
         return live_app(nobodys_live, LiveRequests(serving), lambda request: request.client.host)
 
-    with served(char_engine(max_num_seqs=4), limits, app=app) as server, ThreadPoolExecutor(calls) as pool:
+    with (
+        served(char_engine(max_num_seqs=4), limits, app=app) as server,
+        ThreadPoolExecutor(calls) as pool,
+    ):
         other = "o" * 20
-        server.post("/requests", {"key": other, "prompt": "Hark", "max_new_tokens": 200, "temperature": 0.0}).raise_for_status()
+        server.post(
+            "/requests", {"key": other, "prompt": "Hark", "max_new_tokens": 200, "temperature": 0.0}
+        ).raise_for_status()
         for number in range(rounds):
             key = f"{number}" * 20
-            assert set(pool.map(lambda key: ask(server, key), [key] * calls)) == {(200, request_id(key))}
+            assert set(pool.map(lambda key: ask(server, key), [key] * calls)) == {
+                (200, request_id(key))
+            }
             text, ended = text_of(server, key)
             assert len(text) == 8 and ended["finish_reason"] == "length"
         assert text_of(server, other)[1]["tokens"] == 200
@@ -153,7 +176,9 @@ def test_ended_requests_of_one_client_do_not_make_the_page_forget_those_of_other
         serving.set_pace(None)
         keys = [f"{number}{KEY}" for number in range(5)]
         for number, key in enumerate(keys):
-            await asks.begin({"key": key, "prompt": "O", "max_new_tokens": 1}, "other" if number == 0 else "me")
+            await asks.begin(
+                {"key": key, "prompt": "O", "max_new_tokens": 1}, "other" if number == 0 else "me"
+            )
             await read(asks, **{key: 0})
         told = await read(asks, **dict.fromkeys(keys, 0))
         assert {d["of"] for d in told if "gone" in d} == {keys[1], keys[2]}

@@ -25,11 +25,17 @@ console.log(JSON.stringify([texts.map((text) => [...keyOf(text), english(text)])
 def samples() -> list[str]:
     """Every entry that counts, with numbers in its holes: all the same, then in turn."""
     keys = [key for language in OTHERS for key in catalogue(language) if "|" in key]
-    texts = ["all 1,024 lanes are taken", "“2 [a|b] of 3” is one text, 4 [step|steps]", "nothing counts"]
+    texts = [
+        "all 1,024 lanes are taken",
+        "“2 [a|b] of 3” is one text, 4 [step|steps]",
+        "nothing counts",
+    ]
     for key in keys:
         for turn in range(len(NUMBERS)):
             numbers = itertools.cycle(NUMBERS[turn:] + NUMBERS[:turn])
-            texts.append(re.sub("#", lambda _, numbers=numbers: next(numbers), key).replace("“…”", "“a 2”"))
+            texts.append(
+                re.sub("#", lambda _, numbers=numbers: next(numbers), key).replace("“…”", "“a 2”")
+            )
         texts += [key.replace("#", number).replace("“…”", "“a”") for number in ("1", "3")]
     return texts
 

@@ -39,7 +39,9 @@ COMPARISONS = sorted(path.parent for path in RECORDED.glob("*/comparison.json"))
 
 def cut(policy: str) -> Trace:
     """Left after its ninth step: some wait, some run, one will never come; two were cancelled."""
-    engine = small.memory_engine(policy, max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8)
+    engine = small.memory_engine(
+        policy, max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=8
+    )
     asked = [small.request(f"r{i}", 1 + 2 * i % 9, 2 + i, i) for i in range(8)]
     for event in engine.stream(Workload([*asked, small.request("late", 3, 3, 50)])):
         if event.step == 3:
@@ -51,21 +53,30 @@ def cut(policy: str) -> Trace:
 
 def before_any_token() -> Trace:
     """Cut in the middle of its only prompt."""
-    engine = small.memory_engine("continuous", max_num_seqs=1, max_num_batched_tokens=4, block_size=4)
+    engine = small.memory_engine(
+        "continuous", max_num_seqs=1, max_num_batched_tokens=4, block_size=4
+    )
     next(iter(engine.stream(Workload([small.request("a", 30, 5), small.request("b", 3, 3)]))))
     return with_texts(engine.trace)
 
 
 def with_texts(trace: Trace) -> Trace:
     """A model that only remembers has no texts."""
-    sides = ({r: [f"{i} " for i in ids] for r, ids in side.items()} for side in (trace.prompts, trace.outputs))
+    sides = (
+        {r: [f"{i} " for i in ids] for r, ids in side.items()}
+        for side in (trace.prompts, trace.outputs)
+    )
     trace.recorded_texts = Texts(*sides)
     return trace
 
 
 AWKWARD: dict[str, Callable[[], Trace]] = {
     **{f"{policy}, cut": partial(cut, policy) for policy in POLICIES},
-    **{f"{policy}, launched ahead": partial(real_run, policy, 1) for policy in POLICIES if POLICIES[policy].layout != "split"},
+    **{
+        f"{policy}, launched ahead": partial(real_run, policy, 1)
+        for policy in POLICIES
+        if POLICIES[policy].layout != "split"
+    },
     "speculation": lambda: to_trace(read_raw([SPECULATION])[0]),
     "before any token": before_any_token,
 }
@@ -79,7 +90,9 @@ class Raw:
         self.lanes = 1 if header["batching"]["one_lane"] else header["config"]["max_num_seqs"]
         self.steps = [row for row in rows if "step" in row]
         asked = [row for row in rows if row.get("kind") == "request"]
-        self.prompt = {r["asked"]["id"]: len(r.get("tokens") or r["asked"]["prompt_token_ids"]) for r in asked}
+        self.prompt = {
+            r["asked"]["id"]: len(r.get("tokens") or r["asked"]["prompt_token_ids"]) for r in asked
+        }
         self.most = {r["asked"]["id"]: r["asked"]["sampling"]["max_new_tokens"] for r in asked}
         self.arrived = {request: t for e in self.steps for request, t in e["arrived"]}
         self.ended = {request: reason for e in self.steps for request, reason in e["finished"]}
@@ -98,7 +111,11 @@ class Raw:
 
     def waiting_since(self, has: Iterable[str]) -> list[float]:
         """How long each has waited that has arrived, has not ended, and has none of what the others have."""
-        return [self.steps[-1]["t_end"] - t for r, t in self.arrived.items() if r not in self.ended and r not in set(has)]
+        return [
+            self.steps[-1]["t_end"] - t
+            for r, t in self.arrived.items()
+            if r not in self.ended and r not in set(has)
+        ]
 
     @property
     def wall(self) -> float:
@@ -130,7 +147,11 @@ def percentile(values: list[float], share: float) -> float:
 
 def shown(seconds: float) -> str:
     """As the page writes it, to its last digit."""
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.{0 if seconds >= 0.1 else 1 if seconds >= 0.01 else 2}f} ms"
+    return (
+        f"{seconds:.2f} s"
+        if seconds >= 1
+        else f"{seconds * 1000:.{0 if seconds >= 0.1 else 1 if seconds >= 0.01 else 2}f} ms"
+    )
 
 
 def near(text: str, seconds: float) -> bool:
@@ -138,7 +159,9 @@ def near(text: str, seconds: float) -> bool:
     number, unit = text.replace("≥ ", "").split(" ")
     decimals = len(number.partition(".")[2])
     scale = 1000 if unit == "ms" else 1
-    return abs(float(number) - seconds * scale) <= 0.5 * 10**-decimals + 2e-6 * scale and shown(seconds).endswith(unit)
+    return abs(float(number) - seconds * scale) <= 0.5 * 10**-decimals + 2e-6 * scale and shown(
+        seconds
+    ).endswith(unit)
 
 
 def spread(found: dict[str, Any], values: list[float], at_least: list[float]) -> None:
@@ -150,7 +173,9 @@ def spread(found: dict[str, Any], values: list[float], at_least: list[float]) ->
             assert found[name] == pytest.approx(number, abs=2e-6), name
 
 
-@pytest.mark.parametrize("path", [*RUNS, *RACED], ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path", [*RUNS, *RACED], ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_every_number_of_a_recorded_run(path: Path) -> None:
     raw = Raw(_lines(path))
     assert len(raw.ran) == len(raw.arrived) == len(raw.prompt), "a recorded run has ended whole"
@@ -172,8 +197,16 @@ def _judge(raw: Raw, trace: Trace) -> None:
     spread(found["ttft_s"], firsts, not_yet)
     spread(found["itl_s"], [gap for r in raw.tokens for gap in raw.gaps(r)], [])
     spread(found["tpot_s"], [statistics.fmean(raw.gaps(r)) for r in raw.ran if raw.gaps(r)], [])
-    spread(found["e2e_s"], [raw.tokens[r][-1][0] - raw.arrived[r] for r in raw.ran], raw.waiting_since([]))
-    spread(found["queue_s"], [t - raw.arrived[r] for r, (t, _) in raw.began.items()], raw.waiting_since(raw.began))
+    spread(
+        found["e2e_s"],
+        [raw.tokens[r][-1][0] - raw.arrived[r] for r in raw.ran],
+        raw.waiting_since([]),
+    )
+    spread(
+        found["queue_s"],
+        [t - raw.arrived[r] for r, (t, _) in raw.began.items()],
+        raw.waiting_since(raw.began),
+    )
     output, prompt = sum(map(len, raw.tokens.values())), sum(raw.prompt[r] for r in with_token)
     passes = [p for e in raw.steps for p in e["passes"]]
     overrun = sum(rows for e in raw.steps for _, rows in e["overrun"])
@@ -189,12 +222,17 @@ def _judge(raw: Raw, trace: Trace) -> None:
     assert {name: found[name] for name in counts} == counts
     held = raw.held
     lane_steps = found["lane_steps"]
-    assert (lane_steps["useful"], lane_steps["padding"]) == (held["useful"], held["finished"] + held["overrun"])
+    assert (lane_steps["useful"], lane_steps["padding"]) == (
+        held["useful"],
+        held["finished"] + held["overrun"],
+    )
     assert sum(lane_steps.values()) - lane_steps["total"] == lane_steps["total"] == held["total"]
     assert found["wall_s"] == pytest.approx(raw.wall, abs=2e-6)
     assert found["output_tok_s"] == pytest.approx(output / raw.wall, rel=1e-4)
     assert found["total_tok_s"] == pytest.approx((output + prompt) / raw.wall, rel=1e-4)
-    assert found["kv_use"] == pytest.approx(statistics.fmean(e["kv"][0] / e["kv"][1] for e in raw.steps))
+    assert found["kv_use"] == pytest.approx(
+        statistics.fmean(e["kv"][0] / e["kv"][1] for e in raw.steps)
+    )
     highest: dict[str, int] = {}
     again = 0
     for e in raw.steps:
@@ -206,7 +244,9 @@ def _judge(raw: Raw, trace: Trace) -> None:
     parts = [sum(e["timings"][n] or 0 for e in raw.steps) for n in range(4)]
     inside = sum(e["t_end"] - e["t_start"] for e in raw.steps)
     by_part = found["time_s"]
-    assert [by_part[n] or 0 for n in ("schedule", "prepare", "forward", "sample")] == pytest.approx(parts, abs=2e-6)
+    assert [by_part[n] or 0 for n in ("schedule", "prepare", "forward", "sample")] == pytest.approx(
+        parts, abs=2e-6
+    )
     host = sum(parts[:2]) if trace.header.is_asynchronous else 0  # beside the device's work
     assert by_part["other"] == pytest.approx(inside - sum(parts) + host, abs=2e-6)
     assert sum(value or 0 for value in by_part.values()) - host == pytest.approx(raw.wall, abs=1e-5)
@@ -218,18 +258,40 @@ def _judge(raw: Raw, trace: Trace) -> None:
     assert ("Preempted" in told) == bool(counts["preemptions"])
     if counts["preemptions"]:
         again = found["tokens_recomputed"]
-        times, tokens = "time" if counts["preemptions"] == 1 else "times", "token" if again == 1 else "tokens"
-        assert told["Preempted"].startswith(f"{counts['preemptions']:,} {times}, {again:,} {tokens} again, ")
-    for name, values in (("TTFT", [*firsts, *not_yet]), ("ITL", [gap for r in raw.tokens for gap in raw.gaps(r)])):
+        times, tokens = (
+            "time" if counts["preemptions"] == 1 else "times",
+            "token" if again == 1 else "tokens",
+        )
+        assert told["Preempted"].startswith(
+            f"{counts['preemptions']:,} {times}, {again:,} {tokens} again, "
+        )
+    for name, values in (
+        ("TTFT", [*firsts, *not_yet]),
+        ("ITL", [gap for r in raw.tokens for gap in raw.gaps(r)]),
+    ):
         if values:
             half, worst = told[name].split(", worst ")
-            assert half.startswith("≥ ") == worst.startswith("≥ ") == (name == "TTFT" and bool(not_yet))
-            assert near(half, percentile(values, 0.5)) and near(worst, max(values)), (name, told[name])
-    assert abs(int(told["Output"].removesuffix(" tok/s").replace(",", "")) - output / raw.wall) <= 0.51
-    for name, share in (("Lanes in use", held["useful"] / held["total"]), ("Padding", padding / computed)):
+            assert (
+                half.startswith("≥ ")
+                == worst.startswith("≥ ")
+                == (name == "TTFT" and bool(not_yet))
+            )
+            assert near(half, percentile(values, 0.5)) and near(worst, max(values)), (
+                name,
+                told[name],
+            )
+    assert (
+        abs(int(told["Output"].removesuffix(" tok/s").replace(",", "")) - output / raw.wall) <= 0.51
+    )
+    for name, share in (
+        ("Lanes in use", held["useful"] / held["total"]),
+        ("Padding", padding / computed),
+    ):
         if name in told:
             assert abs(float(told[name].removesuffix(" %")) - 100 * share) <= 0.5 + 1e-9
-            assert told[name] not in ("0 %", "100 %") or share in (0, 1), f"{name}: {told[name]} is said of {share:.4f}"
+            assert told[name] not in ("0 %", "100 %") or share in (0, 1), (
+                f"{name}: {told[name]} is said of {share:.4f}"
+            )
         else:
             assert share == 0
 
@@ -257,26 +319,48 @@ def test_the_cards_and_the_lanes(tmp_path: Path) -> None:
         assert lanes["waiting"] == sum(e["waiting"][0] for e in raw.steps)
         for phase in ("prefill", "decode"):
             assert lanes[phase] == sum(
-                len({s[2] for s in e["segments"] if s[3] == phase and s[1] not in dict(e["overrun"])}) for e in raw.steps
+                len(
+                    {
+                        s[2]
+                        for s in e["segments"]
+                        if s[3] == phase and s[1] not in dict(e["overrun"])
+                    }
+                )
+                for e in raw.steps
             ), path
         assert page["cards"][-1][0] == len(raw.steps) - 1
         for step, cards in page["cards"]:
             for request, card in cards.items():
                 if request not in raw.began:
-                    assert (card["tokens"], card["waited"], card["ttft"], card["tpot"], card["gaps"]) == (0, None, None, None, [])
+                    assert (
+                        card["tokens"],
+                        card["waited"],
+                        card["ttft"],
+                        card["tpot"],
+                        card["gaps"],
+                    ) == (0, None, None, None, [])
                     continue
                 here = [t for t, at in raw.tokens[request] if at <= step]
                 arrived, gaps = raw.arrived[request], raw.gaps(request, step)
                 began, at = raw.began[request]
-                assert (card["prompt"], card["tokens"], card["maxNew"]) == (raw.prompt[request], len(here), raw.most[request])
-                assert card["preemptions"] == sum(p[0] == request for e in raw.steps[: step + 1] for p in e["preempted"])
+                assert (card["prompt"], card["tokens"], card["maxNew"]) == (
+                    raw.prompt[request],
+                    len(here),
+                    raw.most[request],
+                )
+                assert card["preemptions"] == sum(
+                    p[0] == request for e in raw.steps[: step + 1] for p in e["preempted"]
+                )
                 assert card["arrived"] == arrived
                 assert card["gaps"] == pytest.approx(gaps, abs=1e-9), f"{path}, {request} at {step}"
-                expected = {"waited": began - arrived if at <= step else None, "ttft": here[0] - arrived if here else None}
+                expected = {
+                    "waited": began - arrived if at <= step else None,
+                    "ttft": here[0] - arrived if here else None,
+                }
                 expected["tpot"] = statistics.fmean(gaps) if gaps else None
-                assert {name: card[name] for name in expected} == pytest.approx(expected, abs=1e-9), (
-                    f"{path}, {request} at {step}"
-                )
+                assert {name: card[name] for name in expected} == pytest.approx(
+                    expected, abs=1e-9
+                ), f"{path}, {request} at {step}"
 
 
 @pytest.mark.parametrize("folder", COMPARISONS, ids=lambda folder: folder.name)
@@ -290,7 +374,10 @@ def test_every_number_of_a_comparison(folder: Path) -> None:
         walls = plain["policies"][name]["wall_s"]["runs"]
         assert _three(row["wall time"], statistics.median(walls)), (name, row)
         assert all(
-            _three(text, wall) for text, wall in zip(row["min to max"].split(" to "), (min(walls), max(walls)), strict=True)
+            _three(text, wall)
+            for text, wall in zip(
+                row["min to max"].split(" to "), (min(walls), max(walls)), strict=True
+            )
         )
         ratio = float(f"{statistics.median(base):.3g}") / float(
             f"{statistics.median(walls):.3g}"
@@ -301,7 +388,9 @@ def test_every_number_of_a_comparison(folder: Path) -> None:
         raw = Raw(_lines(folder / plain["traces"][name]))
         passes = [p for e in raw.steps for p in e["passes"]]
         assert row["steps"] == f"{len(raw.steps):,}"
-        assert _share(row["padding waste"], sum(p[4] for p in passes) / sum(p[1] * p[2] for p in passes))
+        assert _share(
+            row["padding waste"], sum(p[4] for p in passes) / sum(p[1] * p[2] for p in passes)
+        )
         assert _share(row["lane occupancy"], raw.held["useful"] / raw.held["total"])
         assert _share(row["KV use"], statistics.fmean(e["kv"][0] / e["kv"][1] for e in raw.steps))
         nearest = min(walls, key=lambda wall: abs(wall - statistics.median(walls)))
@@ -313,7 +402,10 @@ def test_every_number_of_a_comparison(folder: Path) -> None:
         for clause in said["lane_steps"].rstrip(".").split("; "):
             if clause.startswith(f"{name} wastes ") and " none " not in clause:
                 share, total = clause.removeprefix(f"{name} wastes ").split(" of its ")
-                assert _share(share, wasted) and int(total.split(" ")[0].replace(",", "")) == raw.held["total"]
+                assert (
+                    _share(share, wasted)
+                    and int(total.split(" ")[0].replace(",", "")) == raw.held["total"]
+                )
         for clause in said["kv_use"].rstrip(".").split("; "):
             if clause.startswith(f"{name} uses "):
                 peak, pool = max(e["kv"][0] for e in raw.steps), raw.steps[0]["kv"][1]

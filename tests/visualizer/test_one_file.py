@@ -22,13 +22,19 @@ TRACES = recorded()
 
 
 def data(html: str, of: str) -> dict:
-    return json.loads(re.search(rf'<script id="inflight-{of}" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+    return json.loads(
+        re.search(
+            rf'<script id="inflight-{of}" type="application/json">(.*?)</script>', html, re.DOTALL
+        )[1]
+    )
 
 
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     """Of two requests, one of which is named like a mark of the page."""
-    return compare_policies(char_engine(), Workload([request("/*SCRIPT*/", 4, 3), request("b", 3, 2)]), repeats=1)
+    return compare_policies(
+        char_engine(), Workload([request("/*SCRIPT*/", 4, 3), request("b", 3, 2)]), repeats=1
+    )
 
 
 @pytest.mark.parametrize("in_cell", [False, True])
@@ -41,13 +47,20 @@ def test_a_comparison_brings_its_traces_and_a_name_is_no_mark_of_the_page(compar
     html = html_of(comparison, True, {})
     brought = data(html, "data")["comparison"]
     assert brought["names"] == ["static", "continuous"]
-    assert html.count("/*SCRIPT*/") == json.dumps(brought).count("/*SCRIPT*/") > 0 and 'name: "compare"' in html
+    assert (
+        html.count("/*SCRIPT*/") == json.dumps(brought).count("/*SCRIPT*/") > 0
+        and 'name: "compare"' in html
+    )
 
 
 def test_a_lesson_brings_every_run_that_it_opens_in_one_language():
     html = lesson_html("static-batching", TRACES)
     brought, catalogue = data(html, "data"), data(html, "props")["catalogue"]
-    opened = set(re.findall(r'"run":"([^"]+)"', json.dumps(brought["lesson"]["lessons"], separators=(",", ":"))))
+    opened = set(
+        re.findall(
+            r'"run":"([^"]+)"', json.dumps(brought["lesson"]["lessons"], separators=(",", ":"))
+        )
+    )
     assert brought.keys() - {"lesson"} == opened == {entry["url"] for entry in catalogue}
     assert brought["lesson"]["languages"] == {}
 
@@ -65,7 +78,10 @@ def test_what_has_no_page_is_refused_in_a_sentence(comparison):
     for what, says in (
         (17, r"^There is no page of a int\.$"),
         (empty, r"^An empty trace: nothing has run yet\.$"),
-        (replace(comparison, runs=runs), "^No contender of this comparison left a trace that could be shown.$"),
+        (
+            replace(comparison, runs=runs),
+            "^No contender of this comparison left a trace that could be shown.$",
+        ),
     ):
         with pytest.raises(InflightError, match=says):
             html_of(what, False, {})

@@ -15,7 +15,9 @@ from worlds.server_events import messages_in
 from worlds.serving import char_engine, served
 
 
-def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed_watched_and_stopped(monkeypatch) -> None:
+def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed_watched_and_stopped(
+    monkeypatch,
+) -> None:
     decoded: list[int] = []
     checked: list[str] = []
     add = Detokenizer.add
@@ -41,14 +43,26 @@ def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed
         live = live_of(server.serving)
         stop = whole["text"][20:23]
         lines = server.post("/generate", {**asked, "stop": stop, "stream": True}).text.splitlines()
-        *tokens, last = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+        *tokens, last = [
+            json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")
+        ]
         ids = [event["token_id"] for event in tokens]
-        assert last["finish_reason"] == "stop" and whole["text"].startswith(last["text"]) and stop not in last["text"]
+        assert (
+            last["finish_reason"] == "stop"
+            and whole["text"].startswith(last["text"])
+            and stop not in last["text"]
+        )
         texts = asyncio.run(_outputs(live, last["id"], len(ids)))
         found = sorted(decoded)
         prompt = server.serving.session().asked[last["id"]].prompt
-    assert len(texts) == len(ids) and "".join(texts).startswith(last["text"]) and "".join(texts).endswith(stop)
-    assert found == sorted([*ids, *prompt, *prompt])  # the prompts of both requests, which Live shows token by token
+    assert (
+        len(texts) == len(ids)
+        and "".join(texts).startswith(last["text"])
+        and "".join(texts).endswith(stop)
+    )
+    assert found == sorted(
+        [*ids, *prompt, *prompt]
+    )  # the prompts of both requests, which Live shows token by token
     assert checked == ["r"]
 
 
@@ -57,7 +71,11 @@ async def _outputs(live, request: str, count: int) -> list[str]:
     found: list[str] = []
     async for piece in events(live.event_log):
         for delta in messages_in(piece):
-            found += delta.get("texts", {}).get("output", {}).get(request, []) if "events" in delta else []
+            found += (
+                delta.get("texts", {}).get("output", {}).get(request, [])
+                if "events" in delta
+                else []
+            )
         if len(found) >= count:
             return found
     raise AssertionError("the stream ended")

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from core.errors import InflightError
-from core.trace.events import KV, NOTHING_BINDS, Admitted, Arrived, Budget, Finished, Pass, Preempted, PrefixHit, Waiting
+from core.trace.events import (
+    KV,
+    NOTHING_BINDS,
+    Admitted,
+    Arrived,
+    Budget,
+    Finished,
+    Pass,
+    Preempted,
+    PrefixHit,
+    Waiting,
+)
 from core.trace.trace import Trace
 from visualizer.documents.places import checked_place
 from visualizer.lessons.document import recorded

@@ -24,13 +24,22 @@ ROWS = ((9, 6), (9, 6), (3, 4), (12, 3, 2), (2, 5, 3), (7, 4, 4))
 @pytest.fixture
 def hasty(monkeypatch):
     """A policy that nobody has heard of."""
-    made = replace(POLICIES["continuous"], name="hasty", shows="for this test", order_by="shortest", aging=2, one_prefill=True)
+    made = replace(
+        POLICIES["continuous"],
+        name="hasty",
+        shows="for this test",
+        order_by="shortest",
+        aging=2,
+        one_prefill=True,
+    )
     monkeypatch.setitem(POLICIES, made.name, made)
     return made
 
 
 def test_a_new_policy_runs_is_recorded_checked_and_told(hasty, tmp_path) -> None:
-    engine = memory_engine("hasty", max_num_seqs=2, max_num_batched_tokens=8, block_size=4, num_blocks=6)
+    engine = memory_engine(
+        "hasty", max_num_seqs=2, max_num_batched_tokens=8, block_size=4, num_blocks=6
+    )
     trace = engine.run(Workload(requests(*ROWS), name="small"))
     assert trace.header.policy == hasty and trace.config.policy.name == "hasty"
     trace.save(tmp_path / "t.jsonl")
@@ -58,7 +67,10 @@ def test_no_code_asks_the_name_of_a_policy() -> None:
     asked = re.compile(rf"""[!=]==?\s*["']({names})["']|["']({names})["']\s*[!=]==?""")
     assert asked.search('if config.policy == "continuous":') and asked.search('"static" === policy')
     sources = [
-        p for folder in ("core", "visualizer", "assets/player") for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".js")
+        p
+        for folder in ("core", "visualizer", "assets/player")
+        for p in (ROOT / folder).rglob("*")
+        if p.suffix in (".py", ".js")
     ]
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"

@@ -81,7 +81,9 @@ def test_an_address_is_that_of_the_visitor(behind_proxy, forwarded, found):
 def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
     asked = endless()
     assert "job" in begin(http, page_url, "run", asked, "unread")
-    while "still running" in (answer := begin(http, page_url, "run", spec(), "unread")).get("error", ""):
+    while "still running" in (answer := begin(http, page_url, "run", spec(), "unread")).get(
+        "error", ""
+    ):
         time.sleep(0.2)
     assert last_of(follow(http, page_url, answer["job"]))["url"]
 
@@ -111,7 +113,9 @@ def test_a_run_that_nobody_reads_gives_its_place_back(page_url, http):
 )
 def test_what_the_page_does_not_use_is_shut(page_url, http, method, path):
     answer = http.request(method, f"{page_url}/{path}")
-    assert answer.status_code == 404 and answer.json() == {"error": "There is nothing at this address."}
+    assert answer.status_code == 404 and answer.json() == {
+        "error": "There is nothing at this address."
+    }
 
 
 def test_what_fails_unforeseen_is_answered_in_a_sentence_and_its_connection_lives_on(caplog):
@@ -131,30 +135,50 @@ def test_what_fails_unforeseen_is_answered_in_a_sentence_and_its_connection_live
     ):
         for _ in range(3):
             told = client.get("/inflight/a")
-            assert told.status_code == 500 and told.json() == {"error": "Something went wrong in the server."}
+            assert told.status_code == 500 and told.json() == {
+                "error": "Something went wrong in the server."
+            }
             assert "connection" not in told.headers
         with socket.create_connection(("127.0.0.1", port)) as leaving:
-            leaving.sendall(b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\nhalf")
+            leaving.sendall(
+                b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\nhalf"
+            )
         client.get("/inflight/a")
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["a call to /inflight/a failed"] * 4
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "a call to /inflight/a failed"
+    ] * 4
 
 
-@pytest.mark.parametrize("path", ["inflight/jobs", "inflight/uploads", "inflight/live/requests", "inflight/call/lessons"])
+@pytest.mark.parametrize(
+    "path", ["inflight/jobs", "inflight/uploads", "inflight/live/requests", "inflight/call/lessons"]
+)
 def test_a_page_of_another_site_sends_nothing_here(page_url, http, path):
     """A visitor's browser would send a body of plain text for any site, and reaches what that site cannot: a page at home."""
     for site in ("cross-site", "same-site"):
         answer = http.post(
-            f"{page_url}/{path}", content=b'{"kind": "run"}', headers={"sec-fetch-site": site, "content-type": "text/plain"}
+            f"{page_url}/{path}",
+            content=b'{"kind": "run"}',
+            headers={"sec-fetch-site": site, "content-type": "text/plain"},
         )
-        assert answer.status_code == 403 and answer.json() == {"error": "Pages of other sites may not do this."}
-        assert http.get(page_url, headers={"sec-fetch-site": site}).status_code == 200, "links lead here"
+        assert answer.status_code == 403 and answer.json() == {
+            "error": "Pages of other sites may not do this."
+        }
+        assert http.get(page_url, headers={"sec-fetch-site": site}).status_code == 200, (
+            "links lead here"
+        )
     own = http.post(f"{page_url}/inflight/jobs", json={}, headers={"sec-fetch-site": "same-origin"})
     assert own.status_code == 200
 
 
 def test_a_page_answers_to_no_name_that_others_gave_it(page_url, space_url, http):
     """A site whose name is made to point to this machine would be of the same origin as this page."""
-    for host in ("evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil", ""):
+    for host in (
+        "evil.example",
+        "evil.example:7860",
+        "127.0.0.1.evil.example",
+        "localhost.evil",
+        "",
+    ):
         answer = http.get(f"{page_url}/inflight/state", headers={"host": host})
         assert answer.status_code == 403 and "--allow-host" in answer.json()["error"]
     for host in (
@@ -167,7 +191,10 @@ def test_a_page_answers_to_no_name_that_others_gave_it(page_url, space_url, http
         "teacher:7860",
     ):
         assert http.get(f"{page_url}/inflight/state", headers={"host": host}).status_code == 200
-    assert http.get(f"{space_url}/inflight/state", headers={"host": "me-it.hf.space"}).status_code == 200
+    assert (
+        http.get(f"{space_url}/inflight/state", headers={"host": "me-it.hf.space"}).status_code
+        == 200
+    )
 
 
 def test_a_page_in_a_network_is_read_by_no_other_site(page_url, http):
@@ -180,19 +207,38 @@ def test_a_page_in_a_network_is_read_by_no_other_site(page_url, http):
         asks_first = here | {"origin": origin, "access-control-request-method": "POST"}
         answer = http.options(f"{page_url}/inflight/jobs", headers=asks_first)
         assert answer.status_code == 403 and "access-control-allow-origin" not in answer.headers
-        answer = http.post(f"{page_url}/inflight/uploads", content=b"x", headers=here | {"origin": origin})
+        answer = http.post(
+            f"{page_url}/inflight/uploads", content=b"x", headers=here | {"origin": origin}
+        )
         assert answer.status_code == 403
     own = here | {"origin": "http://192.168.1.20:7860"}
     assert (
-        "url" not in http.post(f"{page_url}/inflight/uploads", content=b"x", headers=own | {"content-type": "text/plain"}).json()
+        "url"
+        not in http.post(
+            f"{page_url}/inflight/uploads",
+            content=b"x",
+            headers=own | {"content-type": "text/plain"},
+        ).json()
     )
     assert http.post(f"{page_url}/inflight/jobs", json={}, headers=own).status_code == 200
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""])
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""],
+)
 def test_a_body_of_a_type_that_forms_have_is_not_json(page_url, http, kind):
-    for path in ("inflight/jobs", "inflight/call/lessons", "inflight/live/requests", "serve/generate"):
-        answer = http.post(f"{page_url}/{path}", content=b'{"data": []}', headers={"content-type": kind} if kind else {})
+    for path in (
+        "inflight/jobs",
+        "inflight/call/lessons",
+        "inflight/live/requests",
+        "serve/generate",
+    ):
+        answer = http.post(
+            f"{page_url}/{path}",
+            content=b'{"data": []}',
+            headers={"content-type": kind} if kind else {},
+        )
         assert answer.status_code == 415 and "application/json" in answer.text
 
 
@@ -241,20 +287,32 @@ def test_ctrl_c_in_the_middle_of_a_run_ends_at_once_without_an_abort(http, tmp_p
 )
 def test_odd_jobs_are_refused_in_a_sentence(page_url, http, kind, change):
     answer = begin(http, page_url, kind, spec() | change)
-    assert isinstance(answer["error"], str) and answer["error"].endswith(".") and len(answer["error"]) < 400
+    assert (
+        isinstance(answer["error"], str)
+        and answer["error"].endswith(".")
+        and len(answer["error"]) < 400
+    )
 
 
-@pytest.mark.parametrize("path", ["inflight/call/lessons", "inflight/jobs", "inflight/live/requests"])
+@pytest.mark.parametrize(
+    "path", ["inflight/call/lessons", "inflight/jobs", "inflight/live/requests"]
+)
 def test_megabytes_of_brackets_are_refused_before_anybody_parses_them(page_url, http, path):
     """They are small to send, and took half a minute in which nobody else was served."""
     body = b'{"data": [[' + b"[]," * 2_000_000 + b"[]]]}"
-    answer = http.post(f"{page_url}/{path}", content=body, headers={"content-type": "application/json"})
+    answer = http.post(
+        f"{page_url}/{path}", content=body, headers={"content-type": "application/json"}
+    )
     assert answer.status_code == 413 and "A body has at most" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("body", [b"null", b"[]", b"{", b"[" * 100_000, b"\xff", b'{"kind": "run"}'])
+@pytest.mark.parametrize(
+    "body", [b"null", b"[]", b"{", b"[" * 100_000, b"\xff", b'{"kind": "run"}']
+)
 def test_odd_bodies_are_refused_in_a_sentence(page_url, http, body):
-    answer = http.post(f"{page_url}/inflight/jobs", content=body, headers={"content-type": "application/json"})
+    answer = http.post(
+        f"{page_url}/inflight/jobs", content=body, headers={"content-type": "application/json"}
+    )
     assert answer.json()["error"].endswith(".")
 
 
@@ -295,12 +353,20 @@ def test_odd_calls_are_answered_in_words(page_url, http, name, arguments):
     body, kind = json.dumps({"args": arguments}), {"content-type": "application/json"}
     answer = http.post(f"{page_url}/inflight/call/{name}", content=body, headers=kind)
     said = answer.json()
-    assert answer.status_code == 200 and list(said) == ["error"] and said["error"].endswith(".") and len(said["error"]) < 300
+    assert (
+        answer.status_code == 200
+        and list(said) == ["error"]
+        and said["error"].endswith(".")
+        and len(said["error"]) < 300
+    )
 
 
 def test_a_space_keeps_to_its_own_models(space_url, http):
     for model in ("gpt2", "/etc", "../models"):
-        assert "its own models only" in begin(http, space_url, "run", spec() | {"model": model})["error"]
+        assert (
+            "its own models only"
+            in begin(http, space_url, "run", spec() | {"model": model})["error"]
+        )
 
 
 def test_addresses_of_recorded_runs_survive_a_restart(page_url, space_url, http):
@@ -308,4 +374,7 @@ def test_addresses_of_recorded_runs_survive_a_restart(page_url, space_url, http)
     first, second = (state(http, url)["catalogue"] for url in (page_url, space_url))
     assert [e["url"] for e in first] == [e["url"] for e in second]
     gone = httpx.get(f"{page_url}/inflight/files/{'0' * 20}.json", trust_env=False)
-    assert gone.status_code == 404 and "may have been restarted: reload the page" in gone.json()["error"]
+    assert (
+        gone.status_code == 404
+        and "may have been restarted: reload the page" in gone.json()["error"]
+    )

@@ -47,13 +47,21 @@ _FACTS = tuple(name for name in StepEvent._fields if name not in ("t_start", "t_
 def differences(recorded: Trace, again: Trace) -> list[str]:
     """Where two runs of a preset differ in anything but times, dates, machine and rounding of logits, which in 16 bits may choose a token."""
     exact = recorded.header.dtype == "float32"
-    found = [f"header: {name}" for name in _LIMITS if getattr(recorded.header, name) != getattr(again.header, name)]
+    found = [
+        f"header: {name}"
+        for name in _LIMITS
+        if getattr(recorded.header, name) != getattr(again.header, name)
+    ]
     if recorded.asked != again.asked:
         found.append("what was asked")
     if len(recorded.events) != len(again.events):
         found.append(f"{len(recorded.events)} steps recorded, {len(again.events)} run")
     for old, new in zip(recorded.events, again.events, strict=False):
-        found += [f"step {old.step}: {name}" for name in _FACTS if _facts(old, name, exact) != _facts(new, name, exact)]
+        found += [
+            f"step {old.step}: {name}"
+            for name in _FACTS
+            if _facts(old, name, exact) != _facts(new, name, exact)
+        ]
     return found
 
 
@@ -69,7 +77,9 @@ def _facts(event: StepEvent, name: str, exact: bool) -> Any:
     return value
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS]
+)
 def test_the_engine_does_again_what_is_promise_recorded_runs(name: str, models: ModelCache):
     if not (BUILTIN_FOLDER / PRESETS[name].model).exists():
         pytest.skip(f"assets/models/{PRESETS[name].model} is not built yet")
@@ -112,7 +122,9 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
     assert trace.outputs != recorded(name).outputs
     for one, leaks in ((trace, True), (recorded(name), False)):
         model, config = models.get(one.header.model.name, "cpu"), one.config
-        assert verify(one.lines(), engine=lambda header, m=model, c=config: engine_of(header, *m, c)).rerun
+        assert verify(
+            one.lines(), engine=lambda header, m=model, c=config: engine_of(header, *m, c)
+        ).rerun
         one.header = dataclasses.replace(one.header, leak=not leaks)
         with pytest.raises(InvalidTrace, match="the model"):
             verify(one.lines(), engine=lambda header, m=model, c=config: engine_of(header, *m, c))
@@ -122,21 +134,37 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
 def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace, mistake = recorded(name), MISTAKES[name]
     assert trace.header.notes == (mistake.note,)
-    assert differences(trace, run_preset(mistake.preset, models, engine=mistake.engine, note=mistake.note)) == []
+    assert (
+        differences(
+            trace, run_preset(mistake.preset, models, engine=mistake.engine, note=mistake.note)
+        )
+        == []
+    )
     right = run_preset(mistake.preset, models)
     assert right.outputs == recorded("greedy-alone").outputs != trace.outputs
     with pytest.raises(InvalidTrace, match="the model"):
-        verify(trace.lines(), engine=lambda header: Engine(*models.get(mistake.preset.model, "cpu"), mistake.preset.config))
+        verify(
+            trace.lines(),
+            engine=lambda header: Engine(
+                *models.get(mistake.preset.model, "cpu"), mistake.preset.config
+            ),
+        )
 
 
 def test_a_difference_is_named():
     trace = recorded("chunk-7-by-4")
     event = trace.events[1]
-    altered = event._replace(sampled=tuple(s._replace(token_id=s.token_id + 1) for s in event.sampled))
+    altered = event._replace(
+        sampled=tuple(s._replace(token_id=s.token_id + 1) for s in event.sampled)
+    )
     later = event._replace(t_end=event.t_end + 1)
     events = trace.events
-    assert differences(trace, dataclasses.replace(trace, events=[events[0], altered, *events[2:]])) == ["step 1: sampled"]
-    assert differences(trace, dataclasses.replace(trace, events=[events[0], later, *events[2:]])) == []
+    assert differences(
+        trace, dataclasses.replace(trace, events=[events[0], altered, *events[2:]])
+    ) == ["step 1: sampled"]
+    assert (
+        differences(trace, dataclasses.replace(trace, events=[events[0], later, *events[2:]])) == []
+    )
     assert differences(trace, dataclasses.replace(trace, events=events[:-1])) == [
         f"{len(events)} steps recorded, {len(events) - 1} run"
     ]
@@ -147,5 +175,10 @@ def test_the_catalogue_lists_them_in_order(tmp_path):
     entries = promise_recorded_runs(store)
     assert [e["name"] for e in entries] == [*RUNS, *RANKED]
     for entry in entries:
-        assert entry["title"] and entry["shows"] and entry["steps"] > 0 and entry["url"] == f"file={entry['id']}.json"
+        assert (
+            entry["title"]
+            and entry["shows"]
+            and entry["steps"] > 0
+            and entry["url"] == f"file={entry['id']}.json"
+        )
         assert store.is_pinned(f"{entry['id']}.json")

@@ -38,7 +38,10 @@ def ran() -> Trace:
     prompts = ("To be, ", "Ωmega 😀 é", "O Romeo,\n\x00 <img src=x onerror=alert(1)>", "‏שלום")
     requests = [
         Request(
-            f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=6 + i, temperature=1.5, seed=i, ignore_eos=True), arrival=i
+            f"r{i}",
+            prompt=p,
+            sampling=SamplingParams(max_new_tokens=6 + i, temperature=1.5, seed=i, ignore_eos=True),
+            arrival=i,
         )
         for i, p in enumerate(prompts)
     ]
@@ -47,12 +50,31 @@ def ran() -> Trace:
 
 def test_a_replay_is_json_and_has_every_fact(ran: Trace):
     data = json.loads(json.dumps(replay(ran), allow_nan=False))
-    assert set(data) == {"schema", "records", "header", "complete", "letters", "texts", "events", "captions", "totals", "delays"}
+    assert set(data) == {
+        "schema",
+        "records",
+        "header",
+        "complete",
+        "letters",
+        "texts",
+        "events",
+        "captions",
+        "totals",
+        "delays",
+    }
     assert [StepEvent.from_json(event) for event in data["events"]] == ran.events
     in_file = [json.loads(line) for line in ran.lines() if line.startswith('{"step"')]
-    assert data["events"] == [{name: value for name, value in event.items() if name != "crc"} for event in in_file]
-    assert data["complete"] and "prompts" not in data["header"] and data["header"]["policy"] == "continuous"
-    assert {r: "".join(t) for r, t in data["texts"]["output"].items()} == {r: ran.text(r) for r in ran.prompts}
+    assert data["events"] == [
+        {name: value for name, value in event.items() if name != "crc"} for event in in_file
+    ]
+    assert (
+        data["complete"]
+        and "prompts" not in data["header"]
+        and data["header"]["policy"] == "continuous"
+    )
+    assert {r: "".join(t) for r, t in data["texts"]["output"].items()} == {
+        r: ran.text(r) for r in ran.prompts
+    }
     assert len(data["captions"]) == len(data["events"])
 
 
@@ -61,7 +83,10 @@ def check_deltas(trace: Trace, size: int) -> None:
     deltas, whole = Deltas.of(trace, trace.tokenizer), replay(trace)
     events, captions = [], []
     named: dict[str, str] = {}
-    texts: dict[str, dict[str, list[str]]] = {"prompt": {}, "output": {r: [] for r in trace.prompts}}
+    texts: dict[str, dict[str, list[str]]] = {
+        "prompt": {},
+        "output": {r: [] for r in trace.prompts},
+    }
     for start in range(0, len(trace.events), size):
         delta = json.loads(json.dumps(deltas.delta(trace.events[start : start + size])))
         events += delta["events"]
@@ -70,12 +95,19 @@ def check_deltas(trace: Trace, size: int) -> None:
         texts["prompt"] |= delta["texts"]["prompt"]
         for request_id, pieces in delta["texts"]["output"].items():
             texts["output"][request_id] += pieces
-    assert (events, captions, texts) == (json.loads(json.dumps(whole["events"])), whole["captions"], whole["texts"])
+    assert (events, captions, texts) == (
+        json.loads(json.dumps(whole["events"])),
+        whole["captions"],
+        whole["texts"],
+    )
     assert named == whole["letters"]
 
 
 def test_a_source_is_named_anew_and_a_simulation_stays_one(ran: Trace):
-    assert replay(ran)["header"]["source"] == "live" and replay(ran, "recorded")["header"]["source"] == "recorded"
+    assert (
+        replay(ran)["header"]["source"] == "live"
+        and replay(ran, "recorded")["header"]["source"] == "recorded"
+    )
     cost = Linear(0.01, 0.001, 0.0, 100, Load(8, 10_000))
     simulated = SimulatedEngine(cost).run(Workload([request("r0", 3, 2)]))
     assert replay(simulated, "recorded")["header"]["source"] == "simulated"
@@ -99,23 +131,35 @@ def test_characters_that_are_never_completed_are_in_the_deltas_and_letters_go_by
     trace = memory_trace(*lengths, max_num_seqs=3)
     trace.tokenizer = Bytes()
     texts = trace.texts
-    assert all(any(pieces[-1].endswith("\ufffd") for pieces in side.values()) for side in (texts.prompt, texts.output))
+    assert all(
+        any(pieces[-1].endswith("\ufffd") for pieces in side.values())
+        for side in (texts.prompt, texts.output)
+    )
     check_deltas(trace, 2)
     arrived = [a.request for event in trace.events for a in event.arrived]
-    assert arrived == ["r3", "r4", "r2", "r1", "r0"] == list(letters(trace)) and list(letters(trace).values()) == list("ABCDE")
+    assert arrived == ["r3", "r4", "r2", "r1", "r0"] == list(letters(trace)) and list(
+        letters(trace).values()
+    ) == list("ABCDE")
 
 
 def test_letters_of_ranks_go_by_arrival_on_the_clock_of_both():
     """One rank's zero lies between the arrivals of the other."""
     first, second = (memory_trace((3, 2), (3, 2)) for _ in range(2))
     for trace, times in ((first, (0.0, 5.0)), (second, (0.5, 2.0))):
-        trace.events[0] = trace.events[0]._replace(arrived=tuple(Arrived(f"r{i}", t) for i, t in enumerate(times)))
+        trace.events[0] = trace.events[0]._replace(
+            arrived=tuple(Arrived(f"r{i}", t) for i, t in enumerate(times))
+        )
     found = ranks_document(Ranks((Rank(0, first, 0.0), Rank(1, second, 2.0)), 2, "machine", ()))
-    assert [rank["replay"]["letters"] for rank in found["ranks"]] == [{"r0": "A", "r1": "D"}, {"r0": "B", "r1": "C"}]
+    assert [rank["replay"]["letters"] for rank in found["ranks"]] == [
+        {"r0": "A", "r1": "D"},
+        {"r0": "B", "r1": "C"},
+    ]
 
 
 def test_a_replay_is_stored_once_under_its_content(tmp_path):
-    data = replay(record(EngineConfig(max_num_seqs=2), request("r0", 3, 2), request("../../etc/passwd", 3, 2)))
+    data = replay(
+        record(EngineConfig(max_num_seqs=2), request("r0", 3, 2), request("../../etc/passwd", 3, 2))
+    )
     path = write(tmp_path, data)
     before = path.stat().st_mtime_ns
     assert write(tmp_path, data) == path and path.stat().st_mtime_ns == before

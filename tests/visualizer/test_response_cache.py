@@ -24,8 +24,14 @@ class Site:
 
     def __init__(self, most_bytes: int = 2**25) -> None:
         self.made: list[str] = []
-        routes = [Route("/", self._page), Route("/config", self._page), Route("/{rest:path}", self._file)]
-        self.app = ResponseCache(Starlette(routes=routes), lambda name: name.startswith("everybodys"), most_bytes)
+        routes = [
+            Route("/", self._page),
+            Route("/config", self._page),
+            Route("/{rest:path}", self._file),
+        ]
+        self.app = ResponseCache(
+            Starlette(routes=routes), lambda name: name.startswith("everybodys"), most_bytes
+        )
 
     async def _page(self, request: Request) -> Response:
         self.made.append(request.url.path)
@@ -64,20 +70,32 @@ def test_what_a_visitor_writes_is_not_in_what_another_gets():
         "Cookie": "evil=1",
     }
     first, second = site.ask("/", **hostile)[0], site.ask("/")[0]
-    assert first.content == second.content and b"evil" not in first.content and site.made == ["/", "/"]
-    assert '"root": ""+document.baseURI.slice(0,-1)+""' in first.text and '"cookie": "None"' in first.text
+    assert (
+        first.content == second.content and b"evil" not in first.content and site.made == ["/", "/"]
+    )
+    assert (
+        '"root": ""+document.baseURI.slice(0,-1)+""' in first.text
+        and '"cookie": "None"' in first.text
+    )
 
 
 def test_a_browser_fills_in_the_address_under_which_it_found_the_page():
     site = Site()
     for root, path in (("", "/"), ("/lab/inflight", "/lab/inflight/"), ("/lab/inflight", "/")):
         assert '"root": ""+document.baseURI' in site.ask(path, root_path=root)[0].text
-    assert '"root": "/config"' in site.ask("/config")[0].text and site.made == ["/", "/lab/inflight/", "/config"]
+    assert '"root": "/config"' in site.ask("/config")[0].text and site.made == [
+        "/",
+        "/lab/inflight/",
+        "/config",
+    ]
 
 
 def test_neither_addresses_nor_hosts_that_are_made_up_fill_it():
     site = Site()
-    site.ask(*(f"/assets/none-{i}.js" for i in range(50)), *(f"/assets/{'a/' * i}x.js" for i in range(1, 50)))
+    site.ask(
+        *(f"/assets/none-{i}.js" for i in range(50)),
+        *(f"/assets/{'a/' * i}x.js" for i in range(1, 50)),
+    )
     site.ask(*(f"/inflight/files/mine-{i}.json" for i in range(50)))
     for i in range(50):
         site.ask("/", Host=f"host-{i}.example")
@@ -125,14 +143,22 @@ def test_who_has_it_is_told_so():
     site = Site()
     first = site.ask("/")[0]
     again = site.ask("/", **{"If-None-Match": f'"other", {first.headers["etag"]}'})[0]
-    assert again.status_code == 304 and not again.content and again.headers["etag"] == first.headers["etag"]
+    assert (
+        again.status_code == 304
+        and not again.content
+        and again.headers["etag"] == first.headers["etag"]
+    )
     assert site.ask("/", **{"If-None-Match": '"other"'})[0].status_code == 200
 
 
 def test_how_long_it_is_kept_goes_by_the_name():
     site = Site()
     page, asset, recorded, own, none = site.ask(
-        "/", "/assets/a.js", "/inflight/files/everybodys.json", "/inflight/files/mine.json", "/assets/none.js"
+        "/",
+        "/assets/a.js",
+        "/inflight/files/everybodys.json",
+        "/inflight/files/mine.json",
+        "/assets/none.js",
     )
     assert [a.headers.get("cache-control") for a in (page, asset, recorded, own, none)] == [
         ASK_AGAIN, FOREVER, FOREVER, None, "no-store",
@@ -141,11 +167,24 @@ def test_how_long_it_is_kept_goes_by_the_name():
 
 def test_the_page_is_the_same_for_everybody(space_url, http):
     """The real one: Gradio's own answers depend on the Host that a visitor makes up, and the first one's stays for all."""
-    hostile = {"Host": "evil.example", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"}
+    hostile = {
+        "Host": "evil.example",
+        "X-Forwarded-Host": "evil.example",
+        "X-Forwarded-Proto": "https",
+    }
     for path in ("", "config", "theme.css", "?page=none", "config?deep_link=none"):
-        first, second = http.get(f"{space_url}/{path}", headers=hostile), http.get(f"{space_url}/{path}")
-        own = first.text.replace("https://evil.example/", f"{space_url}/")  # the picture that previews of a link show
-        assert first.status_code == second.status_code == 200 and own == second.text and "evil" not in second.text
+        first, second = (
+            http.get(f"{space_url}/{path}", headers=hostile),
+            http.get(f"{space_url}/{path}"),
+        )
+        own = first.text.replace(
+            "https://evil.example/", f"{space_url}/"
+        )  # the picture that previews of a link show
+        assert (
+            first.status_code == second.status_code == 200
+            and own == second.text
+            and "evil" not in second.text
+        )
         assert b"evil.example" not in second.content and b"inflight.invalid" not in second.content
     page = http.get(space_url).text
     outside = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)

@@ -45,7 +45,11 @@ def test_a_run_can_be_followed_from_any_delta_on(runs: Visits):
     job = runs.jobs.find(deltas[0]["job"])
 
     async def followed(start: int) -> list[dict]:
-        return [message async for piece in runs.jobs.follow(job, start) for message in messages_in(piece)]
+        return [
+            message
+            async for piece in runs.jobs.follow(job, start)
+            for message in messages_in(piece)
+        ]
 
     assert asyncio.run(followed(2)) == deltas[2:] and asyncio.run(followed(0)) == deltas
     assert runs.jobs.find("not a run") is None and runs.jobs.find({}) is None
@@ -54,7 +58,10 @@ def test_a_run_can_be_followed_from_any_delta_on(runs: Visits):
 def test_two_visitors_at_once_get_their_own_runs(runs: Visits):
     a, b = gather(runs, (spec("To be"), "a"), (spec("O Romeo, wherefore"), "b"))
     assert a[0]["job"] != b[0]["job"]
-    prompts = ["".join(next(d["texts"]["prompt"]["r0"] for d in ds if d.get("texts", {}).get("prompt"))) for ds in (a, b)]
+    prompts = [
+        "".join(next(d["texts"]["prompt"]["r0"] for d in ds if d.get("texts", {}).get("prompt")))
+        for ds in (a, b)
+    ]
     assert prompts == ["To be", "O Romeo, wherefore"]
 
 
@@ -68,7 +75,9 @@ def test_the_same_visitor_is_told_that_a_run_is_going(runs: Visits):
         return second, rest
 
     second, rest = asyncio.run(twice())
-    assert [d["error"] for d in second] == ["Your last run is still running: cancel it or wait for it to end."]
+    assert [d["error"] for d in second] == [
+        "Your last run is still running: cancel it or wait for it to end."
+    ]
     assert rest[-1]["stopped"].startswith("The run was cancelled")
     (after,) = gather(runs, (spec(), "me"))
     assert "error" not in after[-1]
@@ -122,7 +131,9 @@ def test_a_run_that_was_left_is_found_again(runs: Visits):
 
     job, last = asyncio.run(reload())
     assert last["done"] and last["url"] and "stopped" not in last
-    assert len([e for m in job.event_log._messages for e in m.data.get("events", ())]) == len(runs.store.traces[0].events)
+    assert len([e for m in job.event_log._messages for e in m.data.get("events", ())]) == len(
+        runs.store.traces[0].events
+    )
 
 
 def test_a_run_that_was_left_ends_after_a_while(runs: Visits, monkeypatch):
@@ -190,7 +201,9 @@ def test_addresses_take_turns(models: ModelCache):
     runs = Visits(models, concurrent_runs=1, waiting_jobs=100)
 
     async def go():
-        crowd = [asyncio.create_task(collect(runs.stream(spec(), f"v{i}", "school"))) for i in range(6)]
+        crowd = [
+            asyncio.create_task(collect(runs.stream(spec(), f"v{i}", "school"))) for i in range(6)
+        ]
         await asyncio.sleep(0)
         mine = await collect(runs.stream(spec(), "me", "home"))
         going = sum(not task.done() for task in crowd)
@@ -206,7 +219,9 @@ def test_who_comes_late_has_no_round_from_before_the_present_one():
     queue = JobQueue(1, 100)
 
     def enter(address: str) -> SimpleNamespace:
-        job = SimpleNamespace(address=address, visitor=address, has_begun=False, is_idle=False, round=0)
+        job = SimpleNamespace(
+            address=address, visitor=address, has_begun=False, is_idle=False, round=0
+        )
         queue.enter(job)
         return job
 
@@ -221,7 +236,10 @@ def test_who_comes_late_has_no_round_from_before_the_present_one():
 
 
 def test_who_waits_is_told_only_when_the_place_changes(models: ModelCache):
-    results = gather(Visits(models, concurrent_runs=1, waiting_jobs=9), *((spec(new=12), f"v{i}") for i in range(5)))
+    results = gather(
+        Visits(models, concurrent_runs=1, waiting_jobs=9),
+        *((spec(new=12), f"v{i}") for i in range(5)),
+    )
     for deltas in results:
         ahead = [d["progress"]["ahead"] for d in deltas if "ahead" in d.get("progress", {})]
         assert ahead == list(range(len(ahead), 0, -1))
@@ -301,7 +319,10 @@ def _with(**changes) -> dict:
         ("run!", "A run is asked for as an object"),
         ({}, "A workload must be a JSON object"),
         (_with(workload={"requests": []}), "add a request"),
-        (_with(workload={"requests": [{"id": "r0"}]}), "Request A: either a prompt or prompt_token_ids"),
+        (
+            _with(workload={"requests": [{"id": "r0"}]}),
+            "Request A: either a prompt or prompt_token_ids",
+        ),
         (_with(workload={"requests": [7]}), "A request must be an object"),
         (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),
         (_with(config="fast"), "The config must be an object"),
@@ -309,7 +330,10 @@ def _with(**changes) -> dict:
         (_with(model=str(Path(__file__).parent)), "there is no config.json in that folder"),
         (_with(model="../no/such/folder"), "there is no such folder"),
         (_with(prompt=""), "Request A: the prompt is empty."),
-        (_with(prompt="a" * 100_000), "Request A has a prompt of 100,000 characters; this page takes at most 20,000."),
+        (
+            _with(prompt="a" * 100_000),
+            "Request A has a prompt of 100,000 characters; this page takes at most 20,000.",
+        ),
         (_with(max_new_tokens=10**9), "asks for 1,000,000,000 new tokens"),
         (_with(max_new_tokens=0), "max_new_tokens must be"),
         (_with(temperature=float("nan")), "temperature must be"),

@@ -24,27 +24,44 @@ TOKEN = {"x-teacher-token": "t" * 22}
 @pytest.fixture(scope="module")
 def beginning() -> Iterator[tuple[str, dict]]:
     """A page whose engine has served one request, and its settings then."""
-    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url, httpx.Client(timeout=120, trust_env=False) as client:
-        client.post(f"{url}/serve/generate", json={"prompt": "Hark", "max_tokens": 2}).raise_for_status()
+    with (
+        serve(INFLIGHT_TEACHER_TOKEN="t" * 22) as url,
+        httpx.Client(timeout=120, trust_env=False) as client,
+    ):
+        client.post(
+            f"{url}/serve/generate", json={"prompt": "Hark", "max_tokens": 2}
+        ).raise_for_status()
         yield url, client.get(f"{url}/serve/control", headers=TOKEN).raise_for_status().json()
 
 
 @pytest.fixture(scope="module")
 def page(beginning: tuple[str, dict]) -> str:
     url, _ = beginning
-    httpx.post(f"{url}/serve/control", json={"steps_per_s": None}, headers=TOKEN, timeout=120, trust_env=False).raise_for_status()
+    httpx.post(
+        f"{url}/serve/control",
+        json={"steps_per_s": None},
+        headers=TOKEN,
+        timeout=120,
+        trust_env=False,
+    ).raise_for_status()
     return url
 
 
 def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload(page, http):
-    said = http.post(f"{page}/serve/generate", json={"prompt": "O Romeo, ", "max_tokens": 8, "nickname": "Ann"}).json()
+    said = http.post(
+        f"{page}/serve/generate", json={"prompt": "O Romeo, ", "max_tokens": 8, "nickname": "Ann"}
+    ).json()
     assert len(said["token_ids"]) == 8 and said["finish_reason"] == "length"
     health = http.get(f"{page}/serve/health").json()
     assert health["status"] == "ok" and health["requests"] == health["kv_blocks_used"] == 0
     models = http.get(f"{page}/serve/v1/models").json()["data"]
     assert [m["id"] for m in models] == [health["model"]]
     trace = http.get(f"{page}/serve/session").text
-    texts = {r["request"]: "".join(r["output"]) for r in map(json.loads, trace.splitlines()) if r.get("kind") == "texts"}
+    texts = {
+        r["request"]: "".join(r["output"])
+        for r in map(json.loads, trace.splitlines())
+        if r.get("kind") == "texts"
+    }
     assert texts[said["id"]] == said["text"]
     answer = http.post(f"{page}/inflight/uploads", content=trace.encode()).text
     assert '"url"' in answer and "error" not in answer
@@ -63,14 +80,20 @@ def test_viewers_are_told_texts_until_the_teacher_hides_them(page, http):
 
     http.post(f"{page}/serve/generate", json={"prompt": "Hark", "max_tokens": 2, "nickname": "Bob"})
     assert "Bob" in [m["nickname"] for m in messages() if m["kind"] == "request"]
-    state = http.post(f"{page}/serve/control", json={"hide_texts": True, "hide_nicknames": True}, headers=TOKEN).json()
+    state = http.post(
+        f"{page}/serve/control", json={"hide_texts": True, "hide_nicknames": True}, headers=TOKEN
+    ).json()
     assert state["hide_texts"] and state["hide_nicknames"]
     hidden = messages()
     assert not any(m["nickname"] or m["prompt_token_ids"] for m in hidden if m["kind"] == "request")
-    assert not any(row[2] is not None for m in hidden if m["kind"] == "step" for row in m["sampled"])
+    assert not any(
+        row[2] is not None for m in hidden if m["kind"] == "step" for row in m["sampled"]
+    )
     assert http.get(f"{page}/serve/session").status_code == 403
     assert http.get(f"{page}/serve/session", headers=TOKEN).status_code == 200
-    http.post(f"{page}/serve/control", json={"hide_texts": False, "hide_nicknames": False}, headers=TOKEN)
+    http.post(
+        f"{page}/serve/control", json={"hide_texts": False, "hide_nicknames": False}, headers=TOKEN
+    )
 
 
 def test_the_pages_bounds_hold_for_the_engine_too(page, http):
@@ -78,15 +101,33 @@ def test_the_pages_bounds_hold_for_the_engine_too(page, http):
         assert http.get(f"{page}/{path}").status_code == 404, path
     answer = http.get(f"{page}/serve/health")
     assert (
-        "default-src 'self'" in answer.headers["content-security-policy"] and "access-control-allow-origin" not in answer.headers
+        "default-src 'self'" in answer.headers["content-security-policy"]
+        and "access-control-allow-origin" not in answer.headers
     )
     assert (
-        http.post(f"{page}/serve/generate", content=b"x" * 2**21, headers={"content-type": "application/json"}).status_code == 413
+        http.post(
+            f"{page}/serve/generate",
+            content=b"x" * 2**21,
+            headers={"content-type": "application/json"},
+        ).status_code
+        == 413
     )
-    assert http.post(f"{page}/serve/generate", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
-    assert http.post(f"{page}/serve/control", json={"clear": True}, headers={"x-teacher-token": "no"}).status_code == 403
+    assert (
+        http.post(
+            f"{page}/serve/generate", content=b"{}", headers={"content-type": "text/plain"}
+        ).status_code
+        == 415
+    )
+    assert (
+        http.post(
+            f"{page}/serve/control", json={"clear": True}, headers={"x-teacher-token": "no"}
+        ).status_code
+        == 403
+    )
     told = http.get(f"{page}/inflight/class").json()
-    assert told["address"].startswith("http://127.0.0.1:") and told["qr"] is None  # the code would lead every phone to itself
+    assert (
+        told["address"].startswith("http://127.0.0.1:") and told["qr"] is None
+    )  # the code would lead every phone to itself
 
 
 def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
@@ -98,8 +139,13 @@ def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
 def test_on_a_space_one_visitor_takes_no_other_visitors_places():
     """All come from the proxy's address there; which visitor it is stands in a header of the proxy's."""
     ask = {"prompt": "Hark", "max_tokens": 20}
-    with serve(INFLIGHT_TEACHER_TOKEN="t" * 22, INFLIGHT_LIVE="1", SPACE_ID="me/it") as url, ExitStack() as open_:
-        client = open_.enter_context(httpx.Client(base_url=f"{url}/serve", timeout=120, trust_env=False))
+    with (
+        serve(INFLIGHT_TEACHER_TOKEN="t" * 22, INFLIGHT_LIVE="1", SPACE_ID="me/it") as url,
+        ExitStack() as open_,
+    ):
+        client = open_.enter_context(
+            httpx.Client(base_url=f"{url}/serve", timeout=120, trust_env=False)
+        )
         client.post("/control", json={"steps_per_s": 0}, headers=TOKEN).raise_for_status()
 
         def asked(visitor: str) -> int:
@@ -127,7 +173,9 @@ def test_the_page_is_made_without_torch_and_the_engine_with_the_first_call():
         "print('torch' in sys.modules, serving is shared.serving(), serving.name)\n"
         "serving.close()\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=dict(os.environ)).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=dict(os.environ)
+    ).stdout
     assert said == "False\nTrue True shakespeare-char\n"
 
 
@@ -147,9 +195,27 @@ def test_a_model_that_cannot_be_had_is_told_in_a_sentence_and_asked_for_again():
     [
         ("http://127.0.0.1:7860/", None, None, {}, "http://127.0.0.1:7860/#part=live"),
         ("http://127.0.0.1:7860/", None, "192.168.1.5", {}, "http://192.168.1.5:7860/#part=live"),
-        ("http://localhost:7860/room/", None, "fd00::5", {}, "http://[fd00::5]:7860/room/#part=live"),
-        ("http://localhost:7860/", "https://x.gradio.live", "0.0.0.0", {}, "https://x.gradio.live/#part=live"),
-        ("http://localhost:7860/", None, "0.0.0.0", {"SPACE_HOST": "me-it.hf.space"}, "https://me-it.hf.space/#part=live"),
+        (
+            "http://localhost:7860/room/",
+            None,
+            "fd00::5",
+            {},
+            "http://[fd00::5]:7860/room/#part=live",
+        ),
+        (
+            "http://localhost:7860/",
+            "https://x.gradio.live",
+            "0.0.0.0",
+            {},
+            "https://x.gradio.live/#part=live",
+        ),
+        (
+            "http://localhost:7860/",
+            None,
+            "0.0.0.0",
+            {"SPACE_HOST": "me-it.hf.space"},
+            "https://me-it.hf.space/#part=live",
+        ),
     ],
 )
 def test_where_a_class_finds_it(local, shared, host, environment, found):
@@ -160,7 +226,9 @@ def test_where_a_class_finds_it(local, shared, host, environment, found):
 def test_listening_everywhere_the_class_is_told_this_machines_address(host, monkeypatch):
     """Gradio calls it localhost, which is every visitor's own machine."""
     monkeypatch.setattr("visualizer.server.shared_engine.lan_address", lambda: "10.1.2.3")
-    assert class_address("http://localhost:7860/", None, host, {}) == "http://10.1.2.3:7860/#part=live"
+    assert (
+        class_address("http://localhost:7860/", None, host, {}) == "http://10.1.2.3:7860/#part=live"
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,4 +248,9 @@ def test_which_addresses_lead_every_machine_to_itself(address, found):
 
 def test_the_picture_of_the_address_is_one_svg_without_script():
     picture = qr_code("http://192.168.1.5:7860/#part=live")
-    assert picture.startswith("<svg") and picture.count("<svg") == 1 and "script" not in picture and "viewBox" in picture
+    assert (
+        picture.startswith("<svg")
+        and picture.count("<svg") == 1
+        and "script" not in picture
+        and "viewBox" in picture
+    )

@@ -27,7 +27,9 @@ from worlds.attacks import call, connected, status
 from worlds.page_server import serve
 from worlds.serving import MODEL, char_engine
 
-pytestmark = pytest.mark.slow  # what the engine itself withstands, core/test_serving_security tries each time
+pytestmark = (
+    pytest.mark.slow
+)  # what the engine itself withstands, core/test_serving_security tries each time
 
 TEACHER = {"x-teacher-token": "t" * 22}
 ENDLESS = {"prompt": "O Romeo, ", "max_tokens": 240, "stream": True, "ignore_eos": True}
@@ -72,7 +74,13 @@ def unhurt(page: Page) -> None:
             break
         time.sleep(0.02)
     assert health["status"] == "ok" and health["step_failures"] == 0
-    assert health["requests"] == health["running"] == health["waiting"] == health["kv_blocks_used"] == 0
+    assert (
+        health["requests"]
+        == health["running"]
+        == health["waiting"]
+        == health["kv_blocks_used"]
+        == 0
+    )
     assert page.post("/serve/generate", {"prompt": "Hark", "max_tokens": 2}).status_code == 200
 
 
@@ -89,7 +97,10 @@ def test_bodies_that_are_too_large_malformed_or_of_another_kind(page):
     big = b'{"prompt": "' + b"a" * 2**21 + b'"}'
     assert page.post("/serve/generate", {"prompt": "a" * 2**21}).status_code == 413
     with connected(
-        page, call(b"", "Transfer-Encoding: chunked", path="/serve/generate").replace(b"Content-Length: 0\r\n", b"")
+        page,
+        call(b"", "Transfer-Encoding: chunked", path="/serve/generate").replace(
+            b"Content-Length: 0\r\n", b""
+        ),
     ) as made:
         made.sendall(b"%x\r\n%s" % (len(big), big[: 2**20 + 1000]))
         assert status(made) == 413
@@ -103,24 +114,41 @@ def test_bodies_that_are_too_large_malformed_or_of_another_kind(page):
             assert status(made) == expected, body[:40]
         with connected(page, call(body, path="/inflight/live/requests")) as made:
             assert status(made) in (400, 422), body[:40]  # the page's own addresses
-    with connected(page, ask({"prompt": "Hark"}).replace(b"application/json", b"text/plain")) as made:
+    with connected(
+        page, ask({"prompt": "Hark"}).replace(b"application/json", b"text/plain")
+    ) as made:
         assert status(made) == 415
 
 
 def test_half_calls_smuggled_headers_and_guessed_tokens(page):
     begun = call(b"{" * 50, path="/serve/generate")[:-10]
-    halves = [connected(page, part) for part in (b"", b"POST", b"POST /serve/generate HTTP/1.1\r\nHost:", begun)]
+    halves = [
+        connected(page, part)
+        for part in (b"", b"POST", b"POST /serve/generate HTTP/1.1\r\nHost:", begun)
+    ]
     for half in halves:
         half.shutdown(socket.SHUT_WR)
-    for evil in (b"X: a\r\n b", b"X: \x00", b"Content-Length: 5\r\nContent-Length: 50", b"Bad Name: x"):
-        with connected(page, b"GET /serve/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n" + evil + b"\r\n\r\n") as made:
+    for evil in (
+        b"X: a\r\n b",
+        b"X: \x00",
+        b"Content-Length: 5\r\nContent-Length: 50",
+        b"Bad Name: x",
+    ):
+        with connected(
+            page, b"GET /serve/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n" + evil + b"\r\n\r\n"
+        ) as made:
             answer = made.recv(4096)
             assert not answer or answer.split(b" ")[1] in (b"400", b"200")
     answer = page.get("/serve/v1/models/x%0d%0aSet-Cookie:%20a=b")
     assert answer.status_code == 404 and "set-cookie" not in answer.headers
     for token in ("", "t" * 21, "t" * 23, "T" * 22, "é"):
         headers = {"x-teacher-token": token.encode("latin-1")}
-        for order in ({"clear": True}, {"hide_texts": True}, {"policy": "static"}, {"shadow": "static"}):
+        for order in (
+            {"clear": True},
+            {"hide_texts": True},
+            {"policy": "static"},
+            {"shadow": "static"},
+        ):
             assert page.post("/serve/control", order, headers=headers).status_code == 403
     for name in ("x" * 25, "<script>alert(1)</script>", "a\u202eb", "\u0000", "a\nb"):
         answer = page.post("/serve/generate", {"prompt": "Hark", "nickname": name})
@@ -153,7 +181,9 @@ def test_headers_that_come_slowly_are_given_up(page, used):
         made.close()
 
 
-@pytest.mark.parametrize("when", ["at once", "after the headers", "after a token", "half closed", "reset"])
+@pytest.mark.parametrize(
+    "when", ["at once", "after the headers", "after a token", "half closed", "reset"]
+)
 def test_clients_that_leave_at_any_stage(page, when):
     gone = [connected(page, ask({**ENDLESS, "stream": i % 2 == 0})) for i in range(8)]
     for i, made in enumerate(gone):
@@ -183,7 +213,9 @@ def test_viewers_that_stall_leave_or_come_in_crowds_slow_nobody(page):
             with connected(page, asked) as made:
                 made.recv(100)
                 reset(made)
-    answer = page.post("/serve/generate", {"prompt": "Hark", "max_tokens": 200, "ignore_eos": True}).json()
+    answer = page.post(
+        "/serve/generate", {"prompt": "Hark", "max_tokens": 200, "ignore_eos": True}
+    ).json()
     assert answer["finish_reason"] == "length"
     unhurt(page)
     for made in stalled:
@@ -224,12 +256,21 @@ def test_a_flood_of_orders_while_people_ask(page):
         if number % 4 == 0:
             return page.post("/serve/generate", {"prompt": "Hark", "max_tokens": 5}).status_code
         headers = TEACHER if number % 2 else {"x-teacher-token": "guess"}
-        return page.post("/serve/control", orders[number % len(orders)], headers=headers).status_code
+        return page.post(
+            "/serve/control", orders[number % len(orders)], headers=headers
+        ).status_code
 
     with ThreadPoolExecutor(12) as pool:
         answers = set(pool.map(one, range(120)))
     assert answers <= {200, 403, 429, 503} and {200, 403} <= answers
-    rest = {"clear": True, "accepting": True, "steps_per_s": None, "shadow": None, "policy": "continuous", "max_num_seqs": 8}
+    rest = {
+        "clear": True,
+        "accepting": True,
+        "steps_per_s": None,
+        "shadow": None,
+        "policy": "continuous",
+        "max_num_seqs": 8,
+    }
     page.post("/serve/control", rest, headers=TEACHER).raise_for_status()
     while page.get("/serve/control", headers=TEACHER).json()["changing"]:
         time.sleep(0.02)
@@ -255,9 +296,13 @@ def test_an_order_to_end_lets_fifty_streams_finish():
     own = serve((sys.executable, "app.py", "--live-model", MODEL), INFLIGHT_TEACHER_TOKEN="t" * 22)
 
     def one(url: str) -> list[dict]:
-        with httpx.stream("POST", f"{url}/serve/generate", json=body, timeout=600, trust_env=False) as response:
+        with httpx.stream(
+            "POST", f"{url}/serve/generate", json=body, timeout=600, trust_env=False
+        ) as response:
             begun.release()
-            return [json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: ")]
+            return [
+                json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: ")
+            ]
 
     with own as url, ThreadPoolExecutor(50) as pool:
         Page(url).post("/serve/control", {"steps_per_s": 0}, headers=TEACHER).raise_for_status()
@@ -268,7 +313,9 @@ def test_an_order_to_end_lets_fifty_streams_finish():
         own.process.terminate()
         for answer in answers:
             *tokens, rest = answer.result()
-            assert [t["index"] for t in tokens] == list(range(30)) and rest["finish_reason"] == "length"
+            assert [t["index"] for t in tokens] == list(range(30)) and rest[
+                "finish_reason"
+            ] == "length"
         assert own.process.wait(60) == 0
 
 
@@ -304,19 +351,39 @@ def solo(prompt: str, sampling: SamplingParams) -> tuple[list[int], str]:
 
 def test_openais_own_client_and_fifty_of_them_at_once(page):
     prompts = ["Exeunt " + "and so " * (i % 5) + chr(97 + i % 26) for i in range(50)]
-    expected = [solo(p, SamplingParams(4 + i % 4, temperature=0.9, seed=i))[1] for i, p in enumerate(prompts)]
+    expected = [
+        solo(p, SamplingParams(4 + i % 4, temperature=0.9, seed=i))[1]
+        for i, p in enumerate(prompts)
+    ]
     base = page.url + "/serve/v1"
     with openai.OpenAI(base_url=base, api_key="none", max_retries=0, timeout=600) as client:
-        asked = {"model": MODEL, "prompt": prompts[3], "max_tokens": 7, "temperature": 0.9, "seed": 3}
+        asked = {
+            "model": MODEL,
+            "prompt": prompts[3],
+            "max_tokens": 7,
+            "temperature": 0.9,
+            "seed": 3,
+        }
         assert client.models.list().data[0].id == MODEL
         assert client.completions.create(**asked).choices[0].text == expected[3]
-        assert "".join(c.choices[0].text for c in client.completions.create(**asked, stream=True)) == expected[3]
+        assert (
+            "".join(c.choices[0].text for c in client.completions.create(**asked, stream=True))
+            == expected[3]
+        )
 
     async def all_of_them() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0, timeout=600) as client:
+        async with openai.AsyncOpenAI(
+            base_url=base, api_key="none", max_retries=0, timeout=600
+        ) as client:
 
             async def one(i: int) -> str:
-                asked = {"model": MODEL, "prompt": prompts[i], "max_tokens": 4 + i % 4, "temperature": 0.9, "seed": i}
+                asked = {
+                    "model": MODEL,
+                    "prompt": prompts[i],
+                    "max_tokens": 4 + i % 4,
+                    "temperature": 0.9,
+                    "seed": i,
+                }
                 if i % 2:
                     return (await client.completions.create(**asked)).choices[0].text
                 stream = await client.completions.create(**asked, stream=True)
@@ -332,10 +399,21 @@ def test_openais_own_client_and_fifty_of_them_at_once(page):
 def test_five_hundred_streaming_clients_of_the_page(page):
     """None lost, none answered twice, tokens in order, texts as if alone; meanwhile the page itself answers."""
     kinds = [
-        ({"prompt": "Exeunt " + chr(97 + i) * (1 + i % 5), "max_tokens": 5 + i, "temperature": 0.9, "seed": i}, 5 + i)
+        (
+            {
+                "prompt": "Exeunt " + chr(97 + i) * (1 + i % 5),
+                "max_tokens": 5 + i,
+                "temperature": 0.9,
+                "seed": i,
+            },
+            5 + i,
+        )
         for i in range(20)
     ]
-    alone = [solo(body["prompt"], SamplingParams(new, temperature=0.9, seed=body["seed"])) for body, new in kinds]
+    alone = [
+        solo(body["prompt"], SamplingParams(new, temperature=0.9, seed=body["seed"]))
+        for body, new in kinds
+    ]
 
     async def one(body: dict) -> list[dict]:
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
@@ -356,5 +434,7 @@ def test_five_hundred_streaming_clients_of_the_page(page):
     assert len({events[-1]["id"] for events in answers}) == len(answers) == 500
     for number, (*tokens, rest) in enumerate(answers):
         ids, text = alone[number % 20]
-        assert [t["index"] for t in tokens] == list(range(len(tokens))) and [t["token_id"] for t in tokens] == ids
+        assert [t["index"] for t in tokens] == list(range(len(tokens))) and [
+            t["token_id"] for t in tokens
+        ] == ids
         assert rest["text"] == text and {t["id"] for t in tokens} == {rest["id"]}

@@ -42,12 +42,17 @@ def other() -> Iterator[httpx.Client]:
         yield client
 
 
-def sent(url: str, method: str, path: str, body: bytes = b"", announced: int | None = None) -> socket.socket:
+def sent(
+    url: str, method: str, path: str, body: bytes = b"", announced: int | None = None
+) -> socket.socket:
     """A connection on which a request was sent. announced: the length of the body, if it is not all of it."""
     at = urlsplit(url)
     made = socket.create_connection((at.hostname, at.port), timeout=120)
     head = f"{method} /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
-    made.sendall(f"{head}Content-Length: {len(body) if announced is None else announced}\r\n\r\n".encode() + body)
+    made.sendall(
+        f"{head}Content-Length: {len(body) if announced is None else announced}\r\n\r\n".encode()
+        + body
+    )
     return made
 
 
@@ -61,7 +66,10 @@ def status(made: socket.socket) -> int:
 
 def test_viewers_of_one_address_leave_room_for_others(page_url, http, other):
     with ExitStack() as open_ones:
-        statuses = [status(open_ones.enter_context(sent(page_url, "GET", "inflight/live/steps"))) for _ in range(201)]
+        statuses = [
+            status(open_ones.enter_context(sent(page_url, "GET", "inflight/live/steps")))
+            for _ in range(201)
+        ]
         assert statuses == [200] * 200 + [429]
         refused = http.get(f"{page_url}/inflight/live/steps")
         assert refused.json()["error"].startswith("From your address 200 viewers are connected")
@@ -74,7 +82,10 @@ def test_calls_that_nobody_reads_keep_only_their_own_address_waiting(page_url, h
     ran = last_of(run(http, page_url, spec(new=8)))["url"]
     body = json.dumps({"args": [ran, 1, 0, 0, 0]}).encode()
     with ExitStack() as open_ones:
-        unread = [open_ones.enter_context(sent(page_url, "POST", "inflight/call/attention", body)) for _ in range(200)]
+        unread = [
+            open_ones.enter_context(sent(page_url, "POST", "inflight/call/attention", body))
+            for _ in range(200)
+        ]
         assert call(other, page_url, "attention", ran, 1, 0, 0, 0)["segments"]
         statuses = [status(made) for made in unread]
     assert set(statuses) == {200, 429} and statuses.count(200) >= 40, "each of a class may ask"
@@ -87,7 +98,12 @@ def test_files_of_one_address_leave_room_for_others(page_url, http, other):
         return client.post(f"{page_url}/inflight/uploads", content=b"x").json()
 
     with ExitStack() as open_ones:
-        slow = [open_ones.enter_context(sent(page_url, "POST", "inflight/uploads", b"slowly", announced=9)) for _ in range(8)]
+        slow = [
+            open_ones.enter_context(
+                sent(page_url, "POST", "inflight/uploads", b"slowly", announced=9)
+            )
+            for _ in range(8)
+        ]
         for made in slow:
             assert made.recv(100).startswith(b"HTTP/1.1 100 "), "its body is waited for"
         waiting = threading.Thread(target=lambda: found.append(upload(http)))
@@ -127,11 +143,18 @@ def test_runs_of_one_address_do_not_make_the_page_forget_those_of_others(page_ur
     others = list(follow(other, page_url, job))
     own = [list(run(http, page_url, spec(new=1), str(number)))[-1]["job"] for number in range(20)]
     assert list(follow(other, page_url, job)) == others
-    assert [http.get(f"{page_url}/inflight/jobs/{id}").status_code for id in (own[0], own[-1])] == [404, 200]
+    assert [http.get(f"{page_url}/inflight/jobs/{id}").status_code for id in (own[0], own[-1])] == [
+        404,
+        200,
+    ]
 
 
 def test_who_has_left_before_their_turn_is_not_answered():
-    turns, answered, may_end = Turns(2, "questions are being answered", waiting=20), [], threading.Event()
+    turns, answered, may_end = (
+        Turns(2, "questions are being answered", waiting=20),
+        [],
+        threading.Event(),
+    )
 
     async def respond(request: Request) -> Response:
         answered.append(request.path_params["name"])
@@ -144,7 +167,9 @@ def test_who_has_left_before_their_turn_is_not_answered():
         wait_for(lambda: name in answered or turns.num_waiting == waiting)
         return made
 
-    app = Starlette(routes=[Route("/{name}", InTurn(turns, address_of(False), respond), methods=["POST"])])
+    app = Starlette(
+        routes=[Route("/{name}", InTurn(turns, address_of(False), respond), methods=["POST"])]
+    )
     with listening(app) as url, ExitStack() as open_ones:
         waiting = 0
         first = open_ones.enter_context(asked("first"))
@@ -159,7 +184,9 @@ def test_who_has_left_before_their_turn_is_not_answered():
     assert answered == ["first", "stays"]
 
 
-def test_one_file_of_an_address_is_read_at_a_time_and_one_of_another_beside_it(tmp_path, monkeypatch, http, other):
+def test_one_file_of_an_address_is_read_at_a_time_and_one_of_another_beside_it(
+    tmp_path, monkeypatch, http, other
+):
     reading, most, release = [], 0, threading.Event()
 
     def read(reader: str, data: bytes, arguments: Sequence[str]) -> dict:
@@ -173,12 +200,18 @@ def test_one_file_of_an_address_is_read_at_a_time_and_one_of_another_beside_it(t
     monkeypatch.setattr(uploads, "_run", read)
     app = Starlette(routes=routes(Server(Store(tmp_path, 2**20), HERE), address_of(False)))
     with listening(app) as url, ThreadPoolExecutor(6) as pool:
-        sent = [pool.submit(http.post, f"{url}/inflight/uploads", content=b"mine") for _ in range(4)]
+        sent = [
+            pool.submit(http.post, f"{url}/inflight/uploads", content=b"mine") for _ in range(4)
+        ]
         wait_for(lambda: reading == [b"mine"])
-        sent += [pool.submit(other.post, f"{url}/inflight/uploads", content=b"other's") for _ in range(2)]
+        sent += [
+            pool.submit(other.post, f"{url}/inflight/uploads", content=b"other's") for _ in range(2)
+        ]
         wait_for(lambda: reading == [b"mine", b"other's"])
         release.set()
-        assert {answer.result().json()["error"] for answer in sent} == {"This file cannot be opened as a trace: x"}
+        assert {answer.result().json()["error"] for answer in sent} == {
+            "This file cannot be opened as a trace: x"
+        }
     assert most == 2
 
 
@@ -194,11 +227,17 @@ launch(replace(SPACE, kept_bytes={bytes}), live=False)
 def test_exports_of_one_address_do_not_remove_the_runs_of_others(http, other):
     """Nor its own, from which they can be made again."""
     with serve([sys.executable, "-c", SMALL.format(bytes=4 * 2**20)]) as url:
-        others, own = (last_of(run(client, url, spec(new=40), "me"))["url"] for client in (other, http))
+        others, own = (
+            last_of(run(client, url, spec(new=40), "me"))["url"] for client in (other, http)
+        )
         made = [call(http, url, "export", "html", own, step) for step in range(30)]
         gone = [http.get(f"{url}/{export['url']}").status_code for export in made]
-        assert gone == sorted(gone, reverse=True) and set(gone) == {404, 200}, "the oldest exports went"
+        assert gone == sorted(gone, reverse=True) and set(gone) == {404, 200}, (
+            "the oldest exports went"
+        )
         assert [other.get(f"{url}/{kept}").status_code for kept in (others, own)] == [200, 200]
         assert call(other, url, "export", "jsonl", others, None)["url"]
         for step in (10**6, -1):
-            assert call(http, url, "export", "html", own, step) == {"error": f"This run has no step {step}."}
+            assert call(http, url, "export", "html", own, step) == {
+                "error": f"This run has no step {step}."
+            }

@@ -32,21 +32,33 @@ DATA = Path(__file__).parents[1] / "data"
 MOST_CELLS = 1500  # of a mask that is compared cell by cell
 
 
-def blocks(trace: Trace, state: RunState, event: StepEvent, kv_lens: dict[str, int]) -> dict[str, list[list[Any]]]:
+def blocks(
+    trace: Trace, state: RunState, event: StepEvent, kv_lens: dict[str, int]
+) -> dict[str, list[list[Any]]]:
     """Who holds which block at which place, how full it is, and whether it is new: taken in this step and not found in the prefix cache."""
     found: dict[str, list[list[Any]]] = {}
     added = {(c.request, c.group, b) for c in event.kv.changes for b in c.added}
     for owner, tables in state.tables.items():
         for number, table in tables.items():
             group = trace.header.groups[number]
-            length = min(kv_lens[owner], group.window) if group.kind == "ring" and group.window else kv_lens[owner]
+            length = (
+                min(kv_lens[owner], group.window)
+                if group.kind == "ring" and group.window
+                else kv_lens[owner]
+            )
             for place, block in enumerate(table):
                 if block is None:
                     continue
                 at = place // (group.units or 1)
                 first = at * group.block_size
-                fill = 1 if group.kind == "mamba" else min(1, max(0, (length - first) / group.block_size))
-                fresh = (owner, number, block) in added and first >= event.kv.cached_tokens.get(owner, 0)
+                fill = (
+                    1
+                    if group.kind == "mamba"
+                    else min(1, max(0, (length - first) / group.block_size))
+                )
+                fresh = (owner, number, block) in added and first >= event.kv.cached_tokens.get(
+                    owner, 0
+                )
                 found.setdefault(str(block), []).append([owner, number, at, fill, fresh])
     return {block: sorted(owners) for block, owners in found.items()}
 
@@ -57,17 +69,27 @@ def budget(event: StepEvent) -> list[Any]:
     for s in event.segments:
         key = ("overrun" if s.request in over else s.phase, s.request)
         parts[key] = parts.get(key, 0) + s.length
-    listed: list[list[Any]] = [[owner, phase, n] for (phase, owner), n in sorted(parts.items(), key=lambda part: part[0][0])]
+    listed: list[list[Any]] = [
+        [owner, phase, n]
+        for (phase, owner), n in sorted(parts.items(), key=lambda part: part[0][0])
+    ]
     pads = sum(p.padding for p in event.passes)
     if event.budget.limit is not None:
         return [listed, event.budget.limit]
-    return [listed + ([[None, "pads", pads]] if pads else []), event.budget.decode + event.budget.prefill + pads]
+    return [
+        listed + ([[None, "pads", pads]] if pads else []),
+        event.budget.decode + event.budget.prefill + pads,
+    ]
 
 
 def row(trace: Trace, event: StepEvent, index: int, mask: Mask) -> list[list[Any]]:
     """The tokens and pads of a pass in order: whose, at which position, as what."""
     segments = {s.request: s for s in event.segments if s.pass_index == index}
-    guessed = {d.request: segments[d.request].kv_len - d.drafted for d in event.drafts if d.request in segments}
+    guessed = {
+        d.request: segments[d.request].kv_len - d.drafted
+        for d in event.drafts
+        if d.request in segments
+    }
     cells: list[list[Any]] = []
     for query in mask.queries:
         if query.position is None:
@@ -81,7 +103,15 @@ def row(trace: Trace, event: StepEvent, index: int, mask: Mask) -> list[list[Any
             if text is not None
             else "forgotten"
         )
-        cells.append([query.request, query.position, text, guess, "draft" if guess else segments[query.request].phase])
+        cells.append(
+            [
+                query.request,
+                query.position,
+                text,
+                guess,
+                "draft" if guess else segments[query.request].phase,
+            ]
+        )
     forward = event.passes[index]
     spare = max(0, forward.bucket - forward.rows * forward.width) if forward.bucket else 0
     return cells + ([["graph padding", spare]] if spare else [])
@@ -89,7 +119,10 @@ def row(trace: Trace, event: StepEvent, index: int, mask: Mask) -> list[list[Any
 
 def held_positions(trace: Trace, state: RunState, frame: Frame) -> list[list[int]] | None:
     """Of each kind of layers, how many positions every lane still holds: those of blocks that have not left, as far as they are computed."""
-    bands = {(group.kind, group.window): number for number, group in reversed([*enumerate(trace.header.kv_groups)])}
+    bands = {
+        (group.kind, group.window): number
+        for number, group in reversed([*enumerate(trace.header.kv_groups)])
+    }
     found: list[list[int]] = []
     for number in sorted(bands.values()):
         group, lanes = trace.header.groups[number], [0] * trace.config.max_num_seqs
@@ -101,7 +134,9 @@ def held_positions(trace: Trace, state: RunState, frame: Frame) -> list[list[int
                 for at, block in enumerate(table)
                 if block is not None and one.kv_len > at * size
             ]
-            lanes[one.lane] = min(one.kv_len, group.window or 0) if group.kind == "ring" else sum(places)
+            lanes[one.lane] = (
+                min(one.kv_len, group.window or 0) if group.kind == "ring" else sum(places)
+            )
         found.append(lanes)
     return found or None
 
@@ -109,8 +144,17 @@ def held_positions(trace: Trace, state: RunState, frame: Frame) -> list[list[int
 def kinds(trace: Trace, event: StepEvent) -> list[str]:
     """What somebody who goes from event to event stops at."""
     lengths = trace.prompt_lengths
-    chunks = [s for s in event.segments if s.phase == "prefill" and (s.start > 0 or s.kv_len < lengths[s.request])]
-    found = {"admission": event.admitted, "chunk": chunks, "preemption": event.preempted, "finish": event.finished}
+    chunks = [
+        s
+        for s in event.segments
+        if s.phase == "prefill" and (s.start > 0 or s.kv_len < lengths[s.request])
+    ]
+    found = {
+        "admission": event.admitted,
+        "chunk": chunks,
+        "preemption": event.preempted,
+        "finish": event.finished,
+    }
     return [kind for kind, there in found.items() if there]
 
 
@@ -137,23 +181,36 @@ def expected(trace: Trace) -> Iterator[dict[str, Any]]:
             wrote.setdefault(owner, []).append(trace.texts.output[owner][written[owner]])
             written[owner] += 1
         masks = [trace.mask(event.step, n) for n in range(len(event.passes))]
-        lanes = [[one.lane, one.request, before.get(one.request, 0), one.kv_len] for one in frame.lanes]
+        lanes = [
+            [one.lane, one.request, before.get(one.request, 0), one.kv_len] for one in frame.lanes
+        ]
         yield {
             "step": event.step,
-            "lengths": [[str(lane), named[owner], str(old), str(new)] for lane, owner, old, new in lanes],
+            "lengths": [
+                [str(lane), named[owner], str(old), str(new)] for lane, owner, old, new in lanes
+            ],
             "lanes": lanes,
             "waiting": [[one.request, one.since, one.preempted] for one in frame.waiting],
-            "waited": [pytest.approx(max(0, event.t_end - since[one.request]), abs=1e-9) for one in frame.waiting],
+            "waited": [
+                pytest.approx(max(0, event.t_end - since[one.request]), abs=1e-9)
+                for one in frame.waiting
+            ],
             "held": held_positions(trace, state, frame),
             "kinds": kinds(trace, event),
-            "vanished": [[p.request, p.lane, p.tokens_lost, None if event.resumed else held[p.request]] for p in event.preempted],
+            "vanished": [
+                [p.request, p.lane, p.tokens_lost, None if event.resumed else held[p.request]]
+                for p in event.preempted
+            ],
             "blocks": blocks(trace, state, event, kv_lens),
             "wrote": wrote,
             "idle": [pytest.approx(idle, abs=1e-9), served] if idle > 0 else None,
             "budget": budget(event),
             "rows": [row(trace, event, n, mask) for n, mask in enumerate(masks)],
             "masks": [
-                ["".join("01"[cell] for cell in line) for line in m.allowed] if m.num_cells <= MOST_CELLS else None for m in masks
+                ["".join("01"[cell] for cell in line) for line in m.allowed]
+                if m.num_cells <= MOST_CELLS
+                else None
+                for m in masks
             ],
         }
         state.end(event)
@@ -186,16 +243,30 @@ def test_every_recorded_run(tmp_path: Path) -> None:
 
 def test_runs_made_to_be_awkward(tmp_path: Path) -> None:
     """Few blocks, prefixes that are shared, steps launched ahead, leaks and windows; and victims that are not the newest."""
-    plan = [request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2, first=100 * (i % 3)) for i in range(12)]
+    plan = [
+        request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2, first=100 * (i % 3)) for i in range(12)
+    ]
     few = {"max_num_seqs": 4, "max_num_batched_tokens": 8, "block_size": 2, "num_blocks": 15}
     made = [(policy, record(EngineConfig(policy, **few), *plan)) for policy in POLICIES]
     sharing = EngineConfig(
-        "continuous", max_num_seqs=3, max_num_batched_tokens=16, block_size=4, num_blocks=14, prefix_caching=True
+        "continuous",
+        max_num_seqs=3,
+        max_num_batched_tokens=16,
+        block_size=4,
+        num_blocks=14,
+        prefix_caching=True,
     )
     made.append(("sharing prefixes", record(sharing, *plan)))
-    made += [(f"{policy}, launched ahead", real_run(policy, seed)) for policy in ("static", "continuous") for seed in (1, 2)]
+    made += [
+        (f"{policy}, launched ahead", real_run(policy, seed))
+        for policy in ("static", "continuous")
+        for seed in (1, 2)
+    ]
     made.append(("graphs", asynchronous_run()))
-    for name, change in {"leak": {"leak": True}, "window": {"model": replace(made[0][1].header.model, windows=(4, 6))}}.items():
+    for name, change in {
+        "leak": {"leak": True},
+        "window": {"model": replace(made[0][1].header.model, windows=(4, 6))},
+    }.items():
         for policy in ("static", "continuous"):
             trace = record(EngineConfig(policy, **few), *plan)
             trace.header = replace(trace.header, **change)
@@ -215,7 +286,9 @@ class OldestGivesWay(Policy):
 
 def test_several_give_way_in_one_step(tmp_path: Path) -> None:
     """In the order of a policy's own, which is not that of their admission: each goes to the front of the queue, before whoever went just before it."""
-    plan = [request(f"r{i}", 3, 10) for i in range(4)] + [request(f"long{i}", 18, 4, 3) for i in range(3)]
+    plan = [request(f"r{i}", 3, 10) for i in range(4)] + [
+        request(f"long{i}", 18, 4, 3) for i in range(3)
+    ]
     few = {"max_num_seqs": 6, "max_num_batched_tokens": 24, "block_size": 2, "num_blocks": 24}
     trace = record(EngineConfig(OldestGivesWay(reserve="chunk"), **few), *plan)
     assert any(len(e.preempted) > 2 for e in trace.events)

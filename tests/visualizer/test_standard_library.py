@@ -47,4 +47,6 @@ def test_documents_pages_and_exports_need_the_standard_library_alone():
     ran = subprocess.run([sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
-    assert {"total_time", "difference", "latency", "cost_curve"} <= set(found["figures"]) and found["languages"] == ["de"]
+    assert {"total_time", "difference", "latency", "cost_curve"} <= set(found["figures"]) and found[
+        "languages"
+    ] == ["de"]

@@ -16,13 +16,25 @@ from visualizer.server import api
 from visualizer.server.store import Store
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"numpy", "torch", "transformers", "huggingface_hub", "gradio", "plotly", "fastapi", "uvicorn", "pandas"}
+HEAVY = {
+    "numpy",
+    "torch",
+    "transformers",
+    "huggingface_hub",
+    "gradio",
+    "plotly",
+    "fastapi",
+    "uvicorn",
+    "pandas",
+}
 TRACE = str(ROOT / "assets" / "traces" / "one-request.jsonl")
 
 
 def said(code: str) -> list[str]:
     """What a process of its own prints last."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     return done.stdout.splitlines()[-1].split()
 
 
@@ -49,7 +61,12 @@ def heavy_modules(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--version",), ("show", TRACE), ("check", TRACE), ("run", "--preset", "one-request", "--simulate", "h100:8b")],
+    [
+        ("--version",),
+        ("show", TRACE),
+        ("check", TRACE),
+        ("run", "--preset", "one-request", "--simulate", "h100:8b"),
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_what_computes_nothing_on_a_model_loads_nothing_that_computes_or_serves(arguments):
@@ -59,7 +76,9 @@ def test_what_computes_nothing_on_a_model_loads_nothing_that_computes_or_serves(
 @pytest.mark.slow  # a process of its own loads torch
 def test_a_run_loads_nothing_that_serves(tmp_path):
     (workload := tmp_path / "one-step.json").write_text(
-        json.dumps({"requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 1}}]})
+        json.dumps(
+            {"requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 1}}]}
+        )
     )
     found = heavy_modules("run", "--workload", str(workload), "--device", "cpu")
     assert found == {"numpy", "torch", "transformers", "huggingface_hub"}
@@ -118,7 +137,9 @@ def test_a_run_is_prepared_for_once_the_page_has_its_files(files, expected, tmp_
         def __init__(self, target, **_):
             self.start = target
 
-    server = api.Server(Store(tmp_path, 2**20), HERE, models=SimpleNamespace(get=lambda *asked: None))
+    server = api.Server(
+        Store(tmp_path, 2**20), HERE, models=SimpleNamespace(get=lambda *asked: None)
+    )
     monkeypatch.setattr(api, "time", Clock)
     monkeypatch.setattr(api, "threading", SimpleNamespace(Thread=Thread))
     monkeypatch.setattr(api, "load_libraries", lambda: loaded.append(now))

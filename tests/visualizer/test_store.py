@@ -66,7 +66,9 @@ def full_disk(monkeypatch):
 
 def test_a_full_disk_is_named_leaves_nothing_behind_and_fails_no_run(tmp_path, full_disk):
     store = Store(tmp_path, 2**24)
-    assert store.keep(trace()) == {"unkept": "The server could not keep this: no space left on device."}
+    assert store.keep(trace()) == {
+        "unkept": "The server could not keep this: no space left on device."
+    }
     with pytest.raises(NotKept):
         store.put(trace())
     assert not list(tmp_path.iterdir())
@@ -74,7 +76,9 @@ def test_a_full_disk_is_named_leaves_nothing_behind_and_fails_no_run(tmp_path, f
     assert "url" in store.keep(trace())
 
 
-def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_another(tmp_path, full_disk):
+def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_another(
+    tmp_path, full_disk
+):
     lessons = Lessons(Store(tmp_path, 0), TRACES)
     for _ in range(2):
         with pytest.raises(NotKept, match="no space left"):
@@ -82,7 +86,10 @@ def test_a_sheet_that_found_the_disk_full_is_made_again_and_no_name_makes_anothe
     assert not list(tmp_path.iterdir())
     full_disk.undo()
     made = {lessons.file(name, "plan", "en") for name in ("", "a", "../a", "\0", "a" * 300)}
-    assert len(made) == len(list(tmp_path.iterdir())) == 1 and next(tmp_path.iterdir()).stat().st_size > 1000
+    assert (
+        len(made) == len(list(tmp_path.iterdir())) == 1
+        and next(tmp_path.iterdir()).stat().st_size > 1000
+    )
 
 
 def test_a_figure_is_kept_without_a_copy_of_plotly(tmp_path):
@@ -101,11 +108,15 @@ def test_a_recorded_run_is_made_when_it_is_first_asked_for_and_once(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         for file, _ in pool.map(store.open, [f"{first['id']}.json"] * 8):
             with file:
-                assert json.load(file) == json.loads(as_text(replay(Trace.load(TRACES / f"{first['name']}.jsonl"))))
+                assert json.load(file) == json.loads(
+                    as_text(replay(Trace.load(TRACES / f"{first['name']}.jsonl")))
+                )
     assert [path.name for path in tmp_path.iterdir()] == [f"{first['id']}.json"]
     ids = [rank["id"] for rank in json.load(store.open(f"{of_ranks['id']}.json")[0])["ranks"]]
     written = [path.read_text() for path in rank_files(of_ranks["name"])]
-    assert [(tmp_path / store.export("jsonl", run)["url"].rsplit("/")[-1]).read_text() for run in ids] == written
+    assert [
+        (tmp_path / store.export("jsonl", run)["url"].rsplit("/")[-1]).read_text() for run in ids
+    ] == written
     assert promise_recorded_runs(Store(tmp_path / "again", 0)) == promise_recorded_runs(store)
 
 
@@ -128,7 +139,9 @@ def test_exports_make_room_too(tmp_path):
     assert len(list(tmp_path.glob("*.html"))) <= 1 and store.trace(pinned).events
 
 
-@pytest.mark.parametrize("name", ["../secret.json", "..", "a/b.json", ".hidden", "abc.json.1-2.partial", "nothing.json"])
+@pytest.mark.parametrize(
+    "name", ["../secret.json", "..", "a/b.json", ".hidden", "abc.json.1-2.partial", "nothing.json"]
+)
 def test_only_files_of_the_store_are_handed_out(tmp_path, name):
     (tmp_path / "abc.json.1-2.partial").write_text("half")
     with pytest.raises(Exception, match="no longer on the server"):

@@ -27,7 +27,14 @@ def store(tmp_path) -> Store:
 
 
 def text() -> str:
-    return "\n".join(record(EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6)).lines()) + "\n"
+    return (
+        "\n".join(
+            record(
+                EngineConfig(max_num_seqs=2, max_num_batched_tokens=8), request("r0", 5, 6)
+            ).lines()
+        )
+        + "\n"
+    )
 
 
 def test_a_saved_trace_is_put_into_the_store(store):
@@ -37,25 +44,35 @@ def test_a_saved_trace_is_put_into_the_store(store):
 
 def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
     """With the texts of its tokens, for which a reader imports the tokenizers before its memory is bounded."""
-    raw = gzip.decompress((Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes())
+    raw = gzip.decompress(
+        (Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes()
+    )
     trace = store.trace(open_upload(raw, store, HERE)["id"])
-    assert trace.header.engine.name == "vLLM" and not any("⟨" in t for ts in trace.texts.prompt.values() for t in ts)
+    assert trace.header.engine.name == "vLLM" and not any(
+        "⟨" in t for ts in trace.texts.prompt.values() for t in ts
+    )
 
 
 def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
     """Their saved traces: each under its id, with its place on one clock; and one that is no rank is refused by its name."""
     recorded = ranks(rank_text(0), rank_text(1))
     saved = ["\n".join(rank.trace.lines()) + "\n" for rank in recorded.ranks]
-    answer = open_upload(SEPARATOR.join(reversed(saved)).encode(), store, HERE, ["b.jsonl", "a.jsonl"])
+    answer = open_upload(
+        SEPARATOR.join(reversed(saved)).encode(), store, HERE, ["b.jsonl", "a.jsonl"]
+    )
     doc = json.loads((store.folder / f"{answer['id']}.json").read_text())
-    assert [(r["rank"], r["offset"]) for r in doc["ranks"]] == [(r.number, r.offset) for r in recorded.ranks]
+    assert [(r["rank"], r["offset"]) for r in doc["ranks"]] == [
+        (r.number, r.offset) for r in recorded.ranks
+    ]
     assert doc["count"] == 2 and len(doc["says"]) == 1
     for put, rank in zip(doc["ranks"], recorded.ranks, strict=True):
         assert store.trace(put["id"]).events == rank.trace.events
         assert put["replay"]["letters"].keys() == rank.trace.prompts.keys()
         assert put["replay"]["header"]["source"] == "uploaded"
     with pytest.raises(InflightError, match=r"b\.jsonl is a run of this engine"):
-        open_upload(SEPARATOR.join((saved[0], text())).encode(), store, HERE, ["a.jsonl", "b.jsonl"])
+        open_upload(
+            SEPARATOR.join((saved[0], text())).encode(), store, HERE, ["a.jsonl", "b.jsonl"]
+        )
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,20 @@ def _policies() -> Iterator[None]:
     POLICIES.update(before)
 
 
-def _engine(model: str, config: EngineConfig, leaks: bool = False, sleep: object = None) -> SimulatedEngine:
-    return SimulatedEngine(cost_named("h100:8b"), config, Characters(), vocab_size=65, max_model_len=256)
+def _engine(
+    model: str, config: EngineConfig, leaks: bool = False, sleep: object = None
+) -> SimulatedEngine:
+    return SimulatedEngine(
+        cost_named("h100:8b"), config, Characters(), vocab_size=65, max_model_len=256
+    )
 
 
 def job(task: str, code: str, **how: Any) -> list[dict[str, Any]]:
-    return [d for d in Answers(_engine).begin("policy", {"task": task, "code": code, **how}) if d is not None]
+    return [
+        d
+        for d in Answers(_engine).begin("policy", {"task": task, "code": code, **how})
+        if d is not None
+    ]
 
 
 def attempt(task: str, code: str) -> dict[str, Any]:
@@ -79,7 +87,9 @@ def changed(task: str, *pairs: tuple[str, str]) -> str:
 
 def admits(body: str) -> str:
     """The policy of `promise` with another body of `admit`."""
-    return TASKS["promise"].code.split("        need =")[0] + textwrap.indent(textwrap.dedent(body), " " * 8)
+    return TASKS["promise"].code.split("        need =")[0] + textwrap.indent(
+        textwrap.dedent(body), " " * 8
+    )
 
 
 SOLVED = {
@@ -87,33 +97,64 @@ SOLVED = {
     "refill": [changed("refill", (BARRIER, ""))],
     "shortest": [
         changed("shortest", (KEY, f"{KEY} + 12 * request.arrival_index")),
-        changed("shortest", ('"shortest prompt first"\n', '"shortest prompt first"\n    aging: int = 8\n')),
+        changed(
+            "shortest",
+            ('"shortest prompt first"\n', '"shortest prompt first"\n    aging: int = 8\n'),
+        ),
     ],
-    "victim": [changed("victim", (VICTIM, "return min(candidates, key=lambda r: r.num_computed_tokens)"))],
-    "promise": [admits(PROMISED), changed("promise", ('"mine"\n', '"mine"\n    reserve: str = "output"\n'))],
-    "budget": [changed("budget", ("256", "32"), (ALONE, "")), changed("budget", ("256", "24"), (ALONE, ""))],
+    "victim": [
+        changed("victim", (VICTIM, "return min(candidates, key=lambda r: r.num_computed_tokens)"))
+    ],
+    "promise": [
+        admits(PROMISED),
+        changed("promise", ('"mine"\n', '"mine"\n    reserve: str = "output"\n')),
+    ],
+    "budget": [
+        changed("budget", ("256", "32"), (ALONE, "")),
+        changed("budget", ("256", "24"), (ALONE, "")),
+    ],
 }
 MISTAKEN = [
     ("arrival", changed("arrival", ("-request", "request")), "The smallest key joins first"),
-    ("refill", changed("refill", ("if room.wave", "if room.running")), "`room.running` has everybody"),
+    (
+        "refill",
+        changed("refill", ("if room.wave", "if room.running")),
+        "`room.running` has everybody",
+    ),
     ("refill", changed("refill", ("if room.wave", "if len(room.running) > 2")), "A lane was free"),
-    ("shortest", changed("shortest", (KEY, f"{KEY} + 4 * request.arrival_index")), "lets newer, shorter prompts pass"),
+    (
+        "shortest",
+        changed("shortest", (KEY, f"{KEY} + 4 * request.arrival_index")),
+        "lets newer, shorter prompts pass",
+    ),
     ("shortest", changed("shortest", (KEY, "return request.arrival_index")), "Nobody starves, but"),
-    ("victim", changed("victim", (VICTIM, "return candidates[-1]")), "compare the candidates' `num_computed_tokens`"),
+    (
+        "victim",
+        changed("victim", (VICTIM, "return candidates[-1]")),
+        "compare the candidates' `num_computed_tokens`",
+    ),
     ("promise", admits("return super().admit(request, room)"), "Somebody still had to leave"),
-    ("promise", admits("return Why('policy') if room.running else super().admit(request, room)"), "lanes stay empty"),
+    (
+        "promise",
+        admits("return Why('policy') if room.running else super().admit(request, room)"),
+        "lanes stay empty",
+    ),
     ("budget", changed("budget", (ALONE, "")), "Every token waits for the whole step"),
     ("budget", changed("budget", ("256", "16"), (ALONE, "")), "smaller than it needs to be"),
     ("budget", changed("budget", ("256", "32")), "`mixed_batches` says"),
 ]
 
 
-@pytest.mark.parametrize(("task", "code"), [(task, code) for task, codes in SOLVED.items() for code in codes])
+@pytest.mark.parametrize(
+    ("task", "code"), [(task, code) for task, codes in SOLVED.items() for code in codes]
+)
 def test_a_solution_reaches_every_goal(task, code):
     found = attempt(task, code)
     assert found["fault"] is None and found["help"] is None
     assert all(goal["met"] for goal in found["goals"]), found["goals"]
-    assert found["replay"]["complete"] and len(found["replay"]["letters"]) == len(TASKS[task].requests)
+    assert found["replay"]["complete"] and len(found["replay"]["letters"]) == len(
+        TASKS[task].requests
+    )
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -153,7 +194,9 @@ def fault(task: str, code: str) -> tuple[str, int | None, int | None, int]:
 
 
 def test_an_exception_names_its_line_and_the_step_up_to_which_is_drawn():
-    says, line, step, drawn = fault("promise", admits("if room.running:\n    return requst\nreturn None"))
+    says, line, step, drawn = fault(
+        "promise", admits("if room.running:\n    return requst\nreturn None")
+    )
     assert says == "Line 13 raised NameError: name 'requst' is not defined"
     assert (line, step, drawn) == (13, 4, 3)
     assert fault("arrival", "x = = 1")[:2] == ("Line 1 is not Python: invalid syntax.", 1)
@@ -161,14 +204,20 @@ def test_an_exception_names_its_line_and_the_step_up_to_which_is_drawn():
 
 
 def test_time_that_is_up_names_the_line_that_was_running():
-    assert "Line 2 was still running" in fault("arrival", "while True:\n    raise KeyboardInterrupt")[0]
+    assert (
+        "Line 2 was still running"
+        in fault("arrival", "while True:\n    raise KeyboardInterrupt")[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "says"),
     [
         ("1", "There is no policy here"),
-        (changed("promise", ("@dataclass(frozen=True, kw_only=True)\n", "")), "`Mine` needs the line `@dataclass"),
+        (
+            changed("promise", ("@dataclass(frozen=True, kw_only=True)\n", "")),
+            "`Mine` needs the line `@dataclass",
+        ),
         (f"limits = {{'max_num_seqs': 9}}\n{TASKS['promise'].code}", "its limits stay as they are"),
         (changed("promise", ('"mine"', '"continuous"')), "give yours a name of its own"),
         ("x" * 30_000, "at most 20,000 characters"),
@@ -179,34 +228,64 @@ def test_code_that_is_no_policy_is_refused_in_a_sentence(code, says):
 
 
 def test_limits_are_the_tasks_but_for_those_that_it_is_about():
-    assert "not max_num_seqs" in fault("budget", changed("budget", ("max_num_batched_tokens", "max_num_seqs")))[0]
+    assert (
+        "not max_num_seqs"
+        in fault("budget", changed("budget", ("max_num_batched_tokens", "max_num_seqs")))[0]
+    )
     assert "cannot serve 6 lanes" in fault("budget", changed("budget", ("256", "2")))[0]
 
 
 def test_an_answer_that_cannot_be_followed_is_shown_where_it_was_given():
     says, _, step, drawn = fault("victim", changed("victim", (VICTIM, "return None")))
-    assert "lets None give way" in says and step == 15 and drawn == 10  # of the steps before it, those in which something ran
-    says, _, step, drawn = fault("promise", admits("return Why('policy') if request.id == 'r5' else None"))
-    assert "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says and step == drawn + 1
+    assert (
+        "lets None give way" in says and step == 15 and drawn == 10
+    )  # of the steps before it, those in which something ran
+    says, _, step, drawn = fault(
+        "promise", admits("return Why('policy') if request.id == 'r5' else None")
+    )
+    assert (
+        "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says
+        and step == drawn + 1
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("for other in room.running:\n    request.block_table = other.block_table\nreturn None", "too few blocks"),
-        ("if len(room.running) > 1:\n    room.running.pop()\nreturn None", "neither computed nor stalled"),
+        (
+            "for other in room.running:\n    request.block_table = other.block_table\nreturn None",
+            "too few blocks",
+        ),
+        (
+            "if len(room.running) > 1:\n    room.running.pop()\nreturn None",
+            "neither computed nor stalled",
+        ),
         ("request.max_num_tokens = request.num_tokens + 1\nreturn None", "has not come to its end"),
     ],
 )
 def test_a_policy_that_tampers_breaks_a_rule_at_a_step(body, says):
     found, _, step, drawn = fault("promise", admits(body))
-    assert says in found and found.startswith("This breaks a rule of every run") and step is not None and drawn
+    assert (
+        says in found
+        and found.startswith("This breaks a rule of every run")
+        and step is not None
+        and drawn
+    )
 
 
 def test_a_budget_that_is_exceeded_is_a_broken_rule():
-    code = changed("arrival", ("    def order", "    def admit(self, request, room):\n        return None\n\n    def order"))
+    code = changed(
+        "arrival",
+        (
+            "    def order",
+            "    def admit(self, request, room):\n        return None\n\n    def order",
+        ),
+    )
     lies = "import core.policy\nimport core.scheduler.passes as passes\n" + code
-    lies = lies.replace("return None", "passes._first_chunk.__globals__['_compute'] = self.more\n        return None")
+    lies = lies.replace(
+        "return None",
+        "passes._first_chunk.__globals__['_compute'] = self.more\n        return None",
+    )
     more = "\n    def more(self, run, state, count, plan):\n        run.grow(state, state.num_uncomputed_tokens)\n        plan.append((state.held_lane, state, state.num_uncomputed_tokens))\n"
     import core.scheduler.passes as passes
 
@@ -229,7 +308,10 @@ def test_a_task_that_is_not_there_is_refused():
 def test_the_policy_is_measured_in_turns_with_continuous():
     *progress, last = job("refill", SOLVED["refill"][0], beside=True)
     document = last["comparison"]
-    assert document["names"] == ["continuous", "mine"] and set(document["runs"]) == {"continuous", "mine"}
+    assert document["names"] == ["continuous", "mine"] and set(document["runs"]) == {
+        "continuous",
+        "mine",
+    }
     assert len(document["walls"]["mine"]) == 7 and document["title"] == TASKS["refill"].title
     assert any("index" in delta["progress"] for delta in progress)
 
@@ -266,7 +348,9 @@ def test_every_sentence_has_its_german():
 def test_the_editor_is_what_its_script_makes_of_the_locked_packages(tmp_path):
     vendor = ASSETS / "vendor"
     if not (ASSETS.parent / "node_modules" / "esbuild").exists():
-        (pytest.fail if os.environ.get("INFLIGHT_REQUIRE_NODE") else pytest.skip)("`npm ci` brings esbuild and CodeMirror.")
+        (pytest.fail if os.environ.get("INFLIGHT_REQUIRE_NODE") else pytest.skip)(
+            "`npm ci` brings esbuild and CodeMirror."
+        )
     subprocess.run(["node", vendor / "build.js", tmp_path], check=True, timeout=120)
     for name in ("codemirror.js", "codemirror.txt"):
         assert (tmp_path / name).read_bytes() == (vendor / name).read_bytes()

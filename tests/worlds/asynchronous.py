@@ -24,14 +24,23 @@ MEMORY = {"weights": 3 * 2**30, "kv_pool": 12 * 2**30, "peak": 16_500_000_000}
 
 def real_run(policy: str, seed: int = 0) -> Trace:
     """A run of the real engine, launched ahead on a model that only remembers: half of the requests stop by themselves, some are cancelled."""
-    pytest.importorskip("triton", reason="the paged runner needs the package triton, which this platform does not have")
+    pytest.importorskip(
+        "triton",
+        reason="the paged runner needs the package triton, which this platform does not have",
+    )
     from worlds.paged import again, paged_engine  # needs the package
 
     draw = random.Random(seed)
-    engine = paged_engine(policy, capture=again, max_num_seqs=3, max_num_batched_tokens=8, block_size=4)
+    engine = paged_engine(
+        policy, capture=again, max_num_seqs=3, max_num_batched_tokens=8, block_size=4
+    )
     for i in range(14):
         prompt = [draw.randint(4, 6) for _ in range(draw.randint(1, 14))]
-        engine.add_request(small.request(f"r{i}", prompt, draw.randint(2, 40), i // 2, ignore_eos=draw.random() < 0.4))
+        engine.add_request(
+            small.request(
+                f"r{i}", prompt, draw.randint(2, 40), i // 2, ignore_eos=draw.random() < 0.4
+            )
+        )
     cancels = {step: f"r{draw.randint(0, 13)}" for step in (5, 11, 12, 20)}
     for step in range(10_000):
         if not engine.has_work:
@@ -58,7 +67,9 @@ def asynchronous_run() -> Trace:
 
 def with_overrun(trace: Trace, request: str) -> Trace:
     """The same decisions where this request had stopped a token earlier; nobody's waiting changes, as the host did not know either."""
-    last = next(i for i, e in enumerate(trace.events) if any(f.request == request for f in e.finished))
+    last = next(
+        i for i, e in enumerate(trace.events) if any(f.request == request for f in e.finished)
+    )
     event, before = trace.events[last], trace.events[last - 1]
     rows = sum(s.length for s in event.segments if s.request == request)
     events = list(trace.events)
@@ -78,7 +89,11 @@ def with_overrun(trace: Trace, request: str) -> Trace:
 def with_graphs(trace: Trace, bucket: int) -> Trace:
     """Passes of at most `bucket` positions, replayed as a CUDA graph of that size."""
     events = [
-        e._replace(passes=tuple(p._replace(bucket=bucket) if p.rows * p.width <= bucket else p for p in e.passes))
+        e._replace(
+            passes=tuple(
+                p._replace(bucket=bucket) if p.rows * p.width <= bucket else p for p in e.passes
+            )
+        )
         for e in trace.events
     ]
     return replace(trace, events=events)

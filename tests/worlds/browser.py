@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Frame, Page, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    CDPSession,
+    Frame,
+    Page,
+    Route,
+    expect,
+    sync_playwright,
+)
 from playwright.sync_api import TimeoutError as NeverCame
 
 from visualizer.page.bundle import page_html
@@ -28,7 +37,12 @@ def executable() -> str | None:
     """An installed Chromium or Chrome; None leaves the choice to Playwright's own."""
     named = os.environ.get("CHROMIUM")
     found = (
-        [named] if named else [shutil.which(n) for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")]
+        [named]
+        if named
+        else [
+            shutil.which(n)
+            for n in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+        ]
     )
     return next((f for f in found if f), None)
 
@@ -38,7 +52,9 @@ _HAS_SEEN_IT = "try { localStorage.setItem('inflight-opening', '1'); } catch {}"
 _WANTS_THE_SERVER = "try { localStorage['inflight-engine'] ??= 'server'; } catch {}"
 
 
-@pytest.fixture(scope="module")  # Playwright holds an event loop while it is open: other files need theirs
+@pytest.fixture(
+    scope="module"
+)  # Playwright holds an event loop while it is open: other files need theirs
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         try:
@@ -129,13 +145,19 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
         if not opening:
             page.add_init_script(_HAS_SEEN_IT)
         if detail:
-            page.add_init_script(f"try {{ localStorage['inflight-detail'] ??= '{detail}'; }} catch {{}}")
+            page.add_init_script(
+                f"try {{ localStorage['inflight-detail'] ??= '{detail}'; }} catch {{}}"
+            )
         opened.append(page)
         page.context.set_default_timeout(PATIENCE)
         page.foreign, page.errors, page.meant = [], [], []  # type: ignore[attr-defined]
         page.on("pageerror", lambda e: page.errors.append(str(e)))  # type: ignore[attr-defined]
         page.on("console", lambda m: page.errors.append(m.text) if m.type == "error" else None)  # type: ignore[attr-defined]
-        answers = {"": page_html(options or ({"replay": replay} if replay else {})), **(files or {}), "favicon.ico": ""}
+        answers = {
+            "": page_html(options or ({"replay": replay} if replay else {})),
+            **(files or {}),
+            "favicon.ico": "",
+        }
         page.route("**/*", lambda route: _answer(route, page, url or HERE, answers))
         page.goto((url or HERE) + (f"#{hash}" if hash else ""))
         if drawn:
@@ -144,7 +166,10 @@ def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
         return page
 
     yield open_page
-    seen = [([e for e in page.errors if not any(word in e for word in page.meant)], page.foreign) for page in opened]  # type: ignore[attr-defined]
+    seen = [
+        ([e for e in page.errors if not any(word in e for word in page.meant)], page.foreign)
+        for page in opened
+    ]  # type: ignore[attr-defined]
     for page in opened:
         contexts.give_back(page.context)
     for errors, foreign in seen:
@@ -185,7 +210,9 @@ def settled(page: Page | Frame, once: str = "true", arg: object = None) -> None:
     try:
         page.wait_for_function(waits, arg=arg)
     except NeverCame as error:
-        raise AssertionError(f"{once} never came at {page.url}; the page says: {page.inner_text('body')[:3000]}") from error
+        raise AssertionError(
+            f"{once} never came at {page.url}; the page says: {page.inner_text('body')[:3000]}"
+        ) from error
 
 
 def seek(page: Page, index: int) -> None:

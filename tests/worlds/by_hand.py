@@ -17,10 +17,21 @@ def event(step: int = 1, **facts: Any) -> StepEvent:
         "kv": KV(0, 9),
         "budget": Budget(16, 0, 0, 16, "none"),
     }
-    empty = ("arrived", "admitted", "preempted", "stalled", "passes", "segments", "sampled", "finished")
+    empty = (
+        "arrived",
+        "admitted",
+        "preempted",
+        "stalled",
+        "passes",
+        "segments",
+        "sampled",
+        "finished",
+    )
     return StepEvent(step, **(dict.fromkeys(empty, ()) | whole | facts))
 
 
-def computes(request: str, start: int, length: int, phase: str = "prefill", in_pass: int = 0) -> Segment:
+def computes(
+    request: str, start: int, length: int, phase: str = "prefill", in_pass: int = 0
+) -> Segment:
     """`length` positions from `start` on, in lane 0."""
     return Segment(in_pass, request, 0, phase, start, length, start + length)

@@ -31,12 +31,16 @@ class Collector:
         self._changed = threading.Condition()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.url = re.search(r"'(http://.*)'", self.wait_for(lambda line: "Start engines" in line))[1]
+        self.url = re.search(r"'(http://.*)'", self.wait_for(lambda line: "Start engines" in line))[
+            1
+        ]
 
     def wait_for(self, is_it: Callable[[str], bool]) -> str:
         """The first line that is it, as soon as it is printed."""
         with self._changed:
-            assert self._changed.wait_for(lambda: any(map(is_it, self.lines)) or self._is_over, 60), self.lines
+            assert self._changed.wait_for(
+                lambda: any(map(is_it, self.lines)) or self._is_over, 60
+            ), self.lines
         return next(line for line in self.lines if is_it(line))
 
     _is_over = False
@@ -56,7 +60,9 @@ def collecting(folder: Path, *arguments: str, **more: object) -> Iterator[Collec
     """Until the block is left. arguments: more of the command's. more: of the process."""
     command = [sys.executable, "-u", "-m", "core", "collect", "--out", str(folder), *arguments]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more) as process:
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more
+    ) as process:
         collector = None
         try:
             collector = Collector(process)
@@ -74,7 +80,14 @@ def free_port() -> int:
 
 
 def step(number: int, **more: object) -> dict:
-    return {"kind": "step", "step": number, "t_start": float(number), "segments": [], "arrived": [], **more}
+    return {
+        "kind": "step",
+        "step": number,
+        "t_start": float(number),
+        "segments": [],
+        "arrived": [],
+        **more,
+    }
 
 
 def sending(url: str, queued: int = 4096, **header: object) -> RawWriter:
@@ -90,7 +103,9 @@ def put(writer: RawWriter, numbers: range) -> None:
 @contextmanager
 def sending_again(source: Path, url: str, **header: object) -> Iterator[RawWriter]:
     """A recorded run, sent again by an engine of its own; it ends with the block. header: what is different about this engine."""
-    first, *records = (json.loads(line) for line in gzip.decompress(source.read_bytes()).splitlines())
+    first, *records = (
+        json.loads(line) for line in gzip.decompress(source.read_bytes()).splitlines()
+    )
     writer = RawWriter(Sender(url, {**first, "created": f"{time.time()}", **header}))
     for record in records:
         if record["kind"] != "end":

@@ -25,7 +25,9 @@ def site(folder: Path, engine: EngineFiles) -> Iterator[str]:
     """The address of a small site: one run, one comparison, and the engine."""
     (folder / "traces").mkdir()
     shutil.copy(TRACES / "short-and-long.jsonl", folder / "traces")
-    shutil.copytree(ASSETS / "comparisons" / "equal-lengths", folder / "comparisons" / "equal-lengths")
+    shutil.copytree(
+        ASSETS / "comparisons" / "equal-lengths", folder / "comparisons" / "equal-lengths"
+    )
     export_site(folder / "site", folder / "traces", folder / "comparisons", engine=engine)
     with hosted(folder / "site") as host:
         yield host.url
@@ -50,7 +52,10 @@ def measure(page: Page, address: str, repeats: int = 2) -> dict[str, Any]:
 def accept(made: dict[str, Any], page: Page, browser: str, repeats: int = 2) -> None:
     """The document is one that a server could have made, says where it was measured, and is drawn."""
     names = ["static", "continuous"]
-    assert made["names"] == names and [len(walls) for walls in made["walls"].values()] == [repeats, repeats]
+    assert made["names"] == names and [len(walls) for walls in made["walls"].values()] == [
+        repeats,
+        repeats,
+    ]
     assert made["says"]["outputs"] == "Every run wrote the same tokens."
     where = made["data"]["environment"]
     assert where["hardware"].startswith(browser) and where["cpus"] is where["load_average"] is None
@@ -59,7 +64,10 @@ def accept(made: dict[str, Any], page: Page, browser: str, repeats: int = 2) -> 
         assert {"total_time", "throughput", "latency", "lane_steps", "kv_use", "cost_curve"} <= {
             f["name"] for f in told["figures"]
         }
-        assert all(known_to_plotly(f["figure"]).data and "nan" not in f["finding"].lower() for f in told["figures"])
+        assert all(
+            known_to_plotly(f["figure"]).data and "nan" not in f["finding"].lower()
+            for f in told["figures"]
+        )
     assert page.evaluate("inflightCompare.race.racers.map((racer) => racer.name)") == names
     expect(page.locator(".inflight-compare .source")).to_contain_text("Measured in this tab")
     expect(page.locator(".inflight-compare .equivalence")).to_be_hidden()

@@ -28,7 +28,10 @@ def measured() -> Comparison:
 
     limits = {"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4}
     engines = [
-        Engine(MemoryModel(), None, EngineConfig(policy=policy, **limits), clock=clock) for policy in ("static", "continuous")
+        Engine(MemoryModel(), None, EngineConfig(policy=policy, **limits), clock=clock)
+        for policy in ("static", "continuous")
     ]
     workload = Workload(requests((5, 12), (3, 3), (4, 6), (6, 4)), "small")
-    return compare([engine_contender(engine, workload) for engine in engines], repeats=3, clock=clock)
+    return compare(
+        [engine_contender(engine, workload) for engine in engines], repeats=3, clock=clock
+    )

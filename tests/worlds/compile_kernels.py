@@ -68,7 +68,11 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
     target = GPUTarget("cuda", arguments.capability, 32)
-    driver.set_active(SimpleNamespace(get_current_device=lambda: 0, get_current_stream=int, get_current_target=lambda: target))
+    driver.set_active(
+        SimpleNamespace(
+            get_current_device=lambda: 0, get_current_stream=int, get_current_target=lambda: target
+        )
+    )
     launch, compiled = JITFunction.run, {}
 
     def compile_only(self, *args, grid, warmup, **kwargs):
@@ -85,8 +89,16 @@ def main() -> None:
         for function, kernels in compiled.items():
             kernel, *_ = kernels.values()
             cubin = kernel.asm["cubin"]
-            facts = {"shape": name, "kernel": function, "variants": len(kernels), "shared": kernel.metadata.shared}
-            facts |= {"warps": kernel.metadata.num_warps, "copies": copies(kernel.asm["ptx"])} | resources(cubin)
+            facts = {
+                "shape": name,
+                "kernel": function,
+                "variants": len(kernels),
+                "shared": kernel.metadata.shared,
+            }
+            facts |= {
+                "warps": kernel.metadata.num_warps,
+                "copies": copies(kernel.asm["ptx"]),
+            } | resources(cubin)
             print(json.dumps(facts), flush=True)
             if arguments.keep:
                 (arguments.keep / f"{name}{function}.ptx").write_text(kernel.asm["ptx"])
@@ -100,23 +112,34 @@ def attend(shape: Shape) -> None:
         lists = [numbers[offset * i : offset * i + 3 + offset] for i in range(10)]
         tables = torch.zeros(3, 16 + offset, dtype=torch.int32)
         layout = PagedLayout(16, queries_per_tile(shape.heads // shape.kv_heads), tables, *lists)
-        query = torch.zeros(rows, width, shape.heads, shape.key_size, dtype=shape.dtype).transpose(1, 2)
+        query = torch.zeros(rows, width, shape.heads, shape.key_size, dtype=shape.dtype).transpose(
+            1, 2
+        )
         sizes = (shape.key_size, shape.value_size)
         keys, values = (torch.zeros(64, shape.kv_heads, size, dtype=shape.dtype) for size in sizes)
         triton_paged.attend(query, keys, values, SimpleNamespace(paged=layout), shape.spec)
-        key, value = (torch.zeros(rows, width, shape.kv_heads, size, dtype=shape.dtype).transpose(1, 2) for size in sizes)
+        key, value = (
+            torch.zeros(rows, width, shape.kv_heads, size, dtype=shape.dtype).transpose(1, 2)
+            for size in sizes
+        )
         triton_paged.store(key, value, keys, values, torch.zeros(1000, dtype=torch.int64)[offset:])
 
 
 def sample(dtype: torch.dtype) -> None:
     """Batches of several sizes."""
     for n in (1, 7, 16):
-        sampling_kernel.sample_rows(torch.zeros(n, 128256, dtype=dtype), torch.zeros(n + 1)[1:], torch.zeros(n + 1).long()[1:])
+        sampling_kernel.sample_rows(
+            torch.zeros(n, 128256, dtype=dtype),
+            torch.zeros(n + 1)[1:],
+            torch.zeros(n + 1).long()[1:],
+        )
 
 
 def copies(ptx: str) -> list[int]:
     """Bytes at once of the asynchronous copies to shared memory, each size once."""
-    return sorted({int(size, 16) for size in re.findall(r"cp\.async\.c[ag]\.[^;]*?\], 0x([0-9a-f]+)", ptx)})
+    return sorted(
+        {int(size, 16) for size in re.findall(r"cp\.async\.c[ag]\.[^;]*?\], 0x([0-9a-f]+)", ptx)}
+    )
 
 
 def resources(cubin: bytes) -> dict[str, int]:
@@ -124,8 +147,12 @@ def resources(cubin: bytes) -> dict[str, int]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        report = subprocess.run([CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    return {name.lower(): int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", report)}
+        report = subprocess.run(
+            [CUOBJDUMP, "-res-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
+    return {
+        name.lower(): int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", report)
+    }
 
 
 if __name__ == "__main__":

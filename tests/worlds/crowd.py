@@ -23,7 +23,15 @@ from urllib.parse import urlsplit
 import httpx
 
 _SENTENCE = re.compile(r"[^\n]{8,500}[.?!]")
-_SMALL = ("three-short", "nanogpt-chunked-4", "gpt2-six", "kv-pressure", "one-joins-two", "short-and-long", "prefix-too-short")
+_SMALL = (
+    "three-short",
+    "nanogpt-chunked-4",
+    "gpt2-six",
+    "kv-pressure",
+    "one-joins-two",
+    "short-and-long",
+    "prefix-too-short",
+)
 _POLICIES = ("continuous", "static", "split")
 _EXPORTS = ("jsonl", "perfetto", "html", "plotly")
 _TIMEOUT = 180.0
@@ -114,7 +122,9 @@ class Crowd:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
         headers = {"x-forwarded-for": f"8.8.4.{self.draw.randrange(1, 13)}"}
-        async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=_TIMEOUT, headers=headers) as http:
+        async with httpx.AsyncClient(
+            base_url=self.url, trust_env=False, timeout=_TIMEOUT, headers=headers
+        ) as http:
             yield http
 
     async def get(self, http: httpx.AsyncClient, path: str, what: str) -> str | None:
@@ -149,11 +159,18 @@ class Crowd:
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
-    async def job(self, http: httpx.AsyncClient, kind: str, more: dict[str, Any], leaves: float = 0.0) -> dict[str, Any] | None:
+    async def job(
+        self, http: httpx.AsyncClient, kind: str, more: dict[str, Any], leaves: float = 0.0
+    ) -> dict[str, Any] | None:
         """A job to its end: its last delta. leaves: how likely its visitor goes away in the middle."""
         spec = self.draw.choice(self.presets) | more
         visitor = secrets.token_hex(8)
-        begun = await self.post(http, "/inflight/jobs", f"begin {kind}", json={"kind": kind, "spec": spec, "visitor": visitor})
+        begun = await self.post(
+            http,
+            "/inflight/jobs",
+            f"begin {kind}",
+            json={"kind": kind, "spec": spec, "visitor": visitor},
+        )
         if begun is None:
             return None
         async with self.ledger.call(kind) as call:
@@ -212,7 +229,9 @@ class Crowd:
             done = await self.job(http, kind, more, self.draw.choice((0.0, 0.2)))
             if done and "url" in done:
                 await self.get(http, f"/{done['url']}", "comparison")
-            if opened := await self.ask(http, "open_comparison", self.draw.choice(("gpt2-six", "equal-lengths", "nothing"))):
+            if opened := await self.ask(
+                http, "open_comparison", self.draw.choice(("gpt2-six", "equal-lengths", "nothing"))
+            ):
                 await self.get(http, f"/{opened['url']}", "comparison")
 
     async def uploader(self) -> None:
@@ -227,7 +246,9 @@ class Crowd:
         }
         name = self.draw.choice(list(sent))
         async with self.client() as http:
-            opened = await self.post(http, f"/inflight/uploads?name={name}", f"upload {name}", content=sent[name])
+            opened = await self.post(
+                http, f"/inflight/uploads?name={name}", f"upload {name}", content=sent[name]
+            )
             if opened:
                 await self.get(http, f"/{opened['url']}", "run's replay")
 
@@ -238,34 +259,54 @@ class Crowd:
             text = await self.get(http, f"/{found['url']}", "lessons file") if found else None
             if text is None:
                 return
-            lesson = self.draw.choice([lesson["name"] for lesson in json.loads(text)["lessons"]] + ["nothing"])
+            lesson = self.draw.choice(
+                [lesson["name"] for lesson in json.loads(text)["lessons"]] + ["nothing"]
+            )
             sheet = await self.ask(
-                http, "lesson_file", lesson, self.draw.choice(("teacher", "learner", "offline", "plan")), language
+                http,
+                "lesson_file",
+                lesson,
+                self.draw.choice(("teacher", "learner", "offline", "plan")),
+                language,
             )
             if sheet:
                 await self.get(http, f"/{sheet['url']}", "sheet")
             if self.runs:
-                await self.ask(http, "lesson_check", lesson, self.draw.choice(self.runs)["id"], language)
+                await self.ask(
+                    http, "lesson_check", lesson, self.draw.choice(self.runs)["id"], language
+                )
 
     # -- the shared engine ---------------------------------------------------------------------------------------------
 
     async def asker(self) -> None:
         """A live request: read to its end, cancelled, or left to itself."""
         key, then = secrets.token_hex(12), self.draw.choice(("read", "read", "cancel", "leave"))
-        asked = {"key": key, "prompt": "O Romeo, " * self.draw.randrange(1, 5), "max_new_tokens": self.draw.randrange(2, 40)}
+        asked = {
+            "key": key,
+            "prompt": "O Romeo, " * self.draw.randrange(1, 5),
+            "max_new_tokens": self.draw.randrange(2, 40),
+        }
         async with self.client() as http:
             begun = await self.post(http, "/inflight/live/requests", "live request", json=asked)
             if begun is None:
                 return
             async with self.ledger.call("live text") as call:
                 ends = []
-                async with http.stream("GET", "/inflight/live/requests", params={"places": f"{key}:0"}) as stream:
+                async with http.stream(
+                    "GET", "/inflight/live/requests", params={"places": f"{key}:0"}
+                ) as stream:
                     async for line in stream.aiter_lines():
                         for part in json.loads(line[6:]) if line.startswith("data: ") else ():
-                            ends += [message["ended"] for message in part.get("messages", ()) if "ended" in message]
+                            ends += [
+                                message["ended"]
+                                for message in part.get("messages", ())
+                                if "ended" in message
+                            ]
                         if then == "cancel" and not ends:
                             then = "read"
-                            await self.post(http, f"/inflight/live/requests/{key}/cancel", "live cancel")
+                            await self.post(
+                                http, f"/inflight/live/requests/{key}/cancel", "live cancel"
+                            )
                         if then == "leave":
                             call.ends("left")
                             return
@@ -280,7 +321,10 @@ class Crowd:
         """Two windows send the same request at once."""
         asked = {"key": secrets.token_hex(12), "prompt": "Speak", "max_new_tokens": 3}
         async with self.client() as http:
-            sent = (self.post(http, "/inflight/live/requests", "live twin", json=asked) for _ in range(2))
+            sent = (
+                self.post(http, "/inflight/live/requests", "live twin", json=asked)
+                for _ in range(2)
+            )
             one, other = await asyncio.gather(*sent)
         if one and other and one != other:
             self.ledger.fault("live twin", Fault("One key was given two requests."))
@@ -290,11 +334,18 @@ class Crowd:
         asked = {"prompt": "What news? ", "max_tokens": self.draw.randrange(1, 30)}
         async with self.client() as http:
             if self.draw.random() < 0.3:
-                await self.post(http, "/serve/v1/completions", "completion", json={"model": "shakespeare-bpe", **asked})
+                await self.post(
+                    http,
+                    "/serve/v1/completions",
+                    "completion",
+                    json={"model": "shakespeare-bpe", **asked},
+                )
                 return
             async with self.ledger.call("generate") as call:
                 tokens, last = 0, {}
-                async with http.stream("POST", "/serve/generate", json={**asked, "stream": True, "ignore_eos": True}) as stream:
+                async with http.stream(
+                    "POST", "/serve/generate", json={**asked, "stream": True, "ignore_eos": True}
+                ) as stream:
                     if stream.status_code >= 400:
                         await stream.aread()
                         self.ledger.answer(call, stream)
@@ -307,7 +358,9 @@ class Crowd:
                             if "token_id" not in event:
                                 last = event
                             elif event["index"] != tokens:
-                                raise Fault(f"Token {event['index']} came where token {tokens} was due.")
+                                raise Fault(
+                                    f"Token {event['index']} came where token {tokens} was due."
+                                )
                             else:
                                 tokens += 1
                 if "error" in last:
@@ -352,7 +405,10 @@ class Crowd:
                 ("/inflight/jobs", {"content": b"["}),
                 ("/inflight/jobs", {"json": {"kind": "magic", "spec": {}}}),
                 ("/inflight/nowhere", {"json": {}}),
-                ("/serve/generate", {"content": b"{" * 2**23, "headers": {"content-type": "application/json"}}),
+                (
+                    "/serve/generate",
+                    {"content": b"{" * 2**23, "headers": {"content-type": "application/json"}},
+                ),
                 ("/serve/generate", {"content": b"x"}),
                 ("/serve/generate", {"json": {"prompt": "", "max_tokens": 10**9}}),
                 ("/serve/v1/completions", {"json": {"model": "no such model", "prompt": "O"}}),
@@ -367,7 +423,9 @@ class Crowd:
         """Hangs up by a reset: in the middle of a body, or of a stream."""
         in_body = self.draw.random() < 0.5
         head = (
-            "POST /inflight/uploads?name=x HTTP/1.1\r\nContent-Length: 100000" if in_body else "GET /inflight/live/steps HTTP/1.1"
+            "POST /inflight/uploads?name=x HTTP/1.1\r\nContent-Length: 100000"
+            if in_body
+            else "GET /inflight/live/steps HTTP/1.1"
         )
         async with self.ledger.call("reset by the client") as call:
             connection = socket.create_connection(self._at, timeout=20)
@@ -388,7 +446,9 @@ class Crowd:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         async with self.ledger.call("reader who sleeps") as call:
             connection.connect(self._at)
-            connection.sendall(f"GET /{made['url']} HTTP/1.1\r\nHost: {self._at[0]}:{self._at[1]}\r\n\r\n".encode())
+            connection.sendall(
+                f"GET /{made['url']} HTTP/1.1\r\nHost: {self._at[0]}:{self._at[1]}\r\n\r\n".encode()
+            )
             call.ends("left")
             self.left_open.append(connection)
 

@@ -6,7 +6,18 @@ from itertools import pairwise
 
 import pytest
 
-from core.trace.delays import AGAIN, NAMES, PREEMPTED, QUEUED, STALLED, WORST, Delays, delays, microseconds, spans
+from core.trace.delays import (
+    AGAIN,
+    NAMES,
+    PREEMPTED,
+    QUEUED,
+    STALLED,
+    WORST,
+    Delays,
+    delays,
+    microseconds,
+    spans,
+)
 from core.trace.request_times import request_times
 from core.trace.trace import Trace
 
@@ -19,9 +30,16 @@ def adds_up(trace: Trace) -> Delays:
     assert [d.request for d in found.requests] == list(arrived) == list(pieces)
     for d in found.requests:
         life, (first, arrival) = lives[d.request], arrived[d.request]
-        assert sum(d.us) == d.whole_us and sum(d.steps) == d.whole_steps and min(*d.us, *d.steps) >= 0
-        assert sum(d.queued_us.values()) == d.us[QUEUED] and sum(d.queued_steps.values()) == d.steps[QUEUED]
-        assert d.start_us == microseconds(arrival) and d.uncompared_us <= d.us[NAMES.index("decode")]
+        assert (
+            sum(d.us) == d.whole_us and sum(d.steps) == d.whole_steps and min(*d.us, *d.steps) >= 0
+        )
+        assert (
+            sum(d.queued_us.values()) == d.us[QUEUED]
+            and sum(d.queued_steps.values()) == d.steps[QUEUED]
+        )
+        assert (
+            d.start_us == microseconds(arrival) and d.uncompared_us <= d.us[NAMES.index("decode")]
+        )
         _tile(d, pieces[d.request])
         if life.e2e_s is not None:
             assert d.whole_us == pytest.approx(life.e2e_s * 1e6, abs=1)
@@ -33,7 +51,9 @@ def adds_up(trace: Trace) -> Delays:
         if d.request not in preempted:
             assert not d.us[PREEMPTED] and not d.us[AGAIN]
     gaps = sorted((round(gap * 1e6) for life in lives.values() for gap in life.itl_s), reverse=True)
-    assert len(found.gaps) <= WORST and [g.whole_us for g in found.gaps[:1]] == pytest.approx([g for g in gaps[:1] if g], abs=1)
+    assert len(found.gaps) <= WORST and [g.whole_us for g in found.gaps[:1]] == pytest.approx(
+        [g for g in gaps[:1] if g], abs=1
+    )
     for gap in found.gaps:
         assert sum(gap.us) == gap.whole_us
     return found

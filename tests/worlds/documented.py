@@ -16,16 +16,29 @@ IN_PYTHON = ("README.md", "docs/python.md", "docs/policies.md", "docs/simulation
 
 def examples(page: str) -> str:
     """The Python of a page, one example after the other."""
-    found = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / page).read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     assert found, page
     return "\n".join(found)
 
 
 def schemas(text: str) -> list[dict[str, bool]]:
     """The tables of keys in a text: each key, and whether it may be missing."""
-    tables = re.findall(r"^\| key \| type \| meaning \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    tables = re.findall(
+        r"^\| key \| type \| meaning \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE
+    )
     cells = [[row.split(" | ")[0] for row in table.splitlines()] for table in tables]
-    return [{key: bool(optional) for cell in table for key, optional in re.findall(r"`([^`]+)`(\??)", cell)} for table in cells]
+    return [
+        {
+            key: bool(optional)
+            for cell in table
+            for key, optional in re.findall(r"`([^`]+)`(\??)", cell)
+        }
+        for table in cells
+    ]
 
 
 def _at(data: Any, path: str) -> Iterator[Any]:

@@ -62,7 +62,9 @@ class Family:
     model_type: str | None = None
 
     def config(self, **options: Any) -> Any:
-        merged = {k: v for k, v in {**self.sizes, **self.options, **options}.items() if v is not ...}
+        merged = {
+            k: v for k, v in {**self.sizes, **self.options, **options}.items() if v is not ...
+        }
         return CONFIG_MAPPING[self.model_type or self.name](**merged)
 
     def build(self, seed: int = 0, **options: Any) -> Any:
@@ -71,7 +73,9 @@ class Family:
         model = AutoModelForCausalLM.from_config(self.config(**options), dtype=torch.float32).eval()
         widen(model, seed)
         if "softcap" in self.covers:
-            model.set_attn_implementation("eager")  # other implementations drop the cap in some versions of transformers
+            model.set_attn_implementation(
+                "eager"
+            )  # other implementations drop the cap in some versions of transformers
         model.generation_config.eos_token_id = None
         model.generation_config.pad_token_id = 0
         return model
@@ -140,12 +144,29 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "gemma3_text",
         "two RoPEs, window in every other layer",
-        {"head_dim": 12, "sliding_window": WINDOW, "query_pre_attn_scalar": 12, "layer_types": _SLIDING},
+        {
+            "head_dim": 12,
+            "sliding_window": WINDOW,
+            "query_pre_attn_scalar": 12,
+            "layer_types": _SLIDING,
+        },
     ),
-    Family("cohere2", "no positions in full layers, parallel residual", {"sliding_window": WINDOW, "layer_types": _SLIDING}),
-    Family("gpt_neox", "partial rotary, parallel residual", {"rotary_pct": 0.5, "use_parallel_residual": True, **_NO_KV_HEADS}),
+    Family(
+        "cohere2",
+        "no positions in full layers, parallel residual",
+        {"sliding_window": WINDOW, "layer_types": _SLIDING},
+    ),
+    Family(
+        "gpt_neox",
+        "partial rotary, parallel residual",
+        {"rotary_pct": 0.5, "use_parallel_residual": True, **_NO_KV_HEADS},
+    ),
     Family("phi", "partial rotary, parallel residual, biases", {"partial_rotary_factor": 0.5}),
-    Family("stablelm", "partial rotary, layer norm", {"partial_rotary_factor": 0.25, "use_parallel_residual": True}),
+    Family(
+        "stablelm",
+        "partial rotary, layer norm",
+        {"partial_rotary_factor": 0.25, "use_parallel_residual": True},
+    ),
     Family("cohere", "parallel residual, logit scale"),
     Family("granite", "attention multiplier", {"attention_multiplier": 0.3}),
     Family("olmo2", "norms after attention"),
@@ -174,11 +195,27 @@ FAMILIES: tuple[Family, ...] = (
             "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         },
     ),
-    Family("deepseek_v2", "K and V heads of unequal size, mixture of experts", {**_MLA, "topk_method": "greedy"}),
+    Family(
+        "deepseek_v2",
+        "K and V heads of unequal size, mixture of experts",
+        {**_MLA, "topk_method": "greedy"},
+    ),
     Family("deepseek_v3", "K and V heads of unequal size, mixture of experts", _MLA),
     Family("smollm3", "layers without positions", {"no_rope_layers": [1, 0]}),
-    Family("gptj", "partial rotary, parallel residual", {"rotary_dim": 4}, plug=_GPTJ_PLUG, sizes=_SIZES_GPT2),
-    Family("codegen", "partial rotary, parallel residual", {"rotary_dim": 4}, plug=_GPTJ_PLUG, sizes=_SIZES_GPT2),
+    Family(
+        "gptj",
+        "partial rotary, parallel residual",
+        {"rotary_dim": 4},
+        plug=_GPTJ_PLUG,
+        sizes=_SIZES_GPT2,
+    ),
+    Family(
+        "codegen",
+        "partial rotary, parallel residual",
+        {"rotary_dim": 4},
+        plug=_GPTJ_PLUG,
+        sizes=_SIZES_GPT2,
+    ),
     Family(
         "falcon",
         "one KV head, parallel residual",
@@ -194,18 +231,24 @@ ARRIVALS = (0, 0, 2, 5)
 
 
 def requests(
-    prompt_lengths: Sequence[int] = PROMPT_LENGTHS, new_tokens: Sequence[int] = NEW_TOKENS, vocab: int = VOCAB
+    prompt_lengths: Sequence[int] = PROMPT_LENGTHS,
+    new_tokens: Sequence[int] = NEW_TOKENS,
+    vocab: int = VOCAB,
 ) -> list[Request]:
     """Random prompts that arrive one after the other; past the end-of-sequence token."""
     generator = torch.Generator().manual_seed(7)
     return [
         Request(
             f"r{i}",
-            prompt_token_ids=tuple(torch.randint(3, vocab, (length,), generator=generator).tolist()),
+            prompt_token_ids=tuple(
+                torch.randint(3, vocab, (length,), generator=generator).tolist()
+            ),
             sampling=SamplingParams(max_new_tokens=new, ignore_eos=True),
             arrival=arrival,
         )
-        for i, (length, new, arrival) in enumerate(zip(prompt_lengths, new_tokens, ARRIVALS, strict=True))
+        for i, (length, new, arrival) in enumerate(
+            zip(prompt_lengths, new_tokens, ARRIVALS, strict=True)
+        )
     ]
 
 
@@ -213,7 +256,10 @@ def generate(model: Any, request: Request) -> list[int]:
     """What the model makes of one request by itself, greedily."""
     ids = torch.tensor([request.prompt_token_ids])
     output = model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=request.sampling.max_new_tokens
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=request.sampling.max_new_tokens,
     )
     return output[0, ids.shape[1] :].tolist()
 
@@ -243,8 +289,19 @@ def world(name: str, **options: Any) -> World:
 # A way to run the requests by name: limits of the engine, small enough to bind.
 RUNS: dict[str, dict[str, Any]] = {
     "packed": {"policy": "continuous", "max_num_seqs": 3},
-    "chunked": {"policy": "continuous", "max_num_seqs": 3, "max_num_batched_tokens": 7, "block_size": 4},
-    "preempting": {"policy": "continuous", "max_num_seqs": 4, "max_num_batched_tokens": 16, "block_size": 2, "num_blocks": 18},
+    "chunked": {
+        "policy": "continuous",
+        "max_num_seqs": 3,
+        "max_num_batched_tokens": 7,
+        "block_size": 4,
+    },
+    "preempting": {
+        "policy": "continuous",
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 16,
+        "block_size": 2,
+        "num_blocks": 18,
+    },
     "static": {"policy": "static", "max_num_seqs": 3},
     "dynamic": {"policy": "dynamic", "max_num_seqs": 3},
     "split-chunked": {"policy": "split-chunked", "max_num_seqs": 3, "max_num_batched_tokens": 8},

@@ -21,12 +21,16 @@ DISPENSABLE = {"emulation.setMediaFeaturesOverride", "emulation.setScreenSetting
 
 def executable() -> str | None:
     """The Firefox to be tested with; None where there is none."""
-    return os.environ.get("FIREFOX") or next(filter(None, map(shutil.which, ("firefox-esr", "firefox"))), None)
+    return os.environ.get("FIREFOX") or next(
+        filter(None, map(shutil.which, ("firefox-esr", "firefox"))), None
+    )
 
 
 def _masked(data: bytes, mask: bytes) -> bytes:
     length, pattern = len(data), mask * (len(data) // 4 + 1)
-    return (int.from_bytes(data, "big") ^ int.from_bytes(pattern[:length], "big")).to_bytes(length, "big")
+    return (int.from_bytes(data, "big") ^ int.from_bytes(pattern[:length], "big")).to_bytes(
+        length, "big"
+    )
 
 
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -35,7 +39,9 @@ async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     length &= 127
     if length > 125:
         wide = length == 127
-        (length,) = struct.unpack("!Q" if wide else "!H", await reader.readexactly(8 if wide else 2))
+        (length,) = struct.unpack(
+            "!Q" if wide else "!H", await reader.readexactly(8 if wide else 2)
+        )
     mask = await reader.readexactly(4)
     return first, _masked(await reader.readexactly(length), mask)
 
@@ -55,7 +61,9 @@ def _framed(first: int, said: bytes) -> bytes:
 def _known(said: bytes) -> bytes:
     command = json.loads(said)
     return (
-        json.dumps({**command, "method": "session.status", "params": {}}).encode() if command["method"] in DISPENSABLE else said
+        json.dumps({**command, "method": "session.status", "params": {}}).encode()
+        if command["method"] in DISPENSABLE
+        else said
     )
 
 
@@ -76,7 +84,9 @@ async def _connected(port: int, reader: asyncio.StreamReader, writer: asyncio.St
     try:
         while True:
             first, said = await _frame(reader)
-            firefox.write(_framed(first, _known(said) if first == 0x81 else said))  # 0x81: a whole text
+            firefox.write(
+                _framed(first, _known(said) if first == 0x81 else said)
+            )  # 0x81: a whole text
             await firefox.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         firefox.close()
@@ -84,15 +94,21 @@ async def _connected(port: int, reader: asyncio.StreamReader, writer: asyncio.St
 
 
 async def main() -> int:
-    firefox = await asyncio.create_subprocess_exec(executable() or "firefox", *sys.argv[1:], stderr=asyncio.subprocess.PIPE)
+    firefox = await asyncio.create_subprocess_exec(
+        executable() or "firefox", *sys.argv[1:], stderr=asyncio.subprocess.PIPE
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firefox.terminate)
     assert firefox.stderr
     async for line in firefox.stderr:
         text = line.decode(errors="replace")
         if found := re.search(r"WebDriver BiDi listening on ws://[^:]+:(\d+)", text):
             port = int(found[1])
-            server = await asyncio.start_server(lambda r, w, port=port: _connected(port, r, w), "127.0.0.1", 0, limit=1 << 26)
-            text = f"WebDriver BiDi listening on ws://127.0.0.1:{server.sockets[0].getsockname()[1]}\n"
+            server = await asyncio.start_server(
+                lambda r, w, port=port: _connected(port, r, w), "127.0.0.1", 0, limit=1 << 26
+            )
+            text = (
+                f"WebDriver BiDi listening on ws://127.0.0.1:{server.sockets[0].getsockname()[1]}\n"
+            )
         print(text, end="", file=sys.stderr, flush=True)
     return await firefox.wait()
 

@@ -42,9 +42,19 @@ def small_runs() -> dict[str, Rows]:
     """A run of every policy in which lanes, blocks and budget are scarce, and one with shared prefixes."""
     limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4, "num_blocks": 12}
     traces = {policy: memory_trace(*MIXED, policy=policy, **limits) for policy in POLICIES}
-    traces["prefixes"] = memory_trace((9, 4), (9, 4, 3), (5, 3, 5), max_num_batched_tokens=16, block_size=4, prefix_caching=True)
-    traces["preempted"] = memory_trace(
-        (6, 14), (6, 14), (6, 9, 1), max_num_seqs=3, max_num_batched_tokens=9, block_size=4, num_blocks=7
+    traces["prefixes"] = memory_trace(
+        (9, 4), (9, 4, 3), (5, 3, 5), max_num_batched_tokens=16, block_size=4, prefix_caching=True
     )
-    assert any(e.preempted for e in traces["preempted"].events) and any(e.kv.prefix_hits for e in traces["prefixes"].events)
+    traces["preempted"] = memory_trace(
+        (6, 14),
+        (6, 14),
+        (6, 9, 1),
+        max_num_seqs=3,
+        max_num_batched_tokens=9,
+        block_size=4,
+        num_blocks=7,
+    )
+    assert any(e.preempted for e in traces["preempted"].events) and any(
+        e.kv.prefix_hits for e in traces["prefixes"].events
+    )
     return {name: rows_of(trace) for name, trace in traces.items()}

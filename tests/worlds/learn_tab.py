@@ -33,20 +33,32 @@ def world() -> tuple[dict, dict, dict[str, str]]:
             catalogue.append(entry | {"url": url})
     traces = recorded()
     captions = {run: {"de": f"learn/{run}-de.json"} for run in runs_of_lessons()}
-    files |= {urls["de"]: json.dumps(captions_in(traces(run), "de")) for run, urls in captions.items()}
-    files |= {f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES}
+    files |= {
+        urls["de"]: json.dumps(captions_in(traces(run), "de")) for run, urls in captions.items()
+    }
+    files |= {
+        f"learn/{language}.json": json.dumps(document(traces, language)) for language in LANGUAGES
+    }
     files["learn/page.js"] = tab_script("learn")
     documents = {language: f"learn/{language}.json" for language in LANGUAGES}
     parts = {
         "learn": part(
-            "learn", "learn/page.js", {"server": False, "documents": documents, "captions": captions, "tabs": TABS_HERE}
+            "learn",
+            "learn/page.js",
+            {"server": False, "documents": documents, "captions": captions, "tabs": TABS_HERE},
         )
     }
-    return {"catalogue": catalogue, "tabs": TABS_HERE, "asked": faq(), "terms": hints()}, parts, files
+    return (
+        {"catalogue": catalogue, "tabs": TABS_HERE, "asked": faq(), "terms": hints()},
+        parts,
+        files,
+    )
 
 
 @pytest.fixture
-def learn(visit: Callable[..., Page], world: tuple[dict, dict, dict[str, str]]) -> Callable[..., Page]:
+def learn(
+    visit: Callable[..., Page], world: tuple[dict, dict, dict[str, str]]
+) -> Callable[..., Page]:
     """`learn(hash, size)`: the tab, open."""
 
     def open_tab(hash: str = "", size: str | tuple[int, int] = "desk") -> Page:

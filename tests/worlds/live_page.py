@@ -27,14 +27,28 @@ def live_server() -> Iterator[str]:
 @pytest.fixture
 def live_url(live_server: str) -> str:
     """The address of the page, its engine empty, at the beginning of a run, and standing still."""
-    control(live_server, clear=True, hide_texts=False, hide_nicknames=False, accepting=True, steps_per_s=0, **LIMITS)
+    control(
+        live_server,
+        clear=True,
+        hide_texts=False,
+        hide_nicknames=False,
+        accepting=True,
+        steps_per_s=0,
+        **LIMITS,
+    )
     while control(live_server)["changing"]:
         time.sleep(0.02)
     return live_server
 
 
 def control(url: str, **what: object) -> dict:
-    answer = httpx.post(f"{url}/serve/control", json=what, headers={"X-Teacher-Token": TOKEN}, trust_env=False, timeout=300)
+    answer = httpx.post(
+        f"{url}/serve/control",
+        json=what,
+        headers={"X-Teacher-Token": TOKEN},
+        trust_env=False,
+        timeout=300,
+    )
     return answer.raise_for_status().json()
 
 
@@ -56,9 +70,7 @@ def ask(page: Page, prompt: str, tokens: int = 12, name: str = "") -> str:
     return page.evaluate("inflightLive.mine.requests[0].id")
 
 
-HAVE = (
-    "(inflightLive.batch.run && inflightLive.batch.first === inflightLive.batch.chapters[0] ? inflightLive.batch.run.length : 0)"
-)
+HAVE = "(inflightLive.batch.run && inflightLive.batch.first === inflightLive.batch.chapters[0] ? inflightLive.batch.run.length : 0)"
 
 
 def sees(page: Page, steps: int) -> None:

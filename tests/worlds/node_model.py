@@ -69,6 +69,8 @@ def node_model(name: str, folder: Path, kernels: Path = KERNELS) -> Iterator[Nod
     if not packed.exists():
         packed.write_bytes(pack_weights(BUILTIN_FOLDER / name))
     command = [node, str(_HERE), str(packed), str(kernels)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield NodeModel(process)
         process.stdin.close()

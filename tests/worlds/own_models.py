@@ -26,10 +26,18 @@ SHAPES = ("qwen3", "gemma3_text", "gpt_oss", "llama")
 def tokenizer(chat: bool = False) -> PreTrainedTokenizerFast:
     """A byte-level BPE that writes any text in about 300 tokens."""
     own = Tokenizer(models.BPE())
-    own.pre_tokenizer, own.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    own.pre_tokenizer, own.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    own.train_from_iterator(_TEXT, trainers.BpeTrainer(vocab_size=300, special_tokens=_SPECIAL, initial_alphabet=alphabet))
-    found = PreTrainedTokenizerFast(tokenizer_object=own, eos_token="<|end|>", clean_up_tokenization_spaces=False)
+    own.train_from_iterator(
+        _TEXT,
+        trainers.BpeTrainer(vocab_size=300, special_tokens=_SPECIAL, initial_alphabet=alphabet),
+    )
+    found = PreTrainedTokenizerFast(
+        tokenizer_object=own, eos_token="<|end|>", clean_up_tokenization_spaces=False
+    )
     if chat:
         found.chat_template = CHAT
     return found
@@ -45,7 +53,9 @@ def save(
 ) -> Path:
     """A random model of a family in a folder, whose vocabulary is its tokenizer's."""
     words = tokenizer(chat)
-    model = BY_NAME[family].build(vocab_size=len(words), eos_token_id=None, **{"max_position_embeddings": 512, **options})
+    model = BY_NAME[family].build(
+        vocab_size=len(words), eos_token_id=None, **{"max_position_embeddings": 512, **options}
+    )
     model.to(dtype).save_pretrained(folder)
     if with_tokenizer:
         words.save_pretrained(folder)
@@ -87,13 +97,28 @@ def config_only(folder: Path, source: Path, **fields: Any) -> Path:
 def requests_of(*prompts: str, new: int = 8) -> list[dict[str, Any]]:
     """As the page sends them."""
     return [
-        {"id": f"r{i}", "prompt": p, "sampling": {"max_new_tokens": new, "ignore_eos": True}, "arrival": i}
+        {
+            "id": f"r{i}",
+            "prompt": p,
+            "sampling": {"max_new_tokens": new, "ignore_eos": True},
+            "arrival": i,
+        }
         for i, p in enumerate(prompts or ("To be", "O Romeo, what light", "What"))
     ]
 
 
 def spec(model: Path | str, *prompts: str, **fields: Any) -> dict[str, Any]:
     """What the page sends for a short run of a model."""
-    config = {"policy": "continuous", "max_num_seqs": 2, "max_num_batched_tokens": 16, "block_size": 4}
-    workload = {"schema": 1, "name": "own", "arrival_unit": "step", "requests": requests_of(*prompts)}
+    config = {
+        "policy": "continuous",
+        "max_num_seqs": 2,
+        "max_num_batched_tokens": 16,
+        "block_size": 4,
+    }
+    workload = {
+        "schema": 1,
+        "name": "own",
+        "arrival_unit": "step",
+        "requests": requests_of(*prompts),
+    }
     return {"workload": workload, "config": config, "model": str(model), "device": "cpu", **fields}

@@ -42,12 +42,16 @@ def space_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> str:
     own = folders.getbasetemp()
-    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # that of the whole test run
+    folder = (
+        own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    )  # that of the whole test run
     book = folder / f"{name}.server.json"
     with FileLock(f"{book}.lock"):
         if not book.exists():
             page = serve(**environment)
-            book.write_text(json.dumps({"url": page.__enter__(), "pid": page.process.pid}), encoding="utf-8")
+            book.write_text(
+                json.dumps({"url": page.__enter__(), "pid": page.process.pid}), encoding="utf-8"
+            )
         return json.loads(book.read_text(encoding="utf-8"))["url"]
 
 
@@ -71,17 +75,32 @@ class serve:
     command: what serves it, from which folder; by default the sources.
     """
 
-    def __init__(self, command: Sequence[str] = (sys.executable, "app.py"), folder: Path = ROOT, **environment: str) -> None:
+    def __init__(
+        self,
+        command: Sequence[str] = (sys.executable, "app.py"),
+        folder: Path = ROOT,
+        **environment: str,
+    ) -> None:
         self.command, self.folder = command, folder
         self.port = _free_port()
-        here = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "HF_HUB_OFFLINE": "1", "GRADIO_SERVER_PORT": str(self.port)}
+        here = {
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+            "HF_HUB_OFFLINE": "1",
+            "GRADIO_SERVER_PORT": str(self.port),
+        }
         self.environment = {**os.environ, **here, **environment}
 
     def __enter__(self) -> str:
         """Waits for as long as the process lives."""
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
-            self.command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+            self.command,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
         )
         url = f"http://127.0.0.1:{self.port}"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -118,7 +137,9 @@ def state(http: httpx.Client, url: str) -> dict:
 
 
 def begin(http: httpx.Client, url: str, kind: str, asked: object, visitor: str = "") -> dict:
-    return http.post(f"{url}/inflight/jobs", json={"kind": kind, "spec": asked, "visitor": visitor}).json()
+    return http.post(
+        f"{url}/inflight/jobs", json={"kind": kind, "spec": asked, "visitor": visitor}
+    ).json()
 
 
 def follow(http: httpx.Client, url: str, job: str, start: int = 0, times: list | None = None):
@@ -131,7 +152,15 @@ def follow(http: httpx.Client, url: str, job: str, start: int = 0, times: list |
                 yield from json.loads(line[5:])
 
 
-def run(http: httpx.Client, url: str, asked: object, visitor: str = "me", *, kind: str = "run", times: list | None = None):
+def run(
+    http: httpx.Client,
+    url: str,
+    asked: object,
+    visitor: str = "me",
+    *,
+    kind: str = "run",
+    times: list | None = None,
+):
     """Every delta of a job; a refusal is the only one."""
     begun = begin(http, url, kind, asked, visitor)
     yield from follow(http, url, begun["job"], times=times) if "job" in begun else [begun]

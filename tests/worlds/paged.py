@@ -33,13 +33,16 @@ class PagedMemoryModel(MemoryModel):
         paged = batch.paged
         assert paged is not None
         logits = torch.zeros(len(batch.sample_rows), VOCAB_SIZE)
-        for lane, (row, queries, kv_len) in enumerate(zip(paged.query_rows, paged.query_lens, paged.kv_lens, strict=True)):
+        for lane, (row, queries, kv_len) in enumerate(
+            zip(paged.query_rows, paged.query_lens, paged.kv_lens, strict=True)
+        ):
             wanted = (batch.sample_rows == row + queries - 1).nonzero().flatten()
             if not queries or not len(wanted):
                 continue
             positions = torch.arange(int(kv_len))
             slots = (
-                paged.block_tables[lane][positions // paged.block_size].long() * paged.block_size + positions % paged.block_size
+                paged.block_tables[lane][positions // paged.block_size].long() * paged.block_size
+                + positions % paged.block_size
             )
             assert values[slots].long().equal(positions), "a slot of somebody else"
             logits[wanted[0]] = 0.0
@@ -62,13 +65,17 @@ def engine_on_buffers(
     """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its policy can be."""
     if asynchronous is None:
         asynchronous = config.policy.layout != "split"
-    execution = Execution("triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused)
+    execution = Execution(
+        "triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused
+    )
     adapter = probe(model) if isinstance(model, torch.nn.Module) else model
 
     choice = AttentionChoice(True, attention, asynchronous)
 
     def runner(num_blocks: int) -> PagedRunner:
-        return PagedRunner(adapter, num_blocks, config, execution, choice, time.perf_counter, capture)
+        return PagedRunner(
+            adapter, num_blocks, config, execution, choice, time.perf_counter, capture
+        )
 
     return Engine(adapter, tokenizer, config, execution=execution, runner=runner)
 
@@ -80,7 +87,12 @@ def paged_engine(
     """`engine_on_buffers` on a `PagedMemoryModel`."""
     config = EngineConfig(policy=policy, **limits)
     return engine_on_buffers(
-        model or PagedMemoryModel(), tokenizer, config, capture=capture, asynchronous=asynchronous, fused=fused
+        model or PagedMemoryModel(),
+        tokenizer,
+        config,
+        capture=capture,
+        asynchronous=asynchronous,
+        fused=fused,
     )
 
 
@@ -98,7 +110,11 @@ def traced(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
 
 
 def attend_by_gathering(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, batch: PackedBatch, spec: AttentionSpec
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    batch: PackedBatch,
+    spec: AttentionSpec,
 ) -> torch.Tensor:
     """The paged kernel's job in operations of torch alone, none of whose shapes depends on the pass: every query against every slot
     that its sequence's table names.
@@ -109,10 +125,15 @@ def attend_by_gathering(
     flat = torch.arange(rows * width)[:, None]
     mine = (flat >= paged.query_rows) & (flat < paged.query_rows + paged.query_lens)  # [R * W, S]
     sequence, present = mine.int().argmax(1), mine.any(1)
-    position = (paged.kv_lens - paged.query_lens)[sequence] + flat[:, 0] - paged.query_rows[sequence]
+    position = (
+        (paged.kv_lens - paged.query_lens)[sequence] + flat[:, 0] - paged.query_rows[sequence]
+    )
     length = paged.block_tables.shape[1] * paged.block_size
     key = torch.arange(length)
-    slots = paged.block_tables[:, key // paged.block_size].long() * paged.block_size + key % paged.block_size  # [S, K]
+    slots = (
+        paged.block_tables[:, key // paged.block_size].long() * paged.block_size
+        + key % paged.block_size
+    )  # [S, K]
     groups = heads // keys.shape[1]
     k = keys[slots[sequence]].repeat_interleave(groups, 2).transpose(1, 2)  # [R * W, H, K, Dk]
     v = values[slots[sequence]].repeat_interleave(groups, 2).transpose(1, 2)

@@ -23,10 +23,20 @@ def passes(draw, longest: int = 7, furthest: int = 13):
         if draw(st.booleans()):
             blocks.reverse()
         table = BlockTable().extend(tuple(blocks))
-        rows.append(ScheduledRequest(f"r{lane}", lane, "prefill", tuple(range(length)), start, table, True))
+        rows.append(
+            ScheduledRequest(f"r{lane}", lane, "prefill", tuple(range(length)), start, table, True)
+        )
     if layout == "padded" and draw(st.booleans()):  # a row that has finished
         rows.append(
-            ScheduledRequest("done", len(rows), "decode", (), 5, BlockTable().extend((next_block, next_block + 1)), False)
+            ScheduledRequest(
+                "done",
+                len(rows),
+                "decode",
+                (),
+                5,
+                BlockTable().extend((next_block, next_block + 1)),
+                False,
+            )
         )
         next_block += 2
     return SchedulerOutput(layout, tuple(rows)), next_block

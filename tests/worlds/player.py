@@ -12,9 +12,17 @@ from worlds.visual import record, request
 
 def trace_of(policy: str, **config) -> Trace:
     """Six requests that make lanes, blocks and chunks scarce."""
-    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4, "num_blocks": 24, **config}
+    limits = {
+        "max_num_seqs": 3,
+        "max_num_batched_tokens": 8,
+        "block_size": 4,
+        "num_blocks": 24,
+        **config,
+    }
     plan = [(9, 5, 0), (3, 8, 0), (17, 3, 1), (2, 1, 2), (6, 4, 2), (5, 6, 9)]
-    requests = [request(f"r{i}", prompt, new, at, first=100 * i) for i, (prompt, new, at) in enumerate(plan)]
+    requests = [
+        request(f"r{i}", prompt, new, at, first=100 * i) for i, (prompt, new, at) in enumerate(plan)
+    ]
     return record(EngineConfig(policy=policy, **limits), *requests)
 
 
@@ -30,10 +38,14 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
     length = (keys - chunk) // (lanes - 1)
     events = []
     for n in range(steps):
-        segments = [[0, r, i, "decode", length - 1, 1, length] for i, r in enumerate(requests[:-1])] + [
-            [0, requests[-1], lanes - 1, "prefill", 0, chunk, chunk]
-        ]
-        changes = [[r, list(range(i * 8, i * 8 + 8)), False] for i, r in enumerate(requests)] if n == 0 else []
+        segments = [
+            [0, r, i, "decode", length - 1, 1, length] for i, r in enumerate(requests[:-1])
+        ] + [[0, requests[-1], lanes - 1, "prefill", 0, chunk, chunk]]
+        changes = (
+            [[r, list(range(i * 8, i * 8 + 8)), False] for i, r in enumerate(requests)]
+            if n == 0
+            else []
+        )
         events.append(StepEvent.from_json({
             "step": n, "t_start": n / 100, "t_end": n / 100 + 0.009, "timings": [0.001, 0.001, 0.006, 0.001],
             "arrived": [[r, 0.0] for r in requests] if n == 0 else [],
@@ -47,7 +59,8 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
     }
     captions = [
         {
-            "say": [{"r": r} for r in requests[:4]] + [f" and more each add one token in step {n}."],
+            "say": [{"r": r} for r in requests[:4]]
+            + [f" and more each add one token in step {n}."],
             "why": [["because ", {"r": "r1"}]] * 6,
         }
         for n in range(steps)

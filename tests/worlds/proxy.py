@@ -22,7 +22,12 @@ def proxied(url: str, prefix: str) -> Iterator[str]:
                 return
             asked = http.client.HTTPConnection(behind, timeout=120)
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.request(self.command, self.path.removeprefix(prefix), body, dict(self.headers) | {"X-Forwarded-Proto": "http"})
+            asked.request(
+                self.command,
+                self.path.removeprefix(prefix),
+                body,
+                dict(self.headers) | {"X-Forwarded-Proto": "http"},
+            )
             with asked.getresponse() as answer:
                 self.send_response(answer.status)
                 for name, value in answer.getheaders():

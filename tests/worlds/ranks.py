@@ -10,7 +10,10 @@ from typing import Any
 from core.recorders.convert import open_texts
 from core.trace.ranks import Ranks
 
-FILES = [Path(__file__).parents[1] / "data" / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz" for rank in (0, 1)]
+FILES = [
+    Path(__file__).parents[1] / "data" / f"vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz"
+    for rank in (0, 1)
+]
 
 
 def records(rank: int) -> list[dict[str, Any]]:

@@ -29,7 +29,9 @@ def writing(source: Path, target: Path, seconds: float = 0.02) -> Iterator[None]
 def main(source: str, target: str, seconds: str) -> None:
     header, *records = gzip.decompress(Path(source).read_bytes()).splitlines()
     with open(target, "w", encoding="utf-8") as file:
-        file.write(json.dumps({**json.loads(header), "created": f"{time.time()}"}) + "\n")  # started again it is another one
+        file.write(
+            json.dumps({**json.loads(header), "created": f"{time.time()}"}) + "\n"
+        )  # started again it is another one
         for record in records:
             file.write(record.decode()[: len(record) // 2])
             file.flush()

@@ -33,9 +33,19 @@ def listening(files: Mapping[str, bytes] = {}) -> Iterator[Listener]:
             path = self.path.partition("?")[0].lstrip("/")
             listener.heard.append(path)
             body = files.get(path, b"")
-            kind = "text/html" if path.endswith("html") else "application/wasm" if path.endswith("wasm") else "text/javascript"
+            kind = (
+                "text/html"
+                if path.endswith("html")
+                else "application/wasm"
+                if path.endswith("wasm")
+                else "text/javascript"
+            )
             self.send_response(200)
-            for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), ("Access-Control-Allow-Origin", "*")):
+            for name, value in (
+                ("Content-Type", kind),
+                ("Content-Length", str(len(body))),
+                ("Access-Control-Allow-Origin", "*"),
+            ):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)

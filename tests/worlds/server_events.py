@@ -9,4 +9,9 @@ from typing import Any
 def messages_in(piece: bytes | str) -> list[dict[str, Any]]:
     """All messages in a piece of a stream: each event's data is an array of them."""
     text = piece.decode() if isinstance(piece, bytes) else piece
-    return [message for line in text.splitlines() if line.startswith("data: ") for message in json.loads(line[6:])]
+    return [
+        message
+        for line in text.splitlines()
+        if line.startswith("data: ")
+        for message in json.loads(line[6:])
+    ]

@@ -38,7 +38,11 @@ def _loaded() -> Engine:
 def char_engine(**limits: Any) -> Engine:
     """The smallest built-in model; weights are shared."""
     loaded = _loaded()
-    return Engine(loaded.adapter, loaded.tokenizer, EngineConfig(**{"max_num_seqs": 4, "num_blocks": 64, **limits}))
+    return Engine(
+        loaded.adapter,
+        loaded.tokenizer,
+        EngineConfig(**{"max_num_seqs": 4, "num_blocks": 64, **limits}),
+    )
 
 
 @dataclass
@@ -79,7 +83,9 @@ def served(
 
 
 @contextmanager
-def listening(config: uvicorn.Config, before_end: Callable[[], None] = lambda: None) -> Iterator[int]:
+def listening(
+    config: uvicorn.Config, before_end: Callable[[], None] = lambda: None
+) -> Iterator[int]:
     """uvicorn in a thread; its port."""
     config.port = 0
     server = uvicorn.Server(config)
@@ -132,7 +138,9 @@ async def idle(made: ServingEngine) -> None:
     """The engine has nothing left to do, and no request holds anything."""
     while made.engine.has_work or made.num_requests:
         await asyncio.sleep(0.001)
-    assert made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
+    assert (
+        made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
+    )
     made.engine._scheduler.check_integrity()
     assert not made.engine._requests and not made.engine._params and not made._thread._under_way
 
@@ -163,7 +171,11 @@ def between_two_steps(made: ServingEngine) -> Iterator[None]:
 async def all_messages(made: ServingEngine) -> list[dict]:
     """All messages of a server, which ends here."""
     await asyncio.to_thread(made.close)
-    return [message async for batch in made.event_log.read(coalesce_s=0) for message in json.loads(batch.messages)]
+    return [
+        message
+        async for batch in made.event_log.read(coalesce_s=0)
+        for message in json.loads(batch.messages)
+    ]
 
 
 def breaks(batch) -> bool:

@@ -28,7 +28,13 @@ EOS = 3
 
 
 def request(
-    id: str, prompt: int | Sequence[int], new: int = 4, arrival: float = 0, *, ignore_eos: bool = True, **sampling
+    id: str,
+    prompt: int | Sequence[int],
+    new: int = 4,
+    arrival: float = 0,
+    *,
+    ignore_eos: bool = True,
+    **sampling,
 ) -> Request:
     """A request of token ids; `prompt` is how many, or which."""
     ids = tuple(range(4, 4 + prompt)) if isinstance(prompt, int) else tuple(prompt)
@@ -51,7 +57,9 @@ class Step:
 
     @property
     def passes(self) -> list[tuple[tuple[str, int], ...]]:
-        return [tuple((s.request, len(s.tokens)) for s in output.scheduled) for output in self.outputs]
+        return [
+            tuple((s.request, len(s.tokens)) for s in output.scheduled) for output in self.outputs
+        ]
 
     @property
     def admitted(self) -> list[str]:
@@ -84,7 +92,9 @@ class SchedulerWorld:
         outputs = []
         for output in self.scheduler.schedule():
             outputs.append(output)
-            self.scheduler.update_from_output(output, [1] * sum(s.samples for s in output.scheduled))
+            self.scheduler.update_from_output(
+                output, [1] * sum(s.samples for s in output.scheduled)
+            )
         step = Step(len(self.steps), outputs, self.scheduler.end_step())
         self.scheduler.check_integrity()
         self.steps.append(step)
@@ -105,7 +115,9 @@ class SchedulerWorld:
         return [n for step in self.steps for p in step.passes for r, n in p if r == request and n]
 
 
-def world_of(policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limits) -> SchedulerWorld:
+def world_of(
+    policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limits
+) -> SchedulerWorld:
     """Rows as in `requests`."""
     return SchedulerWorld(EngineConfig(policy=policy, **limits), requests(*rows), num_blocks)
 
@@ -113,7 +125,9 @@ def world_of(policy: str, rows: Sequence[tuple], num_blocks: int = 1000, **limit
 def checker_of(trace: Trace) -> Checker:
     """The rules, given all requests."""
     checker = Checker(trace.header)
-    assert [checker.fault_of_request(*asked) for asked in trace.asked.values()] == [None] * len(trace.asked)
+    assert [checker.fault_of_request(*asked) for asked in trace.asked.values()] == [None] * len(
+        trace.asked
+    )
     return checker
 
 
@@ -142,7 +156,9 @@ class MemoryModel(ModelAdapter):
         self.model = None
         self.name, self.plug = "memory", "none"
         self.shapes, self.windows = {0: KVShape(1, 1, 1)}, {0: None}
-        self.config = SimpleNamespace(model_type="memory", vocab_size=VOCAB_SIZE, max_position_embeddings=context)
+        self.config = SimpleNamespace(
+            model_type="memory", vocab_size=VOCAB_SIZE, max_position_embeddings=context
+        )
         self.fails_after = fails_after
 
     device = torch.device("cpu")
@@ -165,16 +181,18 @@ class MemoryModel(ModelAdapter):
             if flat in wanted and segment.end > segment.first:
                 held = slice(None, segment.kv_len)
                 ids = [int(i) for i in keys[segment.slots][held].tolist()]
-                assert [int(i) for i in values[segment.slots][held].tolist()] == list(range(segment.kv_len)), (
-                    "a slot of somebody else"
-                )
+                assert [int(i) for i in values[segment.slots][held].tolist()] == list(
+                    range(segment.kv_len)
+                ), "a slot of somebody else"
                 logits[wanted.index(flat), next_token(ids)] = 9.0
                 if self.fails_after == segment.kv_len:
                     logits[wanted.index(flat)] = torch.nan
         return logits
 
 
-def memory_engine(policy: str = "continuous", tokenizer=None, model: MemoryModel | None = None, **limits) -> Engine:
+def memory_engine(
+    policy: str = "continuous", tokenizer=None, model: MemoryModel | None = None, **limits
+) -> Engine:
     """The real engine on a `MemoryModel`."""
     return Engine(model or MemoryModel(), tokenizer, EngineConfig(policy=policy, **limits))
 

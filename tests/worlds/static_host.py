@@ -19,9 +19,13 @@ class Host:
         self.folder, self.prefix = folder, prefix
         self.url = ""
         self.kinds: dict[str, str] = {}  # ".wasm" to the content type that is sent for it
-        self.packed: set[str] = set()  # ".gz", where a host says of such files that they are packed on the way
+        self.packed: set[str] = (
+            set()
+        )  # ".gz", where a host says of such files that they are packed on the way
         self.pace: float | None = None  # bytes a second, for all answers together
-        self.broken: dict[str, int] = {}  # the end of a path to the number of bytes after which its answer breaks off; -1: 404
+        self.broken: dict[
+            str, int
+        ] = {}  # the end of a path to the number of bytes after which its answer breaks off; -1: 404
         self.held: set[str] = set()  # ends of paths that are answered once they are taken out
         self.asked: list[str] = []
         self.sent = 0
@@ -39,7 +43,11 @@ class Host:
             to.send_error(404)
             return
         data = file.read_bytes()
-        kind = self.kinds.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        kind = (
+            self.kinds.get(file.suffix)
+            or mimetypes.guess_type(file.name)[0]
+            or "application/octet-stream"
+        )
         to.send_response(200)
         to.send_header("Content-Type", kind)
         if file.suffix in self.packed:

@@ -33,7 +33,9 @@ class TabEngine:
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
         """What a message is answered with; fails where the worker says that it failed."""
-        answer: dict[str, Any] = self.page.evaluate("(message) => tab.ask(message)", {"do": do, **what})
+        answer: dict[str, Any] = self.page.evaluate(
+            "(message) => tab.ask(message)", {"do": do, **what}
+        )
         assert "failed" not in answer, answer["failed"]
         return answer
 

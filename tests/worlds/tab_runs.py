@@ -25,7 +25,9 @@ NEAR_TIES = {"greedy-alone-bf16": {("r0", 41): 0.0, ("r1", 22): 0.0}}
 
 
 @pytest.fixture(scope="module")
-def engine_site(tmp_path_factory: pytest.TempPathFactory, engine_files: EngineFiles) -> Iterator[tuple[str, str]]:
+def engine_site(
+    tmp_path_factory: pytest.TempPathFactory, engine_files: EngineFiles
+) -> Iterator[tuple[str, str]]:
     """A host with the engine's files and a blank page: its address, and from there that of the engine's worker."""
     folder = tmp_path_factory.mktemp("engine")
     (folder / "index.html").write_text("<!doctype html><title>An engine</title>")
@@ -48,7 +50,9 @@ def engine_in(browser: Browser, site: tuple[str, str]) -> Iterator[TabEngine]:
 def accept(engine: TabEngine, name: str, browser: str, workload: Workload) -> None:
     """Run it, with these requests: `check --rerun` accepts the trace, and where the recording has the same requests, it has the same tokens."""
     preset = PRESETS[name]
-    lines = engine.trace({"workload": workload.to_json(), "config": preset.config.to_json(), "model": preset.model})
+    lines = engine.trace(
+        {"workload": workload.to_json(), "config": preset.config.to_json(), "model": preset.model}
+    )
     found = verify(lines, tokenizer_of, _engine)
     assert found.complete and found.rerun.tokens == found.num_tokens > 0 and not found.warnings
     trace = Trace.from_lines(lines)
@@ -63,5 +67,8 @@ def _partings(recorded: Trace, trace: Trace) -> dict[tuple[str, int], float | No
     for event in recorded.events:
         for token in event.sampled:
             margins.setdefault(token.request, []).append(token.margin)
-    parted = {request: first_parting(tokens, trace.outputs[request]) for request, tokens in recorded.outputs.items()}
+    parted = {
+        request: first_parting(tokens, trace.outputs[request])
+        for request, tokens in recorded.outputs.items()
+    }
     return {(request, at): margins[request][at] for request, at in parted.items() if at is not None}

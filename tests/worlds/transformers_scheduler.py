@@ -36,7 +36,9 @@ def decisions(workload: dict[str, Any]) -> list[Any]:
     while pending or scheduler.has_pending_requests():
         while pending and pending[0]["arrival"] <= step:
             r = pending.pop(0)
-            scheduler.add_waiting_request(RequestState(r["id"], list(r["prompt"]), max_new_tokens=r["max_tokens"]))
+            scheduler.add_waiting_request(
+                RequestState(r["id"], list(r["prompt"]), max_new_tokens=r["max_tokens"])
+            )
         step += 1
         if not scheduler.has_pending_requests():
             continue
@@ -98,7 +100,9 @@ def random_workload(seed: int) -> dict[str, Any]:
         prompt = draw.randint(1, max(1, min(room - 1, draw.choice([8, 30, 80]))))
         new = draw.randint(1, min(room - prompt, draw.choice([4, 20, 60])))
         ids = [draw.randrange(8) for _ in range(prompt)]
-        requests.append({"id": f"r{index}", "prompt": ids, "max_tokens": new, "arrival": draw.randint(0, 12)})
+        requests.append(
+            {"id": f"r{index}", "prompt": ids, "max_tokens": new, "arrival": draw.randint(0, 12)}
+        )
     seqs = len(requests)
     budget = max(seqs, draw.choice([4, 16, 64, 256]))
     found: dict[str, Any] = {

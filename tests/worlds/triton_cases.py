@@ -70,13 +70,23 @@ class Case:
 
     def mine(self) -> torch.Tensor:
         """What the kernels make of it."""
-        spec = self.spec if self.spec.sinks is None else self.spec._replace(sinks=self.spec.sinks.to(DEVICE))
-        batch = SimpleNamespace(paged=moved(self.layout, DEVICE), input_ids=self.batch.input_ids.to(DEVICE))
-        return triton_paged.attend(*(t.to(DEVICE) for t in (self.query, self.keys, self.values)), batch, spec).cpu()
+        spec = (
+            self.spec
+            if self.spec.sinks is None
+            else self.spec._replace(sinks=self.spec.sinks.to(DEVICE))
+        )
+        batch = SimpleNamespace(
+            paged=moved(self.layout, DEVICE), input_ids=self.batch.input_ids.to(DEVICE)
+        )
+        return triton_paged.attend(
+            *(t.to(DEVICE) for t in (self.query, self.keys, self.values)), batch, spec
+        ).cpu()
 
     def oracle(self) -> torch.Tensor:
         """What it should be, in float32."""
-        return dense.attend(self.query.float(), self.keys.float(), self.values.float(), self.batch, self.spec)
+        return dense.attend(
+            self.query.float(), self.keys.float(), self.values.float(), self.batch, self.spec
+        )
 
 
 def case(
@@ -103,9 +113,20 @@ def case(
     spec = AttentionSpec(0.7, window, softcap, noise(heads) if sinks else None)
     layout = paged_layout(output, BLOCK, heads, kv_heads, CPU, key_block=key_block)
     batch = pack(output, BLOCK, num_blocks * BLOCK, CPU)
-    return Case(output, batch, layout, query, noise(slots, kv_heads, sizes[0]), noise(slots, kv_heads, sizes[1]), spec)
+    return Case(
+        output,
+        batch,
+        layout,
+        query,
+        noise(slots, kv_heads, sizes[0]),
+        noise(slots, kv_heads, sizes[1]),
+        spec,
+    )
 
 
 def moved(layout: PagedLayout, device: torch.device) -> PagedLayout:
     """The layout on another device."""
-    return replace(layout, **{name: t.to(device) for name, t in vars(layout).items() if isinstance(t, torch.Tensor)})
+    return replace(
+        layout,
+        **{name: t.to(device) for name, t in vars(layout).items() if isinstance(t, torch.Tensor)},
+    )

@@ -64,12 +64,26 @@ def models() -> ModelCache:
 def spec(*prompts: str, new: int = 6, **config) -> dict:
     """What the page sends for a run of three short requests, or of these."""
     requests = [
-        Request(f"r{i}", prompt=p, sampling=SamplingParams(max_new_tokens=new, ignore_eos=True), arrival=i)
+        Request(
+            f"r{i}",
+            prompt=p,
+            sampling=SamplingParams(max_new_tokens=new, ignore_eos=True),
+            arrival=i,
+        )
         for i, p in enumerate(prompts or ("To be", "O Romeo", "What"))
     ]
-    config = EngineConfig(**{"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4} | config)
-    model = "shakespeare-char" if new < 240 else "shakespeare-bpe"  # the first is quicker, but its context is 256
-    return {"workload": Workload(requests).to_json(), "config": config.to_json(), "model": model, "device": "cpu"}
+    config = EngineConfig(
+        **{"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4} | config
+    )
+    model = (
+        "shakespeare-char" if new < 240 else "shakespeare-bpe"
+    )  # the first is quicker, but its context is 256
+    return {
+        "workload": Workload(requests).to_json(),
+        "config": config.to_json(),
+        "model": model,
+        "device": "cpu",
+    }
 
 
 def endless() -> dict:

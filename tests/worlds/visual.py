@@ -19,7 +19,12 @@ TOKEN = 7
 def request(name: str, prompt: int, new: int, arrival: int = 0, first: int = 0) -> Request:
     """A request with `prompt` made-up tokens that writes `new` tokens; equal `first` gives equal prompts."""
     ids = tuple(first + i for i in range(prompt))
-    return Request(name, prompt_token_ids=ids, sampling=SamplingParams(max_new_tokens=new, ignore_eos=True), arrival=arrival)
+    return Request(
+        name,
+        prompt_token_ids=ids,
+        sampling=SamplingParams(max_new_tokens=new, ignore_eos=True),
+        arrival=arrival,
+    )
 
 
 class _Inventing:
@@ -33,7 +38,14 @@ class _Inventing:
     def launch(self, output, params) -> PassResult:
         samples = [Sample(TOKEN, -1.0, 0.5) for s in output.scheduled if s.samples]
         start, self.now = self.now, self.now + 0.001
-        return PassResult(samples=samples, t_start=start, t_end=self.now, prepare=0.0002, forward=0.0005, sample=0.0003)
+        return PassResult(
+            samples=samples,
+            t_start=start,
+            t_end=self.now,
+            prepare=0.0002,
+            forward=0.0005,
+            sample=0.0003,
+        )
 
 
 class _EvenSteps(TraceRecorder):
@@ -46,7 +58,9 @@ class _EvenSteps(TraceRecorder):
     def record(self, event):
         def even():
             made = event()
-            return made._replace(t_end=round(made.t_start + 0.009, 6), timings=made.timings._replace(schedule=0.001))
+            return made._replace(
+                t_end=round(made.t_start + 0.009, 6), timings=made.timings._replace(schedule=0.001)
+            )
 
         made = super().record(even)
         self._clock.now = (made.step + 1) / 100
@@ -67,7 +81,12 @@ def record(config: EngineConfig, *requests: Request, num_blocks: int | None = No
     config = replace(config, num_blocks=num_blocks or config.num_blocks or 64)
     runner = _Inventing()
     engine = Engine(
-        _Nameless(), None, config, runner=lambda num_blocks: runner, recorder=_EvenSteps(runner), clock=lambda: runner.now
+        _Nameless(),
+        None,
+        config,
+        runner=lambda num_blocks: runner,
+        recorder=_EvenSteps(runner),
+        clock=lambda: runner.now,
     )
     trace = engine.run(Workload(requests))
     trace.recorded_texts = Texts(

@@ -11,41 +11,75 @@ _CONTINUOUS = "def schedule_continuous(waiting, running, lanes, budget):\n"
 _MASK = "def block_diagonal_mask(chunks):\n"
 
 STATIC = {
-    "returns nothing": (_STATIC + "    {r.id: r.left for r in running or waiting[:lanes]}\n", "It returned `None`"),
+    "returns nothing": (
+        _STATIC + "    {r.id: r.left for r in running or waiting[:lanes]}\n",
+        "It returned `None`",
+    ),
     "refills at once": (
-        _STATIC + "    return {r.id: r.left for r in (*running, *waiting[: lanes - len(running)])}\n",
+        _STATIC
+        + "    return {r.id: r.left for r in (*running, *waiting[: lanes - len(running)])}\n",
         "joins no wave while",
     ),
-    "more than the lanes": (_STATIC + "    return {r.id: r.left for r in running or waiting}\n", "lane"),
-    "one lane too few": (_STATIC + "    return {r.id: r.left for r in running or waiting[: lanes - 1]}\n", "has a lane for it"),
-    "one lane too many": (_STATIC + "    return {r.id: r.left for r in running or waiting[: lanes + 1]}\n", "lane"),
-    "all tokens, not those left": (_STATIC + "    return {r.id: r.tokens for r in running or waiting[:lanes]}\n", "one position"),
-    "one position of a prompt": (_STATIC + "    return {r.id: 1 for r in running or waiting[:lanes]}\n", "whole prompt"),
-    "the newest first": (_STATIC + "    return {r.id: r.left for r in running or waiting[::-1][:lanes]}\n", "came first"),
+    "more than the lanes": (
+        _STATIC + "    return {r.id: r.left for r in running or waiting}\n",
+        "lane",
+    ),
+    "one lane too few": (
+        _STATIC + "    return {r.id: r.left for r in running or waiting[: lanes - 1]}\n",
+        "has a lane for it",
+    ),
+    "one lane too many": (
+        _STATIC + "    return {r.id: r.left for r in running or waiting[: lanes + 1]}\n",
+        "lane",
+    ),
+    "all tokens, not those left": (
+        _STATIC + "    return {r.id: r.tokens for r in running or waiting[:lanes]}\n",
+        "one position",
+    ),
+    "one position of a prompt": (
+        _STATIC + "    return {r.id: 1 for r in running or waiting[:lanes]}\n",
+        "whole prompt",
+    ),
+    "the newest first": (
+        _STATIC + "    return {r.id: r.left for r in running or waiting[::-1][:lanes]}\n",
+        "came first",
+    ),
     "the shortest first": (
-        _STATIC + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r: r.left)[:lanes]}\n",
+        _STATIC
+        + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r: r.left)[:lanes]}\n",
         "came first",
     ),
     "by name": (
-        _STATIC + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r: r.id)[:lanes]}\n",
+        _STATIC
+        + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r: r.id)[:lanes]}\n",
         "came first",
     ),
     "never starts": (_STATIC + "    return {r.id: r.left for r in running}\n", "has a lane for it"),
-    "forgets the running": (_STATIC + "    return {} if running else {r.id: r.left for r in waiting[:lanes]}\n", "one position"),
+    "forgets the running": (
+        _STATIC + "    return {} if running else {r.id: r.left for r in waiting[:lanes]}\n",
+        "one position",
+    ),
     "waits for a full wave": (
         _STATIC
         + "    if running:\n        return {r.id: 1 for r in running}\n"
         + "    return {r.id: r.left for r in waiting[:lanes]} if len(waiting) >= lanes else {}\n",
         "has a lane for it",
     ),
-    "by request, not by id": (_STATIC + "    return {r: r.left for r in running or waiting[:lanes]}\n", "ids"),
-    "pairs": (_STATIC + "    return [(r.id, r.left) for r in running or waiting[:lanes]]\n", "of type list"),
+    "by request, not by id": (
+        _STATIC + "    return {r: r.left for r in running or waiting[:lanes]}\n",
+        "ids",
+    ),
+    "pairs": (
+        _STATIC + "    return [(r.id, r.left) for r in running or waiting[:lanes]]\n",
+        "of type list",
+    ),
     "a generator": (
         _STATIC + "    for r in running or waiting[:lanes]:\n        yield r.id, r.left\n",
         "of type generator",
     ),
     "clears what waits": (
-        _STATIC + "    plan = {r.id: r.left for r in running or waiting[:lanes]}\n    waiting.clear()\n    return plan\n",
+        _STATIC
+        + "    plan = {r.id: r.left for r in running or waiting[:lanes]}\n    waiting.clear()\n    return plan\n",
         "must stay as they are",
     ),
     "pops what waits": (
@@ -60,14 +94,19 @@ STATIC = {
         + "    for r in running or waiting[:lanes]:\n        seen[r.id] = seen.get(r.id, 0) + r.left\n    return dict(seen)\n",
         "asked once more",
     ),
-    "halves": (_STATIC + "    return {r.id: r.left / 1 for r in running or waiting[:lanes]}\n", "whole number"),
+    "halves": (
+        _STATIC + "    return {r.id: r.left / 1 for r in running or waiting[:lanes]}\n",
+        "whole number",
+    ),
     "an example by heart": (_STATIC + "    return {'A': 3, 'B': 2}\n", ""),
     "raises": (
-        _STATIC + "    return {r.id: r.left for r in running or [waiting[i] for i in range(lanes)]}\n",
+        _STATIC
+        + "    return {r.id: r.left for r in running or [waiting[i] for i in range(lanes)]}\n",
         "Line 5 raised IndexError",
     ),
     "changes a request": (
-        _STATIC + "    for r in running or waiting:\n        r.computed = r.tokens\n    return {}\n",
+        _STATIC
+        + "    for r in running or waiting:\n        r.computed = r.tokens\n    return {}\n",
         "Line 6 raised FrozenInstanceError",
     ),
     "an attribute that is none": (
@@ -75,7 +114,10 @@ STATIC = {
         "Line 5 raised AttributeError",
     ),
     "never ends": (_STATIC + "    while True:\n        pass\n", "still running"),
-    "recursion": (_STATIC + "    return schedule_static(waiting, running, lanes)\n", "Line 5 raised RecursionError"),
+    "recursion": (
+        _STATIC + "    return schedule_static(waiting, running, lanes)\n",
+        "Line 5 raised RecursionError",
+    ),
     "reads the answer": (
         _STATIC
         + "    import inspect\n    frame = inspect.currentframe()\n    while frame:\n"
@@ -88,7 +130,8 @@ STATIC = {
     "leaves": (_STATIC + "    import sys\n    sys.exit(0)\n", "Line 6 raised SystemExit"),
     "leaves for good": (_STATIC + "    import os\n    os._exit(0)\n", "ended the Python"),
     "very slow": (
-        _STATIC + "    import time\n    time.sleep(0.05)\n    return {r.id: r.left for r in running or waiting[:lanes]}\n",
+        _STATIC
+        + "    import time\n    time.sleep(0.05)\n    return {r.id: r.left for r in running or waiting[:lanes]}\n",
         "takes too long",
     ),
 }
@@ -121,11 +164,15 @@ CONTINUOUS = {
         "has begun",
     ),
     "past the lanes": (
-        _continuous("[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting"),
+        _continuous(
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting"
+        ),
         "lane",
     ),
     "lanes of its own for the waiting": (
-        _continuous("[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[:lanes]"),
+        _continuous(
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[:lanes]"
+        ),
         "lane",
     ),
     "one lane too few": (
@@ -141,7 +188,10 @@ CONTINUOUS = {
         "a lane is free",
     ),
     "no budget": (_continuous(_RIGHT, "    return {r.id: r.left for r in order}\n"), "budget"),
-    "a budget for each": (_continuous(_RIGHT, "    return {r.id: min(r.left, budget) for r in order}\n"), "budget"),
+    "a budget for each": (
+        _continuous(_RIGHT, "    return {r.id: min(r.left, budget) for r in order}\n"),
+        "budget",
+    ),
     "whole prompts only": (
         _continuous(
             _RIGHT,
@@ -199,17 +249,27 @@ CONTINUOUS = {
         + _SHARE,
         "must stay as they are",
     ),
-    "returns nothing": (_continuous(_RIGHT, _SHARE.replace("    return plan\n", "")), "It returned `None`"),
+    "returns nothing": (
+        _continuous(_RIGHT, _SHARE.replace("    return plan\n", "")),
+        "It returned `None`",
+    ),
     "a negative share": (
         _continuous(
-            _RIGHT, "    for r in order:\n        plan[r.id] = min(r.left, budget)\n        budget -= r.left\n    return plan\n"
+            _RIGHT,
+            "    for r in order:\n        plan[r.id] = min(r.left, budget)\n        budget -= r.left\n    return plan\n",
         ),
         "",
     ),
     "a name that is none": (_continuous("runing"), "Line 5 raised NameError"),
-    "never ends": (_CONTINUOUS + "    while budget:\n        budget -= 0\n    return {}\n", "still running"),
+    "never ends": (
+        _CONTINUOUS + "    while budget:\n        budget -= 0\n    return {}\n",
+        "still running",
+    ),
     "never ends where the budget is odd": (
-        _CONTINUOUS + "    while budget % 2:\n        pass\n" + _ORDER.format(order=_RIGHT) + _SHARE,
+        _CONTINUOUS
+        + "    while budget % 2:\n        pass\n"
+        + _ORDER.format(order=_RIGHT)
+        + _SHARE,
         "still running",
     ),
     "catches all": (
@@ -333,9 +393,13 @@ MASK = {
         + "    return [[0.0 if r == of and k <= p else float('-inf') for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
         "`True` or `False`",
     ),
-    "a generator": (_MASK + "    for c in chunks:\n        yield [True] * c.end\n", "of type generator"),
+    "a generator": (
+        _MASK + "    for c in chunks:\n        yield [True] * c.end\n",
+        "of type generator",
+    ),
     "rows that are generators": (
-        _MASK + "    return [(k <= p for k in range(c.end)) for c in chunks for p in range(c.start, c.end)]\n",
+        _MASK
+        + "    return [(k <= p for k in range(c.end)) for c in chunks for p in range(c.start, c.end)]\n",
         "row 0 is of type generator",
     ),
     "tuples": (_MASK + "    return tuple(tuple([True]) for c in chunks)\n", "of type tuple"),
@@ -347,11 +411,15 @@ MASK = {
         "must stay as they are",
     ),
     "one chunk": (
-        _MASK + "    (c,) = chunks\n    return [[k <= p for k in range(c.end)] for p in range(c.start, c.end)]\n",
+        _MASK
+        + "    (c,) = chunks\n    return [[k <= p for k in range(c.end)] for p in range(c.start, c.end)]\n",
         "Line 5 raised ValueError",
     ),
     "too much": (_MASK + "    return [[True] * 150_000]\n", "more than 100,000 values"),
-    "contains itself": (_MASK + "    rows = []\n    rows.append(rows)\n    return rows\n", "itself"),
+    "contains itself": (
+        _MASK + "    rows = []\n    rows.append(rows)\n    return rows\n",
+        "itself",
+    ),
     "never ends": (
         _MASK
         + "    rows, q = [], 0\n    while q < len(chunks):\n        rows.append([])\n        rows.clear()\n    return rows\n",
@@ -401,21 +469,49 @@ _GROWN = "self.tables[request] = held + [self.free.pop() for _ in range(lacking)
 
 BLOCKS = {
     "its live list": (
-        _blocks(("return list(self.tables.get(request, []))", "return self.tables.setdefault(request, [])")),
+        _blocks(
+            (
+                "return list(self.tables.get(request, []))",
+                "return self.tables.setdefault(request, [])",
+            )
+        ),
         "list",
     ),
-    "a block too many": (_blocks(("-(-positions // self.block_size)", "(positions // self.block_size + 1)")), "block"),
-    "a block too few": (_blocks(("-(-positions // self.block_size)", "positions // self.block_size")), "block"),
+    "a block too many": (
+        _blocks(("-(-positions // self.block_size)", "(positions // self.block_size + 1)")),
+        "block",
+    ),
+    "a block too few": (
+        _blocks(("-(-positions // self.block_size)", "positions // self.block_size")),
+        "block",
+    ),
     "as many again": (_blocks((" - len(held))", ")")), "block"),
     "forgets release": (_blocks(("self.free += self.tables.pop(request, [])", "pass")), "gave"),
-    "releases to nobody": (_blocks(("self.free += self.tables.pop(request, [])", "self.tables.pop(request, None)")), "gave"),
-    "frees and keeps": (_blocks(("self.tables.pop(request, [])", "self.tables.get(request, [])")), "gave"),
-    "frees one": (
-        _blocks(("self.free += self.tables.pop(request, [])", "self.free += self.tables.pop(request, [])[:1]")),
+    "releases to nobody": (
+        _blocks(("self.free += self.tables.pop(request, [])", "self.tables.pop(request, None)")),
         "gave",
     ),
-    "release of nobody raises": (_blocks(("self.tables.pop(request, [])", "self.tables.pop(request)")), "KeyError"),
-    "table of nobody raises": (_blocks(("list(self.tables.get(request, []))", "list(self.tables[request])")), "KeyError"),
+    "frees and keeps": (
+        _blocks(("self.tables.pop(request, [])", "self.tables.get(request, [])")),
+        "gave",
+    ),
+    "frees one": (
+        _blocks(
+            (
+                "self.free += self.tables.pop(request, [])",
+                "self.free += self.tables.pop(request, [])[:1]",
+            )
+        ),
+        "gave",
+    ),
+    "release of nobody raises": (
+        _blocks(("self.tables.pop(request, [])", "self.tables.pop(request)")),
+        "KeyError",
+    ),
+    "table of nobody raises": (
+        _blocks(("list(self.tables.get(request, []))", "list(self.tables[request])")),
+        "KeyError",
+    ),
     "evicts the oldest": (
         _blocks(
             (
@@ -436,17 +532,31 @@ BLOCKS = {
         "changes nothing",
     ),
     "never refuses": (_blocks(("lacking > len(self.free)", "False")), "IndexError"),
-    "refuses the last block": (_blocks(("lacking > len(self.free)", "lacking >= len(self.free)")), "`grow` must return True"),
+    "refuses the last block": (
+        _blocks(("lacking > len(self.free)", "lacking >= len(self.free)")),
+        "`grow` must return True",
+    ),
     "one block for all": (_blocks(("self.free.pop() for", "0 for")), "handed out twice"),
-    "from one": (_blocks(("list(range(num_blocks))", "list(range(1, num_blocks + 1))")), "There are only blocks"),
+    "from one": (
+        _blocks(("list(range(num_blocks))", "list(range(1, num_blocks + 1))")),
+        "There are only blocks",
+    ),
     "says nothing": (_blocks(("        return True\n", "")), "must return True, not None"),
     "the old ones go": (
         _blocks(
-            (_GROWN, "self.free += held\n        self.tables[request] = [self.free.pop(0) for _ in range(len(held) + lacking)]")
+            (
+                _GROWN,
+                "self.free += held\n        self.tables[request] = [self.free.pop(0) for _ in range(len(held) + lacking)]",
+            )
         ),
         "keeps",
     ),
-    "in front": (_blocks((_GROWN, "self.tables[request] = [self.free.pop() for _ in range(lacking)] + held")), "keeps"),
+    "in front": (
+        _blocks(
+            (_GROWN, "self.tables[request] = [self.free.pop() for _ in range(lacking)] + held")
+        ),
+        "keeps",
+    ),
     "shrinks": (
         _blocks(
             (
@@ -457,29 +567,65 @@ BLOCKS = {
         "keeps",
     ),
     "the offset alone": (
-        _blocks(("self.tables[request][block] * self.block_size + offset", "self.tables[request][block] + offset")),
+        _blocks(
+            (
+                "self.tables[request][block] * self.block_size + offset",
+                "self.tables[request][block] + offset",
+            )
+        ),
         "offset",
     ),
     "the position itself": (
-        _blocks(("        return self.tables[request][block] * self.block_size + offset", "        return position")),
+        _blocks(
+            (
+                "        return self.tables[request][block] * self.block_size + offset",
+                "        return position",
+            )
+        ),
         "offset",
     ),
-    "block times blocks": (_blocks(("[block] * self.block_size", "[block] * len(self.tables[request])")), "offset"),
+    "block times blocks": (
+        _blocks(("[block] * self.block_size", "[block] * len(self.tables[request])")),
+        "offset",
+    ),
     "a set": (
-        _blocks(("return list(self.tables.get(request, []))", "return set(self.tables.get(request, []))")),
+        _blocks(
+            (
+                "return list(self.tables.get(request, []))",
+                "return set(self.tables.get(request, []))",
+            )
+        ),
         "of type set",
     ),
     "a tuple": (
-        _blocks(("return list(self.tables.get(request, []))", "return tuple(self.tables.get(request, []))")),
+        _blocks(
+            (
+                "return list(self.tables.get(request, []))",
+                "return tuple(self.tables.get(request, []))",
+            )
+        ),
         "of type tuple",
     ),
     "a generator": (
-        _blocks(("return list(self.tables.get(request, []))", "yield from self.tables.get(request, [])")),
+        _blocks(
+            ("return list(self.tables.get(request, []))", "yield from self.tables.get(request, [])")
+        ),
         "of type generator",
     ),
-    "backwards": (_blocks(("return list(self.tables.get(request, []))", "return list(self.tables.get(request, []))[::-1]")), ""),
+    "backwards": (
+        _blocks(
+            (
+                "return list(self.tables.get(request, []))",
+                "return list(self.tables.get(request, []))[::-1]",
+            )
+        ),
+        "",
+    ),
     "one table for all pools": (
-        _blocks(("        self.tables = {}\n", ""), ("class Blocks:\n", "class Blocks:\n    tables = {}\n\n")),
+        _blocks(
+            ("        self.tables = {}\n", ""),
+            ("class Blocks:\n", "class Blocks:\n    tables = {}\n\n"),
+        ),
         "a pool of its own",
     ),
     "a function, not a class": ("def Blocks(num_blocks, block_size):\n    return {}\n", "no grow"),
@@ -508,14 +654,27 @@ _NEVER = (
     "very slow",
     "eats the memory",
 )
-_LEAVES = ("leaves for good", "reads the answer", "imports the solution", "changes the checks", "writes a verdict", "asks")
+_LEAVES = (
+    "leaves for good",
+    "reads the answer",
+    "imports the solution",
+    "changes the checks",
+    "writes a verdict",
+    "asks",
+)
 _ALL = {"static": STATIC, "continuous": CONTINUOUS, "mask": MASK, "blocks": BLOCKS}
 assert set(_ALL) == set(EXERCISES)
 
 
 def _of(titles: tuple[str, ...]) -> dict[str, dict[str, tuple[str, str]]]:
-    return {name: {title: found[title] for title in titles if title in found} for name, found in _ALL.items()}
+    return {
+        name: {title: found[title] for title in titles if title in found}
+        for name, found in _ALL.items()
+    }
 
 
 ENDLESS, ENDS = _of(_NEVER), _of(_LEAVES)  # to be run in a process of their own
-WRONG = {name: {title: one for title, one in found.items() if title not in _NEVER + _LEAVES} for name, found in _ALL.items()}
+WRONG = {
+    name: {title: one for title, one in found.items() if title not in _NEVER + _LEAVES}
+    for name, found in _ALL.items()
+}

@@ -49,7 +49,9 @@ class NotLoaded(UnsupportedModel):
 class Engines(Protocol):
     """Makes an engine on a model. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for an arrival. Raises NotLoaded."""
 
-    def __call__(self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep) -> EngineCore: ...
+    def __call__(
+        self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep
+    ) -> EngineCore: ...
 
 
 class Answers:
@@ -126,26 +128,38 @@ class Answers:
 
         return _opened("This file cannot be opened as a workload: ", text, read)
 
-    def _export_ranks(self, run: object, step: object = None, rank: object = None, at: object = None) -> dict[str, Any]:
+    def _export_ranks(
+        self, run: object, step: object = None, rank: object = None, at: object = None
+    ) -> dict[str, Any]:
         return self._kept.export_page(run, {"step": step, "rank": rank, "at": at})
 
-    def _attention(self, run: object, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
+    def _attention(
+        self, run: object, step: int, pass_index: int, layer: int, head: int
+    ) -> dict[str, Any]:
         trace = self._kept.trace(run)
         model = trace.header.model
         if model.name not in BUILTIN_MODELS or self._weights is None:
             raise Refused("Attention weights are shown for this page's own models only.")
         weigh = partial(self._weights, model.name)
-        return {"segments": attention_weights(trace, weigh, model.layers or 0, step, pass_index, layer, head)}
+        return {
+            "segments": attention_weights(
+                trace, weigh, model.layers or 0, step, pass_index, layer, head
+            )
+        }
 
     def _lesson_check(self, lesson: object, run: object, language: object) -> dict[str, Any]:
         """Whether a run does what a lesson's task asks."""
-        return {"goals": tasks.check(str(lesson), self._kept.trace(run), self._recorded, str(language))}
+        return {
+            "goals": tasks.check(str(lesson), self._kept.trace(run), self._recorded, str(language))
+        }
 
     # -- what work is given here -----------------------------------------------------------------------------------------
 
     def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> EngineCore:
         """See `Host`."""
-        return self._engines(spec.model, config, leaks, lambda seconds: time.sleep(min(seconds, _MOMENT)))
+        return self._engines(
+            spec.model, config, leaks, lambda seconds: time.sleep(min(seconds, _MOMENT))
+        )
 
     def between(self) -> None:
         """See `Host`: nothing stops a timed run but the end of its worker."""

@@ -51,13 +51,20 @@ class Kept:
         if name not in self._sources:
             raise InflightError(GONE)
         if self._opened is None or self._opened[0] != name:
-            self._opened = name, Trace.from_lines(self._text(name).removesuffix("\n").split("\n"), trusted=True)
+            self._opened = (
+                name,
+                Trace.from_lines(self._text(name).removesuffix("\n").split("\n"), trusted=True),
+            )
         return self._opened[1]
 
     def text(self, url: object) -> str:
         """What lies at an address; raises InflightError if it is gone."""
         name = _name(url)
-        return _as_text(translated_replay(self.trace(name), self._sources[name])) if name in self._sources else self._text(name)
+        return (
+            _as_text(translated_replay(self.trace(name), self._sources[name]))
+            if name in self._sources
+            else self._text(name)
+        )
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page with a figure lacks Plotly where `PLOTLY` stands."""
@@ -67,15 +74,21 @@ class Kept:
         if kind == "jsonl":
             return self._file("inflight-trace.jsonl", self._text(_name(run)))
         if kind == "perfetto":
-            return self._file("inflight-perfetto.json", json.dumps(chrome_trace(trace), ensure_ascii=False))
+            return self._file(
+                "inflight-perfetto.json", json.dumps(chrome_trace(trace), ensure_ascii=False)
+            )
         if kind != "plotly" or isinstance(step, bool) or not isinstance(step, int):
-            raise InflightError("There are exports of a run (jsonl, perfetto, html), and of a step (plotly).")
+            raise InflightError(
+                "There are exports of a run (jsonl, perfetto, html), and of a step (plotly)."
+            )
         return self._file(f"inflight-step-{step}.html", step_page(trace, step))
 
     def export_page(self, run: object, place: dict[str, Any]) -> dict[str, Any]:
         """A run, or all ranks of an engine, as a page that opens at a place: see `Store.export_ranks`."""
         data = json.loads(self.text(run))
-        return self._file("inflight-replay.html", standalone_html(data, checked_place(data, **place)))
+        return self._file(
+            "inflight-replay.html", standalone_html(data, checked_place(data, **place))
+        )
 
     def _file(self, name: str, text: str) -> dict[str, Any]:
         return {"url": _named(self._put(text))["url"], "name": name}
@@ -86,7 +99,9 @@ class Kept:
         return zlib.decompress(packed).decode("utf-8", "surrogatepass")
 
     def _put(self, text: str) -> str:
-        name = secrets.token_hex(10)  # unknown to an earlier worker of this tab, whose runs the page may still name
+        name = secrets.token_hex(
+            10
+        )  # unknown to an earlier worker of this tab, whose runs the page may still name
         self._packed[name] = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         while len(self._packed) > 1 and sum(map(len, self._packed.values())) > _MOST:
             old, _ = self._packed.popitem(last=False)

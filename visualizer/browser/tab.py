@@ -25,7 +25,10 @@ class Tab:
 
     def __init__(self, machine: str, stepped: Callable[[], None] | None = None) -> None:
         self._machine = json.loads(machine)
-        self._machine["versions"] = {"python": platform.python_version(), **self._machine["versions"]}
+        self._machine["versions"] = {
+            "python": platform.python_version(),
+            **self._machine["versions"],
+        }
         self._models: dict[str, tuple[BrowserModel, Any]] = {}
         self._answers = Answers(self._engine, self._attention, self._between)
         self._stepped, self._limit = stepped, TimeLimit()
@@ -57,11 +60,19 @@ class Tab:
             self._limit.begin()
             self._stepped()
 
-    def _engine(self, model: str, config: EngineConfig, leaks: bool, sleep: Callable[[float], None] = time.sleep) -> EngineCore:
+    def _engine(
+        self,
+        model: str,
+        config: EngineConfig,
+        leaks: bool,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> EngineCore:
         executor, tokenizer = self._loaded(model, leaks)
         return EngineCore(executor, tokenizer, config, sleep=sleep)
 
-    def _attention(self, model: str, token_ids: list[int], layer: int, head: int) -> list[list[float]]:
+    def _attention(
+        self, model: str, token_ids: list[int], layer: int, head: int
+    ) -> list[list[float]]:
         return self._loaded(model)[0].attention(token_ids, layer, head)
 
     def _loaded(self, model: str, leaks: bool = False) -> tuple[BrowserExecutor, Any]:
@@ -91,7 +102,13 @@ class TabJob:
     def overdue(self) -> str:
         """What is left to say of a job whose turn was interrupted for good, as JSON."""
         error = overdue(self._limit.line)
-        return json.dumps([self._deltas.failed(error) if isinstance(self._deltas, Job) else {"done": True, "error": str(error)}])
+        return json.dumps(
+            [
+                self._deltas.failed(error)
+                if isinstance(self._deltas, Job)
+                else {"done": True, "error": str(error)}
+            ]
+        )
 
     def stop(self) -> None:
         """End it at its next turn."""

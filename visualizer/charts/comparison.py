@@ -67,10 +67,19 @@ def colour(name: str, comparison: Comparison) -> str:
 
 def traced(comparison: Comparison) -> list[TracedRun]:
     """The contenders that left a trace; raises InflightError if none did."""
-    runs = [(name, run.trace) for name, run in comparison.runs.items() if run.trace is not None and run.trace.events]
+    runs = [
+        (name, run.trace)
+        for name, run in comparison.runs.items()
+        if run.trace is not None and run.trace.events
+    ]
     if not runs:
-        raise InflightError("None of these runs left a trace, so there is nothing to draw over time.")
-    return [TracedRun(name, trace, trace.events[0].t_start, colour(name, comparison)) for name, trace in runs]
+        raise InflightError(
+            "None of these runs left a trace, so there is nothing to draw over time."
+        )
+    return [
+        TracedRun(name, trace, trace.events[0].t_start, colour(name, comparison))
+        for name, trace in runs
+    ]
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
@@ -78,7 +87,9 @@ def traced(comparison: Comparison) -> list[TracedRun]:
 
 def total_time(comparison: Comparison) -> Figure:
     """The median of each contender's runs as a bar, every run as a dot; fastest on top."""
-    names = sorted(comparison.names, key=lambda n: statistics.median(comparison.walls[n]), reverse=True)
+    names = sorted(
+        comparison.names, key=lambda n: statistics.median(comparison.walls[n]), reverse=True
+    )
     medians = [statistics.median(comparison.walls[n]) for n in names]
     picture = Figure()
     picture.add_bar(
@@ -100,7 +111,11 @@ def total_time(comparison: Comparison) -> Figure:
             x=walls,
             y=[name] * len(walls),
             mode="markers",
-            marker={"color": colour(name, comparison), "size": 8, "line": {"color": PANEL, "width": 1}},
+            marker={
+                "color": colour(name, comparison),
+                "size": 8,
+                "line": {"color": PANEL, "width": 1},
+            },
             text=[t(f"run {i}") for i in range(1, len(walls) + 1)],
             hovertemplate="%{y}, %{text}: %{x:.4g} s" + UNNAMED,
             name=name,
@@ -133,13 +148,18 @@ def difference_of_two(comparison: Comparison) -> Figure:
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
     picture = Figure()
     picture.add_bar(
-        x=[round(abs(b.end - b.start), 6) for b in made],  # to the right, where there is room for the text beside it
+        x=[
+            round(abs(b.end - b.start), 6) for b in made
+        ],  # to the right, where there is room for the text beside it
         base=[round(min(b.start, b.end), 6) for b in made],
         y=["<br>".join(textwrap.wrap(b.label, _LETTERS_OF_A_BAR)) for b in made],
         orientation="h",
         width=0.62,
         marker=outlined(colours),
-        text=[_signed(b) if 0 < i < len(made) - 1 else findings.seconds(b.end) for i, b in enumerate(made)],
+        text=[
+            _signed(b) if 0 < i < len(made) - 1 else findings.seconds(b.end)
+            for i, b in enumerate(made)
+        ],
         textposition="auto",
         insidetextanchor="middle",
         textfont={"color": INK, "size": 12},
@@ -149,7 +169,9 @@ def difference_of_two(comparison: Comparison) -> Figure:
         cliponaxis=False,
     )
     longest = max(max(b.start, b.end) for b in made)
-    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])  # room for the text beside a bar
+    picture.update_xaxes(
+        title=t("seconds of the runs that race"), range=[0, 1.15 * longest]
+    )  # room for the text beside a bar
     picture.update_yaxes(autorange="reversed")
     said, height = verdicts.difference(found, base, mine), 120 + 34 * len(made)
     return titled(picture, said, ("lane_steps", "positions"), showlegend=False, height=height)
@@ -162,7 +184,9 @@ def bars(found: Difference, base: str, mine: str) -> list[Bar]:
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
     for part in sorted(large, key=lambda p: p.seconds):
         counted = verdicts.counts(part)
-        made.append(Bar(t(verdicts.PARTS[part.name]), at, at + part.seconds, counted and f", {counted}"))
+        made.append(
+            Bar(t(verdicts.PARTS[part.name]), at, at + part.seconds, counted and f", {counted}")
+        )
         at += part.seconds
     made.append(Bar(t(verdicts.PARTS["rest"]), at, at + rest))
     return [*made, Bar(mine, 0.0, found.after_s)]
@@ -202,9 +226,13 @@ def latency(comparison: Comparison) -> Figure:
             **box,
         )
         picture.add_box(x=[round(v * 1000, 4) for v in gaps], boxpoints="outliers", **RIGHT, **box)
-    picture.update_xaxes(title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", **LEFT)
+    picture.update_xaxes(
+        title=t(f"TTFT, {'seconds' if scale == 1 else 'milliseconds'}"), rangemode="tozero", **LEFT
+    )
     ticks = [t(f"{tick:g}") for tick in _MILLISECONDS]
-    picture.update_xaxes(title=t("ITL, milliseconds"), type="log", tickvals=_MILLISECONDS, ticktext=ticks, **RIGHT)
+    picture.update_xaxes(
+        title=t("ITL, milliseconds"), type="log", tickvals=_MILLISECONDS, ticktext=ticks, **RIGHT
+    )
     return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)
 
 
@@ -220,14 +248,19 @@ def throughput(comparison: Comparison) -> Figure:
     picture = Figure()
     for run in runs:
         end = run.trace.events[-1].t_end - run.start
-        edges = [i * width for i in range(math.ceil(max(end - width / 2, width / 2) / width))] + [end]
+        edges = [i * width for i in range(math.ceil(max(end - width / 2, width / 2) / width))] + [
+            end
+        ]
         times = sorted(at - run.start for at in findings.token_times(run.trace))
         before = [bisect_left(times, edge) for edge in edges[:-1]] + [bisect_right(times, end)]
         windows = zip(pairwise(before), pairwise(edges), strict=True)
-        rates = [(b - a) / (late - early) if late > early else 0.0 for (a, b), (early, late) in windows]
+        rates = [
+            (b - a) / (late - early) if late > early else 0.0 for (a, b), (early, late) in windows
+        ]
         picture.add_scatter(
             **_over_time(run, edges, (*rates, 0.0), 2),
-            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}") + NAMED,
+            hovertemplate=t("{rate} tok/s after {time} s", rate="%{y:.0f}", time="%{x:.3g}")
+            + NAMED,
         )
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
     picture.update_yaxes(title=t("output tok/s"), rangemode="tozero")
@@ -245,14 +278,19 @@ def kv_use(comparison: Comparison) -> Figure:
         picture.add_scatter(
             **_over_time(run, times, [u / total for u in used], 5),
             customdata=[t(f"{u:,} of {total:,}") for u in used],
-            hovertemplate=t("{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}") + NAMED,
+            hovertemplate=t(
+                "{counts} blocks after {time} s", counts="%{customdata}", time="%{x:.3g}"
+            )
+            + NAMED,
         )
     picture.update_xaxes(title=t("seconds since the run began"), rangemode="tozero")
     picture.update_yaxes(title=t("KV blocks in use"), tickformat=".0%", rangemode="tozero")
     return titled(picture, findings.kv_use(comparison), ("kv_use", "kv_blocks"))
 
 
-def _over_time(run: TracedRun, times: Iterable[float], values: Iterable[float], digits: int) -> dict[str, Any]:
+def _over_time(
+    run: TracedRun, times: Iterable[float], values: Iterable[float], digits: int
+) -> dict[str, Any]:
     """A contender's line, in steps."""
     return {
         "x": [round(float(x), 6) for x in times],
@@ -265,7 +303,11 @@ def _over_time(run: TracedRun, times: Iterable[float], values: Iterable[float], 
 
 def lane_steps(comparison: Comparison) -> Figure:
     """Where every lane-step went, as shares; the counts are on hover and, where they fit, in the bar."""
-    counted = {n: c for n in reversed(comparison.names) if (c := comparison.medians[n].get("lane_steps")) and c["total"]}
+    counted = {
+        n: c
+        for n in reversed(comparison.names)
+        if (c := comparison.medians[n].get("lane_steps")) and c["total"]
+    }
     picture = Figure()
     for kind, label, fill, pattern in _LANE_STEPS:
         counts = [c[kind] for c in counted.values()]
@@ -283,14 +325,26 @@ def lane_steps(comparison: Comparison) -> Figure:
             marker={
                 "color": PANEL if pattern else fill,
                 "line": {"color": RULE if kind == "empty" else fill, "width": 1},
-                "pattern": {"shape": pattern, "fgcolor": fill, "fgopacity": 1, "size": 6, "solidity": 0.35},
+                "pattern": {
+                    "shape": pattern,
+                    "fgcolor": fill,
+                    "fgopacity": 1,
+                    "size": 6,
+                    "solidity": 0.35,
+                },
             },
-            text=[t(f"{count:,.0f}") if written and share > 0.06 else "" for count, share in zip(counts, shares, strict=True)],
+            text=[
+                t(f"{count:,.0f}") if written and share > 0.06 else ""
+                for count, share in zip(counts, shares, strict=True)
+            ],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
             textfont={"color": _ON_USEFUL if kind == "useful" else MUTED, "size": 12},
-            customdata=[t(f"{count:,.0f} of {total:,.0f}") for count, total in zip(counts, totals, strict=True)],
+            customdata=[
+                t(f"{count:,.0f} of {total:,.0f}")
+                for count, total in zip(counts, totals, strict=True)
+            ],
             hovertemplate=t("{counts} lane-steps", counts="%{customdata}") + " (%{x:.1%})" + NAMED,
         )
     picture.update_xaxes(title=t("share of all lane-steps"), tickformat=".0%", range=[0, 1])
@@ -305,7 +359,9 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 def pressure(comparison: Comparison) -> Figure:
     """What each contender paid when KV blocks or budget were short, in three bars. Raises InflightError if no request was preempted or stalled."""
-    paid = {n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None}
+    paid = {
+        n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None
+    }
     if not any(p.preempted or p.frozen for p in paid.values()):
         raise InflightError("Nothing was short.")
     picture = Figure()
@@ -327,7 +383,11 @@ def pressure(comparison: Comparison) -> Figure:
         )
     picture.update_xaxes(title=t("count"))
     return titled(
-        picture, findings.pressure(comparison), ("preemptions", "tokens_recomputed"), legend={"traceorder": "normal"}, height=440
+        picture,
+        findings.pressure(comparison),
+        ("preemptions", "tokens_recomputed"),
+        legend={"traceorder": "normal"},
+        height=440,
     )
 
 

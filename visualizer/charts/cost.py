@@ -7,7 +7,17 @@ from typing import Any
 
 from core.measure.cost_curve import CostCurve, StepCost
 from visualizer.charts.figure import Figure
-from visualizer.charts.theme import HUES, LEFT, MUTED, NAMED, PANEL, RIGHT, UNNAMED, contender_hues, titled
+from visualizer.charts.theme import (
+    HUES,
+    LEFT,
+    MUTED,
+    NAMED,
+    PANEL,
+    RIGHT,
+    UNNAMED,
+    contender_hues,
+    titled,
+)
 from visualizer.words import findings, verdicts
 from visualizer.words.language import t
 
@@ -27,10 +37,13 @@ def cost(curve: CostCurve) -> Figure:
         mode="lines",
         line={"dash": "dot", "color": MUTED, "width": 1.5},
         name=t("one token after the other"),
-        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}") + UNNAMED,
+        hovertemplate=t("{number} steps of one token: {time} ms", number="%{x}", time="%{y:.3g}")
+        + UNNAMED,
         **LEFT,
     )
-    picture.add_scatter(**_line(tokens, curve.by_tokens, HUES[0], t("one step, measured"), "tokens"), **LEFT)
+    picture.add_scatter(
+        **_line(tokens, curve.by_tokens, HUES[0], t("one step, measured"), "tokens"), **LEFT
+    )
     kv = [p.kv_read for p in curve.by_kv]
     longer = t(f"{curve.by_kv[0].tokens if kv else 0} requests, longer caches")
     picture.add_scatter(**_line(kv, curve.by_kv, HUES[2], longer, "cached positions read"), **RIGHT)
@@ -41,15 +54,25 @@ def cost(curve: CostCurve) -> Figure:
     picture.update_yaxes(title=t("milliseconds a step"), **LEFT)
     kilo = [f"{k // 1024}k" if k >= 1024 and k % 1024 == 0 else str(k) for k in kv]
     picture.update_xaxes(type="log")
-    picture.update_xaxes(title=t("tokens in the batch"), tickvals=tokens, ticktext=list(map(str, tokens)), **LEFT)
-    picture.update_xaxes(title=t("KV positions read"), tickvals=kv, ticktext=kilo, tickangle=0, **RIGHT)
+    picture.update_xaxes(
+        title=t("tokens in the batch"), tickvals=tokens, ticktext=list(map(str, tokens)), **LEFT
+    )
+    picture.update_xaxes(
+        title=t("KV positions read"), tickvals=kv, ticktext=kilo, tickangle=0, **RIGHT
+    )
     return titled(picture, findings.cost(curve))
 
 
-def _line(x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, unit: str) -> dict[str, Any]:
+def _line(
+    x: Sequence[int], points: Sequence[StepCost], colour: str, name: str, unit: str
+) -> dict[str, Any]:
     """A curve of medians with the spread of its repeats."""
     counted = {"number": "%{x:,}", "unit": t(unit), "time": "%{y:.3g}", "runs": "%{customdata[0]}"}
-    said = t("{number} {unit}: {time} ms, median of {runs}, the slowest {slowest} ms", **counted, slowest="%{customdata[1]:.3g}")
+    said = t(
+        "{number} {unit}: {time} ms, median of {runs}, the slowest {slowest} ms",
+        **counted,
+        slowest="%{customdata[1]:.3g}",
+    )
     return {
         "x": list(x),
         "y": [p.median * 1000 for p in points],
@@ -87,25 +110,39 @@ def load(data: Mapping[str, Any]) -> Figure:
             "name": name,
             "legendgroup": name,
             "line": stroke,
-            "marker": {"size": 8, "color": [PANEL if h else colour for h in hollow], "line": stroke},
+            "marker": {
+                "size": 8,
+                "color": [PANEL if h else colour for h in hollow],
+                "line": stroke,
+            },
         }
         rates = [p["rate"] for p in points]
         picture.add_scatter(
             x=rates,
             y=[found["p99"] for found in ttft],
             customdata=[
-                f"{'≥ ' if h else ''}{findings.seconds(found['p99'])}, " + t(f"{found['count']} of {p['offered']} served")
+                f"{'≥ ' if h else ''}{findings.seconds(found['p99'])}, "
+                + t(f"{found['count']} of {p['offered']} served")
                 for found, h, p in zip(ttft, hollow, points, strict=True)
             ],
-            hovertemplate=t("{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}") + NAMED,
+            hovertemplate=t(
+                "{served} at {rate} requests/s", served="%{customdata}", rate="%{x:.3g}"
+            )
+            + NAMED,
             **LEFT,
             **line,
         )
         picture.add_scatter(
             x=rates,
             y=[p["numbers"]["requests_per_s"] for p in points],
-            customdata=[t(f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s") for p in points],
-            hovertemplate=t("{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}") + "%{customdata}" + NAMED,
+            customdata=[
+                t(f"{p['numbers']['output_tok_s'] or 0:,.0f} output tok/s") for p in points
+            ],
+            hovertemplate=t(
+                "{done} requests/s finished of {rate}, ", done="%{y:.3g}", rate="%{x:.3g}"
+            )
+            + "%{customdata}"
+            + NAMED,
             showlegend=False,
             **RIGHT,
             **line,

@@ -20,7 +20,9 @@ class Figure:
     def side_by_side(cls, gap: float, shared: bool = False) -> Figure:
         """Two pairs of axes in a row, in cells 1 and 2. gap: between them, as a share of the width. shared: both have the first one's y axis."""
         half = (1.0 - gap) / 2
-        figure = cls._of_cells([((0.0, half), (0.0, 1.0)), ((half + gap, half + gap + half), (0.0, 1.0))])
+        figure = cls._of_cells(
+            [((0.0, half), (0.0, 1.0)), ((half + gap, half + gap + half), (0.0, 1.0))]
+        )
         if shared:
             figure.layout["yaxis2"] |= {"matches": "y", "showticklabels": False}
         return figure
@@ -31,14 +33,24 @@ class Figure:
         room, total = 1.0 - gap * (len(heights) - 1), sum(heights)
         shares = [room * (height / total) for height in reversed(heights)]
         bottoms = [sum(shares[:i]) + i * gap for i in range(len(shares))]
-        return cls._of_cells([((0.0, 1.0), (y, y + share)) for y, share in zip(bottoms, shares, strict=True)][::-1])
+        return cls._of_cells(
+            [((0.0, 1.0), (y, y + share)) for y, share in zip(bottoms, shares, strict=True)][::-1]
+        )
 
     @classmethod
-    def _of_cells(cls, domains: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> Figure:
+    def _of_cells(
+        cls, domains: Sequence[tuple[tuple[float, float], tuple[float, float]]]
+    ) -> Figure:
         figure = cls()
         for cell, (x, y) in enumerate(domains, 1):
-            figure.layout[_axis("x", cell)] = {"anchor": f"y{_number(cell)}", "domain": [x[0], min(1.0, x[1])]}
-            figure.layout[_axis("y", cell)] = {"anchor": f"x{_number(cell)}", "domain": [y[0], min(1.0, y[1])]}
+            figure.layout[_axis("x", cell)] = {
+                "anchor": f"y{_number(cell)}",
+                "domain": [x[0], min(1.0, x[1])],
+            }
+            figure.layout[_axis("y", cell)] = {
+                "anchor": f"x{_number(cell)}",
+                "domain": [y[0], min(1.0, y[1])],
+            }
         return figure
 
     def add_bar(self, cell: int | None = None, **trace: Any) -> None:
@@ -67,14 +79,21 @@ class Figure:
 
     def to_json(self) -> dict[str, Any]:
         """{"data", "layout"}: what plotly.js is given."""
-        return {"data": self.data, "layout": {name: value for name, value in self.layout.items() if value != {}}}
+        return {
+            "data": self.data,
+            "layout": {name: value for name, value in self.layout.items() if value != {}},
+        }
 
     def _add(self, kind: str, cell: int | None, trace: dict[str, Any]) -> None:
         axes = {} if cell is None else {"xaxis": f"x{_number(cell)}", "yaxis": f"y{_number(cell)}"}
         self.data.append({"type": kind, **trace, **axes})
 
     def _update_axes(self, letter: str, cell: int | None, settings: dict[str, Any]) -> None:
-        axes = [name for name in self.layout if name.startswith(f"{letter}axis")] if cell is None else [_axis(letter, cell)]
+        axes = (
+            [name for name in self.layout if name.startswith(f"{letter}axis")]
+            if cell is None
+            else [_axis(letter, cell)]
+        )
         for name in axes:
             self.layout[name] = _merged(self.layout[name], settings)
 

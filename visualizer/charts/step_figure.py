@@ -46,10 +46,17 @@ def step_figure(trace: Trace, step: int) -> Figure:
         figure.update_xaxes(row, **_letters_at(mask.queries, letters), side="top")
         figure.update_yaxes(row, showticklabels=False, title=f"pass {index}")
         keys, queries = _named(mask.keys, letters, along=True), _named(mask.queries, letters)
-        figure.update_xaxes(below, **keys, **beside, title={"text": english(f"{len(mask.keys)} [key|keys]"), "standoff": 10})
+        figure.update_xaxes(
+            below,
+            **keys,
+            **beside,
+            title={"text": english(f"{len(mask.keys)} [key|keys]"), "standoff": 10},
+        )
         counted = {"text": english(f"{len(mask.queries)} [query|queries]"), "standoff": 10}
         figure.update_yaxes(below, **queries, **beside, title=counted, autorange="reversed")
-    said = next(c["say"] for e, c in zip(trace.events, captions(trace), strict=True) if e.step == step)
+    said = next(
+        c["say"] for e, c in zip(trace.events, captions(trace), strict=True) if e.step == step
+    )
     figure.update_layout(
         template=TEMPLATE,
         title=f"Step {step}: {_escape(plain(said, lambda r: letters.get(r, '?')))}",
@@ -62,9 +69,25 @@ def step_figure(trace: Trace, step: int) -> Figure:
 def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
     """Every computed position in packed order; pads are empty."""
     z = [[_code(q, hues, 2) for q in mask.queries]]
-    texts = [[_label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "") for q in mask.queries]]
-    shown = {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"} if len(mask.queries) <= _WRITTEN else {}
-    return {"z": z, "customdata": texts, "hovertemplate": "%{customdata}" + UNNAMED, "xgap": 1, **shown, **_colours()}
+    texts = [
+        [
+            _label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "")
+            for q in mask.queries
+        ]
+    ]
+    shown = (
+        {"text": [[_token(q) for q in mask.queries]], "texttemplate": "%{text}"}
+        if len(mask.queries) <= _WRITTEN
+        else {}
+    )
+    return {
+        "z": z,
+        "customdata": texts,
+        "hovertemplate": "%{customdata}" + UNNAMED,
+        "xgap": 1,
+        **shown,
+        **_colours(),
+    }
 
 
 def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str, Any]:
@@ -72,7 +95,10 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str
     new = {(q.request, q.position) for q in mask.queries}
     columns = [_code(k, hues, 2 if (k.request, k.position) in new else 1) for k in mask.keys]
     return {
-        "z": [[code if allowed else 0 for code, allowed in zip(columns, row, strict=True)] for row in mask.allowed],
+        "z": [
+            [code if allowed else 0 for code, allowed in zip(columns, row, strict=True)]
+            for row in mask.allowed
+        ],
         "text": [
             [_reason(query, key, allowed) for key, allowed in zip(mask.keys, row, strict=True)]
             for query, row in zip(mask.queries, mask.allowed, strict=True)
@@ -84,20 +110,30 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str
     }
 
 
-def _named(positions: Sequence[Position], letters: dict[str, str], along: bool = False) -> dict[str, Any]:
+def _named(
+    positions: Sequence[Position], letters: dict[str, str], along: bool = False
+) -> dict[str, Any]:
     """An axis whose ticks are letter and token if they are legible, otherwise letters. along: for columns, whose labels are vertical."""
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
     places = list(range(len(positions)))
-    return {"tickvals": places, "ticktext": names, "tickfont": {"size": 11}, "tickangle": -90 if along else 0}
+    return {
+        "tickvals": places,
+        "ticktext": names,
+        "tickfont": {"size": 11},
+        "tickangle": -90 if along else 0,
+    }
 
 
 def _letters_at(positions: Sequence[Position], letters: dict[str, str]) -> dict[str, Any]:
     """An axis whose ticks are the requests' letters, each in the middle of its positions."""
     runs = [list(run) for _, run in groupby(enumerate(positions), key=lambda at: at[1].request)]
     middles = [(run[0][0] + run[-1][0]) / 2 for run in runs]
-    return {"tickvals": middles, "ticktext": [f"<b>{letters.get(run[0][1].request, '?')}</b>" for run in runs]}
+    return {
+        "tickvals": middles,
+        "ticktext": [f"<b>{letters.get(run[0][1].request, '?')}</b>" for run in runs],
+    }
 
 
 def _token(position: Position) -> str:
@@ -111,7 +147,11 @@ def _reason(query: Position, key: Position, allowed: bool) -> str:
     if allowed and key.request != query.request:
         return "allowed: by the leak, a token of another request"
     if allowed:
-        return "allowed: the token itself" if key.position == query.position else "allowed: an earlier token of the same request"
+        return (
+            "allowed: the token itself"
+            if key.position == query.position
+            else "allowed: an earlier token of the same request"
+        )
     if key.request != query.request:
         return "blocked: another request"
     return "blocked: the future" if key.position > query.position else "blocked: outside the window"
@@ -125,15 +165,27 @@ def _code(position: Position, hues: dict[str, int], shade: int) -> int:
 def _colours() -> dict[str, Any]:
     table: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
     steps = len(table)
-    scale = [(edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)]
+    scale = [
+        (edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)
+    ]
     hover = {"font": {"color": INK}, "bordercolor": RULE}
-    return {"colorscale": scale, "zmin": -0.5, "zmax": steps - 0.5, "showscale": False, "hoverlabel": hover}
+    return {
+        "colorscale": scale,
+        "zmin": -0.5,
+        "zmax": steps - 0.5,
+        "showscale": False,
+        "hoverlabel": hover,
+    }
 
 
 def _label(position: Position, letters: dict[str, str]) -> str:
     """Letter, position and text of a token, escaped."""
     name = letters.get(position.request, "?")
-    return f"{name} · padding" if position.position is None else f"{name} · {position.position} · {_escape(position.text)!s}"
+    return (
+        f"{name} · padding"
+        if position.position is None
+        else f"{name} · {position.position} · {_escape(position.text)!s}"
+    )
 
 
 def _escape(text: str) -> str:

@@ -19,11 +19,21 @@ from visualizer.charts.figure import Figure
 from visualizer.words.language import t
 
 HUES = ("#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F")
-GROUND, PANEL, RULE, INK, MUTED, EMPTY = "#faf8f4", "#ffffff", "#e3ddd2", "#1b1b1f", "#5c5a55", "#f0ece4"
+GROUND, PANEL, RULE, INK, MUTED, EMPTY = (
+    "#faf8f4",
+    "#ffffff",
+    "#e3ddd2",
+    "#1b1b1f",
+    "#5c5a55",
+    "#f0ece4",
+)
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
 LEFT, RIGHT = {"cell": 1}, {"cell": 2}  # of two figures side by side
-NAMED, UNNAMED = "<extra>%{fullData.name}</extra>", "<extra></extra>"  # the end of a hover text: the name of the line, or nothing
+NAMED, UNNAMED = (
+    "<extra>%{fullData.name}</extra>",
+    "<extra></extra>",
+)  # the end of a hover text: the name of the line, or nothing
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -66,7 +76,9 @@ def contender_hues(names: Sequence[str]) -> dict[str, int]:
     Raises InflightError for more contenders than can be told apart.
     """
     if len(names) > len(HUES):
-        raise InflightError(f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown together.")
+        raise InflightError(
+            f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown together."
+        )
     found: dict[str, int] = {}
     for place, policy in enumerate(POLICIES):
         own = _BY_PLACE[place % len(_BY_PLACE)]
@@ -81,7 +93,9 @@ def contender_hues(names: Sequence[str]) -> dict[str, int]:
 def tint(colour: str, share: float = 0.18) -> str:
     """The colour at `share` on white: a background for text with a contrast of 4.5 : 1. Halves are rounded up, as in the browser, which looks colours up by value."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{math.floor(255 - (255 - c) * share + 0.5):02x}" for c in (red, green, blue))
+    return "#" + "".join(
+        f"{math.floor(255 - (255 - c) * share + 0.5):02x}" for c in (red, green, blue)
+    )
 
 
 TEMPLATE = {
@@ -91,7 +105,11 @@ TEMPLATE = {
         "plot_bgcolor": PANEL,
         "colorway": list(HUES),
         "margin": {"l": 80, "r": 24, "t": 72, "b": 48},
-        "hoverlabel": {"bgcolor": PANEL, "bordercolor": RULE, "font": {"family": FONT, "color": INK}},
+        "hoverlabel": {
+            "bgcolor": PANEL,
+            "bordercolor": RULE,
+            "font": {"family": FONT, "color": INK},
+        },
         "xaxis": {"gridcolor": RULE, "linecolor": RULE, "zeroline": False},
         "yaxis": {"automargin": True, "gridcolor": RULE, "linecolor": RULE, "zeroline": False},
     }
@@ -100,7 +118,10 @@ TEMPLATE = {
 
 def outlined(colours: list[str]) -> dict[str, Any]:
     """The style of bars: pale, each outlined in its own colour."""
-    return {"color": [tint(colour, 0.35) for colour in colours], "line": {"color": colours, "width": 1.5}}
+    return {
+        "color": [tint(colour, 0.35) for colour in colours],
+        "line": {"color": colours, "width": 1.5},
+    }
 
 
 def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> Figure:

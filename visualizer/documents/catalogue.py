@@ -17,7 +17,9 @@ from visualizer.charts.theme import deal
 TRACES = ASSETS / "traces"
 
 
-QUESTIONS: dict[str, dict[str, str]] = json.loads((ASSETS / "presets" / "questions.json").read_text(encoding="utf-8"))
+QUESTIONS: dict[str, dict[str, str]] = json.loads(
+    (ASSETS / "presets" / "questions.json").read_text(encoding="utf-8")
+)
 """What the runs are grouped by, in order: by group of `core.workload.presets.GROUPS`, and last what no engine of ours ran. An entry's `question`
 is an index into them. {"title": what a visitor may ask, "answer": one line under it}
 """
@@ -26,7 +28,11 @@ is an index into them. {"title": what a visitor may ask, "answer": one line unde
 def _elsewhere(preset: str, name: str, title: str, shows: str, **limits: Any) -> dict[str, Preset]:
     """The requests of a preset as another engine ran them, by the name of that run."""
     ours = PRESETS[preset]
-    return {name: replace(ours, name=name, title=title, shows=shows, config=replace(ours.config, **limits))}
+    return {
+        name: replace(
+            ours, name=name, title=title, shows=shows, config=replace(ours.config, **limits)
+        )
+    }
 
 
 OTHER_ENGINES = _elsewhere(
@@ -63,7 +69,9 @@ def recorded_paths(folder: Path = TRACES) -> dict[str, Path]:
     return {name: path for name, path in paths.items() if path.exists()}
 
 
-def recorded_ranks(folder: Path = TRACES, trusted: bool = False) -> Iterator[tuple[dict[str, Any], Ranks]]:
+def recorded_ranks(
+    folder: Path = TRACES, trusted: bool = False
+) -> Iterator[tuple[dict[str, Any], Ranks]]:
     """The entry of each run of several ranks, and the ranks. trusted: see `Trace.load`."""
     for preset in RANKED.values():
         if rank_files(preset.name, folder):
@@ -90,7 +98,14 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
         "title": preset.title,
         "shows": preset.shows,
         "policy": trace.config.policy.name,
-        "question": next((n for n, group in enumerate(GROUPS.values()) if preset.name in {p.name for p in group}), len(GROUPS)),
+        "question": next(
+            (
+                n
+                for n, group in enumerate(GROUPS.values())
+                if preset.name in {p.name for p in group}
+            ),
+            len(GROUPS),
+        ),
         "steps": len(trace.events),
         "lanes": thumbnail(trace),
         "recorded": trace.header.created[:10],
@@ -102,7 +117,11 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 def _is_beside(name: str) -> bool:
     """Whether a recorded comparison has runs of these requests under static and under continuous batching."""
     path = ASSETS / "comparisons" / name / "comparison.json"
-    return path.exists() and {"static", "continuous"} <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
+    return (
+        path.exists()
+        and {"static", "continuous"}
+        <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
+    )
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:
@@ -129,6 +148,9 @@ def _stacked(found: Ranks, width: int) -> list[list[list[int]]]:
     each = width / max(rank.span[1] for rank in found.ranks)
     lanes = []
     for rank in found.ranks:
-        places = [(round((rank.offset + e.t_start) * each), round((rank.offset + e.t_end) * each)) for e in rank.trace.events]
+        places = [
+            (round((rank.offset + e.t_start) * each), round((rank.offset + e.t_end) * each))
+            for e in rank.trace.events
+        ]
         lanes += thumbnail(rank.trace, places)
     return lanes

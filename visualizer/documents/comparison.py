@@ -104,7 +104,10 @@ def document(shown: Shown) -> dict[str, Any]:
         "runs": {name: replay(trace) for name, trace in traces.items()},
         "equivalence": {switch: lettered(found) for switch, found in shown.equivalence.items()},
         "translations": elsewhere(
-            lambda: {**_in_language(shown), "runs": {name: spoken(trace) for name, trace in traces.items()}}
+            lambda: {
+                **_in_language(shown),
+                "runs": {name: spoken(trace) for name, trace in traces.items()},
+            }
         ),
     }
 
@@ -155,7 +158,9 @@ def where(environment: Mapping[str, Any]) -> str:
         t(f"{environment['threads']} [thread|threads]"),
         environment["dtype"],
         environment["model"]["name"],
-        f"Pyodide {versions['pyodide']}" if "pyodide" in versions else f"torch {versions.get('torch', '?')}",
+        f"Pyodide {versions['pyodide']}"
+        if "pyodide" in versions
+        else f"torch {versions.get('torch', '?')}",
     ]
     return ", ".join(told)
 
@@ -174,7 +179,8 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
     if shown.cost is not None:
         drawn.append(("cost_curve", cost.COST_TITLE, cost.cost(shown.cost)))
     return [
-        {"name": name, "title": t(title), **figure.layout["meta"], "figure": figure.to_json()} for name, title, figure in drawn
+        {"name": name, "title": t(title), **figure.layout["meta"], "figure": figure.to_json()}
+        for name, title, figure in drawn
     ]
 
 
@@ -182,7 +188,11 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
 
 
 def _number(value: float | None) -> str:
-    return t(f"{value:,.0f}" if value is not None and (value >= 100 or float(value).is_integer()) else f"{value:,.3g}")
+    return t(
+        f"{value:,.0f}"
+        if value is not None and (value >= 100 or float(value).is_integer())
+        else f"{value:,.3g}"
+    )
 
 
 COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
@@ -214,12 +224,26 @@ def table(comparison: Comparison) -> dict[str, Any]:
         wall, numbers = entries[name]["wall_s"], entries[name]["metrics"]
         special = {
             "wall time": findings.seconds(wall["median"]),
-            "min to max": t("{low} to {high}", low=findings.seconds(wall["min"]), high=findings.seconds(wall["max"])),
+            "min to max": t(
+                "{low} to {high}",
+                low=findings.seconds(wall["min"]),
+                high=findings.seconds(wall["max"]),
+            ),
             "as fast": t(f"{findings.divided(base, wall['median']):.2f}×"),
         }
-        rows.append([name, *(special.get(title) or _cell(numbers, keys, write) for title, _, keys, write in COLUMNS)])
+        rows.append(
+            [
+                name,
+                *(
+                    special.get(title) or _cell(numbers, keys, write)
+                    for title, _, keys, write in COLUMNS
+                ),
+            ]
+        )
     definitions = {
-        "contender": t("Who served the requests: a batching policy of this engine, or something else on the same model."),
+        "contender": t(
+            "Who served the requests: a batching policy of this engine, or something else on the same model."
+        ),
         **{title: t(DEFINITIONS[metric]) for title, metric, _, _ in COLUMNS},
         "min to max": t("The fastest and the slowest of the runs."),
         "as fast": t(
@@ -227,7 +251,9 @@ def table(comparison: Comparison) -> dict[str, Any]:
             base=comparison.baseline,
         ),
     }
-    columns = [{"title": t(title), "definition": definition} for title, definition in definitions.items()]
+    columns = [
+        {"title": t(title), "definition": definition} for title, definition in definitions.items()
+    ]
     return {"columns": columns, "rows": rows}
 
 
@@ -237,12 +263,20 @@ def csv_text(comparison: Comparison) -> str:
     lines = []
     for name in comparison.names:
         wall, ratio = entries[name]["wall_s"], entries[name]["ratio_to_baseline"]
-        measured = {f"wall_s.{k}": wall[k] for k in ("median", "min", "max")} | {"ratio_to_baseline": ratio["median"]}
+        measured = {f"wall_s.{k}": wall[k] for k in ("median", "min", "max")} | {
+            "ratio_to_baseline": ratio["median"]
+        }
         lines.append(
-            {"contender": name, **measured, **_flat({k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"})}
+            {
+                "contender": name,
+                **measured,
+                **_flat({k: v for k, v in entries[name]["metrics"].items() if k != "wall_s"}),
+            }
         )
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(dict.fromkeys(key for one in lines for key in one)), lineterminator="\n")
+    writer = csv.DictWriter(
+        out, list(dict.fromkeys(key for one in lines for key in one)), lineterminator="\n"
+    )
     writer.writeheader()
     writer.writerows(lines)
     return out.getvalue()
@@ -277,7 +311,10 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
     changed, steps = knobs(before, after), (len(before.events), len(after.events))
 
     def said() -> dict[str, Any]:
-        names = ([findings.limit(k.name, k.before) for k in changed], [findings.limit(k.name, k.after) for k in changed])
+        names = (
+            [findings.limit(k.name, k.before) for k in changed],
+            [findings.limit(k.name, k.after) for k in changed],
+        )
         return {"names": [", ".join(side) for side in names], "says": findings.fork(found, steps)}
 
     return {
@@ -299,9 +336,13 @@ def save(shown: Shown, folder: Path) -> Path:
     names = {}
     for index, (name, run) in enumerate(shown.comparison.runs.items()):
         if run.trace is not None:
-            names[name] = f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
+            names[name] = (
+                f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
+            )
             text = "".join(line + "\n" for line in run.trace.lines())
-            (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))  # the same run, the same bytes
+            (folder / names[name]).write_bytes(
+                gzip.compress(text.encode(), mtime=0)
+            )  # the same run, the same bytes
     for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
         old.unlink()
     plain = {
@@ -314,7 +355,9 @@ def save(shown: Shown, folder: Path) -> Path:
         **shown.data,
         "equivalence": shown.equivalence,
     }
-    (folder / "comparison.json").write_text(json.dumps(plain, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (folder / "comparison.json").write_text(
+        json.dumps(plain, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+    )
     return folder
 
 
@@ -327,8 +370,16 @@ def load(folder: Path) -> Shown:
                 f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads schema {SCHEMA}."
             )
         names, entries = plain["names"], plain["policies"]
-        traces = {name: Trace.from_lines(map(str.rstrip, lines_of(folder / file))) for name, file in plain["traces"].items()}
-        runs = {name: RunResult.of(traces[name]) if name in traces else RunResult({}, entries[name]["metrics"]) for name in names}
+        traces = {
+            name: Trace.from_lines(map(str.rstrip, lines_of(folder / file)))
+            for name, file in plain["traces"].items()
+        }
+        runs = {
+            name: RunResult.of(traces[name])
+            if name in traces
+            else RunResult({}, entries[name]["metrics"])
+            for name in names
+        }
         comparison = Comparison(
             names,
             {name: entries[name]["wall_s"]["runs"] for name in names},
@@ -336,7 +387,11 @@ def load(folder: Path) -> Shown:
             {name: entries[name]["metrics"] for name in names},
             plain["differences"],
             {name: entries[name].get("about", {}) for name in names},
-            {name: entries[name]["shown_round"] for name in names if "shown_round" in entries[name]},
+            {
+                name: entries[name]["shown_round"]
+                for name in names
+                if "shown_round" in entries[name]
+            },
             {name: entries[name]["apart"] for name in names if "apart" in entries[name]},
         )
         if fault := fault_of(comparison, plain):
@@ -347,13 +402,17 @@ def load(folder: Path) -> Shown:
             plain["equivalence"], plain.get("load"), plain.get("group", ""),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InflightError(f"The comparison {folder.name} cannot be read: {malformed(error)}.") from None
+        raise InflightError(
+            f"The comparison {folder.name} cannot be read: {malformed(error)}."
+        ) from None
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
     """The title of a comparison that ships with the page and one of its runs, without the others; raises KeyError where there is no such run."""
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-    return plain["title"], Trace.from_lines(map(str.rstrip, lines_of(folder / plain["traces"][name])), trusted=True)
+    return plain["title"], Trace.from_lines(
+        map(str.rstrip, lines_of(folder / plain["traces"][name])), trusted=True
+    )
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
@@ -361,6 +420,13 @@ def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
     entries = []
     for path in folder.glob("*/comparison.json"):
         plain = json.loads(path.read_text(encoding="utf-8"))
-        found = {"name": path.parent.name, "title": plain["title"], "shows": plain["shows"], "recorded": plain["created"][:10]}
+        found = {
+            "name": path.parent.name,
+            "title": plain["title"],
+            "shows": plain["shows"],
+            "recorded": plain["created"][:10],
+        }
         entries.append({**found, "group": plain.get("group", "")})
-    return sorted(entries, key=lambda entry: (entry["group"], entry["name"] != "gpt2-six", entry["name"]))
+    return sorted(
+        entries, key=lambda entry: (entry["group"], entry["name"] != "gpt2-six", entry["name"])
+    )

@@ -32,7 +32,10 @@ def delays_document(trace: Trace) -> dict[str, Any]:
             }
             for d in found.requests
         },
-        "limits": {limit: queued_by(limit) for limit in sorted({limit for d in found.requests for limit in d.queued_us})},
+        "limits": {
+            limit: queued_by(limit)
+            for limit in sorted({limit for d in found.requests for limit in d.queued_us})
+        },
         "worst": [_gap(gap) for gap in found.gaps] + [_wait(delay) for delay in found.waits],
     }
 
@@ -44,4 +47,10 @@ def _gap(gap: Gap) -> dict[str, Any]:
 
 def _wait(delay: Delay) -> dict[str, Any]:
     say = {"en": wait_sentence(delay)} | elsewhere(lambda: wait_sentence(delay))
-    return {"kind": "wait", "us": delay.us[QUEUED], "step": delay.first_step, "request": delay.request, "say": say}
+    return {
+        "kind": "wait",
+        "us": delay.us[QUEUED],
+        "step": delay.first_step,
+        "request": delay.request,
+        "say": say,
+    }

@@ -62,7 +62,12 @@ class Life:
     @property
     def ended(self) -> dict[str, Any]:
         waited = None if self.computed is None else round(self.computed - self.arrived, 6)
-        return {"waited_s": waited, "tokens": self.generated, "steps": self.steps, "others": len(self.others)}
+        return {
+            "waited_s": waited,
+            "tokens": self.generated,
+            "steps": self.steps,
+            "others": len(self.others),
+        }
 
 
 _AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "reason")
@@ -71,20 +76,35 @@ _AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "r
 class LiveRun:
     """One run, fed in order. header: the trace's. `meet` announces each request before it arrives. number: of the run. letters: see `Captioner`."""
 
-    def __init__(self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None) -> None:
+    def __init__(
+        self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None
+    ) -> None:
         self._number, self._num_groups = number, len(header.groups)
-        self._header = {name: value for name, value in replace(header, source="live").to_json().items() if name != "workload"}
+        self._header = {
+            name: value
+            for name, value in replace(header, source="live").to_json().items()
+            if name != "workload"
+        }
         self._deltas = Deltas(header, tokenizer, letters)
         self._hues = Hues()
         self._lives: dict[str, Life] = {}
         self._step = 0  # the next one
 
-    def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None, by: str = "", is_bot: bool = False) -> None:
+    def meet(
+        self,
+        request: str,
+        prompt: Sequence[int],
+        max_new_tokens: int | None,
+        by: str = "",
+        is_bot: bool = False,
+    ) -> None:
         """Announce a request that will arrive. prompt: its token ids; by: the nickname of the client, or of the bot."""
         self._deltas.meet(request, prompt, max_new_tokens)
         self._lives[request] = Life(by, max_new_tokens, is_bot)
 
-    def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
+    def delta(
+        self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()
+    ) -> dict[str, Any]:
         """The delta of these events. texts: see `Deltas.delta`."""
         delta = self._deltas.delta(events, texts)
         hues: dict[str, int] = {}
@@ -92,9 +112,16 @@ class LiveRun:
         for event in events:
             hues |= self._hues.deal(event)
             self._follow(event)
-            ended |= {f.request: self._lives[f.request].ended for f in event.finished if self._lives[f.request].steps}
+            ended |= {
+                f.request: self._lives[f.request].ended
+                for f in event.finished
+                if self._lives[f.request].steps
+            }
         for request, letter in delta["letters"].items():
-            self._lives[request].letter, self._lives[request].prompt = letter, delta["texts"]["prompt"][request]
+            self._lives[request].letter, self._lives[request].prompt = (
+                letter,
+                delta["texts"]["prompt"][request],
+            )
         for request, pieces in delta["texts"]["output"].items():
             self._lives[request].output += pieces
         for request, hue in hues.items():
@@ -107,7 +134,9 @@ class LiveRun:
         """A beginning: the current state, for a new viewer, without finished requests."""
         self._deltas.keep(self._lives.keys())
         state = self._deltas.state
-        here = {request: self._lives[request] for request in state.arrived if request in self._lives}
+        here = {
+            request: self._lives[request] for request in state.arrived if request in self._lives
+        }
         return {
             "records": RECORDS,
             "header": self._header,
@@ -120,7 +149,10 @@ class LiveRun:
                         "waits": [list(wait) for wait in life.waits],
                         "laneSpans": [list(span) for span in life.lane_spans],
                         "kvLen": state.computed.get(request, 0),
-                        "tables": [list(state.tables.get(request, {}).get(group, ())) for group in range(self._num_groups)],
+                        "tables": [
+                            list(state.tables.get(request, {}).get(group, ()))
+                            for group in range(self._num_groups)
+                        ],
                         **{name: getattr(life, name) for name in _AS_THEY_ARE},
                     }
                     for request, life in here.items()
@@ -145,7 +177,11 @@ class LiveRun:
         for request, life in lives.items():
             if life.waits and life.waits[-1][1] is None:
                 life.waits[-1][1] = step - 1
-            if life.lane_spans and life.lane_spans[-1][2] is None and life.lane_spans[-1][0] != lanes.get(request):
+            if (
+                life.lane_spans
+                and life.lane_spans[-1][2] is None
+                and life.lane_spans[-1][0] != lanes.get(request)
+            ):
                 life.lane_spans[-1][2] = step - 1
         for carried in resumed.carried:
             life = lives[carried.request]
@@ -197,7 +233,11 @@ class LiveRun:
     def _meet_in_lanes(self, event: StepEvent) -> None:
         """One more step for every request in a lane that is not over, and company for those that have just come."""
         until_now = {finished.request for finished in event.finished}
-        here = {r: life for r, life in self._lives.items() if life.holds_lane and (life.reason is None or r in until_now)}
+        here = {
+            r: life
+            for r, life in self._lives.items()
+            if life.holds_lane and (life.reason is None or r in until_now)
+        }
         for life in here.values():
             life.steps += 1
         for new in here.keys() & {admitted.request for admitted in event.admitted}:
@@ -213,13 +253,17 @@ def shown(message: dict[str, Any], texts: bool, nicknames: bool) -> dict[str, An
             side: {request: [HIDDEN] * len(pieces) for request, pieces in by_request.items()}
             for side, by_request in message["texts"].items()
         }
-        events = [{**event, "sampled": without_tokens(event["sampled"])} for event in message.get("events", ())]
+        events = [
+            {**event, "sampled": without_tokens(event["sampled"])}
+            for event in message.get("events", ())
+        ]
         message = {**message, "texts": veiled, **({"events": events} if events else {})}
     if not nicknames and "asked" in message:
         message = {
             **message,
             "asked": {
-                request: {**asked, "by": asked["by"] if asked["isBot"] else ""} for request, asked in message["asked"].items()
+                request: {**asked, "by": asked["by"] if asked["isBot"] else ""}
+                for request, asked in message["asked"].items()
             },
         }
     return message

@@ -34,4 +34,7 @@ def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
 def is_recorded(folder: Path = RECORDED) -> bool:
     """Whether there is something to open with."""
     path = folder / COMPARISON / "comparison.json"
-    return path.exists() and {BEFORE, AFTER} <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
+    return (
+        path.exists()
+        and {BEFORE, AFTER} <= json.loads(path.read_text(encoding="utf-8"))["traces"].keys()
+    )

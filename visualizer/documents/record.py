@@ -21,7 +21,14 @@ from core.attention.spec import Backend
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
-from core.measure.compare import QUIET, compare, engine_contender, environment, nearest_to_median, too_busy
+from core.measure.compare import (
+    QUIET,
+    compare,
+    engine_contender,
+    environment,
+    nearest_to_median,
+    too_busy,
+)
 from core.measure.cost_curve import cost_curve
 from core.measure.equivalence import equivalence
 from core.measure.load import Sweep, sweep_load
@@ -72,21 +79,27 @@ def run_preset(
     engine: made from model, tokenizer and limits; with a mistake it has a note, which the trace gets. Raises InflightError for a run with a
     step far from its kind among all rounds, if there are several.
     """
-    contender = engine_contender(engine(*models.get(preset.model, device, preset.dtype), preset.config), preset.workload)
+    contender = engine_contender(
+        engine(*models.get(preset.model, device, preset.dtype), preset.config), preset.workload
+    )
     turns = [turn for turn in rounds([contender], repeats, warmup=warmup) if turn.round]
     nearest = nearest_to_median([turn.seconds for turn in turns])
     traces = [turn.run.trace for turn in turns if turn.run.trace is not None]
     trace = traces.pop(nearest)
     if repeats > 1:
         _refuse_far_step(preset.name, trace, traces)
-    trace.header = replace(trace.header, source="recorded", notes=(note,) if note else trace.header.notes)
+    trace.header = replace(
+        trace.header, source="recorded", notes=(note,) if note else trace.header.notes
+    )
     return trace
 
 
 def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
     """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the run."""
     for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
-        raise InflightError(f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it again.")
+        raise InflightError(
+            f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it again."
+        )
 
 
 def record(
@@ -98,11 +111,20 @@ def record(
     """
     models = ModelCache()
     timed_run = partial(run_preset, models=models, repeats=repeats, warmup=1)
-    runs: dict[str, Callable[[], Trace]] = {name: partial(timed_run, preset, device=device) for name, preset in PRESETS.items()}
-    runs |= {leak: partial(timed_run, PRESETS[name], engine=leaky_engine) for name, leak in LEAKS.items()}
-    runs |= {name: partial(timed_run, m.preset, engine=m.engine, note=m.note) for name, m in MISTAKES.items()}
+    runs: dict[str, Callable[[], Trace]] = {
+        name: partial(timed_run, preset, device=device) for name, preset in PRESETS.items()
+    }
+    runs |= {
+        leak: partial(timed_run, PRESETS[name], engine=leaky_engine) for name, leak in LEAKS.items()
+    }
+    runs |= {
+        name: partial(timed_run, m.preset, engine=m.engine, note=m.note)
+        for name, m in MISTAKES.items()
+    }
     if unknown := [name for name in names if name not in runs]:
-        raise InflightError(f"There is no run {unknown[0]!r} to record; there are {', '.join(runs)}.")
+        raise InflightError(
+            f"There is no run {unknown[0]!r} to record; there are {', '.join(runs)}."
+        )
     refused: list[InflightError] = []
     for name, run in runs.items():
         if not names or name in names:
@@ -140,7 +162,9 @@ class ShippedComparison(NamedTuple):
 
     @property
     def variants(self) -> list[PolicyVariant]:
-        return [PolicyVariant(policy) if isinstance(policy, str) else policy for policy in self.policies]
+        return [
+            PolicyVariant(policy) if isinstance(policy, str) else policy for policy in self.policies
+        ]
 
 
 _BUDGET_256 = PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256})
@@ -151,7 +175,9 @@ RECORDINGS = {  # by preset
     ),
     "where-padding-costs": ShippedComparison(("dynamic", "continuous", "split", "static")),
     "equal-lengths": ShippedComparison(("static", "continuous", _BUDGET_256, "dynamic")),
-    "scheduler-zoo": ShippedComparison(("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers")),
+    "scheduler-zoo": ShippedComparison(
+        ("stall", "continuous", "no-evict", "mini-sglang", "nano-vllm", "transformers")
+    ),
     "poisson-32": ShippedComparison(("static", "continuous", "dynamic", "split"), load=True),
 }
 LOAD = Sweep(seconds=10.0)
@@ -173,7 +199,9 @@ def record_comparisons(
     Raises InflightError, before anything is measured, for an unknown name and for a machine that is not quiet.
     """
     if unknown := [name for name in names if name not in RECORDINGS]:
-        raise InflightError(f"There is no comparison {unknown[0]!r} to record; there are {', '.join(RECORDINGS)}.")
+        raise InflightError(
+            f"There is no comparison {unknown[0]!r} to record; there are {', '.join(RECORDINGS)}."
+        )
     before = load_of_a_quiet_machine(load)
     if threads is not None:
         torch.set_num_threads(threads)
@@ -191,10 +219,14 @@ def load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
     return found
 
 
-def save_all(made: Iterator[tuple[str, Shown]], folder: Path, load_before: float | None) -> Iterator[tuple[str, Path]]:
+def save_all(
+    made: Iterator[tuple[str, Shown]], folder: Path, load_before: float | None
+) -> Iterator[tuple[str, Path]]:
     """Write each comparison as it is made, with the load measured before the first."""
     for name, shown in made:
-        shown.environment["load_average"] = load_before  # later comparisons would see the load of earlier ones
+        shown.environment["load_average"] = (
+            load_before  # later comparisons would see the load of earlier ones
+        )
         yield name, save(shown, folder / shown.workload)
 
 
@@ -206,14 +238,20 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     recording, asked = RECORDINGS[name], preset(name)
     workload = asked.workload.greedy() if recording.outside else asked.workload
     adapter, tokenizer = ModelCache().get(asked.model, device)
-    engines = [Engine(adapter, tokenizer, asked.config.under(v.policy, **v.limits)) for v in recording.variants]
+    engines = [
+        Engine(adapter, tokenizer, asked.config.under(v.policy, **v.limits))
+        for v in recording.variants
+    ]
     contenders = [
-        engine_contender(engine, workload, name=variant.name) for engine, variant in zip(engines, recording.variants, strict=True)
+        engine_contender(engine, workload, name=variant.name)
+        for engine, variant in zip(engines, recording.variants, strict=True)
     ]
     if recording.outside:
         limits = (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
         work = baselines.baseline_requests(workload, tokenizer)
-        contenders += [baselines.contender(other, adapter.model, work, *limits) for other in recording.outside]
+        contenders += [
+            baselines.contender(other, adapter.model, work, *limits) for other in recording.outside
+        ]
     shown = timed(contenders, name, asked, engines[0].trace.header, repeats, say)
     say("cost curve")
     shown.cost = cost_curve(engines[0].executor)
@@ -223,16 +261,26 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
         shown.equivalence[switch] = same.to_json()
     if recording.load:
         by_policy = {engine.config.policy.name: engine for engine in engines}
-        shown.load = sweep_load(by_policy, LOAD, lambda policy, rate: say(f"load: {policy}, {rate:.3g} requests/s"))
+        shown.load = sweep_load(
+            by_policy, LOAD, lambda policy, rate: say(f"load: {policy}, {rate:.3g} requests/s")
+        )
     return shown
 
 
 def timed(
-    contenders: Sequence[Contender], name: str, chosen: Preset, header: Header, repeats: int, say: Say, group: str = ""
+    contenders: Sequence[Contender],
+    name: str,
+    chosen: Preset,
+    header: Header,
+    repeats: int,
+    say: Say,
+    group: str = "",
 ) -> Shown:
     """Time contenders in rotated order; their runs are marked as recorded. Raises InflightError if a run of our engine has a step far from its kind."""
     where = environment(header)
-    result = compare(contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}"))
+    result = compare(
+        contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}")
+    )
     for contender, run in result.runs.items():
         if run.trace is not None:
             if not run.trace.header.engine:

@@ -46,7 +46,9 @@ def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "records": RECORDS,
-        "header": header if source is None or header.get("source") == "simulated" else header | {"source": source},
+        "header": header
+        if source is None or header.get("source") == "simulated"
+        else header | {"source": source},
         "complete": trace.complete,
         "letters": letters(trace),
         "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
@@ -71,7 +73,9 @@ def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None
     return {**ranks_document(ranks, ids, source), "translations": said}
 
 
-def ranks_document(ranks: Ranks, ids: Sequence[str] = (), source: str | None = None) -> dict[str, Any]:
+def ranks_document(
+    ranks: Ranks, ids: Sequence[str] = (), source: str | None = None
+) -> dict[str, Any]:
     """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in order, if they are stored. source: see `replay`.
 
     {"ranks": [{"rank", "offset": seconds on the common clock, "id", "replay"}], "count", "says": [sentence, …]}
@@ -119,7 +123,9 @@ class Deltas:
     header and tokenizer: the trace's. `meet` announces requests before the step in which they arrive. numbers: see `Captioner`.
     """
 
-    def __init__(self, header: Header, tokenizer: Any, numbers: Iterator[int] | None = None) -> None:
+    def __init__(
+        self, header: Header, tokenizer: Any, numbers: Iterator[int] | None = None
+    ) -> None:
         self._prompts: dict[str, Sequence[int]] = {}
         self._captioner = Captioner(header, numbers)
         self._tokenizer, self._is_simulated = tokenizer, header.is_simulated
@@ -153,7 +159,9 @@ class Deltas:
         self._prompts = {r: ids for r, ids in self._prompts.items() if r in requests}
         self._captioner.keep(requests)
 
-    def delta(self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()) -> dict[str, Any]:
+    def delta(
+        self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()
+    ) -> dict[str, Any]:
         """`{"events", "captions", "translations", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. translations: the
         captions in other languages, by language.
 
@@ -161,7 +169,10 @@ class Deltas:
         """
         prompts: dict[str, list[str]] = {}
         outputs: dict[str, list[str]] = {}
-        captions = [self._captioner.caption_with(event, lambda compose: (compose(), elsewhere(compose))) for event in events]
+        captions = [
+            self._captioner.caption_with(event, lambda compose: (compose(), elsewhere(compose)))
+            for event in events
+        ]
         letters: dict[str, str] = {}
         for event in events:
             for arrived in event.newcomers:
@@ -169,11 +180,15 @@ class Deltas:
                 prompts[arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
         for event, known in zip_longest(events, texts):
             for request, some in (self._decoded(event) if known is None else known).items():
-                outputs.setdefault(request, []).extend([""] * len(some) if self._is_simulated else some)
+                outputs.setdefault(request, []).extend(
+                    [""] * len(some) if self._is_simulated else some
+                )
         return {
             "events": [event.to_json() for event in events],
             "captions": [english for english, _ in captions],
-            "translations": {language: [others[language] for _, others in captions] for language in OTHERS},
+            "translations": {
+                language: [others[language] for _, others in captions] for language in OTHERS
+            },
             "letters": letters,
             "texts": {"prompt": prompts, "output": outputs},
         }

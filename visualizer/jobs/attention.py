@@ -27,11 +27,15 @@ def attention_weights(
     if not 0 <= pass_index < len(event.passes):
         raise InflightError(f"Step {step} has no pass {pass_index}.")
     if not 0 <= layer < layers:
-        raise InflightError(f"The model has layers 0 to {layers - 1}, so there is no layer {layer}.")
+        raise InflightError(
+            f"The model has layers 0 to {layers - 1}, so there is no layer {layer}."
+        )
     segments = [s for s in event.segments if s.pass_index == pass_index]
     cells = sum(s.length * s.kv_len for s in segments)
     if cells > MAX_CELLS:
-        raise InflightError(f"This pass has {cells:,} weights in one head; the page shows at most {MAX_CELLS:,}.")
+        raise InflightError(
+            f"This pass has {cells:,} weights in one head; the page shows at most {MAX_CELLS:,}."
+        )
     outputs = trace.outputs
     found = []
     for s in segments:

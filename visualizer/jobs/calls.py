@@ -32,7 +32,9 @@ CALLS: Mapping[str, tuple[type | UnionType, ...]] = {
 """The types of each call's arguments, in order; those at the end that may be None may be left out."""
 
 
-def answered(functions: Mapping[str, Callable[..., dict[str, Any]]], name: str, args: object) -> dict[str, Any]:
+def answered(
+    functions: Mapping[str, Callable[..., dict[str, Any]]], name: str, args: object
+) -> dict[str, Any]:
     """The answer of the function of that name. Raises Refused for a name that is not among them, and for arguments that are not of its types."""
     kinds = CALLS.get(name)
     if kinds is None or name not in functions:

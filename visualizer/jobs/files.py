@@ -45,9 +45,15 @@ def open_files(text: str, names: Sequence[str], store: Keeper) -> dict[str, Any]
     texts = text.split(SEPARATOR)
     for one in texts:
         check_lines(one)
-    opened = open_texts(zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True))
+    opened = open_texts(
+        zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True)
+    )
     trace = opened.traces[0][1]
-    ranks = Ranks.of(opened.traces, opened.refused) if len(opened.traces) > 1 or trace.header.engine is not None else None
+    ranks = (
+        Ranks.of(opened.traces, opened.refused)
+        if len(opened.traces) > 1 or trace.header.engine is not None
+        else None
+    )
     if ranks is not None and (ranks.count > 1 or opened.refused):
         return store.put_ranks(ranks, UPLOADED)
     if opened.refused:
@@ -72,14 +78,23 @@ class Wanted(NamedTuple):
         """Raises Refused for a model that may not be run here."""
         model, _ = checked_model(model, "auto", limits)
         total = min(limits.total_tokens, limits.total_characters)
-        return cls(name[:80] or "This file", model, min(REQUESTS, limits.requests), limits.new_tokens, total, limits.block_size)
+        return cls(
+            name[:80] or "This file",
+            model,
+            min(REQUESTS, limits.requests),
+            limits.new_tokens,
+            total,
+            limits.block_size,
+        )
 
 
 def read_workload(text: str, wanted: Wanted, model: ModelDescription) -> dict[str, Any]:
     """A published workload: `{"workload", "block_size", "says"}`; raises InflightError saying why it cannot be opened. block_size: of shared
     prefixes, or None.
     """
-    found = dataset_of(io.StringIO(text.removeprefix("\ufeff")), wanted.name, model.count, wanted.requests)
+    found = dataset_of(
+        io.StringIO(text.removeprefix("\ufeff")), wanted.name, model.count, wanted.requests
+    )
     found = found.within(model.context or MOST_CONTEXT, wanted.output, wanted.total, wanted.block)
     speed = max(1.0, found.span / ARRIVE_WITHIN)
     return {
@@ -113,4 +128,6 @@ def check_lines(text: str) -> None:
         for bracket in _BRACKET.findall(_STRING.sub("", line)):  # brackets in strings do not count
             deep += 1 if bracket in "[{" else -1
             if deep > DEPTH:
-                raise Refused(f"line {number}: this is not a line of a trace: its brackets are nested too deeply.")
+                raise Refused(
+                    f"line {number}: this is not a line of a trace: its brackets are nested too deeply."
+                )

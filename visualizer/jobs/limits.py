@@ -85,7 +85,9 @@ def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str
         raise Refused(f"There is no number format of that name; there are {', '.join(DTYPES)}.")
     if name in limits.offered:
         if dtype != "auto" and not limits.any_model:
-            raise Refused("On this page a model runs in the number format that its owner's machine prefers: auto.")
+            raise Refused(
+                "On this page a model runs in the number format that its owner's machine prefers: auto."
+            )
         return name, dtype
     if not limits.any_model:
         raise Refused(f"This page runs its own models only: {', '.join(limits.offered)}.")
@@ -98,7 +100,9 @@ def check(spec: object, limits: Limits) -> Spec:
     """The spec as typed values; raises Refused, or the engine's own refusals, before anything is loaded or computed."""
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
-    model, dtype = checked_model(spec.get("model", DEFAULT_MODEL), spec.get("dtype", "auto"), limits)
+    model, dtype = checked_model(
+        spec.get("model", DEFAULT_MODEL), spec.get("dtype", "auto"), limits
+    )
     device = spec.get("device", "auto")
     if not isinstance(device, str):
         raise Refused("The device must be a name.")
@@ -119,18 +123,28 @@ def check(spec: object, limits: Limits) -> Spec:
 def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
     """Once the prompts are tokens; raises Refused if prompts and new tokens together are too many."""
     total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
-    _at_most(total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together")
+    _at_most(
+        total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together"
+    )
 
 
 def check_upload(size: int, limits: Limits) -> None:
     """Raises Refused for a file that is too large."""
     if size > limits.upload_bytes:
-        raise Refused(f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB.")
+        raise Refused(
+            f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB."
+        )
 
 
-def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]) -> InvalidRequest:
+def as_the_page_says(
+    error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]
+) -> InvalidRequest:
     """The refusal of one of these requests, naming it by its letter on the page, if its position is known."""
-    asked = [r.to_json() if isinstance(r, Request) else r for r in requests if isinstance(r, (Request, dict))]
+    asked = [
+        r.to_json() if isinstance(r, Request) else r
+        for r in requests
+        if isinstance(r, (Request, dict))
+    ]
     try:
         names = _letters((str(r.get("id")), r.get("arrival", 0)) for r in asked)
     except TypeError:  # arrivals that cannot be sorted
@@ -140,7 +154,10 @@ def as_the_page_says(error: InvalidRequest, requests: Iterable[Request | dict[st
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
     """Letters by request, from ids and arrivals in order of submission: letters follow the order of arrival."""
-    return {request: letter(i) for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))}
+    return {
+        request: letter(i)
+        for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))
+    }
 
 
 def _check_workload(workload: Workload, limits: Limits) -> None:
@@ -154,7 +171,9 @@ def _check_workload(workload: Workload, limits: Limits) -> None:
         length = len(request.prompt or request.prompt_token_ids or ())
         characters += length
         _at_most(length, limits.prompt_characters, f"{who} has a prompt of {{}} characters")
-        _at_most(request.sampling.max_new_tokens, limits.new_tokens, f"{who} asks for {{}} new tokens")
+        _at_most(
+            request.sampling.max_new_tokens, limits.new_tokens, f"{who} asks for {{}} new tokens"
+        )
         if workload.arrival_unit == "step":
             _at_most(request.arrival, limits.arrival, f"{who} arrives in step {{}}")
         else:
@@ -168,7 +187,11 @@ def _check_config(config: EngineConfig, limits: Limits) -> None:
     _at_most(config.max_num_batched_tokens, limits.budget, "The token budget is {}")
     _at_most(config.block_size, limits.block_size, "A block has {} tokens")
     if config.num_blocks is not None:
-        _at_most(config.num_blocks * config.block_size, limits.kv_tokens, "The KV pool has room for {} tokens")
+        _at_most(
+            config.num_blocks * config.block_size,
+            limits.kv_tokens,
+            "The KV pool has room for {} tokens",
+        )
 
 
 def _at_most(value: float, most: float, sentence: str) -> None:

@@ -48,19 +48,28 @@ class Compare(Measurement):
             raise Refused(f"Choose policies by name, each once: {', '.join(POLICIES)}.")
         if not policies:
             raise Refused("Choose at least one policy.")
-        if isinstance(repeats, bool) or not isinstance(repeats, int) or not 1 <= repeats <= limits.repeats:
+        if (
+            isinstance(repeats, bool)
+            or not isinstance(repeats, int)
+            or not 1 <= repeats <= limits.repeats
+        ):
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
         self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
 
     def run(self, host: Host) -> Going:
         engines = [self.engine(host, config) for config in self._configs]
         workload = self.spec.workload
-        contenders = [engine_contender(engine, workload, partial(self._timed, host, engine)) for engine in engines]
+        contenders = [
+            engine_contender(engine, workload, partial(self._timed, host, engine))
+            for engine in engines
+        ]
         where = environment(engines[0].trace.header)
         result = yield from self._told(comparing(contenders, self._repeats))
         self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
         cost = yield from measuring_cost(engines[0].executor, repeats=3, seconds=_COST_SECONDS)
-        is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload  # unchanged
+        is_preset = (
+            workload.name in PRESETS and PRESETS[workload.name].workload == workload
+        )  # unchanged
         shown = Shown(
             result,
             workload.name if is_preset else "custom",
@@ -71,7 +80,9 @@ class Compare(Measurement):
         )
         return {"url": host.keep_document(document(shown))}
 
-    def _told(self, turns: Generator[Progress, None, Comparison]) -> Generator[None, None, Comparison]:
+    def _told(
+        self, turns: Generator[Progress, None, Comparison]
+    ) -> Generator[None, None, Comparison]:
         """The comparison, turn by turn, with its progress."""
         while True:
             try:
@@ -101,7 +112,10 @@ class Fork(Measurement):
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
         super().__init__(spec, limits)
         turned = _turned(self.spec.config, spec.get("knob"), spec.get("value"))
-        self._configs = (self.spec.config, spec_of_run({**spec, "config": turned.to_json()}, limits).config)
+        self._configs = (
+            self.spec.config,
+            spec_of_run({**spec, "config": turned.to_json()}, limits).config,
+        )
 
     def run(self, host: Host) -> Going:
         traces: list[Trace] = []
@@ -111,12 +125,22 @@ class Fork(Measurement):
             for _ in self.steps(engine, self.spec.workload):
                 yield
             traces.append(engine.trace)
-        return {"url": host.keep_document(fork_document(*traces)), "runs": [host.keep(trace) for trace in traces]}
+        return {
+            "url": host.keep_document(fork_document(*traces)),
+            "runs": [host.keep(trace) for trace in traces],
+        }
 
 
 def spec_of_run(spec: dict[str, Any], limits: Limits) -> Spec:
     """The part of a spec that a run has, checked; raises InflightError."""
-    return check({name: spec[name] for name in ("workload", "config", "model", "device", "dtype") if name in spec}, limits)
+    return check(
+        {
+            name: spec[name]
+            for name in ("workload", "config", "model", "device", "dtype")
+            if name in spec
+        },
+        limits,
+    )
 
 
 def _turned(config: EngineConfig, knob: object, value: object) -> EngineConfig:

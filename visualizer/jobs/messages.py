@@ -45,14 +45,22 @@ def _checked(messages: object, who: str) -> list[Message]:
     if not isinstance(messages, list) or not 0 < len(messages) <= _MOST_MESSAGES:
         raise InvalidRequest(f"it needs from 1 to {_MOST_MESSAGES} messages.", who)
     for message in messages:
-        if not isinstance(message, dict) or set(message) != {"role", "content"} or message["role"] not in ROLES:
-            raise InvalidRequest(f"a message has a role ({', '.join(ROLES)}) and a content, nothing else.", who)
+        if (
+            not isinstance(message, dict)
+            or set(message) != {"role", "content"}
+            or message["role"] not in ROLES
+        ):
+            raise InvalidRequest(
+                f"a message has a role ({', '.join(ROLES)}) and a content, nothing else.", who
+            )
         if not is_text(message["content"]) or not message["content"]:
             raise InvalidRequest("it has an empty message.", who)
     return messages
 
 
-def rendered(workload: Workload, conversations: Conversations, tokenizer: Any, model: str) -> Workload:
+def rendered(
+    workload: Workload, conversations: Conversations, tokenizer: Any, model: str
+) -> Workload:
     """The workload with each conversation as the token ids that the model's chat template makes of it; raises InvalidRequest."""
     if not conversations:
         return workload
@@ -62,7 +70,9 @@ def rendered(workload: Workload, conversations: Conversations, tokenizer: Any, m
         if request.id not in conversations:
             return request
         if not getattr(tokenizer, "chat_template", None):  # the built-in models have none
-            raise InvalidRequest(f"the model {model} has no chat template, so its prompts must be text.", request.id)
+            raise InvalidRequest(
+                f"the model {model} has no chat template, so its prompts must be text.", request.id
+            )
         try:
             ids = chat_ids(tokenizer, chat_text(tokenizer, conversations[request.id]))
         except InvalidRequest as error:

@@ -15,7 +15,9 @@ def for_runs(limits: Limits, model: str = "") -> dict[str, Any]:
     return {
         **models(limits, model),
         "presets": presets(),
-        "policies": [{"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()],
+        "policies": [
+            {"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()
+        ],
         "limits": asdict(limits),
     }
 
@@ -48,5 +50,10 @@ def presets() -> list[dict[str, Any]]:
 
 def preset_entry(preset: Preset) -> dict[str, Any]:
     """A preset as the page describes it, and the spec that runs it."""
-    spec = {"workload": preset.workload.to_json(), "config": preset.config.to_json(), "model": preset.model, "device": "auto"}
+    spec = {
+        "workload": preset.workload.to_json(),
+        "config": preset.config.to_json(),
+        "model": preset.model,
+        "device": "auto",
+    }
     return {"name": preset.name, "title": preset.title, "shows": preset.shows, "spec": spec}

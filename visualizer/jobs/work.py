@@ -82,7 +82,9 @@ class Work:
     def failed(self, error: Exception) -> dict[str, Any]:
         """The answer of work that raised this: a refusal, a bug, or a machine out of memory."""
         if isinstance(error, InvalidRequest):
-            return {"error": str(as_the_page_says(error, self.spec.workload))}  # its requests have the page's letters
+            return {
+                "error": str(as_the_page_says(error, self.spec.workload))
+            }  # its requests have the page's letters
         if isinstance(error, InflightError):
             return {"error": str(error)}
         log.error("a %s failed", self.noun, exc_info=error)
@@ -108,7 +110,9 @@ class Work:
                 yield event
                 count += event is not None
                 if count >= self.limits.steps and engine.has_work:
-                    raise Refused(f"The {self.noun} was stopped after {count:,} steps, the most that this page runs.")
+                    raise Refused(
+                        f"The {self.noun} was stopped after {count:,} steps, the most that this page runs."
+                    )
 
         return taken()
 
@@ -126,7 +130,11 @@ class Run(Work):
         self.tokenizer: Any = None
         self._deltas: Deltas | None = None
         self._num_sent = 0
-        self.progress = {"step": None, "tokens": 0, "total_tokens": sum(r.sampling.max_new_tokens for r in spec.workload)}
+        self.progress = {
+            "step": None,
+            "tokens": 0,
+            "total_tokens": sum(r.sampling.max_new_tokens for r in spec.workload),
+        }
 
     def stopped(self) -> str:
         steps = len(self.trace.events) if self.trace else 0
@@ -149,7 +157,10 @@ class Run(Work):
         if trace is None:
             return super().news() if "loading" in self.progress else None
         if self._deltas is None:
-            self._deltas, body = Deltas.of(trace, self.tokenizer), {"records": RECORDS, "header": trace.about()}
+            self._deltas, body = (
+                Deltas.of(trace, self.tokenizer),
+                {"records": RECORDS, "header": trace.about()},
+            )
         events = trace.events[self._num_sent :]
         if events:
             body |= self._deltas.delta(events)

@@ -20,7 +20,11 @@ def computed_without_cache(trace: Trace, request: str) -> int:
 
 def longest_read(trace: Trace, request: str) -> float:
     """Milliseconds of the longest step that reads the prompt of a request."""
-    steps = (e for e in trace.events if any(s.request == request and s.phase == "prefill" for s in e.segments))
+    steps = (
+        e
+        for e in trace.events
+        if any(s.request == request and s.phase == "prefill" for s in e.segments)
+    )
     return max(e.t_end - e.t_start for e in steps) * 1e3
 
 
@@ -38,7 +42,10 @@ def best_seating(trace: Trace) -> list[list[str]]:
     lanes = range(trace.config.num_lanes)
 
     def seated(choice: tuple[int, ...]) -> list[list[str]]:
-        return [[request for request, lane in zip(lengths, choice, strict=True) if lane == n] for n in lanes]
+        return [
+            [request for request, lane in zip(lengths, choice, strict=True) if lane == n]
+            for n in lanes
+        ]
 
     def sizes(seats: list[list[str]]) -> list[int]:
         return sorted((sum(lengths[r] for r in lane) for lane in seats), reverse=True)

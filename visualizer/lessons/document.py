@@ -30,7 +30,18 @@ from visualizer.lessons.lessons import (
     Stop,
 )
 from visualizer.lessons.places import Place
-from visualizer.lessons.texts import FOLDER, LANGUAGES, Span, by_pointer, evaluated, filled, languages, number, plain, texts
+from visualizer.lessons.texts import (
+    FOLDER,
+    LANGUAGES,
+    Span,
+    by_pointer,
+    evaluated,
+    filled,
+    languages,
+    number,
+    plain,
+    texts,
+)
 from visualizer.words.language import catalogue, speaking, t
 
 Traces = Callable[[str], Trace]  # a recorded run by its name
@@ -45,14 +56,20 @@ def recorded(folder: Path = TRACES) -> Traces:
 def runs_of_lessons() -> set[str]:
     """The recorded runs that lessons, glossary and questions are about."""
     stops = [s for lesson in (*LESSONS, QUESTIONS) for s in lesson.stops]
-    places = [p for s in stops for p in (s.place, s.about, *s.places.values())] + [x.picture.place for x in LESSONS if x.picture]
+    places = [p for s in stops for p in (s.place, s.about, *s.places.values())] + [
+        x.picture.place for x in LESSONS if x.picture
+    ]
     return {place.run for place in (*places, *(p for p, _ in SEEN.values()))}
 
 
-def document(traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS) -> dict[str, Any]:
+def document(
+    traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS
+) -> dict[str, Any]:
     """Everything the Learn tab shows of these lessons in one language; raises InflightError for an unknown language."""
     if language not in LANGUAGES:
-        raise InflightError(f"There are no lessons in {shown(language)}; there are {', '.join(LANGUAGES)}.")
+        raise InflightError(
+            f"There are no lessons in {shown(language)}; there are {', '.join(LANGUAGES)}."
+        )
     return {
         "language": language,
         "languages": LANGUAGES,
@@ -80,9 +97,14 @@ def lesson_document(lesson: Lesson, traces: Traces, language: str) -> dict[str, 
     }
 
 
-def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: str) -> dict[str, Any]:
+def stop_document(
+    stop: Stop, words: dict[str, Any], traces: Traces, language: str
+) -> dict[str, Any]:
     """One stop: where the player goes, and its text and question."""
-    at, places = _at(stop.place, traces), {name: _at(place, traces) for name, place in stop.places.items()}
+    at, places = (
+        _at(stop.place, traces),
+        {name: _at(place, traces) for name, place in stop.places.items()},
+    )
 
     def said(template: str, where: At = at) -> list[Span]:
         return filled(template, where, places, language)
@@ -93,7 +115,15 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         ask = {
             "text": said(words["ask"]),
             "why": said(words["why"], about),
-            **_question_document(stop.question, about, at, places, words, lambda template: said(template, about), language),
+            **_question_document(
+                stop.question,
+                about,
+                at,
+                places,
+                words,
+                lambda template: said(template, about),
+                language,
+            ),
         }
     return {
         "name": stop.name,
@@ -106,7 +136,9 @@ def stop_document(stop: Stop, words: dict[str, Any], traces: Traces, language: s
         "ask": ask,
         "table": _table(stop.table, language) if stop.table else None,
         "goals": [{"name": name, "text": said(words["goals"][name])} for name in stop.goals],
-        "then": None if stop.then is None else {"run": stop.then.run, "step": _at(stop.then, traces).step},
+        "then": None
+        if stop.then is None
+        else {"run": stop.then.run, "step": _at(stop.then, traces).step},
     }
 
 
@@ -130,17 +162,26 @@ def _question_document(
     elif isinstance(question, ChooseNumber):
         right, _ = evaluated(question.answer, at, places)
         wrong = {name: evaluated(name, at, places)[0] for name in question.wrong}
-        found = {n: said(reasons[name.split("@")[0].split(".")[-1]]) for name, n in wrong.items() if n != right}
+        found = {
+            n: said(reasons[name.split("@")[0].split(".")[-1]])
+            for name, n in wrong.items()
+            if n != right
+        }
         numbers = sorted(n for n in (right, *found) if isinstance(n, (int, float)))
-        options = [_option([{"n": number(n, language)}], n == right, found.get(n, [])) for n in numbers]
+        options = [
+            _option([{"n": number(n, language)}], n == right, found.get(n, [])) for n in numbers
+        ]
     else:
         assert isinstance(question, ChooseWords)
         holds = question.answer(at, places)
         options = [
-            _option(said(words["options"][n]), n == holds, said(reasons[n]) if n in reasons else []) for n in question.options
+            _option(said(words["options"][n]), n == holds, said(reasons[n]) if n in reasons else [])
+            for n in question.options
         ]
     if sum(option["right"] for option in options) != 1 or len(options) < 2:
-        raise InflightError(f"This question does not have one right answer among several: {plain(said(words['ask']))}")
+        raise InflightError(
+            f"This question does not have one right answer among several: {plain(said(words['ask']))}"
+        )
     return {"kind": "choose", "options": options}
 
 
@@ -168,14 +209,21 @@ def mask_document(at: At) -> dict[str, Any]:
 def _among(question: ChooseRequest, at: At) -> list[str]:
     if question.among == "all":
         return list(at.letters)
-    return [r.request for r in (at.frame.waiting if question.among == "waiting" else at.frame.lanes)]
+    return [
+        r.request for r in (at.frame.waiting if question.among == "waiting" else at.frame.lanes)
+    ]
 
 
 def _picture(lesson: Lesson, traces: Traces) -> dict[str, Any] | None:
     drawn = lesson.picture
     if drawn is None:
         return None
-    return {"run": drawn.place.run, "step": drawn.place.step(traces(drawn.place.run)), "view": drawn.view, "clock": drawn.clock}
+    return {
+        "run": drawn.place.run,
+        "step": drawn.place.step(traces(drawn.place.run)),
+        "view": drawn.view,
+        "clock": drawn.clock,
+    }
 
 
 def _at(place: Place, traces: Traces) -> At:
@@ -209,7 +257,12 @@ def faq(language: str = "en") -> dict[str, Any]:
 def _hint(term: str, entry: dict[str, Any]) -> dict[str, Any]:
     word = entry.get("word", term)
     own = word.split(" (")[0]  # "Spur (lane)" is found as Spur
-    return {"word": word, "means": entry["means"], "vllm": entry["vllm"], "words": [own, f"{own}s", *entry.get("also", ())]}
+    return {
+        "word": word,
+        "means": entry["means"],
+        "vllm": entry["vllm"],
+        "words": [own, f"{own}s", *entry.get("also", ())],
+    }
 
 
 def _table(name: str, language: str) -> dict[str, Any]:
@@ -218,18 +271,28 @@ def _table(name: str, language: str) -> dict[str, Any]:
         data = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
         with speaking(language):
             rows = [
-                [t(what), *(cell if isinstance(cell, str) else t(cell["say"]) for cell in cells)] for what, *cells in data["rows"]
+                [t(what), *(cell if isinstance(cell, str) else t(cell["say"]) for cell in cells)]
+                for what, *cells in data["rows"]
             ]
         return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
     words = texts(language, "tables")[name]
-    if name == "company":  # how much texts in a batch differ from those alone, in each number format and under a wrong mask
+    if (
+        name == "company"
+    ):  # how much texts in a batch differ from those alone, in each number format and under a wrong mask
         columns: tuple[str, ...] = ("tokens", "drift", "lead")
         rows = [_company_row(pair, words, language) for pair in PAIRS]
     else:  # the beginning of each text alone, and under a mask that let rows read their pads
         traces = [recorded_run(run) for run in PAIRS["unmasked"]]
         columns = ("right", "wrong")
-        rows = [[letter(i), *(_beginning(trace.text(r)) for trace in traces)] for i, r in enumerate(traces[0].prompts)]
-    return {"label": words["label"], "head": [{"name": words[column], "url": None} for column in columns], "rows": rows}
+        rows = [
+            [letter(i), *(_beginning(trace.text(r)) for trace in traces)]
+            for i, r in enumerate(traces[0].prompts)
+        ]
+    return {
+        "label": words["label"],
+        "head": [{"name": words[column], "url": None} for column in columns],
+        "rows": rows,
+    }
 
 
 def _company_row(pair: str, words: dict[str, str], language: str) -> list[str]:

@@ -94,25 +94,44 @@ class Company:
     @property
     def differing(self) -> int:
         """Tokens that differ in the batch."""
-        return sum(a.token_id != b.token_id for ours, theirs in self._pairs for a, b in zip(ours, theirs, strict=True))
+        return sum(
+            a.token_id != b.token_id
+            for ours, theirs in self._pairs
+            for a, b in zip(ours, theirs, strict=True)
+        )
 
     @property
     def drift(self) -> float:
         """The largest difference in log-probability of a token that both generated after the same text."""
-        same = [(a, b) for ours, theirs in self._pairs for a, b in zip(ours[: _parting(ours, theirs)], theirs, strict=False)]
+        same = [
+            (a, b)
+            for ours, theirs in self._pairs
+            for a, b in zip(ours[: _parting(ours, theirs)], theirs, strict=False)
+        ]
         return max(abs((a.logprob or 0.0) - (b.logprob or 0.0)) for a, b in same)
 
     @property
     def lead(self) -> float:
         """How far the best logit was ahead, alone, where a text diverges: the maximum over such texts; 0 if there are none."""
-        parted = [ours[n].margin or 0.0 for ours, theirs in self._pairs if (n := _parting(ours, theirs)) < len(ours)]
+        parted = [
+            ours[n].margin or 0.0
+            for ours, theirs in self._pairs
+            if (n := _parting(ours, theirs)) < len(ours)
+        ]
         return max(parted, default=0.0)
 
 
 def parts_at(alone: Trace, together: Trace) -> int:
     """The first step of `together` that generates a different token than `alone`; its last step if the texts are the same."""
-    parted = [theirs[n] for ours, theirs in _tokens(alone, together) if (n := _parting(ours, theirs)) < len(ours)]
-    return next((e.step for e in together.events if any(s is t for s in e.sampled for t in parted)), together.events[-1].step)
+    parted = [
+        theirs[n]
+        for ours, theirs in _tokens(alone, together)
+        if (n := _parting(ours, theirs)) < len(ours)
+    ]
+    return next(
+        (e.step for e in together.events if any(s is t for s in e.sampled for t in parted)),
+        together.events[-1].step,
+    )
 
 
 @cache
@@ -123,13 +142,19 @@ def recorded_run(name: str) -> Trace:
 
 def _tokens(alone: Trace, together: Trace) -> list[tuple[list[Sampled], list[Sampled]]]:
     """The new tokens of each request, alone and together."""
-    ours, theirs = ({r: [s for e in t.events for s in e.sampled if s.request == r] for r in t.prompts} for t in (alone, together))
+    ours, theirs = (
+        {r: [s for e in t.events for s in e.sampled if s.request == r] for r in t.prompts}
+        for t in (alone, together)
+    )
     return [(ours[r], theirs[r]) for r in ours]
 
 
 def _parting(ours: list[Sampled], theirs: list[Sampled]) -> int:
     """The number of tokens before two texts diverge."""
-    return next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.token_id != b.token_id), len(ours))
+    return next(
+        (n for n, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a.token_id != b.token_id),
+        len(ours),
+    )
 
 
 @dataclass(frozen=True)
@@ -182,7 +207,9 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "budget_used": lambda at: at.event.budget.decode + at.event.budget.prefill,
     "budget_after_decodes": lambda at: at.config.max_num_batched_tokens - at.event.budget.decode,
     "blocks_free": lambda at: at.event.kv.total - at.event.kv.used,
-    "shared_blocks": lambda at: [block for block, owners in at.frame.blocks.items() if len(owners) > 1],
+    "shared_blocks": lambda at: [
+        block for block, owners in at.frame.blocks.items() if len(owners) > 1
+    ],
     "hit_blocks": lambda at: at.event.kv.prefix_hits[0].num_cached_tokens // at.config.block_size,
     # the whole run
     "shared_prefix": lambda at: _shared_prefix(list(at.trace.prompts.values())),
@@ -190,20 +217,31 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
     "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
     "decided_alike": lambda at: _decided_alike(at.trace),
-    "bound": lambda at: Counter(e.budget.binding for e in at.trace.events),  # steps by what held them back
-    "queued": lambda at: sum(e.waiting.count for e in at.trace.events),  # steps that requests waited, all together
-    "asked": lambda at: sorted((a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True),
+    "bound": lambda at: Counter(
+        e.budget.binding for e in at.trace.events
+    ),  # steps by what held them back
+    "queued": lambda at: sum(
+        e.waiting.count for e in at.trace.events
+    ),  # steps that requests waited, all together
+    "asked": lambda at: sorted(
+        (a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True
+    ),
     "best_steps": lambda at: arithmetic.best_steps(at.trace),
     "shortest_answer": lambda at: min(map(len, at.trace.outputs.values())),
     "longest_answer": lambda at: max(map(len, at.trace.outputs.values())),
-    "times_as_fast": lambda at: {name: static / ours for name, (static, ours, *_) in measured_gains().items()},
+    "times_as_fast": lambda at: {
+        name: static / ours for name, (static, ours, *_) in measured_gains().items()
+    },
     "seconds_padded": lambda at: _json(PADDED)["policies"]["dynamic"]["wall_s"]["median"],
     "seconds_packed": lambda at: _json(PADDED)["policies"]["continuous"]["wall_s"]["median"],
-    "megabytes": lambda at: round((at.trace.header.model.parameters or 0) * NUMBER_BYTES[at.trace.header.dtype] / 1e6),
+    "megabytes": lambda at: round(
+        (at.trace.header.model.parameters or 0) * NUMBER_BYTES[at.trace.header.dtype] / 1e6
+    ),
     # bytes of the cache
     "kv_heads": lambda at: _model_file(at)["num_key_value_heads"],
     "head_dim": lambda at: (
-        _model_file(at).get("head_dim") or _model_file(at)["hidden_size"] // _model_file(at)["num_attention_heads"]
+        _model_file(at).get("head_dim")
+        or _model_file(at)["hidden_size"] // _model_file(at)["num_attention_heads"]
     ),
     "number_bytes": lambda at: NUMBER_BYTES[at.trace.header.dtype],
     # the cost of a pass, as measured
@@ -211,8 +249,12 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "pass_cost": lambda at: (
         _measured_passes()[-1]["median_s"] / _measured_passes()[0]["median_s"]
     ),  # of the largest, in passes of one token
-    "pass_ms": lambda at: {str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes()},  # by its number of tokens
-    "ms_a_token": lambda at: _measured_passes()[-1]["median_s"] * 1e3 / _measured_passes()[-1]["tokens"],  # in the largest
+    "pass_ms": lambda at: {
+        str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes()
+    },  # by its number of tokens
+    "ms_a_token": lambda at: (
+        _measured_passes()[-1]["median_s"] * 1e3 / _measured_passes()[-1]["tokens"]
+    ),  # in the largest
 }
 """The first name of a path, and the numbers that have to be computed."""
 
@@ -223,20 +265,26 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "times": lambda at, r: request_times(at.trace)[r],
     "step_after": lambda at, r: (request_times(at.trace)[r].finish_step or 0) + 1,
     "prefill_steps": lambda at, r: [
-        e.step for e in at.trace.events if any(s.request == r and s.phase == "prefill" for s in e.segments)
+        e.step
+        for e in at.trace.events
+        if any(s.request == r and s.phase == "prefill" for s in e.segments)
     ],
     "segment": lambda at, r: _segment(at, r),  # in the step
     "kv_len": lambda at, r: _kv_len(at, r),  # positions in its cache after the step
     "kv_bytes": lambda at, r: _kv_len(at, r) * (at.trace.header.model.kv_bytes_per_token or 0),
     "block_table": lambda at, r: _block_table(at, r),
     "block_list": lambda at, r: ", ".join(map(str, _block_table(at, r))),
-    "unused_in_blocks": lambda at, r: len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r),
+    "unused_in_blocks": lambda at, r: (
+        len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r)
+    ),
     "written": lambda at, r: _written(at, r),
     "computed": lambda at, r: arithmetic.computed(at.trace, r),
     "computed_without_cache": lambda at, r: arithmetic.computed_without_cache(at.trace, r),
     "longest_read": lambda at, r: arithmetic.longest_read(at.trace, r),
     "first_token_ms": lambda at, r: arithmetic.first_token_ms(at.trace, r),
-    "last_read": lambda at, r: _shown(at.trace.token_text(r, _segment(at, r).kv_len - 1)),  # by its row of the step
+    "last_read": lambda at, r: _shown(
+        at.trace.token_text(r, _segment(at, r).kv_len - 1)
+    ),  # by its row of the step
 }
 """The attributes of a request, after its letter."""
 
@@ -247,7 +295,12 @@ def measured_gains() -> dict[str, tuple[float, float, float, float]]:
     for name, (comparison, policy) in GAINS.items():
         policies = _json(f"comparisons/{comparison}/comparison.json")["policies"]
         ratio = policies[policy]["ratio_to_baseline"]
-        found[name] = (policies["static"]["wall_s"]["median"], policies[policy]["wall_s"]["median"], ratio["min"], ratio["max"])
+        found[name] = (
+            policies["static"]["wall_s"]["median"],
+            policies[policy]["wall_s"]["median"],
+            ratio["min"],
+            ratio["max"],
+        )
     return found
 
 
@@ -266,7 +319,9 @@ def fact(path: str, at: At) -> Value:
         if not isinstance(found, (int, float, str)):
             raise TypeError(f"{type(found).__name__} is nothing to write")
     except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
-        raise InflightError(f"There is no fact {path} in step {at.step} of {at.trace.header.workload}: {error!r}.") from None
+        raise InflightError(
+            f"There is no fact {path} in step {at.step} of {at.trace.header.workload}: {error!r}."
+        ) from None
     return Who(str(found)) if path.endswith(".request") else found
 
 
@@ -279,7 +334,9 @@ def _member(of: Any, name: str) -> Any:
 def _first_to_finish(at: At) -> Finished:
     """The first to finish of those in a lane."""
     held = {r.request for r in at.frame.lanes}
-    return next(f for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held)
+    return next(
+        f for e in at.trace.events if e.step >= at.step for f in e.finished if f.request in held
+    )
 
 
 def _segment(at: At, request: str) -> Segment:
@@ -302,13 +359,18 @@ def _block_table(at: At, request: str) -> list[int]:
 
 def _written(at: At, request: str) -> str:
     """The token that a request writes in this step."""
-    before = sum(s.request == request for e in at.trace.events if e.step < at.step for s in e.sampled)
+    before = sum(
+        s.request == request for e in at.trace.events if e.step < at.step for s in e.sampled
+    )
     return _shown(at.trace.texts.output[request][before])
 
 
 def _shared_prefix(prompts: list[list[int]]) -> int:
     """The length of the prefix that all prompts share."""
-    return next((i for i, ids in enumerate(zip(*prompts, strict=False)) if len(set(ids)) > 1), min(map(len, prompts)))
+    return next(
+        (i for i, ids in enumerate(zip(*prompts, strict=False)) if len(set(ids)) > 1),
+        min(map(len, prompts)),
+    )
 
 
 def _positions(event: StepEvent) -> int:

@@ -105,7 +105,9 @@ def _lane_after_finish(at: At, _: Mapping[str, At]) -> str:
 
 _HOLDS: dict[str, Callable[[At, Mapping[str, At]], str]] = {
     "lane_after_finish": _lane_after_finish,
-    "same_text": lambda at, places: "same" if at.trace.outputs == places["alone"].trace.outputs else "differs",
+    "same_text": lambda at, places: (
+        "same" if at.trace.outputs == places["alone"].trace.outputs else "differs"
+    ),
     "binding": lambda at, _: at.event.budget.binding,
 }
 """Answers to questions in words."""
@@ -134,7 +136,17 @@ def _stop(name: str, row: Mapping[str, Any]) -> Stop:
     then = _place(row["then"]) if "then" in row else None
     views = tuple(row["views"].split())
     goals = row.get("goals", {})
-    return Stop(name, _place(row["place"]), views, _question(row), then, row.get("pin"), others, row.get("table"), goals)
+    return Stop(
+        name,
+        _place(row["place"]),
+        views,
+        _question(row),
+        then,
+        row.get("pin"),
+        others,
+        row.get("table"),
+        goals,
+    )
 
 
 def _lesson(name: str, table: dict[str, Any]) -> Lesson:
@@ -144,5 +156,7 @@ def _lesson(name: str, table: dict[str, Any]) -> Lesson:
 
 
 _TABLES = tomllib.loads((FOLDER / "lessons.toml").read_text(encoding="utf-8"))
-SEEN: dict[str, tuple[Place, str]] = {term: (_place(row["place"]), row["view"]) for term, row in _TABLES.pop("seen").items()}
+SEEN: dict[str, tuple[Place, str]] = {
+    term: (_place(row["place"]), row["view"]) for term, row in _TABLES.pop("seen").items()
+}
 *LESSONS, QUESTIONS = (_lesson(name, table) for name, table in _TABLES.items())

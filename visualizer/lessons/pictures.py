@@ -36,7 +36,14 @@ def lanes_picture(at: At, blank_after: bool = False) -> Element:
         shapes.append(_rect(_LABEL, 18 + lane * _CELL, cell * len(events), _CELL, "none", "#bbb"))
     marked = next(i for i, e in enumerate(events) if e.step == at.step)
     shapes.append(
-        Element("path", {"d": f"M{_LABEL + (marked + 1) * cell:.1f} 14V{height - 4}", "stroke": "#111", "stroke-width": "1.5"})
+        Element(
+            "path",
+            {
+                "d": f"M{_LABEL + (marked + 1) * cell:.1f} 14V{height - 4}",
+                "stroke": "#111",
+                "stroke-width": "1.5",
+            },
+        )
     )
     return _picture(width, height, shapes, f"{t('Lanes of the run')} “{at.trace.header.workload}”")
 
@@ -62,12 +69,20 @@ def mask_picture(at: At, blank: bool = False) -> Element:
     if cell >= 10:
         for k, key in enumerate(mask.keys):
             shapes.append(
-                _text(0, 0, _label(at, key.request, key.text), 9, f"translate({96 + (k + 0.7) * cell:.1f} 60) rotate(-90)")
+                _text(
+                    0,
+                    0,
+                    _label(at, key.request, key.text),
+                    9,
+                    f"translate({96 + (k + 0.7) * cell:.1f} 60) rotate(-90)",
+                )
             )
         for q, query in enumerate(mask.queries):
             text = t("pad") if query.position is None else query.text
             shapes.append(_text(2, 64 + (q + 0.7) * cell, _label(at, query.request, text), 9))
-    return _picture(100 + columns * cell, 68 + rows * cell, shapes, t(f"Attention mask of step {at.step}"))
+    return _picture(
+        100 + columns * cell, 68 + rows * cell, shapes, t(f"Attention mask of step {at.step}")
+    )
 
 
 def _lane_cell(at: At, segment: Segment, x: float, cell: float, hue: str) -> list[Element]:
@@ -89,8 +104,13 @@ def _rect(x: float, y: float, width: float, height: float, fill: str, stroke: st
     return Element("rect", {**place, "fill": fill, "stroke": stroke, "stroke-width": ".7"})
 
 
-def _text(x: float, y: float, text: str, size: int, transform: str = "", weight: int = 400) -> Element:
-    element = Element("text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": str(weight)})
+def _text(
+    x: float, y: float, text: str, size: int, transform: str = "", weight: int = 400
+) -> Element:
+    element = Element(
+        "text",
+        {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": str(weight)},
+    )
     if transform:
         element.set("transform", transform)
     element.text = text
@@ -101,9 +121,20 @@ def _picture(width: float, height: float, shapes: list[Element], title: str) -> 
     """Shapes on a background, with the hatching of pads defined."""
     svg = Element(
         "svg",
-        {"viewBox": f"0 0 {width:.0f} {height:.0f}", "style": f"max-width: {width:.0f}px", "role": "img", "aria-label": title},
+        {
+            "viewBox": f"0 0 {width:.0f} {height:.0f}",
+            "style": f"max-width: {width:.0f}px",
+            "role": "img",
+            "aria-label": title,
+        },
     )
-    hatching = {"id": "pads", "width": "5", "height": "5", "patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+    hatching = {
+        "id": "pads",
+        "width": "5",
+        "height": "5",
+        "patternUnits": "userSpaceOnUse",
+        "patternTransform": "rotate(45)",
+    }
     pattern = SubElement(SubElement(svg, "defs"), "pattern", hatching)
     SubElement(pattern, "rect", width="5", height="5", fill="#fff")
     SubElement(pattern, "path", {"d": "M0 0V5", "stroke": "#888", "stroke-width": "1.4"})

@@ -32,7 +32,9 @@ class Place(NamedTuple):
             index = steps.index(_found(trace, name)) + moves.count("after") - moves.count("before")
             return steps[index if index >= 0 else len(steps)]
         except LookupError:
-            raise InflightError(f"The run {trace.header.workload} has no step {self.rule!r}.") from None
+            raise InflightError(
+                f"The run {trace.header.workload} has no step {self.rule!r}."
+            ) from None
 
 
 def _found(trace: Trace, rule: str) -> int:
@@ -42,7 +44,9 @@ def _found(trace: Trace, rule: str) -> int:
     if name in _OF_STEP:
         return [e.step for e in trace.events if _OF_STEP[name](e)][int(given or 1) - 1]
     which = -1 if name.startswith("last") else 0
-    return [e.step for e in trace.events if given in {letters(trace)[r] for r in _OF_REQUEST[name](e)}][which]
+    return [
+        e.step for e in trace.events if given in {letters(trace)[r] for r in _OF_REQUEST[name](e)}
+    ][which]
 
 
 _OF_RUN: dict[str, Callable[[Trace], int]] = {
@@ -53,8 +57,12 @@ _OF_RUN: dict[str, Callable[[Trace], int]] = {
     ),  # where a token differs from each request's own run
 }
 _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
-    "mixes": lambda e: any(_phases(e, i) == {"prefill", "decode"} for i in range(len(e.passes))),  # in one pass
-    "chunks": lambda e: any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits,  # continues a prompt
+    "mixes": lambda e: any(
+        _phases(e, i) == {"prefill", "decode"} for i in range(len(e.passes))
+    ),  # in one pass
+    "chunks": lambda e: (
+        any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits
+    ),  # continues a prompt
     "two_join": lambda e: len(e.admitted) > 1 and any(s.phase == "decode" for s in e.segments),
     "several_wait": lambda e: e.waiting.count > 1,
     "preempts": lambda e: e.preempted,
@@ -66,7 +74,9 @@ _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
 _OF_REQUEST: dict[str, Callable[[StepEvent], list[str]]] = {
     "admits": lambda e: [a.request for a in e.admitted],
     "ends": lambda e: [f.request for f in e.finished],
-    "last_chunk": lambda e: [s.request for s in e.segments if s.phase == "prefill"],  # the last step that reads its prompt
+    "last_chunk": lambda e: [
+        s.request for s in e.segments if s.phase == "prefill"
+    ],  # the last step that reads its prompt
 }
 
 

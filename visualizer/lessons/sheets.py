@@ -48,7 +48,11 @@ def plan(traces: Callable[[str], Trace], language: str = "en") -> str:
     for lesson in LESSONS:
         made = lesson_document(lesson, traces, language)
         row = SubElement(table, "tr")
-        for text in (f"{at}–{at + lesson.minutes} {words['minutes']}", f"{made['number']}. {made['title']}", made["question"]):
+        for text in (
+            f"{at}–{at + lesson.minutes} {words['minutes']}",
+            f"{made['number']}. {made['title']}",
+            made["question"],
+        ):
             _add(row, "td", text)
         at += lesson.minutes
     _add(body, "p", words["plan_end"])
@@ -63,7 +67,9 @@ def page(title: str, kind: str, body: Element, language: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], template)
 
 
-def _teacher(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
+def _teacher(
+    body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]
+) -> None:
     for number, stop in enumerate(made["stops"], 1):
         section = _section(body, f"{number}. {stop['title']}")
         _add(section, "p", f"#part=learn&lesson={made['name']}&stop={stop['name']}", class_="where")
@@ -75,7 +81,9 @@ def _teacher(body: Element, made: dict[str, Any], traces: Callable[[str], Trace]
             _answer(section, stop, traces, words)
 
 
-def _learner(body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
+def _learner(
+    body: Element, made: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]
+) -> None:
     questions = [stop for stop in made["stops"] if stop["ask"]]
     for number, stop in enumerate(questions, 1):
         section = _section(body, f"{number}. {stop['title']}", stop["text"])
@@ -107,7 +115,9 @@ def _section(body: Element, title: str, text: list[list[Span]] | None = None) ->
     return section
 
 
-def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]) -> None:
+def _answer(
+    section: Element, stop: dict[str, Any], traces: Callable[[str], Trace], words: dict[str, str]
+) -> None:
     ask, place = stop["ask"], stop["then"] or stop
     holder = SubElement(section, "div", {"class": "answer"})
     if ask["kind"] == "paint":
@@ -120,7 +130,10 @@ def _answer(section: Element, stop: dict[str, Any], traces: Callable[[str], Trac
 def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:
     """The mask if the stop is about it and it is legible, otherwise the lanes."""
     at = At(traces(stop["run"]), stop["step"])
-    if "mask" in stop["views"] and at.trace.mask(at.step, len(at.event.passes) - 1).num_cells <= 900:
+    if (
+        "mask" in stop["views"]
+        and at.trace.mask(at.step, len(at.event.passes) - 1).num_cells <= 900
+    ):
         return mask_picture(at)
     return lanes_picture(at)
 

@@ -46,7 +46,11 @@ def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list
     places = {"recorded": At(trace, stop.place.step(trace))}
     at, words = _same_place(stop, run), texts(language, lesson)[stop.name]["says"]
     return [
-        {"name": name, "met": _holds(goal, at, places), "says": _said(words[name], at, places, language)}
+        {
+            "name": name,
+            "met": _holds(goal, at, places),
+            "says": _said(words[name], at, places, language),
+        }
         for name, goal in stop.goals.items()
     ]
 
@@ -62,7 +66,9 @@ def _same_place(stop: Stop, run: Trace) -> At:
 def _holds(goal: str, at: At, places: Mapping[str, At]) -> bool:
     try:
         return all(_condition(text, at, places) for text in goal.split("; "))
-    except InflightError:  # the learner's run has no such request, or nothing of the kind happened in it
+    except (
+        InflightError
+    ):  # the learner's run has no such request, or nothing of the kind happened in it
         return False
 
 
@@ -80,7 +86,9 @@ def _condition(text: str, at: At, places: Mapping[str, At]) -> bool:
 def _value(text: str, at: At, places: Mapping[str, At]) -> Value:
     if text.isdecimal():
         return int(text)
-    return evaluated(text, at, places)[0] if "." in text or "@" in text else text  # a fact has a path or a place, a word has not
+    return (
+        evaluated(text, at, places)[0] if "." in text or "@" in text else text
+    )  # a fact has a path or a place, a word has not
 
 
 def _said(template: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:

@@ -29,8 +29,36 @@ Span = str | dict[str, str]
 _PART = re.compile(r"\{([^{}]+)\}|\[([^\[\]]+)\]|<([^<>|]+)\|([^<>|]+)>")
 _FACT = re.compile(r"(?P<path>[\w.]+)(?P<share>%)?(?:@(?P<place>\w+))?(?:!(?P<how>[Ww]ord|\d))?")
 _WORDS = {
-    "en": ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
-    "de": ["kein", "ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"],
+    "en": [
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    ],
+    "de": [
+        "kein",
+        "ein",
+        "zwei",
+        "drei",
+        "vier",
+        "fünf",
+        "sechs",
+        "sieben",
+        "acht",
+        "neun",
+        "zehn",
+        "elf",
+        "zwölf",
+    ],
 }
 
 
@@ -81,7 +109,10 @@ def by_pointer(text: str) -> str | dict[str, str]:
 
 def plain(spans: list[Span]) -> str:
     """Spans as text, for those who have a mouse and a keyboard."""
-    return "".join(s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("keys") or s.get("r", "") for s in spans)
+    return "".join(
+        s if isinstance(s, str) else s.get("s") or s.get("n") or s.get("keys") or s.get("r", "")
+        for s in spans
+    )
 
 
 def number(found: int | float, language: str, share: bool = False, how: str = "") -> str:
@@ -92,7 +123,13 @@ def number(found: int | float, language: str, share: bool = False, how: str = ""
         return _WORDS[language][found].capitalize() if how == "Word" else _WORDS[language][found]
     if how.isdigit():
         return f"{found:,.{how}f}".translate(str.maketrans(",.", ".,") if language == "de" else {})
-    text = f"{found:,}" if isinstance(found, int) else f"{found:.1f}" if found >= 1 else format(Decimal(f"{found:.2g}"), "f")
+    text = (
+        f"{found:,}"
+        if isinstance(found, int)
+        else f"{found:.1f}"
+        if found >= 1
+        else format(Decimal(f"{found:.2g}"), "f")
+    )
     return text.translate(str.maketrans(",.", ".,")) if language == "de" else text
 
 
@@ -112,5 +149,9 @@ def _fact(text: str, at: At, places: Mapping[str, At], language: str) -> list[Sp
         span = {"r": there.letters[found.request]}
     else:
         how = expression.partition("!")[2]
-        span = found if isinstance(found, str) else {"n": number(found, language, share="%" in expression, how=how)}
+        span = (
+            found
+            if isinstance(found, str)
+            else {"n": number(found, language, share="%" in expression, how=how)}
+        )
     return [span, f" {nouns[found != 1]}"] if nouns else [span]

@@ -35,7 +35,9 @@ STYLES = (
 )
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
-_LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)  # indentation, and comment lines
+_LEADING = re.compile(
+    r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE
+)  # indentation, and comment lines
 _COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
@@ -43,7 +45,11 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w
 @cache
 def script(entry: str = "watch/player.js") -> str:
     """All modules that `entry` needs, as one classic script. The player's leaves `window.Inflight.mount(root, options)`."""
-    return (PLAYER / "parts" / "modules.js").read_text(encoding="utf-8").replace("/*MODULES*/{}", inert_json(modules(entry)))
+    return (
+        (PLAYER / "parts" / "modules.js")
+        .read_text(encoding="utf-8")
+        .replace("/*MODULES*/{}", inert_json(modules(entry)))
+    )
 
 
 def modules(entry: str) -> dict[str, str]:
@@ -55,7 +61,9 @@ def modules(entry: str) -> dict[str, str]:
 
     def add(name: str, importers: tuple[str, ...]) -> None:
         if name in importers:
-            raise ValueError(f"Modules import each other in a circle: {' → '.join((*importers, name))}.")
+            raise ValueError(
+                f"Modules import each other in a circle: {' → '.join((*importers, name))}."
+            )
         if name in found:
             return
         imported, scoped = _module(PLAYER, name)
@@ -84,7 +92,12 @@ def _scoped(name: str, source: str) -> str:
     """
     source = _LEADING.sub("", _DOC.sub(lambda m: "\n" * m[0].count("\n"), source))
     exported = ", ".join(_EXPORT.findall(source))
-    taken = _IMPORT.sub(lambda m: f'const {{{m[1].replace(" as ", ": ")}}} = inflightModules["{_path(name, m[2])}"];', source)
+    taken = _IMPORT.sub(
+        lambda m: (
+            f'const {{{m[1].replace(" as ", ": ")}}} = inflightModules["{_path(name, m[2])}"];'
+        ),
+        source,
+    )
     body = _EXPORT.sub("", taken)
     return f'inflightModules["{name}"] = (() => {{ "use strict"; {body}\nreturn {{ {exported} }};\n}})();\n//# sourceURL=inflight/{name}\n'
 
@@ -104,7 +117,9 @@ def figure_style() -> str:
 
 
 def _packed(sheets: Iterable[Path]) -> str:
-    return _LEADING.sub("", _COMMENT.sub("", "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)))
+    return _LEADING.sub(
+        "", _COMMENT.sub("", "".join(sheet.read_text(encoding="utf-8") for sheet in sheets))
+    )
 
 
 @cache
@@ -120,16 +135,25 @@ PICTURE = ASSETS / "screenshots" / "desktop.png"
 def head(picture: str | None) -> str:
     """The head tags that describe the page to link previews. picture: its address, absolute if the page's own is known."""
     lines = (PLAYER / "watch" / "head.html").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line.replace("<!--PICTURE-->", picture or "") for line in lines if picture or "<!--PICTURE-->" not in line)
+    return "\n".join(
+        line.replace("<!--PICTURE-->", picture or "")
+        for line in lines
+        if picture or "<!--PICTURE-->" not in line
+    )
 
 
-def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None) -> str:
+def page_html(
+    options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None
+) -> str:
     """A whole page with one player. options: the player's, including `replay` or `catalogue`; they are escaped.
 
     parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js. picture: see `head`.
     """
     boot = 'Inflight.mount(document.querySelector(".inflight"), JSON.parse(document.getElementById("inflight-props").textContent));\n'
-    page, icon = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8"), base64.b64encode(ICON.read_bytes()).decode()
+    page, icon = (
+        (PLAYER / "watch" / "page.html").read_text(encoding="utf-8"),
+        base64.b64encode(ICON.read_bytes()).decode(),
+    )
     parts = {
         "<!--HEAD-->": f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">',
         "/*STYLE*/": style(),
@@ -138,7 +162,11 @@ def page_html(options: dict[str, Any], parts: dict[str, Any] | None = None, pict
         "<!--PROPS-->": inert_json(options),
         "/*SCRIPT*/": script()
         + boot
-        + (f'{script("parts/tabs.js")}inflightParts(document.getElementById("parts"), {inert_json(parts)});\n' if parts else ""),
+        + (
+            f'{script("parts/tabs.js")}inflightParts(document.getElementById("parts"), {inert_json(parts)});\n'
+            if parts
+            else ""
+        ),
     }
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 

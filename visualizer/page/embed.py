@@ -17,11 +17,20 @@ ENTRY = "figure/embed.js"
 def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
     """The page. urls: by run and language, where its `figure_replay` is; player: where the whole player is."""
     data = {
-        "runs": {name: {"title": _titles(RUNS[name].title), "urls": dict(found)} for name, found in urls.items()},
-        "words": {language: figure_words(language, ENTRY) for language in LANGUAGES if language != "en"},
+        "runs": {
+            name: {"title": _titles(RUNS[name].title), "urls": dict(found)}
+            for name, found in urls.items()
+        },
+        "words": {
+            language: figure_words(language, ENTRY) for language in LANGUAGES if language != "en"
+        },
         "player": player,
     }
-    parts = {"/*STYLE*/": figure_style(), "<!--DATA-->": inert_json(data), "/*SCRIPT*/": script(ENTRY)}
+    parts = {
+        "/*STYLE*/": figure_style(),
+        "<!--DATA-->": inert_json(data),
+        "/*SCRIPT*/": script(ENTRY),
+    }
     html = (PLAYER / "figure" / "embed.html").read_text(encoding="utf-8")
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
 

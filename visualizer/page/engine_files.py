@@ -27,7 +27,13 @@ from core.errors import InflightError
 from visualizer.lessons.tasks import runs_of_tasks
 
 PYODIDE = "314.0.7"
-INTERPRETER = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+INTERPRETER = (
+    "pyodide.mjs",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "python_stdlib.zip",
+    "pyodide-lock.json",
+)
 SCRIPTS = ASSETS / "engine"
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
@@ -42,7 +48,9 @@ _READ = (  # of assets: what they read
     "models/*/config.json",
     "models/*/tokenizer.json",
     *(f"traces/{run}.jsonl" for run in sorted(runs_of_tasks())),
-    *(f"player/{room}/**/*" for room in ("parts", "run", "views", "figure", "engine", "watch")),  # for a run as one page
+    *(
+        f"player/{room}/**/*" for room in ("parts", "run", "views", "figure", "engine", "watch")
+    ),  # for a run as one page
 )
 
 
@@ -56,7 +64,11 @@ class EngineFiles:
     def version(self) -> str:
         """Names what is in the files."""
         found = hashlib.sha256()
-        weights = (path for model in BUILTIN_MODELS for path in sorted((BUILTIN_FOLDER / model).glob("*.*")))
+        weights = (
+            path
+            for model in BUILTIN_MODELS
+            for path in sorted((BUILTIN_FOLDER / model).glob("*.*"))
+        )
         for path in (*self._plain().values(), *weights, _ROOT / "core" / "browser" / "weights.py"):
             content = path if isinstance(path, bytes) else path.read_bytes()
             found.update(f"{len(content)} ".encode() + content)
@@ -84,22 +96,36 @@ class EngineFiles:
 
     @cached_property
     def _made(self) -> dict[str, bytes]:
-        files = {name: content if isinstance(content, bytes) else content.read_bytes() for name, content in self._plain().items()}
-        files |= {f"{model}/weights": pack_weights(BUILTIN_FOLDER / model) for model in BUILTIN_MODELS}
+        files = {
+            name: content if isinstance(content, bytes) else content.read_bytes()
+            for name, content in self._plain().items()
+        }
+        files |= {
+            f"{model}/weights": pack_weights(BUILTIN_FOLDER / model) for model in BUILTIN_MODELS
+        }
         scripts = {name: content for name, content in files.items() if name.endswith(".js")}
-        packed = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in files.items() if name not in scripts}
+        packed = {
+            f"{name}.gz": gzip.compress(content, mtime=0)
+            for name, content in files.items()
+            if name not in scripts
+        }
         manifest = {
             "version": self.version,
             "package": _PACKAGE,
             "files": {name: len(content) for name, content in packed.items()},
-            "models": {model: [name for name in packed if name.startswith(f"{model}/")] for model in BUILTIN_MODELS},
+            "models": {
+                model: [name for name in packed if name.startswith(f"{model}/")]
+                for model in BUILTIN_MODELS
+            },
         }
         return {"manifest.json": json.dumps(manifest, indent=1).encode()} | scripts | packed
 
     def _plain(self) -> dict[str, Path | bytes]:
         """All but the models."""
         interpreter = {name: self._pyodide / name for name in INTERPRETER}
-        own = {path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")}
+        own = {
+            path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")
+        }
         return {**interpreter, **own, "sources.json": json.dumps(sources()).encode()}
 
 
@@ -122,7 +148,11 @@ def find_pyodide(folder: Path | None = None) -> Path:
     except (OSError, ValueError, KeyError):
         version, is_whole = "", False
     if version != PYODIDE or not is_whole:
-        what = f"{found} has another version ({version})" if version and is_whole else f"{found} has none"
+        what = (
+            f"{found} has another version ({version})"
+            if version and is_whole
+            else f"{found} has none"
+        )
         raise InflightError(
             f"The engine in the tab needs the npm package pyodide {PYODIDE}, and {what}: fetch it with `npm ci`, or with "
             f"`npm pack pyodide@{PYODIDE}` and `tar xf pyodide-{PYODIDE}.tgz`, which leaves it in the folder package, and name that with "
@@ -139,14 +169,19 @@ def sources() -> dict[str, str]:
     paths = {_ROOT / relative for relative in modules_in_tab().values()}
     paths |= {path for pattern in _READ for path in ASSETS.glob(pattern) if path.is_file()}
     folder = _PACKAGE.replace(".", "/")
-    return {folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
+    return {
+        folder + path.relative_to(_ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(paths)
+    }
 
 
 def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
     """Module to file: all that `entries` import, at once or when they are called, as far as the standard library is enough to import it."""
     known = _modules()
     found: dict[str, str] = {}
-    todo = [name for name in known for entry in entries if name == entry or name.startswith(f"{entry}.")]
+    todo = [
+        name for name in known for entry in entries if name == entry or name.startswith(f"{entry}.")
+    ]
     while todo:
         name = todo.pop()
         if name not in found and _is_plain(name):
@@ -207,9 +242,14 @@ def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
                 look(node.orelse, found)
             else:
                 is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-                for part in _BLOCKS:  # imports are statements: expressions, which are most of a tree, hold none
+                for part in (
+                    _BLOCKS
+                ):  # imports are statements: expressions, which are most of a tree, hold none
                     look(getattr(node, part, ()), later if is_function else found)
 
     look(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8")).body, at_once)
-    ours = {module.removeprefix(_PACKAGE) for module in at_once}, {module.removeprefix(_PACKAGE) for module in later}
+    ours = (
+        {module.removeprefix(_PACKAGE) for module in at_once},
+        {module.removeprefix(_PACKAGE) for module in later},
+    )
     return frozenset(ours[0]), frozenset(ours[1])

@@ -11,7 +11,16 @@ from visualizer.documents.replay import replay
 from visualizer.page.bundle import modules
 from visualizer.words.language import catalogue, speaking
 
-_HEADER = ("config", "batching", "kv_groups", "num_blocks", "execution", "engine", "inferred", "source")
+_HEADER = (
+    "config",
+    "batching",
+    "kv_groups",
+    "num_blocks",
+    "execution",
+    "engine",
+    "inferred",
+    "source",
+)
 _HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
 
 
@@ -21,17 +30,22 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
         whole = replay(trace)
     header = whole["header"]
     asked = [
-        {"id": r["id"], "sampling": {"max_new_tokens": r["sampling"]["max_new_tokens"]}} for r in header["workload"]["requests"]
+        {"id": r["id"], "sampling": {"max_new_tokens": r["sampling"]["max_new_tokens"]}}
+        for r in header["workload"]["requests"]
     ]
     return {
-        **{key: whole[key] for key in ("schema", "records", "complete", "letters", "texts", "events")},
+        **{
+            key: whole[key]
+            for key in ("schema", "records", "complete", "letters", "texts", "events")
+        },
         "header": {key: header[key] for key in _HEADER if key in header}
         | {
             "model": {key: header["model"][key] for key in ("windows",) if key in header["model"]},
             "workload": {"requests": asked},
         },
         "captions": [
-            {"why": [], **{key: caption[key] for key in ("say", "simple") if key in caption}} for caption in whole["captions"]
+            {"why": [], **{key: caption[key] for key in ("say", "simple") if key in caption}}
+            for caption in whole["captions"]
         ],
     }
 
@@ -40,7 +54,11 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
 def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, str]:
     """The part of a language's catalogue that the modules of `entry` can say: sentences all of whose words they hold."""
     said = "\n".join(modules(entry).values())
-    return {key: text for key, text in catalogue(language).items() if all(part in said for part in _fixed(key))}
+    return {
+        key: text
+        for key, text in catalogue(language).items()
+        if all(part in said for part in _fixed(key))
+    }
 
 
 def _fixed(key: str) -> list[str]:

@@ -44,10 +44,20 @@ def comparison_html(comparison: Comparison) -> str:
     if not traces:
         raise InflightError("No contender of this comparison left a trace that could be shown.")
     header = traces[0].header
-    made = document(Shown(comparison, header.workload, environment(header) | {"load_average": comparison.load}))
-    listed = [{name: made[name] for name in ("name", "title", "shows")} | {"url": "comparison", "group": ""}]
+    made = document(
+        Shown(comparison, header.workload, environment(header) | {"load_average": comparison.load})
+    )
+    listed = [
+        {name: made[name] for name in ("name", "title", "shows")}
+        | {"url": "comparison", "group": ""}
+    ]
     data = {"comparison": made, "plotly": base64.b64encode(packed_plotly()).decode()}
-    return _one_file({}, data, "compare", {"server": False, "plotly": "plotly", "comparisons": listed, "tabs": []})
+    return _one_file(
+        {},
+        data,
+        "compare",
+        {"server": False, "plotly": "plotly", "comparisons": listed, "tabs": []},
+    )
 
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
@@ -59,15 +69,23 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
     (found,) = made["lessons"]
     data: dict[str, object] = {"lesson": made | {"languages": {}}}
     catalogue = []
-    for run in dict.fromkeys(place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)):
+    for run in dict.fromkeys(
+        place["run"] for stop in found["stops"] for place in (stop, stop["then"] or stop)
+    ):
         data[run] = {**replay(traces(run)), **captions_in(traces(run), language)}
         catalogue.append(entry(RUNS[run], traces(run)) | {"url": run})
     options = {"server": False, "documents": {"en": "lesson"}, "tabs": [], "only": lesson}
     return _one_file({"catalogue": catalogue, "terms": hints(language)}, data, "learn", options)
 
 
-def _one_file(player: dict[str, Any], data: Mapping[str, object], name: str, options: dict[str, Any]) -> str:
+def _one_file(
+    player: dict[str, Any], data: Mapping[str, object], name: str, options: dict[str, Any]
+) -> str:
     """A page that opens with one of its parts. player: the options of the player behind it. data: what the part would fetch, by address."""
     given = {"<!--DATA-->": inert_json(data), "<!--PART-->": name, "/*SCRIPT*/": tab_script(name)}
-    brought = re.sub("|".join(map(re.escape, given)), lambda found: given[found.group()], _BROUGHT.read_text(encoding="utf-8"))
+    brought = re.sub(
+        "|".join(map(re.escape, given)),
+        lambda found: given[found.group()],
+        _BROUGHT.read_text(encoding="utf-8"),
+    )
     return page_html(player, {name: part(name, "", options)}).replace("</head>", brought, 1)

@@ -29,48 +29,78 @@ from visualizer.page.engine_files import EngineFiles
 from visualizer.page.figure import figure_replay
 from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
-from visualizer.page.tabs import EDITOR, STORY, TABS, packed_plotly, part, player_options, tab_script, with_write
+from visualizer.page.tabs import (
+    EDITOR,
+    STORY,
+    TABS,
+    packed_plotly,
+    part,
+    player_options,
+    tab_script,
+    with_write,
+)
 
 _FIRST, _PLAYER = "index.html", "watch.html"
 _LOADER = ASSETS / "site" / "runs.js"
 
 
 def export_site(
-    folder: Path, traces: Path = TRACES, comparisons: Path = RECORDED, url: str = "", engine: EngineFiles | None = None
+    folder: Path,
+    traces: Path = TRACES,
+    comparisons: Path = RECORDED,
+    url: str = "",
+    engine: EngineFiles | None = None,
 ) -> Path:
     """Write the site; returns its first page. url: where it will be served, which previews of links need for their picture. engine: the engine that
     runs in its visitors' tabs. Raises InflightError if nothing is recorded or the folder cannot be written."""
     runs = list(recorded_runs(traces))
     if not runs:
-        raise InflightError("There are no recorded runs: make them with `python -m inflight record`.")
+        raise InflightError(
+            "There are no recorded runs: make them with `python -m inflight record`."
+        )
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         catalogue = []
         for listed, path in runs:
-            catalogue.append(listed | {"url": _brought(folder, f"runs/{path.stem}.js", replay(Trace.load(path)))})
+            catalogue.append(
+                listed | {"url": _brought(folder, f"runs/{path.stem}.js", replay(Trace.load(path)))}
+            )
             leak = traces / f"{LEAKS.get(path.stem)}.jsonl"
             if leak.exists():
-                catalogue[-1]["leak"] = _brought(folder, f"runs/{path.stem}-leak.js", replay(Trace.load(leak)))
+                catalogue[-1]["leak"] = _brought(
+                    folder, f"runs/{path.stem}-leak.js", replay(Trace.load(leak))
+                )
         for of_ranks, ranks in recorded_ranks(traces):
-            catalogue.append(of_ranks | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))})
+            catalogue.append(
+                of_ranks
+                | {"url": _brought(folder, f"runs/{of_ranks['name']}.js", ranks_document(ranks))}
+            )
         made = {"compare": _compare(folder, comparisons), "learn": _learn(folder, traces)}
         if engine is not None:
             made["write"] = _write(folder, engine.address)
         parts = {name: found for name, found in made.items() if found is not None}
         story = all((traces / f"{run}.jsonl").exists() for run in runs_of_story())
-        tabs = [tab for tab in with_write(TABS) if tab["name"] in {"watch", *parts}] + [{**STORY, "href": _FIRST}] * story
+        tabs = [tab for tab in with_write(TABS) if tab["name"] in {"watch", *parts}] + [
+            {**STORY, "href": _FIRST}
+        ] * story
         for found in parts.values():
             found["options"]["tabs"] = tabs
         (folder / "picture.png").write_bytes(PICTURE.read_bytes())
         options = player_options(catalogue, tabs if parts else [])
         if "compare" in parts:  # contenders have their own links
-            options["comparisons"] = [{k: e[k] for k in ("name", "url")} for e in parts["compare"]["options"]["comparisons"]]
+            options["comparisons"] = [
+                {k: e[k] for k in ("name", "url")}
+                for e in parts["compare"]["options"]["comparisons"]
+            ]
         if (beginning := opening(comparisons)) is not None:
             options["opening"] = {"url": _brought(folder, "opening.js", beginning)}
         options["embed"] = "embed.html"
         if engine is not None:
             engine.write(folder)
-            in_tab = {"engine": engine.address, "offers": _brought(folder, "engine/offers.js", _offers(parts))}
+            in_tab = {
+                "engine": engine.address,
+                "offers": _brought(folder, "engine/offers.js", _offers(parts)),
+            }
             for given in (options, *(found["options"] for found in parts.values())):
                 given |= in_tab
             if "compare" in parts:  # a step's figure is made in the tab, too
@@ -95,10 +125,14 @@ def _offers(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _story(folder: Path, picture: str) -> None:
     """Write the story in each language, English as the first page."""
-    pages = {language: _FIRST if language == "en" else f"story-{language}.html" for language in LANGUAGES}
+    pages = {
+        language: _FIRST if language == "en" else f"story-{language}.html" for language in LANGUAGES
+    }
     for language, name in pages.items():
         others = {code: f"{page}?lang={code}" for code, page in pages.items() if code != language}
-        (folder / name).write_text(story_html(language, _PLAYER, others, picture, "fonts"), encoding="utf-8")
+        (folder / name).write_text(
+            story_html(language, _PLAYER, others, picture, "fonts"), encoding="utf-8"
+        )
     shutil.copytree(FONTS, folder / "fonts", dirs_exist_ok=True)
 
 
@@ -107,7 +141,11 @@ def _embed(folder: Path, runs: list[tuple[dict[str, Any], Path]], player: str) -
     (folder / "embed").mkdir(exist_ok=True)
     urls = {
         listed["name"]: {
-            language: _brought(folder, f"embed/{path.stem}-{language}.js", figure_replay(Trace.load(path), language))
+            language: _brought(
+                folder,
+                f"embed/{path.stem}-{language}.js",
+                figure_replay(Trace.load(path), language),
+            )
             for language in LANGUAGES
         }
         for listed, path in runs
@@ -129,11 +167,18 @@ def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
     (folder / "compare").mkdir(exist_ok=True)
     (folder / "compare" / "page.js").write_text(tab_script("compare"), encoding="utf-8")
     listed = [
-        entry | {"url": _brought(folder, f"compare/{entry['name']}.js", document(load(comparisons / entry["name"])))}
+        entry
+        | {
+            "url": _brought(
+                folder, f"compare/{entry['name']}.js", document(load(comparisons / entry["name"]))
+            )
+        }
         for entry in entries
     ]
     plotly = _brought(folder, "compare/plotly.js", base64.b64encode(packed_plotly()).decode())
-    return part("compare", "compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed})
+    return part(
+        "compare", "compare/page.js", {"server": False, "plotly": plotly, "comparisons": listed}
+    )
 
 
 def _write(folder: Path, engine: str) -> dict[str, Any]:
@@ -151,9 +196,15 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
     (folder / "learn").mkdir(exist_ok=True)
     (folder / "learn" / "page.js").write_text(tab_script("learn"), encoding="utf-8")
     read = recorded_traces(traces)
-    documents = {language: _brought(folder, f"learn/{language}.js", lessons_document(read, language)) for language in LANGUAGES}
+    documents = {
+        language: _brought(folder, f"learn/{language}.js", lessons_document(read, language))
+        for language in LANGUAGES
+    }
     papers = {
-        "": {f"plan-{language}": _paper(folder, f"learn/plan-{language}.html", plan(read, language)) for language in LANGUAGES}
+        "": {
+            f"plan-{language}": _paper(folder, f"learn/plan-{language}.html", plan(read, language))
+            for language in LANGUAGES
+        }
     }
     for lesson in (lesson.name for lesson in LESSONS):
         made = {f"{lesson}-{kind}": partial(sheet, lesson, kind, read) for kind in KINDS}
@@ -163,15 +214,26 @@ def _learn(folder: Path, traces: Path) -> dict[str, Any] | None:
             for kind, (name, make) in zip((*KINDS, "offline"), made.items(), strict=True)
             for language in LANGUAGES
         }
-    say = {run: partial(captions_in, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()}
-    say |= {listed["name"]: partial(ranks_captions_in, found) for listed, found in recorded_ranks(traces)}
+    say = {
+        run: partial(captions_in, read(run)) for run in RUNS if (traces / f"{run}.jsonl").exists()
+    }
+    say |= {
+        listed["name"]: partial(ranks_captions_in, found)
+        for listed, found in recorded_ranks(traces)
+    }
     captions = {
         run: {
-            language: _brought(folder, f"learn/{run}-{language}.js", tell(language)) for language in LANGUAGES if language != "en"
+            language: _brought(folder, f"learn/{run}-{language}.js", tell(language))
+            for language in LANGUAGES
+            if language != "en"
         }
         for run, tell in say.items()
     }
-    return part("learn", "learn/page.js", {"server": False, "documents": documents, "papers": papers, "captions": captions})
+    return part(
+        "learn",
+        "learn/page.js",
+        {"server": False, "documents": documents, "papers": papers, "captions": captions},
+    )
 
 
 def _paper(folder: Path, url: str, text: str) -> str:
@@ -181,5 +243,7 @@ def _paper(folder: Path, url: str, text: str) -> str:
 
 def _brought(folder: Path, url: str, data: object) -> str:
     """Write data as a script, which a page opened from disk can load although it may not fetch; returns its address."""
-    (folder / url).write_text(f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8")
+    (folder / url).write_text(
+        f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8"
+    )
     return url

@@ -14,6 +14,9 @@ PLOTLY = "<!--PLOTLY-->"
 
 def step_page(trace: Trace, step: int) -> str:
     """The figure of a step as a page; raises InflightError if there is no such step or its masks are too large to hold in a page."""
-    parts = {"<!--TITLE-->": f"Inflight: step {step}", "<!--DATA-->": inert_json(step_figure(trace, step).to_json())}
+    parts = {
+        "<!--TITLE-->": f"Inflight: step {step}",
+        "<!--DATA-->": inert_json(step_figure(trace, step).to_json()),
+    }
     page = (PLAYER / "figure" / "step.html").read_text(encoding="utf-8")
     return re.sub("|".join(parts), lambda found: parts[found.group()], page)

@@ -47,7 +47,11 @@ def words(language: str) -> dict[str, Any]:
 
 def runs_of_story() -> set[str]:
     """The recorded runs that the story is about."""
-    places = (place for spec in sections().values() for place in (spec["place"], *spec.get("places", {}).values()))
+    places = (
+        place
+        for spec in sections().values()
+        for place in (spec["place"], *spec.get("places", {}).values())
+    )
     return {
         *HERO,
         *(place.split()[0] for place in places),
@@ -64,7 +68,9 @@ def at(place: str) -> At:
 
 def said(template: str, place: str, places: Mapping[str, str], language: str) -> list[Span]:
     """A text with its numbers."""
-    return filled(template, at(place), {name: at(there) for name, there in places.items()}, language)
+    return filled(
+        template, at(place), {name: at(there) for name, there in places.items()}, language
+    )
 
 
 def story_html(
@@ -78,13 +84,18 @@ def story_html(
     others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
     page = words(language)["page"]
     (other, address), *_ = others.items()
-    place, places = "verses-continuous start", {"static": "verses-static start", "continuous": "verses-continuous start"}
+    place, places = (
+        "verses-continuous start",
+        {"static": "verses-static start", "continuous": "verses-continuous start"},
+    )
 
     def told(name: str) -> list[Span]:
         return said(page[name], place, places, language)
 
     written = {name: _section(name, language, player) for name in sections()}
-    length = sum(len(re.sub(r"<[^>]+>", " ", html).split()) for html in written.values()) + len(plain(told("lead")).split())
+    length = sum(len(re.sub(r"<[^>]+>", " ", html).split()) for html in written.values()) + len(
+        plain(told("lead")).split()
+    )
     icon = base64.b64encode(ICON.read_bytes()).decode()
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
@@ -99,7 +110,8 @@ def story_html(
     }  # fmt: skip
     parts = {f"<!--{name}-->": text for name, text in texts.items()} | {
         "/*ENTER*/": f"window.inflightEnter = {inert_json(enter)};\n{(PLAYER / 'story' / 'enter.js').read_text(encoding='utf-8')}",
-        "/*STYLE*/": figure_style() + _packed((PLAYER / "story" / "story.css",)).replace("FONTS", fonts),
+        "/*STYLE*/": figure_style()
+        + _packed((PLAYER / "story" / "story.css",)).replace("FONTS", fonts),
         "/*SCRIPT*/": script(ENTRY),
     }
     html = (PLAYER / "story" / "story.html").read_text(encoding="utf-8")
@@ -124,7 +136,13 @@ def _section(name: str, language: str, player: str) -> str:
     )
 
 
-def _guess(guess: dict[str, Any], texts: dict[str, str], there: tuple[str, dict[str, str]], language: str, player: str) -> str:
+def _guess(
+    guess: dict[str, Any],
+    texts: dict[str, str],
+    there: tuple[str, dict[str, str]],
+    language: str,
+    player: str,
+) -> str:
     """A question with numbers to choose from, the right one among them."""
     right, *wrong = (evaluated(path, at(there[0]), {})[0] for path in guess["numbers"])
     chosen = "".join(
@@ -171,12 +189,18 @@ def story_data(language: str, player: str) -> dict[str, Any]:
     """What story.js is given: {"language", "words", "runs", "drawings", "sections", "hero", "again"}."""
     page = words(language)["page"]
     shown = {name: _figure(name, language, player) for name in sections()}
-    runs = dict.fromkeys([*HERO, *(figure["figure"]["run"] for figure in shown.values() if figure["figure"]["run"])])
+    runs = dict.fromkeys(
+        [*HERO, *(figure["figure"]["run"] for figure in shown.values() if figure["figure"]["run"])]
+    )
     return {
         "language": language,
         "words": figure_words(language, ENTRY),
         "runs": {run: figure_replay(recorded_run(run), language) for run in runs},
-        "drawings": {name: DRAWINGS[spec["drawing"]](spec) for name, spec in sections().items() if "drawing" in spec},
+        "drawings": {
+            name: DRAWINGS[spec["drawing"]](spec)
+            for name, spec in sections().items()
+            if "drawing" in spec
+        },
         "sections": shown,
         "hero": {"names": [page["waves"], page["continuous"]], "runs": HERO},
         "again": page["again"],
@@ -190,16 +214,26 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
     named = run if "views" in spec or len(spec["runs"]) else "gpt2-six"
     source, link = page["recorded"], f"{player}#run={run}&step={there.step}"
     if spec.get("drawing") in ("cost", "worth"):
-        source, link, named = page["measured"], f"{player}#part=compare&comparison=gpt2-six", "gpt2-six"
+        source, link, named = (
+            page["measured"],
+            f"{player}#part=compare&comparison=gpt2-six",
+            "gpt2-six",
+        )
 
     def moment(rule: str) -> int:
         """How many steps are over at a step's end."""
-        return 0 if rule == "nothing" else 1 + [e.step for e in there.trace.events].index(Place(run, rule).step(there.trace))
+        return (
+            0
+            if rule == "nothing"
+            else 1 + [e.step for e in there.trace.events].index(Place(run, rule).step(there.trace))
+        )
 
     beats = []
     for beat in spec["beats"]:
         states = {key: value for key, value in beat.items() if key != "name"}
-        beats.append(states | ({"at": [moment(rule) for rule in states["at"]]} if "at" in states else {}))
+        beats.append(
+            states | ({"at": [moment(rule) for rule in states["at"]]} if "at" in states else {})
+        )
     figure = {
         "run": run if "views" in spec else None,
         "drawing": spec.get("drawing", ""),
@@ -217,7 +251,11 @@ def _token(spec: dict[str, Any]) -> dict[str, Any]:
     there = at(spec["place"])
     request = there.request("B")
     texts = there.trace.texts
-    return {"prompt": texts.prompt[request], "output": texts.output[request], "hue": _hues(there.trace)["B"]}
+    return {
+        "prompt": texts.prompt[request],
+        "output": texts.output[request],
+        "hue": _hues(there.trace)["B"],
+    }
 
 
 def _cost(spec: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +265,9 @@ def _cost(spec: dict[str, Any]) -> dict[str, Any]:
     order = []
     for request, tokens in trace.outputs.items():
         lane, before = next(
-            (lane, seats[lane][: seats[lane].index(request)]) for lane in range(len(seats)) if request in seats[lane]
+            (lane, seats[lane][: seats[lane].index(request)])
+            for lane in range(len(seats))
+            if request in seats[lane]
         )
         order.append(
             {"letter": named[request], "hue": hues[named[request]], "length": len(tokens), "lane": lane, "from": sum(len(trace.outputs[r]) for r in before)}
@@ -257,8 +297,16 @@ def _fold(spec: dict[str, Any]) -> dict[str, Any]:
         }
         for s in there.event.segments
     ]
-    steps = [[sum(p.tokens for p in e.passes), sum(p.padding for p in e.passes)] for e in there.trace.events]
-    return {"rows": rows, "width": forward.width, "steps": steps, "at": [e.step for e in there.trace.events].index(there.step)}
+    steps = [
+        [sum(p.tokens for p in e.passes), sum(p.padding for p in e.passes)]
+        for e in there.trace.events
+    ]
+    return {
+        "rows": rows,
+        "width": forward.width,
+        "steps": steps,
+        "at": [e.step for e in there.trace.events].index(there.step),
+    }
 
 
 def _times(spec: dict[str, Any]) -> dict[str, Any]:
@@ -271,7 +319,11 @@ def _times(spec: dict[str, Any]) -> dict[str, Any]:
             for e in recorded_run(run).events
         ]  # fmt: skip
 
-    return {"runs": [{"steps": steps(run)} for run in spec["runs"]], "letter": "E", "hue": _hues(there.trace)["E"]}
+    return {
+        "runs": [{"steps": steps(run)} for run in spec["runs"]],
+        "letter": "E",
+        "hue": _hues(there.trace)["E"],
+    }
 
 
 def _worth(spec: dict[str, Any]) -> dict[str, Any]:
@@ -285,12 +337,23 @@ def _worth(spec: dict[str, Any]) -> dict[str, Any]:
         for request in trace.outputs:
             held = [(e, s) for e in trace.events for s in e.segments if s.request == request]
             bars.append(
-                [held[0][1].lane, round(held[0][0].t_start, 4), round(held[-1][0].t_end, 4), named[request], hues[named[request]]]
+                [
+                    held[0][1].lane,
+                    round(held[0][0].t_start, 4),
+                    round(held[-1][0].t_end, 4),
+                    named[request],
+                    hues[named[request]],
+                ]
             )
         lanes.append(
             {
                 "policy": policy,
-                "seconds": round(_json("comparisons/gpt2-six/comparison.json")["policies"][policy]["wall_s"]["median"], 4),
+                "seconds": round(
+                    _json("comparisons/gpt2-six/comparison.json")["policies"][policy]["wall_s"][
+                        "median"
+                    ],
+                    4,
+                ),
                 "bars": bars,
             }
         )

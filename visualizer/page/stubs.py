@@ -16,14 +16,18 @@ _WRITER, _WRITES = "gradio.component_meta", "create_or_modify_pyi"
 
 def skip_stubs() -> None:
     """Call before Gradio is first imported; later it has no effect."""
-    if _WRITER not in sys.modules and not any(isinstance(finder, _WithoutStubs) for finder in sys.meta_path):
+    if _WRITER not in sys.modules and not any(
+        isinstance(finder, _WithoutStubs) for finder in sys.meta_path
+    ):
         sys.meta_path.insert(0, _WithoutStubs())
 
 
 class _WithoutStubs(MetaPathFinder):
     """Finds the one module that writes them, as Python would, and removes the function responsible once it is loaded."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname != _WRITER:
             return None
         sys.meta_path.remove(self)

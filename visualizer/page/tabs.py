@@ -36,13 +36,19 @@ def tab_script(name: str) -> str:
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
     if name == "write":
-        files |= {"model": MODEL, "tasks": [t.to_json() for t in tasks().values()] + [e.to_json() for e in exercises().values()]}
+        files |= {
+            "model": MODEL,
+            "tasks": [t.to_json() for t in tasks().values()]
+            + [e.to_json() for e in exercises().values()],
+        }
     return f"window.inflight{name.capitalize()}Files = {inert_json(files)};\n{script(f'{name}/{name}.js')}"
 
 
 @cache
 def packed_plotly() -> bytes:
-    from plotly.offline import get_plotlyjs  # all that is needed of that package, and not where only the rest of this file is
+    from plotly.offline import (
+        get_plotlyjs,
+    )  # all that is needed of that package, and not where only the rest of this file is
 
     return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)
 
@@ -52,7 +58,11 @@ EDITOR = ASSETS / "vendor" / "codemirror.js"
 
 def with_write(tabs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The page's parts, with Write beside the lessons."""
-    at = 1 + [tab["name"] for tab in tabs].index("learn") if any(tab["name"] == "learn" for tab in tabs) else len(tabs)
+    at = (
+        1 + [tab["name"] for tab in tabs].index("learn")
+        if any(tab["name"] == "learn" for tab in tabs)
+        else len(tabs)
+    )
     return [*tabs[:at], WRITE, *tabs[at:]]
 
 
@@ -70,7 +80,10 @@ def write_files(folder: Path) -> dict[str, Path]:
 
 
 def options(
-    paths: dict[str, Path], url: Callable[[Path], str], live: dict[str, Any] | None = None, engine: str | None = None
+    paths: dict[str, Path],
+    url: Callable[[Path], str],
+    live: dict[str, Any] | None = None,
+    engine: str | None = None,
 ) -> dict[str, Any]:
     """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a file is served. live: the options of the
     Live tab, see live.js, if there is one. engine: the address of the engine that runs in the visitor's tab, if there is one."""
@@ -78,13 +91,23 @@ def options(
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
-        found["live"], tabs = {"base": "", **live}, [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
+        found["live"], tabs = (
+            {"base": "", **live},
+            [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY],
+        )
     if engine is not None:
-        found["write"], tabs = {"engine": engine, "codemirror": url(paths["codemirror"])}, with_write(tabs)
-    return {name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()}
+        found["write"], tabs = (
+            {"engine": engine, "codemirror": url(paths["codemirror"])},
+            with_write(tabs),
+        )
+    return {
+        name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()
+    }
 
 
-def player_options(catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def player_options(
+    catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's parts, its own first."""
     return {
         "catalogue": catalogue,
@@ -98,4 +121,8 @@ def player_options(catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str,
 
 def part(name: str, script: str, options: dict[str, Any]) -> dict[str, Any]:
     """A tab among the parts of a page. script: its address; options: see the tab's script."""
-    return {"script": script, "mounts": f"inflight{name.capitalize()}Mount", "options": {"tabs": TABS, **options}}
+    return {
+        "script": script,
+        "mounts": f"inflight{name.capitalize()}Mount",
+        "options": {"tabs": TABS, **options},
+    }

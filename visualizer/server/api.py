@@ -34,10 +34,15 @@ from visualizer.server.uploads import open_dataset, open_upload
 
 _Args = ParamSpec("_Args")
 
-_QUIET_S, _LATEST_S = 1.0, 5.0  # seconds after the latest file, and after the first, that preparations for a run begin
+_QUIET_S, _LATEST_S = (
+    1.0,
+    5.0,
+)  # seconds after the latest file, and after the first, that preparations for a run begin
 
 
-def answering(function: Callable[_Args, dict[str, Any]], what: str = "") -> Callable[_Args, dict[str, Any]]:
+def answering(
+    function: Callable[_Args, dict[str, Any]], what: str = ""
+) -> Callable[_Args, dict[str, Any]]:
     """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the refusal."""
 
     @functools.wraps(function)
@@ -54,7 +59,12 @@ class Server:
     """One for each process. store: where runs are kept. model: the one that the page opens with, empty for a run's own."""
 
     def __init__(
-        self, store: Store, limits: Limits, traces: Path = TRACES, models: ModelCache | None = None, model: str = ""
+        self,
+        store: Store,
+        limits: Limits,
+        traces: Path = TRACES,
+        models: ModelCache | None = None,
+        model: str = "",
     ) -> None:
         self.store, self._limits, self.model_at_start = store, limits, model
         self._models, self._is_warm, self._served = models or ModelCache(), threading.Lock(), 0.0
@@ -98,8 +108,18 @@ class Server:
     @answering
     def call(self, name: str, args: object, address: str = "") -> dict[str, Any]:
         """The answer to a call, see `visualizer.jobs.calls`; it may take seconds. address: of the visitor, who keeps what is made."""
-        calls = (self.model, self.lessons, self.lesson_file, self.lesson_check, self.open_comparison, self.attention)
-        kept = {call.__name__: partial(call, whose=address) for call in (self.store.export, self.store.export_ranks)}
+        calls = (
+            self.model,
+            self.lessons,
+            self.lesson_file,
+            self.lesson_check,
+            self.open_comparison,
+            self.attention,
+        )
+        kept = {
+            call.__name__: partial(call, whose=address)
+            for call in (self.store.export, self.store.export_ranks)
+        }
         return answered({call.__name__: call for call in calls} | kept, name, args)
 
     # -- jobs: to be called on the event loop --------------------------------------------------------------------------
@@ -113,7 +133,9 @@ class Server:
         """A job's deltas from a number on, as server-sent events; raises Refused for an unknown one."""
         found = self.jobs.find(job)
         if found is None:
-            raise Refused("This run is no longer on the server, which may have been restarted: run it again.")
+            raise Refused(
+                "This run is no longer on the server, which may have been restarted: run it again."
+            )
         return self.jobs.follow(found, start)
 
     def cancel(self, job: str) -> dict[str, Any]:
@@ -128,7 +150,9 @@ class Server:
             on_cpu = checked._replace(device="cpu") if is_lent() else checked
             return Job(LeakyRun(on_cpu, self._limits), self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
-            raise Refused(f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a spec.")
+            raise Refused(
+                f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a spec."
+            )
         return comparisons.job(kind, spec, self._limits, self._models, self.store)
 
     def lessons(self, language: str) -> dict[str, Any]:
@@ -156,9 +180,13 @@ class Server:
 
     def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""
-        return answering(open_dataset, "This file cannot be opened as a workload: ")(data, name, model, self._limits)
+        return answering(open_dataset, "This file cannot be opened as a workload: ")(
+            data, name, model, self._limits
+        )
 
-    def attention(self, run: str, step: int, pass_index: int, layer: int, head: int) -> dict[str, Any]:
+    def attention(
+        self, run: str, step: int, pass_index: int, layer: int, head: int
+    ) -> dict[str, Any]:
         """`{"segments"}`: the real weights of one head over each segment of a pass, or why not."""
         trace = self.store.trace(run)
         which = model_of(trace.header, self._limits, self._models)
@@ -167,4 +195,8 @@ class Server:
 
         adapter, _ = self._models.get(*which)
         layers = len(adapter.shapes)
-        return {"segments": attention_weights(trace, weigh_by(adapter), layers, step, pass_index, layer, head)}
+        return {
+            "segments": attention_weights(
+                trace, weigh_by(adapter), layers, step, pass_index, layer, head
+            )
+        }

@@ -17,7 +17,9 @@ def weigh_by(adapter: ModelAdapter) -> Weigh:
             before = adapter.model.config._attn_implementation
             adapter.model.set_attn_implementation("eager")  # the only one that returns its weights
             try:
-                attentions = adapter.model(input_ids=ids, use_cache=False, output_attentions=True).attentions
+                attentions = adapter.model(
+                    input_ids=ids, use_cache=False, output_attentions=True
+                ).attentions
             finally:
                 adapter.model.set_attn_implementation(before)
         heads = attentions[layer][0] if attentions else torch.empty(0)

@@ -30,7 +30,9 @@ class Collected:
         return cls(collection, token_of(folder, os.environ.get("INFLIGHT_COLLECT_TOKEN")))
 
     def routes(self) -> list[BaseRoute]:
-        return [Route(COLLECT, collect_endpoint(self.collection, self.token, _tell), methods=["POST"])]
+        return [
+            Route(COLLECT, collect_endpoint(self.collection, self.token, _tell), methods=["POST"])
+        ]
 
     def announce(self, page: str) -> str:
         """page: its address, up to the part that a link names."""

@@ -47,17 +47,32 @@ class Equivalence(Measurement):
 
         model: Any = engine
         found = equivalence(
-            model.adapter, engine.tokenizer, self.spec.workload, self.spec.config, leak=self._leak, on_step=on_step
+            model.adapter,
+            engine.tokenizer,
+            self.spec.workload,
+            self.spec.config,
+            leak=self._leak,
+            on_step=on_step,
         )
         return {"result": lettered(found.to_json())}
 
 
-KINDS: dict[str, Callable[[dict[str, Any], Limits], Measurement]] = {"compare": Compare, "equivalence": Equivalence, "fork": Fork}
+KINDS: dict[str, Callable[[dict[str, Any], Limits], Measurement]] = {
+    "compare": Compare,
+    "equivalence": Equivalence,
+    "fork": Fork,
+}
 
 
 def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, store: Store) -> Job:
     """The job of a kind of work; raises InflightError."""
-    return Job(KINDS[kind](spec | {"device": "cpu"} if is_lent() else spec, limits), limits, models, store, queue="comparisons")
+    return Job(
+        KINDS[kind](spec | {"device": "cpu"} if is_lent() else spec, limits),
+        limits,
+        models,
+        store,
+        queue="comparisons",
+    )
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:
@@ -74,4 +89,6 @@ def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
     if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(folder)}:
         raise Refused("There is no such recorded comparison.")
     path = folder / name
-    return store.once(("comparison", name), lambda: store.keep_document(document(load(path)), pinned=True))
+    return store.once(
+        ("comparison", name), lambda: store.keep_document(document(load(path)), pinned=True)
+    )

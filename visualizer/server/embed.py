@@ -31,12 +31,19 @@ def embed_routes(traces: Path) -> list[Route]:
 
     @cache
     def page() -> CachedResponse:
-        urls = {name: {language: f"inflight/embed/{name}-{language}.json" for language in LANGUAGES} for name in runs}
+        urls = {
+            name: {language: f"inflight/embed/{name}-{language}.json" for language in LANGUAGES}
+            for name in runs
+        }
         return packed(200, "text/html; charset=utf-8", embed_html(urls, "./").encode())
 
     @cache
     def run(name: str, language: str) -> CachedResponse:
-        return packed(200, "application/json", inert_json(figure_replay(Trace.load(runs[name]), language)).encode())
+        return packed(
+            200,
+            "application/json",
+            inert_json(figure_replay(Trace.load(runs[name]), language)).encode(),
+        )
 
     async def embed(request: Request) -> Response:
         answer = cached_answer(await to_thread.run_sync(page), ASK_AGAIN, request.scope)
@@ -47,6 +54,11 @@ def embed_routes(traces: Path) -> list[Route]:
         name, language = request.path_params["name"], request.path_params["language"]
         if name not in runs or language not in LANGUAGES:
             return Response(status_code=404)
-        return cached_answer(await to_thread.run_sync(run, name, language), ASK_AGAIN, request.scope)
+        return cached_answer(
+            await to_thread.run_sync(run, name, language), ASK_AGAIN, request.scope
+        )
 
-    return [Route("/embed", embed, methods=["GET"]), Route("/inflight/embed/{name}-{language}.json", data, methods=["GET"])]
+    return [
+        Route("/embed", embed, methods=["GET"]),
+        Route("/inflight/embed/{name}-{language}.json", data, methods=["GET"]),
+    ]

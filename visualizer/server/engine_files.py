@@ -23,7 +23,11 @@ def engine_routes(files: EngineFiles | None) -> list[Route]:
 
     async def file(request: Request) -> Response:
         version, name = request.path_params["version"], request.path_params["name"]
-        contents = await to_thread.run_sync(files.contents) if files is not None and version == files.version else {}
+        contents = (
+            await to_thread.run_sync(files.contents)
+            if files is not None and version == files.version
+            else {}
+        )
         if name not in contents:
             return Response(status_code=404)
         kind = _TYPES.get(PurePosixPath(name).suffix, "application/octet-stream")

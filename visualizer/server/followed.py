@@ -57,18 +57,28 @@ class Followed:
     """
 
     def __init__(
-        self, places: Sequence[Path], shows_texts: bool, tokenizer: Any = None, collected: Collected | None = None
+        self,
+        places: Sequence[Path],
+        shows_texts: bool,
+        tokenizer: Any = None,
+        collected: Collected | None = None,
     ) -> None:
         self._collected = collected
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
         import_tokenizers()  # while there is one thread: importing transformers in two threads at once fails
         self._lives: dict[str, Live] = {}
-        self._begun: dict[str, tuple[int, RankPlace]] = {}  # by stream: the number of its current run, and that run's place
+        self._begun: dict[
+            str, tuple[int, RankPlace]
+        ] = {}  # by stream: the number of its current run, and that run's place
         self._unplaced: set[str] = set()  # streams whose current run has shown no step yet
-        self._facts: dict[str, dict[str, Any]] = {}  # by stream: what its recording says of its engine
+        self._facts: dict[
+            str, dict[str, Any]
+        ] = {}  # by stream: what its recording says of its engine
         self._loads: defaultdict[str, EngineLoad] = defaultdict(EngineLoad)
         self._standing: dict[str, dict[str, Any]] = {}
-        self._letters = itertools.count()  # shared by all ranks, so that no two requests have the same
+        self._letters = (
+            itertools.count()
+        )  # shared by all ranks, so that no two requests have the same
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -85,7 +95,10 @@ class Followed:
                 if name not in streams:
                     raise Refused(f"There is no followed recording named {name}.")
                 live = self._lives[name] = Live(
-                    partial(self._messages, name, Follower(*streams[name])), self._tokenizer_of, self._shows_texts, self._letters
+                    partial(self._messages, name, Follower(*streams[name])),
+                    self._tokenizer_of,
+                    self._shows_texts,
+                    self._letters,
                 )
                 live.start()
             return self._lives[name]
@@ -116,7 +129,9 @@ class Followed:
             else "its texts hidden, as others reach this page (--trust-visitors shows them)"
         )
         address = class_address(local, shared, host)
-        collects = f"\n{self._collected.announce(address.partition('#')[0])}" if self._collected else ""
+        collects = (
+            f"\n{self._collected.announce(address.partition('#')[0])}" if self._collected else ""
+        )
         return f"Live: {names} is followed at {address}, {texts}.{collects}"
 
     def _streams(self) -> dict[str, _Stream]:
@@ -135,7 +150,10 @@ class Followed:
                     called = f"{name}, {title_of(engine.header)}"
                     called = f"{called} ({engine.key})" if called in found else called
                     found[called] = _Stream(place, engine.ranks[0], engine.key)
-                found |= {f"{called}, rank {rank}": _Stream(place, rank, engine.key) for rank in engine.ranks[1:]}
+                found |= {
+                    f"{called}, rank {rank}": _Stream(place, rank, engine.key)
+                    for rank in engine.ranks[1:]
+                }
         return found
 
     def _engines(self, streams: dict[str, _Stream]) -> list[dict[str, Any]]:
@@ -164,21 +182,36 @@ class Followed:
         """
         engines = self._engines(streams)
         mine: list[dict[str, Any]] = next(
-            (engine["ranks"] for engine in engines if any(rank["of"] == name for rank in engine["ranks"])), []
+            (
+                engine["ranks"]
+                for engine in engines
+                if any(rank["of"] == name for rank in engine["ranks"])
+            ),
+            [],
         )
         titles = {
-            rank["of"]: engine["name"] + (f", rank {rank['rank']}" if len(engine["ranks"]) > 1 else "")
+            rank["of"]: engine["name"]
+            + (f", rank {rank['rank']}" if len(engine["ranks"]) > 1 else "")
             for engine in engines
             for rank in engine["ranks"]
         }
-        placed, alone = self._placed(Placement.of, [rank["of"] for rank in mine]), {"ranks": [], "count": 1, "says": []}
+        placed, alone = (
+            self._placed(Placement.of, [rank["of"] for rank in mine]),
+            {"ranks": [], "count": 1, "says": []},
+        )
         told = (
             alone
             if placed is None
-            else {"ranks": placed[1], "count": placed[0].count, "says": _says(placed[0]) + placed[0].faults}
+            else {
+                "ranks": placed[1],
+                "count": placed[0].count,
+                "says": _says(placed[0]) + placed[0].faults,
+            }
         )
         across = self._placed(Placement.across, list(titles)) if len(engines) > 1 else None
-        everybody = [] if across is None else [rank | {"name": titles[rank["of"]]} for rank in across[1]]
+        everybody = (
+            [] if across is None else [rank | {"name": titles[rank["of"]]} for rank in across[1]]
+        )
         return told | {
             "engines": engines if len(engines) > 1 else [],
             "all": everybody,
@@ -195,7 +228,10 @@ class Followed:
         except InvalidTrace:  # two recordings of one rank, say, or none yet
             return None
         placed = zip(placement.places, placement.offsets, strict=True)
-        return placement, [{"of": p.name, "rank": p.rank, "run": begun[p.name][0], "offset": offset} for p, offset in placed]
+        return placement, [
+            {"of": p.name, "rank": p.rank, "run": begun[p.name][0], "offset": offset}
+            for p, offset in placed
+        ]
 
     async def _messages(self, name: str, follower: Follower) -> AsyncIterator[list[LogEntry]]:
         runs, last_state = 0, None

@@ -35,7 +35,9 @@ class JobQueue:
         if not self._jobs:
             self._last_round.clear()
         served = max((j.round for j in self._jobs if j.has_begun), default=1)
-        job.round = self._last_round[job.address] = max(served, self._last_round.get(job.address, 0) + 1)
+        job.round = self._last_round[job.address] = max(
+            served, self._last_round.get(job.address, 0) + 1
+        )
         self._jobs.append(job)
 
     def make_room(self, address: str) -> bool:
@@ -59,5 +61,7 @@ class JobQueue:
             sum(not j.is_idle for j in begun), len(begun) - self._places
         )  # a job that waits for an arrival lends out its place
         waiting = [j for j in self._jobs if not j.has_begun]
-        before = sorted(waiting, key=lambda j: j.round).index(job)  # in order of arrival within a round
+        before = sorted(waiting, key=lambda j: j.round).index(
+            job
+        )  # in order of arrival within a round
         return max(0, before + taken - self._places + 1)

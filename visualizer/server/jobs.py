@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from core.trace.trace import Trace
 
 FIRST_READER = 5.0  # seconds (see `after`) within which the stream of a new job has to be opened
-GRACE = 10.0  # seconds for which a job continues after its last reader left, if its place is not needed
+GRACE = (
+    10.0  # seconds for which a job continues after its last reader left, if its place is not needed
+)
 _ALIVE = 1.0  # seconds between deltas at most while a job is running
 _END = 5.0  # seconds for which a cancelled job keeps its place while its thread ends
 _KEPT = 16  # ended jobs whose deltas can still be read
@@ -55,8 +57,21 @@ class Job:
 
     outlives_reader = True  # whether it continues for a while after its last reader left
 
-    def __init__(self, work: Work, limits: Limits, models: ModelCache, store: Store | None = None, queue: str = "runs") -> None:
-        self.work, self.limits, self.models, self.store, self.queue = work, limits, models, store, queue
+    def __init__(
+        self,
+        work: Work,
+        limits: Limits,
+        models: ModelCache,
+        store: Store | None = None,
+        queue: str = "runs",
+    ) -> None:
+        self.work, self.limits, self.models, self.store, self.queue = (
+            work,
+            limits,
+            models,
+            store,
+            queue,
+        )
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()
@@ -75,7 +90,11 @@ class Job:
 
     def cancelled(self) -> str:
         """The reason for an early end, in a sentence."""
-        return self.work.stopped() if self.has_begun else f"The {self.noun} was cancelled before it began."
+        return (
+            self.work.stopped()
+            if self.has_begun
+            else f"The {self.noun} was cancelled before it began."
+        )
 
     # -- what the work is given here -----------------------------------------------------------------------------------
 
@@ -98,7 +117,10 @@ class Job:
         def watch(phase: str, done: int, total: int) -> None:
             if self.is_cancelled:
                 raise Stopped
-            self.work.progress = {**before, "loading": {"phase": phase, "done": done, "total": total}}
+            self.work.progress = {
+                **before,
+                "loading": {"phase": phase, "done": done, "total": total},
+            }
 
         before, began = self.work.progress, time.monotonic()
         try:
@@ -175,7 +197,9 @@ class Job:
     def start(self) -> None:
         """Start the thread in the caller's context, which names the visitor."""
         self.has_begun = True
-        threading.Thread(target=contextvars.copy_context().run, args=(self.run,), name=self.noun, daemon=True).start()
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(self.run,), name=self.noun, daemon=True
+        ).start()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its thread, at most `seconds`; whether it has ended."""
@@ -215,9 +239,13 @@ class Jobs:
         if last is not None and last.is_abandoned:
             last.cancel()
         elif last is not None:
-            raise Refused(f"Your last {last.noun} is still running: cancel it or wait for it to end.")
+            raise Refused(
+                f"Your last {last.noun} is still running: cancel it or wait for it to end."
+            )
         if not queue.make_room(address):
-            raise Refused(f"Too many visitors are waiting for a {job.noun} now: try again in a minute. Recorded runs still play.")
+            raise Refused(
+                f"Too many visitors are waiting for a {job.noun} now: try again in a minute. Recorded runs still play."
+            )
         job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
         queue.enter(job)
         if queue.ahead(job):
@@ -225,7 +253,11 @@ class Jobs:
                 if other.is_abandoned:
                     other.cancel()  # to free its place
         self._kept[job.id] = job
-        for old in beyond(_KEPT, [j for j in self._kept.values() if j.event_log.closed], lambda ended: ended.address):
+        for old in beyond(
+            _KEPT,
+            [j for j in self._kept.values() if j.event_log.closed],
+            lambda ended: ended.address,
+        ):
             del self._kept[old.id]
         conducted = asyncio.create_task(self._conduct(job, queue))
         self._conducted.add(conducted)
@@ -328,7 +360,9 @@ class Jobs:
         """A reader left; without readers a job ends after the grace period."""
         if job.readers or job.event_log.closed:
             return
-        if job.has_begun and (not job.outlives_reader or any(not other.has_begun for other in self._queues[job.queue])):
+        if job.has_begun and (
+            not job.outlives_reader or any(not other.has_begun for other in self._queues[job.queue])
+        ):
             job.cancel()
         else:
             Wait(GRACE, lambda: None if job.readers else job.cancel())

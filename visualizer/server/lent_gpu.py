@@ -56,7 +56,9 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
             ended = run.wait(_PERIOD)  # before looking, so that nothing is missed
             trace, part = work.trace, None
             if trace is not None:
-                part = Trace(trace.header, dict(trace.asked), trace.events[taken:], complete=trace.complete)
+                part = Trace(
+                    trace.header, dict(trace.asked), trace.events[taken:], complete=trace.complete
+                )
                 taken += len(part.events)
             yield part, run.answer if ended else {}
     finally:
@@ -76,7 +78,9 @@ def _decorated() -> Callable[[Spec, Limits], Any] | None:
     except ImportError:
         return None
     decorated = spaces.GPU(_parts, duration=_seconds)
-    return None if decorated is _parts else decorated  # outside ZeroGPU the decorator returns the function unchanged
+    return (
+        None if decorated is _parts else decorated
+    )  # outside ZeroGPU the decorator returns the function unchanged
 
 
 _LENT = _decorated()
@@ -122,7 +126,11 @@ class LentRun(Run):
                     trace = self.trace = self.trace or Trace(
                         part.header, part.asked, [], complete=False, tokenizer=self.tokenizer
                     )
-                    trace.header, trace.asked, trace.complete = part.header, part.asked, part.complete
+                    trace.header, trace.asked, trace.complete = (
+                        part.header,
+                        part.asked,
+                        part.complete,
+                    )
                     trace.events += part.events
                 yield
         return answer
@@ -137,11 +145,15 @@ def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
             return
         except Exception as error:
             log.warning("ZeroGPU failed a run", exc_info=True)
-            raise Refused(f"ZeroGPU, which lends this page its GPU, says: {_sentence(error)}.") from None
+            raise Refused(
+                f"ZeroGPU, which lends this page its GPU, says: {_sentence(error)}."
+            ) from None
         yield part
 
 
 def _sentence(error: Exception) -> str:
     """The message of an exception, as one sentence without its full stop."""
-    text = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__  # str of a gr.Error has quotes
+    text = (
+        " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__
+    )  # str of a gr.Error has quotes
     return re.sub(r"\.\s+([A-Z])", lambda start: f"; {start[1].lower()}", text)[:300].rstrip(".: ")

@@ -41,7 +41,9 @@ def is_space(environment: Mapping[str, str] = os.environ) -> bool:
     return bool(environment.get("SPACE_ID"))
 
 
-def limits(environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False) -> Limits:
+def limits(
+    environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False
+) -> Limits:
     """The limits here. They are the smaller ones if strangers can reach the page: on a Space, or on any address but loopback.
 
     host: the address that the page listens on. trusted: its visitors are trusted and get the limits of a page at home.

@@ -38,12 +38,16 @@ class Live:
         letters: Iterator[int] | None = None,
     ) -> None:
         self._source, self._tokenizer_of, self._letters = source, tokenizer_of, letters
-        self.event_log = EventLog(chapters=CHAPTERS, shown=partial(shown, texts=texts, nicknames=True))
+        self.event_log = EventLog(
+            chapters=CHAPTERS, shown=partial(shown, texts=texts, nicknames=True)
+        )
         self._run: LiveRun | None = None
         self._steps = 0  # since the beginning of the chapter
         self._hidden = (not texts, False)
         self._is_late = False  # the beginning of the current run was missed
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), name="live", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._follow()), name="live", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -54,7 +58,10 @@ class Live:
                 self.take(messages)
         except Exception:  # a bug: the engine continues to serve, and viewers are told
             log.exception("the live batch can no longer be shown")
-            self._set("broken", "The live batch can no longer be shown; the server has said why in its log.")
+            self._set(
+                "broken",
+                "The live batch can no longer be shown; the server has said why in its log.",
+            )
         finally:
             self.event_log.close()
 
@@ -89,7 +96,10 @@ class Live:
                 self._is_late = False
                 self._set("late", False)
         elif kind == "skipped":
-            self._run, self._is_late = None, True  # until the next one: the state of this one is no longer complete
+            self._run, self._is_late = (
+                None,
+                True,
+            )  # until the next one: the state of this one is no longer complete
             self._set("late", True)
         elif kind == "pace":
             self._set("pace", message["steps_per_s"])
@@ -106,7 +116,9 @@ class Live:
     def _tell(self, steps: Sequence[ServedStep]) -> None:
         if self._run is None:
             return
-        if len(steps) > _KEPT:  # of a recording older than its followers: the rest would be dropped at once
+        if (
+            len(steps) > _KEPT
+        ):  # of a recording older than its followers: the rest would be dropped at once
             self._delta(steps[:-_KEPT])
             self.event_log.forget()
             self._begin()

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 BOTS = 3
 ROUNDS = 3  # requests of each, one after another
-NEW_TOKENS = (32, 48, 24)  # of the first bot's requests, the second's, the third's: they end at different times
+NEW_TOKENS = (
+    32,
+    48,
+    24,
+)  # of the first bot's requests, the second's, the third's: they end at different times
 PAUSE = 1.0  # seconds between a bot's requests, and between the first requests of two
 
 
@@ -42,18 +46,24 @@ class Bots:
         `ServingEngine.submit` raises.
         """
         if self._is_beginning or self._asking:
-            raise TooManyRequests("The three bots are asking already; they stop by themselves.", retry_after=10)
+            raise TooManyRequests(
+                "The three bots are asking already; they stop by themselves.", retry_after=10
+            )
         self._is_beginning = True
         try:
             first = await self._submit(0, 0, client, even_if_closed)
         finally:
             self._is_beginning = False
         for bot in range(BOTS):
-            task = asyncio.create_task(self._ask(bot, None if bot else first, client, even_if_closed))
+            task = asyncio.create_task(
+                self._ask(bot, None if bot else first, client, even_if_closed)
+            )
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
 
-    async def _ask(self, bot: int, stream: TokenStream | None, client: str, even_if_closed: bool) -> None:
+    async def _ask(
+        self, bot: int, stream: TokenStream | None, client: str, even_if_closed: bool
+    ) -> None:
         """One bot's requests, of which the first may be under way. It stops early if one is refused, fails or is cancelled."""
         await asyncio.sleep(bot * PAUSE)
         with suppress(InflightError):
@@ -72,5 +82,11 @@ class Bots:
         sampling = SamplingParams(new, temperature=0.8, seed=secrets.randbelow(2**31))
         name, id = f"Bot {bot + 1}", f"bot-{secrets.token_hex(6)}"
         return await self._serving.submit(
-            prompt, sampling, client=client, id=id, nickname=name, even_if_closed=even_if_closed, is_bot=True
+            prompt,
+            sampling,
+            client=client,
+            id=id,
+            nickname=name,
+            even_if_closed=even_if_closed,
+            is_bot=True,
         )

@@ -46,7 +46,11 @@ class LiveRequest:
             async for piece in stream:
                 if piece.text:
                     self.event_log.append({"id": stream.id, "text": piece.text})
-            last = {"finish_reason": stream.finish_reason, "tokens": stream.num_tokens, **stream.times.to_json()}
+            last = {
+                "finish_reason": stream.finish_reason,
+                "tokens": stream.num_tokens,
+                **stream.times.to_json(),
+            }
         except InflightError as error:
             last = {"error": str(error)}
         self.event_log.append({"id": stream.id, "ended": last})
@@ -67,23 +71,37 @@ class LiveRequests:
         """
         key, prompt, nickname = asked.get("key"), asked.get("prompt"), asked.get("nickname")
         if not isinstance(key, str) or len(key) not in _KEY or not is_text(key):
-            raise InvalidRequest("A request is asked for with a key of 16 to 64 characters, which its page makes up.")
+            raise InvalidRequest(
+                "A request is asked for with a key of 16 to 64 characters, which its page makes up."
+            )
         if not isinstance(prompt, str) or not (nickname is None or isinstance(nickname, str)):
             raise InvalidRequest("A prompt and a nickname are texts.")
         if key in self._asks:
             return self._asks[key].stream.id
         if key not in self._beginning:
             try:
-                given = {name: asked[name] for name in ("max_new_tokens", "temperature", "seed") if asked.get(name) is not None}
+                given = {
+                    name: asked[name]
+                    for name in ("max_new_tokens", "temperature", "seed")
+                    if asked.get(name) is not None
+                }
                 sampling = SamplingParams(**given)
             except TypeError:
-                raise InvalidRequest("The number of new tokens, the temperature and the seed are numbers.") from None
-            self._beginning[key] = asyncio.create_task(self._begin(key, prompt, sampling, client, nickname))
+                raise InvalidRequest(
+                    "The number of new tokens, the temperature and the seed are numbers."
+                ) from None
+            self._beginning[key] = asyncio.create_task(
+                self._begin(key, prompt, sampling, client, nickname)
+            )
         return (await asyncio.shield(self._beginning[key])).stream.id
 
-    async def _begin(self, key: str, prompt: str, sampling: SamplingParams, client: str, nickname: str | None) -> LiveRequest:
+    async def _begin(
+        self, key: str, prompt: str, sampling: SamplingParams, client: str, nickname: str | None
+    ) -> LiveRequest:
         try:
-            stream = await self._serving.submit(prompt, sampling, client=client, id=request_id(key), nickname=nickname)
+            stream = await self._serving.submit(
+                prompt, sampling, client=client, id=request_id(key), nickname=nickname
+            )
         finally:
             del self._beginning[key]
         ask = self._asks[key] = LiveRequest(stream)
@@ -109,7 +127,9 @@ class LiveRequests:
             if gone := [{"of": key, "gone": True} for key in places.keys() - asks.keys()]:
                 yield b"data: " + json.dumps(gone).encode() + b"\n\n"
             logs = {key: ask.event_log for key, ask in asks.items()}
-            async for piece in events_together(logs, {key: places[key] - 1 for key in asks}, period=PERIOD):
+            async for piece in events_together(
+                logs, {key: places[key] - 1 for key in asks}, period=PERIOD
+            ):
                 yield piece
         finally:
             for ask in asks.values():

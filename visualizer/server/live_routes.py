@@ -35,7 +35,9 @@ VIEWERS = 400  # at once, of an address half
 OWN = 32  # requests in one stream
 
 
-def live_of(serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None) -> Live:
+def live_of(
+    serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None
+) -> Live:
     """What a serving engine does, from now on. successor: once that engine has closed, gives the one that is shown in its place."""
     shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
@@ -49,7 +51,12 @@ def live_of(serving: ServingEngine, successor: Callable[[], ServingEngine | None
         while True:
             async for excerpt in shown[0].event_log.read(coalesce_s=PERIOD):
                 messages = [numbered(message, before) for message in excerpt.data]
-                last = max([last, *(m["run"] for m in messages if isinstance(m, dict) and m["kind"] == "run")])
+                last = max(
+                    [
+                        last,
+                        *(m["run"] for m in messages if isinstance(m, dict) and m["kind"] == "run"),
+                    ]
+                )
                 yield messages
             before = last + 1
             after = await asyncio.to_thread(successor)
@@ -82,7 +89,9 @@ def live_app(
         start, chapters = number_from(request, "from"), number_from(request, "chapters")
         if len(logs) > 1:
             return streamed(events_together(logs, chapters=chapters))
-        return streamed(events(next(iter(logs.values())), None if start is None else start - 1, chapters))
+        return streamed(
+            events(next(iter(logs.values())), None if start is None else start - 1, chapters)
+        )
 
     viewers = Turns(VIEWERS, "viewers are connected", retry_after=10)
     watching = Route("/steps", InTurn(viewers, address_of, watch), methods=["GET"])
@@ -92,15 +101,28 @@ def live_app(
     async def ask(request: Request) -> Response:
         asked = await object_in(request)
         if asked is None:
-            return answer({"error": "A request is asked for as a JSON object with a key and a prompt."}, 400)
+            return answer(
+                {"error": "A request is asked for as a JSON object with a key and a prompt."}, 400
+            )
         try:
             return answer({"id": await asks.begin(asked, address_of(request))})
         except InflightError as error:
             return refused(error)
 
     async def read(request: Request) -> Response:
-        named = [place.rpartition(":") for place in request.query_params.get("places", "").split(",")[:OWN]]
-        return streamed(asks.read({key: int(number) for key, _, number in named if number.isdecimal() and len(number) < 9}))
+        named = [
+            place.rpartition(":")
+            for place in request.query_params.get("places", "").split(",")[:OWN]
+        ]
+        return streamed(
+            asks.read(
+                {
+                    key: int(number)
+                    for key, _, number in named
+                    if number.isdecimal() and len(number) < 9
+                }
+            )
+        )
 
     async def cancel(request: Request) -> Response:
         return answer({"cancelled": asks.cancel(request.path_params["key"])})

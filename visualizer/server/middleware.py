@@ -31,7 +31,10 @@ def path_of(scope: Scope) -> str:
 
 CALL = "/inflight/call/"  # what a page waits for: names and numbers
 COLLECT = "/inflight/collect"  # engines send their steps there, if the page takes them
-FILES = ("/inflight/uploads", "/inflight/datasets")  # files that visitors open are sent there unparsed
+FILES = (
+    "/inflight/uploads",
+    "/inflight/datasets",
+)  # files that visitors open are sent there unparsed
 
 
 def address_of(behind_proxy: bool) -> Callable[[Request], str]:
@@ -40,7 +43,9 @@ def address_of(behind_proxy: bool) -> Callable[[Request], str]:
     def address(request: Request) -> str:
         forwarded = request.headers.getlist("x-forwarded-for") if behind_proxy else []
         hops = [hop.strip() for line in forwarded for hop in line.split(",")]
-        public = next((name for hop in reversed(hops) if (name := _public(hop))), "")  # anything a visitor forged comes before it
+        public = next(
+            (name for hop in reversed(hops) if (name := _public(hop))), ""
+        )  # anything a visitor forged comes before it
         return public or (request.client.host if request.client else "")
 
     return address
@@ -66,7 +71,11 @@ def _public(hop: str) -> str:
         return ""
     if not address.is_global:
         return ""
-    return str(ipaddress.ip_network(f"{address}/64", strict=False)) if address.version == 6 else str(address)
+    return (
+        str(ipaddress.ip_network(f"{address}/64", strict=False))
+        if address.version == 6
+        else str(address)
+    )
 
 
 def body_guard(app: ASGIApp, question: int, file: int) -> BodyGuard:
@@ -126,7 +135,9 @@ class PageGuard:
     origins: from which the page may fetch besides its own (see `origins_of`). names: under which it is reached besides its own, None for any.
     """
 
-    def __init__(self, app: ASGIApp, origins: Sequence[str] = (), names: Collection[str] | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, origins: Sequence[str] = (), names: Collection[str] | None = None
+    ) -> None:
         self._app, self._sites = app, Sites(names=names)
         policy = "; ".join((*_POLICY, " ".join(("connect-src 'self' blob:", *origins))))
         self._headers = (
@@ -147,7 +158,10 @@ class PageGuard:
             started = True
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in given)]
+                message["headers"] = [
+                    *message["headers"],
+                    *(h for h in self._headers if h[0] not in given),
+                ]
             await send(message)
 
         path, app = path_of(scope), self._app
@@ -155,8 +169,14 @@ class PageGuard:
             app = nowhere()
         elif refusal := self._sites.refusal(scope):
             app = JSONResponse({"error": refusal}, 403)
-        elif not _is_json(Headers(scope=scope)) and path not in (*FILES, COLLECT) and not path.startswith("/serve/"):
-            app = JSONResponse({"error": "The body must be JSON: Content-Type: application/json."}, 415)
+        elif (
+            not _is_json(Headers(scope=scope))
+            and path not in (*FILES, COLLECT)
+            and not path.startswith("/serve/")
+        ):
+            app = JSONResponse(
+                {"error": "The body must be JSON: Content-Type: application/json."}, 415
+            )
         try:
             await app(scope, receive, safely)
         except ClientDisconnect:  # in the middle of what it was sending
@@ -175,7 +195,10 @@ def _is_json(headers: Headers) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
-_ORIGIN = re.compile(r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)
+_ORIGIN = re.compile(
+    r"(?:(https?)://)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(\d{1,5}))?/?",
+    re.IGNORECASE,
+)
 _PORTS = {"http": "80", "https": "443"}
 
 
@@ -189,7 +212,12 @@ def origins_of(hosts: Iterable[str]) -> tuple[str, ...]:
     for host in hosts:
         parts = _ORIGIN.fullmatch(host)
         if parts is None:
-            raise InflightError(f"{shown(host)} is no site: name a host, like example.org or http://localhost:9000.")
+            raise InflightError(
+                f"{shown(host)} is no site: name a host, like example.org or http://localhost:9000."
+            )
         scheme, port = (parts[1] or "https").lower(), parts[3]
-        found.append(f"{scheme}://{parts[2].lower()}" + (f":{int(port)}" if port and port != _PORTS[scheme] else ""))
+        found.append(
+            f"{scheme}://{parts[2].lower()}"
+            + (f":{int(port)}" if port and port != _PORTS[scheme] else "")
+        )
     return tuple(dict.fromkeys(found))

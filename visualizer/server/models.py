@@ -20,7 +20,9 @@ def foreseen(asked: Mapping[str, Any], limits: Limits, models: ModelCache) -> di
     """What a model is and will take, before it is loaded: see `core.models.forecast`. Also `free`, bytes on its device; `pool`, bytes for KV blocks
     beside it; and whether it is `loaded`.
     """
-    device = "cpu" if is_lent() else asked.get("device", "auto")  # a lent GPU is not to be touched from here
+    device = (
+        "cpu" if is_lent() else asked.get("device", "auto")
+    )  # a lent GPU is not to be touched from here
     if not isinstance(device, str):
         raise Refused("The device must be a name.")
     name, dtype = checked_model(asked.get("model"), asked.get("dtype", "auto"), limits)
@@ -48,5 +50,7 @@ def model_of(header: Header, limits: Limits, models: ModelCache) -> tuple[str, s
     if not limits.any_model and name not in limits.offered:
         raise Refused("Attention weights are shown for this page's own models only.")
     if not models.has(name, header.device, header.dtype):
-        raise Refused("The model of this run is not loaded now: run its requests again to see its attention weights.")
+        raise Refused(
+            "The model of this run is not loaded now: run its requests again to see its attention weights."
+        )
     return name, header.device, header.dtype

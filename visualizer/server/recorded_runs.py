@@ -13,7 +13,15 @@ from typing import Any
 
 from core.errors import InflightError, shown
 from core.trace.trace import Trace
-from visualizer.documents.catalogue import RANKED, RUNS, TRACES, rank_files, ranks, recorded_ranks, recorded_runs
+from visualizer.documents.catalogue import (
+    RANKED,
+    RUNS,
+    TRACES,
+    rank_files,
+    ranks,
+    recorded_ranks,
+    recorded_runs,
+)
 from visualizer.documents.comparison import RECORDED
 from visualizer.documents.opening import COMPARISON, is_recorded, opening
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
@@ -30,7 +38,10 @@ _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "
 def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
     """The recorded runs in the order of the presets, those of ranks last, as the player lists them: entries with `id` and `url`."""
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
-    return alone + [entry | _promised_ranks(store, entry["name"], folder) for entry, _ in recorded_ranks(folder, trusted=True)]
+    return alone + [
+        entry | _promised_ranks(store, entry["name"], folder)
+        for entry, _ in recorded_ranks(folder, trusted=True)
+    ]
 
 
 def promise_opening(store: Store, folder: Path = RECORDED) -> dict[str, Any] | None:
@@ -38,7 +49,9 @@ def promise_opening(store: Store, folder: Path = RECORDED) -> dict[str, Any] | N
     if not is_recorded(folder):
         return None
     sources = sorted((folder / COMPARISON).iterdir())
-    return store.promise(f"{_hash(*sources, of='opening')}.json", lambda: as_text(opening(folder) or {}))
+    return store.promise(
+        f"{_hash(*sources, of='opening')}.json", lambda: as_text(opening(folder) or {})
+    )
 
 
 def _promised(store: Store, path: Path) -> dict[str, Any]:
@@ -50,7 +63,9 @@ def _promised(store: Store, path: Path) -> dict[str, Any]:
 def _promised_ranks(store: Store, name: str, folder: Path) -> dict[str, Any]:
     paths = rank_files(name, folder)
     ids = [_promised(store, path)["id"] for path in paths]
-    return store.promise(f"{_hash(*paths, of=name)}.json", lambda: as_text(ranks_document(ranks(name, folder), ids)))
+    return store.promise(
+        f"{_hash(*paths, of=name)}.json", lambda: as_text(ranks_document(ranks(name, folder), ids))
+    )
 
 
 def _hash(*paths: Path, of: str = "") -> str:
@@ -85,14 +100,23 @@ class Lessons:
         traces, name = self._traces, f"{kind}-{lesson}-{language}.htm"
         if kind == "captions":
             if lesson not in {**RUNS, **RANKED} or language not in LANGUAGES:
-                raise InflightError(f"There are no sentences about a run {shown(lesson)} in {shown(language)}.")
+                raise InflightError(
+                    f"There are no sentences about a run {shown(lesson)} in {shown(language)}."
+                )
             if lesson in RANKED:
-                return self._kept((kind, lesson, language), lambda: ranks_captions_in(ranks(lesson, self._folder), language))
-            return self._kept((kind, lesson, language), lambda: captions_in(traces(lesson), language))
+                return self._kept(
+                    (kind, lesson, language),
+                    lambda: ranks_captions_in(ranks(lesson, self._folder), language),
+                )
+            return self._kept(
+                (kind, lesson, language), lambda: captions_in(traces(lesson), language)
+            )
         if kind == "plan":
             return self._text(f"{kind}-{language}.htm", lambda: plan(traces, language))
         if kind == "offline":  # html files are downloaded, sheets are displayed
-            return self._text(f"{lesson}-{language}.html", lambda: lesson_html(lesson, traces, language))
+            return self._text(
+                f"{lesson}-{language}.html", lambda: lesson_html(lesson, traces, language)
+            )
         return self._text(name, lambda: sheet(lesson, kind, traces, language))
 
     def check(self, lesson: str, run: Trace, language: str) -> list[dict[str, Any]]:

@@ -36,7 +36,9 @@ _ALIKE = re.compile(r"/|/config/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(
 _BY_CONTENT = re.compile(r"/assets/[\w.-]+")
 _FILE = re.compile(r"/inflight/files/([\w-]+\.(json|js))")
 _GRADIOS_OWN = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
-_HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[\da-f:]{2,45}\](:\d{1,5})?", re.ASCII | re.IGNORECASE)
+_HOST = re.compile(
+    r"[\w.-]{1,253}(:\d{1,5})?|\[[\da-f:]{2,45}\](:\d{1,5})?", re.ASCII | re.IGNORECASE
+)
 _MOST_ADDRESSES = 8  # more are not kept apart: whoever makes up hosts costs no memory
 _PACKS = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
@@ -77,7 +79,12 @@ class ResponseCache:
         most_bytes: int = 2**25,
         head: Callable[[str], str] = lambda at: "",
     ) -> None:
-        self._app, self._is_everybodys, self._most, self._head = app, is_everybodys, most_bytes, head
+        self._app, self._is_everybodys, self._most, self._head = (
+            app,
+            is_everybodys,
+            most_bytes,
+            head,
+        )
         self._addresses: set[str] = set()
         self._kept: OrderedDict[str, CachedResponse] = OrderedDict()
         self._pending: dict[str, asyncio.Task[CachedResponse]] = {}
@@ -87,7 +94,9 @@ class ResponseCache:
         control = cache_control(path, self._is_everybodys) if scope["type"] == "http" else None
         at = self._address(scope) if path == "/" else ""
         name = at or path
-        if control is None or not (scope["method"] == "GET" or (scope["method"] == "HEAD" and name in self._kept)):
+        if control is None or not (
+            scope["method"] == "GET" or (scope["method"] == "HEAD" and name in self._kept)
+        ):
             await self._app(scope, receive, send)
             return
         if name in self._kept:
@@ -95,7 +104,9 @@ class ResponseCache:
             cached = self._kept[name]
         else:
             cached = await self._fetch_once(name, path, at, scope)
-        answer = cached_answer(cached, control if cached.status == HTTPStatus.OK else "no-store", scope)
+        answer = cached_answer(
+            cached, control if cached.status == HTTPStatus.OK else "no-store", scope
+        )
         await answer(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
@@ -105,7 +116,10 @@ class ResponseCache:
         if not _HOST.fullmatch(host):
             return ""
         scheme = (
-            "https" if "https" in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip()) else "http"
+            "https"
+            if "https"
+            in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip())
+            else "http"
         )
         address = f"{scheme}://{host.lower()}{scope.get('root_path', '').rstrip('/')}/"
         if address not in self._addresses and len(self._addresses) < _MOST_ADDRESSES:
@@ -123,12 +137,18 @@ class ResponseCache:
         """name: under which it is kept. at: the page's own address, see `_address`."""
         root = scope.get("root_path", "").rstrip("/")
         transport = httpx.ASGITransport(
-            lambda asked, *channels: self._app({**scope, **asked}, *channels), root_path=root, client=("", 0)
+            lambda asked, *channels: self._app({**scope, **asked}, *channels),
+            root_path=root,
+            client=("", 0),
         )
-        answer = await transport.handle_async_request(httpx.Request("GET", f"http://{_OURS}{scope['path']}"))
+        answer = await transport.handle_async_request(
+            httpx.Request("GET", f"http://{_OURS}{scope['path']}")
+        )
         body = await answer.aread()
         if path == "/":
-            body = _GRADIOS_OWN.sub(b"", body).replace(b"<head>", b"<head>" + self._head(at).encode(), 1)
+            body = _GRADIOS_OWN.sub(b"", body).replace(
+                b"<head>", b"<head>" + self._head(at).encode(), 1
+            )
         if path in _PLACES:
             body = body.replace(f"http://{_OURS}{root}".encode(), _PLACES[path])
         media_type = answer.headers.get("content-type", "text/plain")
@@ -152,16 +172,29 @@ def packed(status: int, media_type: str, body: bytes) -> CachedResponse:
 def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
     """What a request is answered: the bytes in an encoding that it accepts, or that it has them. control: the `cache-control`."""
     request = Headers(scope=scope)
-    headers = {"content-type": cached.media_type, "cache-control": control, "etag": cached.tag, "vary": "accept-encoding"}
+    headers = {
+        "content-type": cached.media_type,
+        "cache-control": control,
+        "etag": cached.tag,
+        "vary": "accept-encoding",
+    }
     tags = [tag.strip().removeprefix("W/") for tag in request.get("if-none-match", "").split(",")]
     if cached.status == HTTPStatus.OK and cached.tag.removeprefix("W/") in tags:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     encoding, body = _form(cached, request.get("accept-encoding", ""))
-    return Response(body, cached.status, headers | ({"content-encoding": encoding} if encoding else {}))
+    return Response(
+        body, cached.status, headers | ({"content-encoding": encoding} if encoding else {})
+    )
 
 
 def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
     """An accepted encoding, "" for none, and the bytes."""
-    takes = {part.split(";")[0].strip() for part in accepted.lower().split(",") if "q=0" not in part.replace("q=0.", "")}
+    takes = {
+        part.split(";")[0].strip()
+        for part in accepted.lower().split(",")
+        if "q=0" not in part.replace("q=0.", "")
+    }
     found = next((name for name in cached.forms if name in takes), "")
-    return found, cached.forms[found] if found in cached.forms else gzip.decompress(cached.forms["gzip"])
+    return found, cached.forms[found] if found in cached.forms else gzip.decompress(
+        cached.forms["gzip"]
+    )

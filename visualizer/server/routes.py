@@ -49,22 +49,30 @@ _T = TypeVar("_T")
 
 
 def routes(
-    server: Server, address_of: Callable[[Request], str], enter: Callable[[Request], None] = lambda request: None
+    server: Server,
+    address_of: Callable[[Request], str],
+    enter: Callable[[Request], None] = lambda request: None,
 ) -> list[Route]:
     """address_of: gives the address of a request's client. enter: called in the context in which its job will run."""
 
     async def begin(request: Request) -> Response:
         body = await object_in(request)
         if body is None:
-            return answer({"error": "A job is asked for as a JSON object with a kind and a spec."}, 400)
+            return answer(
+                {"error": "A job is asked for as a JSON object with a kind and a spec."}, 400
+            )
         enter(request)
         address = address_of(request)
         visitor = body.get("visitor")
-        return answer(server.begin(body.get("kind"), body.get("spec"), _visitor(visitor, address), address))
+        return answer(
+            server.begin(body.get("kind"), body.get("spec"), _visitor(visitor, address), address)
+        )
 
     async def follow(request: Request) -> Response:
         try:
-            return streamed(server.follow(request.path_params["job"], number_from(request, "from") or 0))
+            return streamed(
+                server.follow(request.path_params["job"], number_from(request, "from") or 0)
+            )
         except InflightError as error:
             return refused(error, 404)
 
@@ -82,7 +90,11 @@ def routes(
         if _FIGURE.fullmatch(name):
             with content:
                 before, here, after = content.read().partition(PLOTLY.encode())
-            return _Sent(_cut(before, _plotly() if here else b"", after), media_type=media_type, headers=headers)
+            return _Sent(
+                _cut(before, _plotly() if here else b"", after),
+                media_type=media_type,
+                headers=headers,
+            )
         headers["content-length"] = str(os.fstat(content.fileno()).st_size)
         return _Sent(_pieces(content), media_type=media_type, headers=headers)
 
@@ -91,22 +103,30 @@ def routes(
     async def call(request: Request) -> Response:
         asked = await object_in(request)
         if asked is None:
-            return answer({"error": "A call is asked for as a JSON object with its arguments."}, 400)
+            return answer(
+                {"error": "A call is asked for as a JSON object with its arguments."}, 400
+            )
         whose = address_of(request)
         try:
             async with turn(calls, whose, request):
-                found = await _in_thread(server.call, request.path_params["name"], asked.get("args"), whose)
+                found = await _in_thread(
+                    server.call, request.path_params["name"], asked.get("args"), whose
+                )
         except TooManyRequests as error:
             return refused(error)
         except ClientDisconnect:
             return _NOBODY
         text = json.dumps(found).encode("ascii")
-        return _Sent(_cut(text), media_type="application/json", headers={"content-length": str(len(text))})
+        return _Sent(
+            _cut(text), media_type="application/json", headers={"content-length": str(len(text))}
+        )
 
     files = Turns(_FILES, "files are being opened", _LINE)
     readers = Turns(_READERS, "files are being read", _FILES)
 
-    async def opened(request: Request, whose: str, read: Callable[[bytes], dict[str, Any]]) -> Response:
+    async def opened(
+        request: Request, whose: str, read: Callable[[bytes], dict[str, Any]]
+    ) -> Response:
         try:
             async with files.held(whose):  # before its body takes memory
                 async with asyncio.timeout(_SENDING):
@@ -126,7 +146,9 @@ def routes(
 
     async def dataset(request: Request) -> Response:
         name, model = (request.query_params.get(key, "") for key in ("name", "model"))
-        return await opened(request, address_of(request), lambda data: server.dataset(data, name, model))
+        return await opened(
+            request, address_of(request), lambda data: server.dataset(data, name, model)
+        )
 
     followers = Turns(_FOLLOWERS, "runs are being followed")
     return [
@@ -134,10 +156,16 @@ def routes(
         Route("/inflight/uploads", upload, methods=["POST"]),
         Route("/inflight/datasets", dataset, methods=["POST"]),
         Route("/inflight/state", lambda request: answer(server.state()), methods=["GET"]),
-        Route("/inflight/comparisons", lambda request: answer(server.comparisons()), methods=["GET"]),
+        Route(
+            "/inflight/comparisons", lambda request: answer(server.comparisons()), methods=["GET"]
+        ),
         Route("/inflight/jobs", begin, methods=["POST"]),
         Route("/inflight/jobs/{job}", InTurn(followers, address_of, follow), methods=["GET"]),
-        Route("/inflight/jobs/{job}/cancel", lambda request: answer(server.cancel(request.path_params["job"])), methods=["POST"]),
+        Route(
+            "/inflight/jobs/{job}/cancel",
+            lambda request: answer(server.cancel(request.path_params["job"])),
+            methods=["POST"],
+        ),
         Route("/inflight/files/{name}", file, methods=["GET"]),
     ]
 
@@ -148,7 +176,10 @@ class InTurn:
     """
 
     def __init__(
-        self, turns: Turns, address_of: Callable[[Request], str], respond: Callable[[Request], Awaitable[Response]]
+        self,
+        turns: Turns,
+        address_of: Callable[[Request], str],
+        respond: Callable[[Request], Awaitable[Response]],
     ) -> None:
         self._turns, self._address_of, self._respond = turns, address_of, respond
 
@@ -168,7 +199,10 @@ class InTurn:
 @asynccontextmanager
 async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[None]:
     """Hold a place once it is this request's turn. Its body must have been read. Raises TooManyRequests, and ClientDisconnect once nobody waits for the answer."""
-    taking, leaving = asyncio.ensure_future(turns.take(address)), asyncio.ensure_future(_left(request))
+    taking, leaving = (
+        asyncio.ensure_future(turns.take(address)),
+        asyncio.ensure_future(_left(request)),
+    )
     leaving.add_done_callback(lambda _: taking.cancel())
     try:
         await taking
@@ -238,14 +272,20 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Plain data as JSON."""
-    return Response(json.dumps(data), status, headers, "application/json")  # ASCII: a lone surrogate has no UTF-8
+    return Response(
+        json.dumps(data), status, headers, "application/json"
+    )  # ASCII: a lone surrogate has no UTF-8
 
 
 def refused(error: InflightError, status: int = 422) -> Response:
     """A refusal as JSON; one that says when to try again has its own status."""
     if isinstance(error, Unavailable):
         status = 429 if isinstance(error, TooManyRequests) else 503
-        return answer({"error": str(error), "retry_after": error.retry_after}, status, {"retry-after": str(error.retry_after)})
+        return answer(
+            {"error": str(error), "retry_after": error.retry_after},
+            status,
+            {"retry-after": str(error.retry_after)},
+        )
     return answer({"error": str(error)}, status)
 
 

@@ -55,7 +55,9 @@ log = logging.getLogger("inflight")
 class SharedEngine:
     """One per process. teacher_token: generated if not given. address: where a class finds it, once known."""
 
-    def __init__(self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None) -> None:
+    def __init__(
+        self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None
+    ) -> None:
         self.model, self.teacher_token = model, teacher_token or secrets.token_urlsafe(16)
         self.address = ""
         self._models, self._limits = models, limits
@@ -82,7 +84,10 @@ class SharedEngine:
             if self._serving is None:
                 here = self._limits
                 serving = ServingEngine(
-                    Engine(*self._models.get(self.model, "cpu", self._dtype), EngineConfig(max_num_seqs=LANES)),
+                    Engine(
+                        *self._models.get(self.model, "cpu", self._dtype),
+                        EngineConfig(max_num_seqs=LANES),
+                    ),
                     ServingLimits(
                         max_requests=here.shared_requests,
                         max_requests_per_client=here.shared_requests_of_one,
@@ -98,7 +103,9 @@ class SharedEngine:
                 serving.start()
                 serving.set_pace(PACE)
                 self._classroom, self._serving = Classroom(serving), serving
-                self._live = self._live or live_of(serving, self._successor)  # new viewers see the run from its first step
+                self._live = self._live or live_of(
+                    serving, self._successor
+                )  # new viewers see the run from its first step
             return self._serving
 
     def share(self, model: str, dtype: str = "auto") -> None:
@@ -135,14 +142,23 @@ class SharedEngine:
         """whom: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
-            return answer({"address": self.address, "qr": None if is_loopback(self.address) else qr_code(self.address)})
+            return answer(
+                {
+                    "address": self.address,
+                    "qr": None if is_loopback(self.address) else qr_code(self.address),
+                }
+            )
 
         async def share(request: Request) -> Response:
             if not self._is_teacher(request):
-                return answer({"error": "Only the teacher chooses the model: this is not the token."}, 403)
+                return answer(
+                    {"error": "Only the teacher chooses the model: this is not the token."}, 403
+                )
             asked = await object_in(request) or {}
             try:
-                model, dtype = checked_model(asked.get("model"), asked.get("dtype", "auto"), self._limits)
+                model, dtype = checked_model(
+                    asked.get("model"), asked.get("dtype", "auto"), self._limits
+                )
                 await asyncio.to_thread(self.share, model, dtype)
             except InflightError as error:
                 return answer({"error": str(error)}, 400)
@@ -182,7 +198,9 @@ class SharedEngine:
     def _server(self) -> App:
         from core.serving.http.app import create_app
 
-        return create_app(self.serving(), classroom=self._classroom, teacher_token=self.teacher_token)
+        return create_app(
+            self.serving(), classroom=self._classroom, teacher_token=self.teacher_token
+        )
 
 
 class _Lazy:
@@ -218,7 +236,10 @@ class _Lazy:
 
 
 def class_address(
-    local: str, shared: str | None = None, host: str | None = None, environment: Mapping[str, str] = os.environ
+    local: str,
+    shared: str | None = None,
+    host: str | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> str:
     """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's address, if there is one. host: the address
     the page listens on, loopback by default.
@@ -236,7 +257,9 @@ def lan_address() -> str:
     """This machine's address in its network, or loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # a reserved address: nothing is sent, but the system picks a route
+            probe.connect(
+                ("192.0.2.1", 9)
+            )  # a reserved address: nothing is sent, but the system picks a route
             return probe.getsockname()[0]
         except OSError:
             return "127.0.0.1"
@@ -253,4 +276,6 @@ def is_loopback(address: str) -> bool:
 
 def qr_code(address: str) -> str:
     """An inline SVG, black on white with a quiet zone, which fills its container."""
-    return segno.make(address, error="m", micro=False).svg_inline(border=4, omitsize=True, light="#fff", dark="#000")
+    return segno.make(address, error="m", micro=False).svg_inline(
+        border=4, omitsize=True, light="#fff", dark="#000"
+    )

@@ -85,7 +85,9 @@ class Store:
         self._pinned: set[str] = set()  # ids and names of files that are kept
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
-        self._whose: dict[str, str] = {}  # visitors' addresses by id of a run and by name of an export
+        self._whose: dict[
+            str, str
+        ] = {}  # visitors' addresses by id of a run and by name of an export
         self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -170,17 +172,25 @@ class Store:
             file = self._there(name).open("rb")
         except OSError:
             raise InflightError(_NOT_HERE) from None
-        own = name if name.startswith("inflight-") and name.endswith(".html") else None  # a lesson, named after it
-        return file, own or next((download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None)
+        own = (
+            name if name.startswith("inflight-") and name.endswith(".html") else None
+        )  # a lesson, named after it
+        return file, own or next(
+            (download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None
+        )
 
-    def export(self, kind: object, run: object, step: int | None = None, whose: str = "") -> dict[str, Any]:
+    def export(
+        self, kind: object, run: object, step: int | None = None, whose: str = ""
+    ) -> dict[str, Any]:
         """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or step.
 
         kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure).
         run: its id or its replay's url. whose: see `put`.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
-            raise InflightError(f"There is no export {shown(kind)}; there are jsonl, perfetto, html and plotly.")
+            raise InflightError(
+                f"There is no export {shown(kind)}; there are jsonl, perfetto, html and plotly."
+            )
         if kind == "html":
             return self._page(self._path(run, ".json"), whose, step)
         path = self._path(run)
@@ -189,13 +199,25 @@ class Store:
         trace = Trace.load(path)
         if kind == "perfetto":
             text = json.dumps(chrome_trace(trace), ensure_ascii=False)
-            return self._exported(path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json", whose)
+            return self._exported(
+                path.with_suffix(".perfetto.json"), text, "inflight-perfetto.json", whose
+            )
         if step is None:
             raise InflightError("Which step? A figure shows one.")
-        return self._exported(path.with_suffix(f".{step}.html"), step_page(trace, step), f"inflight-step-{step}.html", whose)
+        return self._exported(
+            path.with_suffix(f".{step}.html"),
+            step_page(trace, step),
+            f"inflight-step-{step}.html",
+            whose,
+        )
 
     def export_ranks(
-        self, run: object, step: int | None = None, rank: int | None = None, at: float | None = None, whose: str = ""
+        self,
+        run: object,
+        step: int | None = None,
+        rank: int | None = None,
+        at: float | None = None,
+        whose: str = "",
     ) -> dict[str, Any]:
         """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do not exist. run: the id of their document.
 
@@ -223,16 +245,28 @@ class Store:
             self.once((name,), lambda: self.keep_text(name, self._promised[name]()))
         return self.folder / name
 
-    def _page(self, path: Path, whose: str, step: int | None, rank: int | None = None, at: float | None = None) -> dict[str, Any]:
+    def _page(
+        self,
+        path: Path,
+        whose: str,
+        step: int | None,
+        rank: int | None = None,
+        at: float | None = None,
+    ) -> dict[str, Any]:
         """A replay, or that of all ranks, as a page that opens at a place: see `checked_place`."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:  # removed to make room
             raise InflightError(GONE) from None
         place = checked_place(data, step, rank, at)
-        where = "-".join(f"{name}{value}" for name, value in place.items()).replace(".", "_") or "start"
+        where = (
+            "-".join(f"{name}{value}" for name, value in place.items()).replace(".", "_") or "start"
+        )
         return self._exported(
-            path.with_suffix(f".{where}.page.html"), standalone_html(data, place), "inflight-replay.html", whose
+            path.with_suffix(f".{where}.page.html"),
+            standalone_html(data, place),
+            "inflight-replay.html",
+            whose,
         )
 
     def _written(self, document: dict[str, Any]) -> Path:
@@ -255,7 +289,9 @@ class Store:
             yield
         except OSError as error:
             log.warning("a file could not be written: %s", error.strerror)
-            raise NotKept(f"The server could not keep this: {(error.strerror or 'its disk failed').lower()}.") from None
+            raise NotKept(
+                f"The server could not keep this: {(error.strerror or 'its disk failed').lower()}."
+            ) from None
 
     def _prune(self, newest: str, whose: str) -> None:
         """Remove files until the rest is within the quota, but not the newest, which is this address's: first exports, which can be made again, then runs, all files
@@ -280,7 +316,11 @@ class Store:
                 taken[owners[group]] += size
 
             def goes_first(group: str) -> tuple[bool, int, float]:
-                return "." not in group, -taken[owners[group]], max(mtime for mtime, _, _ in groups[group])
+                return (
+                    "." not in group,
+                    -taken[owners[group]],
+                    max(mtime for mtime, _, _ in groups[group]),
+                )
 
             kept = {newest, newest.split(".")[0]}  # an export needs its run for others
             while taken.total() > self._quota and (others := groups.keys() - kept):

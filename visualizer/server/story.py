@@ -15,7 +15,13 @@ from starlette.routing import Route
 
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.story import FONTS, story_html
-from visualizer.server.response_cache import ASK_AGAIN, FOREVER, CachedResponse, cached_answer, packed
+from visualizer.server.response_cache import (
+    ASK_AGAIN,
+    FOREVER,
+    CachedResponse,
+    cached_answer,
+    packed,
+)
 
 
 def story_routes(picture: str | None = None) -> list[Route]:
@@ -23,7 +29,9 @@ def story_routes(picture: str | None = None) -> list[Route]:
 
     @cache
     def page(language: str) -> CachedResponse:
-        return packed(200, "text/html; charset=utf-8", story_html(language, picture=picture).encode())
+        return packed(
+            200, "text/html; charset=utf-8", story_html(language, picture=picture).encode()
+        )
 
     async def story(request: Request) -> Response:
         language = request.query_params.get("lang", "en")
@@ -36,4 +44,7 @@ def story_routes(picture: str | None = None) -> list[Route]:
             return Response(status_code=404)
         return FileResponse(path, media_type="font/woff2", headers={"cache-control": FOREVER})
 
-    return [Route("/story", story, methods=["GET"]), Route("/inflight/story/{name}", font, methods=["GET"])]
+    return [
+        Route("/story", story, methods=["GET"]),
+        Route("/inflight/story/{name}", font, methods=["GET"]),
+    ]

@@ -26,17 +26,23 @@ from visualizer.server.store import NotKept, Store
 MOST = 256  # files
 SECONDS = 40  # of CPU time, so that other load does not count against the file. Most of it is for importing a tokenizer
 _LONGEST = 300.0  # seconds of wall time after which it is given up in any case
-_OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)  # the return code of a process that exceeded its time
+_OUT_OF_TIME = -getattr(
+    signal, "SIGXCPU", 24
+)  # the return code of a process that exceeded its time
 log = logging.getLogger("inflight")
 
 
-def open_upload(data: bytes, store: Store, limits: Limits, names: Sequence[str] = (), whose: str = "") -> dict[str, Any]:
+def open_upload(
+    data: bytes, store: Store, limits: Limits, names: Sequence[str] = (), whose: str = ""
+) -> dict[str, Any]:
     """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`ranks_document`); raises InflightError
     saying why they cannot be opened. names: of the files. whose: the visitor's address.
     """
     check_upload(len(data), limits)
     confined = "" if limits.any_model else json.dumps(limits.offered)
-    called = [name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]]
+    called = [
+        name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]
+    ]
     read = read_sandboxed(__name__, data, "traces", str(store.folder), confined, *called)
     return store.adopt(read["id"], read.get("ranks", ()), whose)
 
@@ -62,7 +68,9 @@ def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
 def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
     command = [sys.executable, "-m", reader, *arguments]
     try:
-        process = subprocess.run(command, input=data, capture_output=True, timeout=_LONGEST, cwd=ASSETS.parent)
+        process = subprocess.run(
+            command, input=data, capture_output=True, timeout=_LONGEST, cwd=ASSETS.parent
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"it takes longer than {_LONGEST:.0f} seconds to read."}
     if process.returncode == _OUT_OF_TIME:
@@ -70,12 +78,16 @@ def _run(reader: str, data: bytes, arguments: Sequence[str]) -> dict[str, Any]:
     try:
         return json.loads(process.stdout)
     except ValueError:
-        log.warning("the reader of a file ended with %s: %s", process.returncode, process.stderr[-500:])
+        log.warning(
+            "the reader of a file ended with %s: %s", process.returncode, process.stderr[-500:]
+        )
         return {"error": TOO_LARGE}
 
 
 def answer(
-    read: Callable[[str], dict[str, Any]], prepare: Callable[[str], object] = lambda text: None, seconds: int = SECONDS
+    read: Callable[[str], dict[str, Any]],
+    prepare: Callable[[str], object] = lambda text: None,
+    seconds: int = SECONDS,
 ) -> None:
     """A reader's main function: writes to stdout what `read` makes of the text on stdin, or why it cannot. prepare: imports what is needed,
     before memory is bounded. seconds: of CPU time, after which the process is ended.

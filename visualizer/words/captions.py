@@ -43,7 +43,11 @@ class Captioner:
         self._asked: dict[str, int | None] = {}  # the most new tokens of each
         self.letters: dict[str, str] = {}
         self._numbers = numbers or itertools.count()
-        self._config, self._groups, self._is_asynchronous = header.config, header.groups, header.is_asynchronous
+        self._config, self._groups, self._is_asynchronous = (
+            header.config,
+            header.groups,
+            header.is_asynchronous,
+        )
         self._last_end: float | None = None
         self._own = header.engine is None
 
@@ -76,14 +80,24 @@ class Captioner:
         """
         return self.caption_with(event, lambda compose: compose())
 
-    def caption_with(self, event: StepEvent, make: Callable[[Callable[[], dict[str, Any]]], T]) -> T:
+    def caption_with(
+        self, event: StepEvent, make: Callable[[Callable[[], dict[str, Any]]], T]
+    ) -> T:
         """The result of `make`, which is given a function that composes the sentences of the next event, in any language."""
         waited = self._waited(event)
         self.state.begin(event)
         for arrived in event.newcomers:
             self.letters[arrived.request] = letter(next(self._numbers))
         context = CaptionContext(
-            event, self.state, self._config, self._prompt, self._asked, self.letters, self._groups, waited, self._own
+            event,
+            self.state,
+            self._config,
+            self._prompt,
+            self._asked,
+            self.letters,
+            self._groups,
+            waited,
+            self._own,
         )
         made = make(lambda: _composed(context))
         self.state.end(event)

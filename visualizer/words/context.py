@@ -31,16 +31,22 @@ class CaptionContext:
     decodes: list[Segment] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.overrun = {o.request for o in self.event.overrun}  # wasted: they neither read nor write
+        self.overrun = {
+            o.request for o in self.event.overrun
+        }  # wasted: they neither read nor write
         useful = [s for s in self.event.segments if s.request not in self.overrun]
         self.prefills = [s for s in useful if s.phase == "prefill"]
         self.decodes = [s for s in useful if s.phase == "decode"]
-        self.leaving = {left.request: left.lane for left in self.event.released if left.when == "after"}
+        self.leaving = {
+            left.request: left.lane for left in self.event.released if left.when == "after"
+        }
         self.sampled = {s.request for s in self.event.sampled}
         self.all_prefills = [s for s in self.event.segments if s.phase == "prefill"]
         new = {s.request for s in self.all_prefills}
         # the budget counts these before any prompt
-        self.old_decodes = [s for s in self.event.segments if s.phase == "decode" and s.request not in new]
+        self.old_decodes = [
+            s for s in self.event.segments if s.phase == "decode" and s.request not in new
+        ]
         self.by_request: dict[str, Segment] = {s.request: s for s in self.prefills}
 
     @property
@@ -51,7 +57,10 @@ class CaptionContext:
     @property
     def prefills_come_first(self) -> bool:
         """Whether prompts are computed in passes of their own, before the decode pass."""
-        return bool(self.prefills and self.decodes) and self.prefills[0].pass_index < self.decodes[0].pass_index
+        return (
+            bool(self.prefills and self.decodes)
+            and self.prefills[0].pass_index < self.decodes[0].pass_index
+        )
 
     def written(self, request: str) -> int:
         """Tokens generated once the step is over."""
@@ -71,9 +80,15 @@ class CaptionContext:
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(
-            s.kv_len == len(table) // (self.groups[group].units or 1) * (self.groups[group].block_size or self.config.block_size)
+            s.kv_len
+            == len(table)
+            // (self.groups[group].units or 1)
+            * (self.groups[group].block_size or self.config.block_size)
             for group, table in self.state.tables[s.request].items()
         )
         return (
-            s.kv_len < self.pending_end(s) and self.event.budget.limit is not None and self.event.budget.unused == 0 and not full
+            s.kv_len < self.pending_end(s)
+            and self.event.budget.limit is not None
+            and self.event.budget.unused == 0
+            and not full
         )

@@ -21,12 +21,22 @@ def gap_sentence(gap: Gap) -> Sentence:
 
 def wait_sentence(delay: Delay) -> Sentence:
     """How long a request was queued, and by which limits, the longest first, in the language that is spoken."""
-    by = sorted(((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]), reverse=True)
+    by = sorted(
+        ((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]),
+        reverse=True,
+    )
     end = "for its first pass" if delay.first_step is not None else "and is never computed"
     causes: Sentence = []
     for us, limit in by:
         causes += [", "] * bool(causes) + [queued_by(limit), f" ({milliseconds(us / 1e6)})"]
-    return said([{"r": delay.request}, f" waits {milliseconds(delay.us[QUEUED] / 1e6)} {end}: ", *causes, "."])
+    return said(
+        [
+            {"r": delay.request},
+            f" waits {milliseconds(delay.us[QUEUED] / 1e6)} {end}: ",
+            *causes,
+            ".",
+        ]
+    )
 
 
 def _cause(gap: Gap, n: int) -> Sentence:
@@ -45,7 +55,9 @@ def _cause(gap: Gap, n: int) -> Sentence:
                 f"[={n} it is|they are] preempted, away for {away}, and {gap.again:,} [token|tokens] [={gap.again} is|are] computed again in {again}"
             ]
         case "stalled":
-            held: Sentence = [f"for {milliseconds(gap.us[STALLED] / 1e6)} nothing is computed for [={n} it|them]"]
+            held: Sentence = [
+                f"for {milliseconds(gap.us[STALLED] / 1e6)} nothing is computed for [={n} it|them]"
+            ]
             held += [": ", reason(gap.why)] if gap.why is not None else [", why is not recorded"]
             return held + (["; ", *_prompts(gap, " meanwhile")] if gap.prompts else [])
         case "between":
@@ -68,7 +80,9 @@ def _decoding(gap: Gap) -> Sentence:
     if gap.times is None:
         return ["this run has no other pass of its size to compare it with"]
     if _is_slow(gap):
-        return [f"nothing on record says why; the pass took {gap.times:.1f} times as long as others of its size"]
+        return [
+            f"nothing on record says why; the pass took {gap.times:.1f} times as long as others of its size"
+        ]
     return ["that is what a pass of its size takes in this run"]
 
 

@@ -70,7 +70,11 @@ def times(ratio: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    return "–" if share is None else t(f"{share:.0%}" if share >= 0.1 or share == 0 else f"{round(share, 3) + 0.0:.1%}")
+    return (
+        "–"
+        if share is None
+        else t(f"{share:.0%}" if share >= 0.1 or share == 0 else f"{round(share, 3) + 0.0:.1%}")
+    )
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
@@ -82,7 +86,9 @@ def pair(comparison: Comparison) -> tuple[str, str]:
 def throughput(comparison: Comparison) -> str:
     """Rates, and how far the baseline's falls in its worst quarter."""
     base, mine = pair(comparison)
-    rates: dict[str, float] = {n: comparison.medians[n].get("output_tok_s") or 0.0 for n in (base, mine)}
+    rates: dict[str, float] = {
+        n: comparison.medians[n].get("output_tok_s") or 0.0 for n in (base, mine)
+    }
     if not all(rates.values()):
         return t("Throughput could not be observed.")
     said = t(f"{{mine}} writes {rates[mine]:,.0f} tokens a second", mine=mine)
@@ -93,8 +99,15 @@ def throughput(comparison: Comparison) -> str:
         return f"{said}."
     which, rate = worst
     if rate > 0.85 * rates[base]:
-        return said + t("; neither falls off on the way." if rates[mine] < rates[base] * 1.05 else ", throughout.")
-    return said + t(f"; in its {('first', 'second', 'third', 'last')[which]} quarter {{base}} is down to {rate:,.0f}.", base=base)
+        return said + t(
+            "; neither falls off on the way."
+            if rates[mine] < rates[base] * 1.05
+            else ", throughout."
+        )
+    return said + t(
+        f"; in its {('first', 'second', 'third', 'last')[which]} quarter {{base}} is down to {rate:,.0f}.",
+        base=base,
+    )
 
 
 def latency(comparison: Comparison) -> str:
@@ -106,7 +119,9 @@ def latency(comparison: Comparison) -> str:
         return t("Latencies could not be observed.")
     holes = {"mine": mine, "first": seconds(first[mine]), "gap": seconds(gaps[mine])}
     if base == mine or first[base] is None:
-        return t("Half of the first tokens come within {first} with {mine}; ITL p99 is {gap}.", **holes)
+        return t(
+            "Half of the first tokens come within {first} with {mine}; ITL p99 is {gap}.", **holes
+        )
     return t(
         "Half of the first tokens come within {first} with {mine}, {other_first} with {base}; "
         "99 of 100 gaps between tokens are under {gap} and {other_gap}.",
@@ -124,12 +139,20 @@ def lane_steps(comparison: Comparison) -> str:
             continue
         wasted = counts["total"] - counts["useful"]
         if not wasted:
-            said.append(t(f"{{name}} wastes none of its {counts['total']:,.0f} lane-steps", name=name))
+            said.append(
+                t(f"{{name}} wastes none of its {counts['total']:,.0f} lane-steps", name=name)
+            )
             continue
         most = max(WASTE, key=lambda kind: counts[kind])
-        cause = _OVERRUN if most == "padding" and comparison.medians[name].get("overrun_rows") else WASTE[most]
+        cause = (
+            _OVERRUN
+            if most == "padding" and comparison.medians[name].get("overrun_rows")
+            else WASTE[most]
+        )
         how = "all" if counts[most] == wasted else "mostly"
-        wastes = f"{{name}} wastes {{share}} of its {counts['total']:,.0f} lane-steps, {how} {{cause}}"
+        wastes = (
+            f"{{name}} wastes {{share}} of its {counts['total']:,.0f} lane-steps, {how} {{cause}}"
+        )
         said.append(t(wastes, name=name, share=percent(wasted / counts["total"]), cause=t(cause)))
     return "; ".join(said) + "." if said else t("Lane-steps could not be observed.")
 
@@ -176,12 +199,19 @@ def pressure(comparison: Comparison) -> str:
         return [n for n, p in paid.items() if getattr(p, kind) == number], number
 
     (first, least), (last, steps) = those("steps", min), those("steps", max)
-    said = [t(f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]", first=listed(first))]
+    said = [
+        t(
+            f"{{first}} [={len(first)} is|are] done after {least:,} [step|steps]",
+            first=listed(first),
+        )
+    ]
     said[0] += t(f", {{last}} after {steps:,}", last=listed(last)) if first != last else ""
     for kind, what, unit in _PAID:
         names, number = those(kind, max)
         if number:
-            said.append(f"{t(what.replace('#', str(len(names))), name=listed(names))}, {t(f'{number:,} {unit}')}")
+            said.append(
+                f"{t(what.replace('#', str(len(names))), name=listed(names))}, {t(f'{number:,} {unit}')}"
+            )
     return f"{'; '.join(said)}."
 
 
@@ -196,8 +226,14 @@ def cost(curve: CostCurve) -> str:
     """What a batch costs and gains; and what reading more KV costs."""
     one, most = curve.by_tokens[0], curve.by_tokens[-1]
     grows, cheaper = most.median / one.median, one.median * most.tokens / (most.median * one.tokens)
-    longer = f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
-    saved = "each token costs {times} times less" if cheaper > 1 else "on this device a batch saves nothing"
+    longer = (
+        f"A step of {most.tokens} tokens takes {{times}} times as long as a step of {one.tokens}: "
+    )
+    saved = (
+        "each token costs {times} times less"
+        if cheaper > 1
+        else "on this device a batch saves nothing"
+    )
     said = t(longer, times=times(grows)) + t(saved, times=times(cheaper))
     if len(curve.by_kv) > 1:
         short, long = curve.by_kv[0], curve.by_kv[-1]
@@ -208,10 +244,22 @@ def cost(curve: CostCurve) -> str:
 
 def equivalence(found: Mapping[str, Any]) -> str:
     """Alone and in a batch: what differs, and what `model.generate` writes. found: `Equivalence.to_json()`."""
-    logits, tokens, differing = found["max_logit_difference"], found["tokens"], found["differing_tokens"]
-    size = "" if logits is None else t("; the largest logit difference is {size}", size=t(f"{logits:.2g}"))
+    logits, tokens, differing = (
+        found["max_logit_difference"],
+        found["tokens"],
+        found["differing_tokens"],
+    )
+    size = (
+        ""
+        if logits is None
+        else t("; the largest logit difference is {size}", size=t(f"{logits:.2g}"))
+    )
     is_exact = found["leak"] or not differing
-    where = "" if is_exact else t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
+    where = (
+        ""
+        if is_exact
+        else t(", in {dtype} on {device}", dtype=found["dtype"], device=found["device"])
+    )
     leaking = "With the leak " if found["leak"] else ""
     said = t(f"{leaking}{differing:,} of {tokens:,} tokens differ from those written alone")
     return f"{said}{size}{where}. {_generated(found)}"
@@ -220,7 +268,9 @@ def equivalence(found: Mapping[str, Any]) -> str:
 def _generated(found: Mapping[str, Any]) -> str:
     tokens, differing = found["generated_tokens"], found["differing_from_generate"]
     if not tokens:
-        return t("model.generate is not run: for requests that are sampled, or end at stop strings, it would not write the same.")
+        return t(
+            "model.generate is not run: for requests that are sampled, or end at stop strings, it would not write the same."
+        )
     if not differing:
         return t(f"model.generate itself writes the same {tokens:,} tokens.")
     return t(f"{differing:,} of the {tokens:,} tokens that model.generate itself writes differ.")
@@ -232,13 +282,18 @@ def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, st
         return [t("Every step decides the same: this limit never binds here.")], ""
     a, b = steps
     length = f"both take {a:,} steps" if a == b else f"{b:,} steps instead of {a:,}"
-    return _parting(found), f"{t(length)}, {t('the same tokens' if found.same_tokens else 'other tokens')}"
+    return _parting(
+        found
+    ), f"{t(length)}, {t('the same tokens' if found.same_tokens else 'other tokens')}"
 
 
 def _parting(found: Divergence) -> Sentence:
     """`Divergence.sentence` in the current language, its request as a span."""
     sides = []
-    for place, lone, decided in ((0, "in the first run", found.before), (1, "in the second", found.after)):
+    for place, lone, decided in (
+        (0, "in the first run", found.before),
+        (1, "in the second", found.after),
+    ):
         limits = [limit(k.name, (k.before, k.after)[place]) for k in found.knobs]
         with_limits = t("with {limits}", limits=listed(limits)) if limits else t(lone)
         who: Sentence = [" ", {"r": found.request}, " "] if found.request else [" "]
@@ -266,7 +321,11 @@ def outputs(comparison: Comparison) -> str:
     if comparison.outputs_identical:
         return t("Every run wrote the same tokens.")
     first = comparison.differences[0]
-    margin = "" if first["margin"] is None else t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
+    margin = (
+        ""
+        if first["margin"] is None
+        else t(", where the best logit led by {lead}", lead=t(f"{first['margin']:.3g}"))
+    )
     departs = t(
         f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",
         policy=first["policy"], base=comparison.baseline, request=str(first["request"]),
@@ -307,7 +366,11 @@ def totals(trace: Trace) -> list[dict[str, str]]:
         "padding_waste": ("Padding", _share(found["padding_waste"] or None)),
     }
     means = {**DEFINITIONS, "preemption_s": LOST_TO_PREEMPTION}
-    return [{"name": t(name), "value": t(value), "means": t(means[key])} for key, (name, value) in shown.items() if value]
+    return [
+        {"name": t(name), "value": t(value), "means": t(means[key])}
+        for key, (name, value) in shown.items()
+        if value
+    ]
 
 
 def _price(trace: Trace, found: Mapping[str, Any]) -> str | None:
@@ -324,7 +387,9 @@ def _formatted(number: float | None, form: str) -> str | None:
 
 def _share(share: float | None) -> str | None:
     """In whole percent, or finer if rounding would make it 0 % or 100 % wrongly."""
-    return _formatted(share, "{:.0%}" if share in (0, None, 1) or 0.005 < share < 0.995 else "{:.2%}")
+    return _formatted(
+        share, "{:.0%}" if share in (0, None, 1) or 0.005 < share < 0.995 else "{:.2%}"
+    )
 
 
 def _times(spread: dict[str, Any]) -> str | None:

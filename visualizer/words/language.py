@@ -29,7 +29,11 @@ OTHERS = tuple(sorted(path.stem for path in (ASSETS / "words").glob("*.json")))
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
     """From English to another language; empty for English. Shared by the page and Python."""
-    return {} if language == "en" else json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
+    return (
+        {}
+        if language == "en"
+        else json.loads((ASSETS / "words" / f"{language}.json").read_text(encoding="utf-8"))
+    )
 
 
 @contextmanager

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from core.trace.events import Segment
 from core.trace.phrases import brief, not_shown, reason
 from visualizer.words.context import CaptionContext
-from visualizer.words.vocabulary import NAMED, Sentence, joined, names, once_more, padding_causes, plain
+from visualizer.words.vocabulary import (
+    NAMED,
+    Sentence,
+    joined,
+    names,
+    once_more,
+    padding_causes,
+    plain,
+)
 
 Clause = tuple[Sentence, Sentence]  # a part of the one sentence: without and with its reason
 MAX_CHARACTERS = 140
@@ -28,19 +36,43 @@ def sentence(m: CaptionContext) -> Sentence:
         "wait": _wait(m),
     }
     return fitted(
-        m, parts, ("resumed", "preempted", "wait", "prefills", "decodes", "stalled", "ends", "overrun", "behind", "padding")
+        m,
+        parts,
+        (
+            "resumed",
+            "preempted",
+            "wait",
+            "prefills",
+            "decodes",
+            "stalled",
+            "ends",
+            "overrun",
+            "behind",
+            "padding",
+        ),
     )
 
 
-def fitted(m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]) -> Sentence:
+def fitted(
+    m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]
+) -> Sentence:
     """One sentence of what fits of these clauses, in their order. telling: their names, the most important first."""
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
             clause = parts[name]
-            if clause and (form == 0 or name in chosen) and _fits(m, attempt := {**chosen, name: clause[form]}):
+            if (
+                clause
+                and (form == 0 or name in chosen)
+                and _fits(m, attempt := {**chosen, name: clause[form]})
+            ):
                 chosen = attempt
-    return joined([chosen[name] for name in parts if name in chosen] or [["Nothing is computed in this step"]], "; ", ".")
+    return joined(
+        [chosen[name] for name in parts if name in chosen]
+        or [["Nothing is computed in this step"]],
+        "; ",
+        ".",
+    )
 
 
 def _fits(m: CaptionContext, chosen: dict[str, Sentence]) -> bool:
@@ -76,7 +108,8 @@ def _behind(m: CaptionContext) -> Clause | None:
     left = [(c.request, len(c.left)) for c in m.event.kv.changes if c.left]
     total = sum(n for _, n in left)
     return _clause(
-        list(dict.fromkeys(r for r, _ in left)), f"[=# gives|give] back {total:,} [block|blocks] behind [=# its|their] window"
+        list(dict.fromkeys(r for r, _ in left)),
+        f"[=# gives|give] back {total:,} [block|blocks] behind [=# its|their] window",
     )
 
 
@@ -106,7 +139,12 @@ def _prefills(m: CaptionContext) -> Clause | None:
     total = sum(s.length for s in reading)
     numbers = " + ".join(str(s.length) for s in reading) if len(reading) <= NAMED else str(total)
     again = sum(m.recomputed(s) for s in reading)
-    short = [*who, f" compute {numbers} tokens{once_more(again, total)}" if again else f" read {numbers} prompt tokens"]
+    short = [
+        *who,
+        f" compute {numbers} tokens{once_more(again, total)}"
+        if again
+        else f" read {numbers} prompt tokens",
+    ]
     if any(m.cut_by_budget(s) for s in reading):
         return short, [*short, f", all that the budget of {m.event.budget.limit} leaves"]
     first = " and write their first tokens" if all(s.request in m.sampled for s in reading) else ""
@@ -117,7 +155,10 @@ def _one_prefill(m: CaptionContext, s: Segment, who: Sentence) -> Clause:
     end, all_of_it = m.pending_end(s), s.kv_len == m.pending_end(s)
     limit = f", all that the budget of {m.event.budget.limit} leaves" if m.cut_by_budget(s) else ""
     if m.recomputed(s):
-        short = [*who, f" computes {s.length:,} [token|tokens]{once_more(m.recomputed(s), s.length)}"]
+        short = [
+            *who,
+            f" computes {s.length:,} [token|tokens]{once_more(m.recomputed(s), s.length)}",
+        ]
         return short, [*short, limit or ", lost when it was preempted"]
     first = " and writes its first token" if s.request in m.sampled else ""
     if not all_of_it:
@@ -139,13 +180,23 @@ def _room(m: CaptionContext) -> str:
     lanes = [a.lane for a in m.event.admitted]
     if m.config.policy.admission == "barrier":
         return ", as a new wave begins"
-    return f", as lane {lanes[0]} was free" if len(lanes) == 1 else f", as {len(lanes)} lanes were free"
+    return (
+        f", as lane {lanes[0]} was free"
+        if len(lanes) == 1
+        else f", as {len(lanes)} lanes were free"
+    )
 
 
 def _stalled(m: CaptionContext) -> Clause | None:
     stalled = m.event.stalled
     known = stalled and stalled[0].why.limit != "unrecorded"
-    cause = f", as {brief(stalled[0].why)}" if known else f", {brief(stalled[0].why)}" if stalled else ""
+    cause = (
+        f", as {brief(stalled[0].why)}"
+        if known
+        else f", {brief(stalled[0].why)}"
+        if stalled
+        else ""
+    )
     return _clause([s.request for s in stalled], "[=# computes|compute] nothing", cause)
 
 
@@ -154,19 +205,28 @@ def _padding(m: CaptionContext) -> Clause | None:
     if not padding:
         return None
     positions = sum(p.rows * p.width for p in m.event.passes)
-    short: Sentence = [f"{padding} of {positions:,} [position|positions] [={padding} is|are] padding"]
+    short: Sentence = [
+        f"{padding} of {positions:,} [position|positions] [={padding} is|are] padding"
+    ]
     return short, [*short, ", ", *padding_causes(m.event.passes)]
 
 
 def _overrun(m: CaptionContext) -> Clause | None:
     over = [o.request for o in m.event.overrun]
-    return _clause(over, "[=# is|are] computed for nothing", f", as [={len(over)} it|they] had stopped")
+    return _clause(
+        over, "[=# is|are] computed for nothing", f", as [={len(over)} it|they] had stopped"
+    )
 
 
 def _ends(m: CaptionContext) -> Clause | None:
     ended = m.event.finished
     reasons = {f.finish_reason for f in ended}
-    verbs = {"length": "finishes|finish", "stop": "stops|stop", "cancelled": "leaves|leave", "error": "fails|fail"}
+    verbs = {
+        "length": "finishes|finish",
+        "stop": "stops|stop",
+        "cancelled": "leaves|leave",
+        "error": "fails|fail",
+    }
     verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
     cause = "" if len(ended) != 1 else {
         "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for", "stop": " at a stop",
@@ -180,5 +240,8 @@ def _wait(m: CaptionContext) -> Clause | None:
     if waiting.request is None or waiting.why is None:
         return None
     others = waiting.count - 1
-    who: Sentence = [{"r": waiting.request}, f" waits, {others} more behind" if others else " waits"]
+    who: Sentence = [
+        {"r": waiting.request},
+        f" waits, {others} more behind" if others else " waits",
+    ]
     return ([*who, ": ", brief(waiting.why)], [*who, ": ", reason(waiting.why)])

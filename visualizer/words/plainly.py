@@ -33,7 +33,9 @@ def plain_sentence(m: CaptionContext) -> Sentence:
         "ends": _ends(m),
         "wait": _wait(m),
     }
-    return fitted(m, parts, ("resumed", "preempted", "reads", "writes", "stalled", "ends", "wait", "nobody"))
+    return fitted(
+        m, parts, ("resumed", "preempted", "reads", "writes", "stalled", "ends", "wait", "nobody")
+    )
 
 
 def _same(sentence: Sentence) -> Clause:
@@ -42,7 +44,9 @@ def _same(sentence: Sentence) -> Clause:
 
 
 def _does(requests: list[str], does: str) -> Clause | None:
-    return _same([*names(requests), f" {does.replace('#', str(len(requests)))}"]) if requests else None
+    return (
+        _same([*names(requests), f" {does.replace('#', str(len(requests)))}"]) if requests else None
+    )
 
 
 def _preempted(m: CaptionContext) -> Clause | None:
@@ -60,7 +64,12 @@ def _writes(m: CaptionContext) -> Clause | None:
     rows = {(s.pass_index, s.request) for s in m.decodes}
     total = sum((s.pass_index, s.request) in rows for s in m.event.sampled)
     more = "one more token" if total == len(writing) else f"{total} more tokens"
-    return _same([*names(writing), f" [={len(writing)} writes|{'each ' if total == len(writing) else ''}write] {more}"])
+    return _same(
+        [
+            *names(writing),
+            f" [={len(writing)} writes|{'each ' if total == len(writing) else ''}write] {more}",
+        ]
+    )
 
 
 def _reads(m: CaptionContext) -> Clause | None:
@@ -92,7 +101,9 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
     last = s.start > 0 and s.kv_len == end
     short = [
         *who,
-        f" reads its {s.length:,} [token|tokens]" if s.length == end else f" reads {'the last ' if last else ''}{part}",
+        f" reads its {s.length:,} [token|tokens]"
+        if s.length == end
+        else f" reads {'the last ' if last else ''}{part}",
     ]
     lane = next((a.lane for a in m.event.admitted if a.request == s.request), None)
     if lane is None:
@@ -112,7 +123,11 @@ def _for_nobody(m: CaptionContext) -> Clause | None:
     nobody = sum(p.padding for p in passes) + sum(o.rows for o in m.event.overrun)
     if not nobody:
         return None
-    positions = sum(p.rows * p.width for p in passes) if any(p.padding for p in passes) else sum(p.tokens for p in passes)
+    positions = (
+        sum(p.rows * p.width for p in passes)
+        if any(p.padding for p in passes)
+        else sum(p.tokens for p in passes)
+    )
     return _same([f"{nobody:,} of {positions:,} places [={nobody} works|work] for nobody"])
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from core.trace.events import NOT_RECORDED, Admitted, Draft, Finished, Overrun, Preempted, Segment, Stalled, Why
+from core.trace.events import (
+    NOT_RECORDED,
+    Admitted,
+    Draft,
+    Finished,
+    Overrun,
+    Preempted,
+    Segment,
+    Stalled,
+    Why,
+)
 from core.trace.phrases import GOES_ON, bound, not_shown, reason
 from visualizer.words.context import CaptionContext
 from visualizer.words.vocabulary import Sentence, milliseconds, names, padding_causes
@@ -15,12 +25,16 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     sentences += [_arrived(m, a.request) for a in event.arrived]
     sentences += [_finished(m, f) for f in event.finished if f.when == "before"]
     if m.device_waited:
-        sentences.append([f"The device waited {milliseconds(m.waited)} for the host before this step."])
+        sentences.append(
+            [f"The device waited {milliseconds(m.waited)} for the host before this step."]
+        )
     sentences += [_preempted(m, p) for p in event.preempted]
     sentences += _behind(m)
     sentences += _decodes(m)
     sentences += [_draft(m, d) for d in event.drafts]
-    sentences += [_chunk(m, s) for s in m.prefills if s.request not in {a.request for a in event.admitted}]
+    sentences += [
+        _chunk(m, s) for s in m.prefills if s.request not in {a.request for a in event.admitted}
+    ]
     sentences += [_hit(m, h.request, h.num_cached_tokens) for h in event.kv.prefix_hits]
     sentences += [_admitted(m, a) for a in event.admitted]
     sentences += [_stalled(m, s) for s in event.stalled]
@@ -31,7 +45,11 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     sentences += [_overrun(m, o) for o in event.overrun]
     sentences += [_finished(m, f) for f in event.finished if f.when == "after"]
     if m.config.policy.keeps_finished and m.leaving:
-        sentences.append([f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the next step."])
+        sentences.append(
+            [
+                f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the next step."
+            ]
+        )
     return sentences
 
 
@@ -46,12 +64,19 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
     sentences: list[Sentence] = [[not_shown(resumed), GOES_ON[resumed.source]]]
     if resumed.arrived:
         came = [arrived.request for arrived in resumed.arrived]
-        sentences.append([*names(came, limit=12), f" [={len(came)} arrives|arrive] in these steps."])
+        sentences.append(
+            [*names(came, limit=12), f" [={len(came)} arrives|arrive] in these steps."]
+        )
     if ended[False]:
-        sentences.append([*names(ended[False], limit=12), f" [={len(ended[False])} ends|end] in these steps."])
+        sentences.append(
+            [*names(ended[False], limit=12), f" [={len(ended[False])} ends|end] in these steps."]
+        )
     if ended[True]:
         sentences.append(
-            [*names(ended[True], limit=12), f" [={len(ended[True])} ends|end] in these steps, for a reason that is not recorded."]
+            [
+                *names(ended[True], limit=12),
+                f" [={len(ended[True])} ends|end] in these steps, for a reason that is not recorded.",
+            ]
         )
     return sentences
 
@@ -59,12 +84,17 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
 def _arrived(m: CaptionContext, request: str) -> Sentence:
     asked = m.asked.get(request)
     wants = f", asking for up to {asked:,} [token|tokens]" if asked else ""
-    return [{"r": request}, f" arrives with a prompt of {m.prompt.get(request, 0):,} [token|tokens]{wants}."]
+    return [
+        {"r": request},
+        f" arrives with a prompt of {m.prompt.get(request, 0):,} [token|tokens]{wants}.",
+    ]
 
 
 def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
     growing = [c.request for c in m.event.kv.changes if c.added]
-    taken: Sentence = [", and ", *names(growing), f" [={len(growing)} takes|take] its place"] if growing else []
+    taken: Sentence = (
+        [", and ", *names(growing), f" [={len(growing)} takes|take] its place"] if growing else []
+    )
     return [
         {"r": p.request},
         f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for the running requests to go on. ",
@@ -95,7 +125,8 @@ def _behind(m: CaptionContext) -> list[Sentence]:
             key = change.request, group.kind or "", group.window
             counts[key] = counts.get(key, 0) + len(change.left)
     return [
-        [{"r": r}, f" gives back {n:,} [block|blocks]{_why_behind(kind, window, n)}."] for (r, kind, window), n in counts.items()
+        [{"r": r}, f" gives back {n:,} [block|blocks]{_why_behind(kind, window, n)}."]
+        for (r, kind, window), n in counts.items()
     ]
 
 
@@ -119,7 +150,11 @@ def _admitted(m: CaptionContext, a: Admitted) -> Sentence:
     freed = m.state.freed.get(a.lane)
     origin: Sentence = [", not used before"]
     if freed is not None:
-        origin = [f", {'lost' if freed.preempted else 'freed'} by ", {"r": freed.request}, f" in step {freed.step}"]
+        origin = [
+            f", {'lost' if freed.preempted else 'freed'} by ",
+            {"r": freed.request},
+            f" in step {freed.step}",
+        ]
     head: Sentence = [{"r": a.request}, f" takes lane {a.lane}", *origin]
     if segment is None:
         return [*head, "."]
@@ -131,30 +166,58 @@ def _share(m: CaptionContext, s: Segment, why: Why) -> Sentence:
     need = m.pending_end(s) - s.start
     limit = m.event.budget.limit
     if limit is None:
-        return [f"its {need:,} [token|tokens] are computed at once, as this policy has no token budget"]
+        return [
+            f"its {need:,} [token|tokens] are computed at once, as this policy has no token budget"
+        ]
     left = why.have if why.limit == "budget" else _budget_before(m, s)
-    before = f"after {len(m.old_decodes):,} [decode|decodes] " if m.old_decodes and not m.config.prefill_first else ""
+    before = (
+        f"after {len(m.old_decodes):,} [decode|decodes] "
+        if m.old_decodes and not m.config.prefill_first
+        else ""
+    )
     room = f"{before}{left} of {limit:,} budget [token|tokens] [={left} is|are] left: "
     if why.limit == "chunk":
-        return [room + f"its first chunk is {s.length} of {need}, the most that a step computes of a prompt"]
+        return [
+            room
+            + f"its first chunk is {s.length} of {need}, the most that a step computes of a prompt"
+        ]
     if why.limit == "unrecorded":
-        return [room + f"its first chunk is {s.length} of {need}, and why it is no longer is not recorded"]
-    return [room + (f"its first chunk is {s.length} of {need}" if s.length < need else f"its {need:,} [token|tokens] fit")]
+        return [
+            room
+            + f"its first chunk is {s.length} of {need}, and why it is no longer is not recorded"
+        ]
+    return [
+        room
+        + (
+            f"its first chunk is {s.length} of {need}"
+            if s.length < need
+            else f"its {need:,} [token|tokens] fit"
+        )
+    ]
 
 
 def _budget_before(m: CaptionContext, s: Segment) -> int:
     """Budget left when this prompt was considered: decodes come first, then prompts already begun, then those admitted before it."""
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
-    ahead = sum(p.length for p in m.all_prefills if p.request in earlier or p.request not in admitted)
-    return (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
+    ahead = sum(
+        p.length for p in m.all_prefills if p.request in earlier or p.request not in admitted
+    )
+    return (
+        (m.event.budget.limit or 0) - (0 if m.config.prefill_first else len(m.old_decodes)) - ahead
+    )
 
 
 def _chunk(m: CaptionContext, s: Segment) -> Sentence:
     end, chunk = m.pending_end(s), m.state.chunks.get(s.request, 0) + 1
-    cause = f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
+    cause = (
+        f", all that was left of the budget of {m.event.budget.limit}" if m.cut_by_budget(s) else ""
+    )
     done = f"{s.kv_len} of its {end} are done" if s.kv_len < end else f"all its {end} are done"
-    return [{"r": s.request}, f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done}."]
+    return [
+        {"r": s.request},
+        f" computes chunk {chunk}, {s.length:,} [token|tokens]{cause}; {done}.",
+    ]
 
 
 def _hit(m: CaptionContext, request: str, cached: int) -> Sentence:
@@ -181,7 +244,9 @@ def _waiting(m: CaptionContext) -> list[Sentence]:
     behind = f" {others} more [waits|wait] behind it." if others else ""
     how_long = f" since step {since}, {steps:,} [step|steps] ago" if steps else ""
     again = ", preempted," if waiting.request in m.state.lost else ""
-    return [[{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]]
+    return [
+        [{"r": waiting.request}, f"{again} waits{how_long}: ", reason(waiting.why), f".{behind}"]
+    ]
 
 
 def _budget(m: CaptionContext) -> list[Sentence]:
@@ -211,7 +276,10 @@ def _padding(m: CaptionContext) -> list[Sentence]:
             ended = m.state.finished.get(row.request)
             when = f" in step {ended}" if ended is not None else ""
             sentences.append(
-                [{"r": row.request}, f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends."]
+                [
+                    {"r": row.request},
+                    f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends.",
+                ]
             )
     return sentences
 
@@ -244,7 +312,10 @@ def _overrun(m: CaptionContext, o: Overrun) -> Sentence:
     lane = m.leaving.get(o.request)
     blocks = f"{len(m.state.blocks_of(o.request)):,} [block|blocks]"
     then = "" if lane is None else f"; lane {lane} and {blocks} become free after it"
-    return [{"r": o.request}, f" {when}: {o.rows:,} [position|positions] [was|were] computed for nothing{then}."]
+    return [
+        {"r": o.request},
+        f" {when}: {o.rows:,} [position|positions] [was|were] computed for nothing{then}.",
+    ]
 
 
 def _finished(m: CaptionContext, f: Finished) -> Sentence:
@@ -259,7 +330,9 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
     if lane is None:
         then = ""
     elif f.request in m.leaving:
-        then = f", and gives back lane {lane} and {len(m.state.blocks_of(f.request)):,} [block|blocks]"
+        then = (
+            f", and gives back lane {lane} and {len(m.state.blocks_of(f.request)):,} [block|blocks]"
+        )
     elif m.config.policy.keeps_finished:
         then = f", but lane {lane} stays taken until its wave ends"
     else:

@@ -15,10 +15,32 @@ from core.measure.compare import Comparison, Verdict, too_busy
 from core.measure.divergence import Difference, Divergence, Part, divergence
 from core.trace.phrases import letters
 from core.trace.trace import Trace
-from visualizer.words.findings import decision, divided, limit, listed, pair, percent, seconds, times, together
+from visualizer.words.findings import (
+    decision,
+    divided,
+    limit,
+    listed,
+    pair,
+    percent,
+    seconds,
+    times,
+    together,
+)
 from visualizer.words.language import t
 
-NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NUMBERS = (
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 PARTS = {
     "finished": "steps with lanes held by finished requests",
     "idle": "steps with empty lanes",
@@ -39,16 +61,30 @@ def headline(comparison: Comparison) -> str:
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in (base, mine)}
     if base == mine:
-        return t("{requests}: done in {time} with {mine}.", requests=_requests(comparison), time=seconds(walls[mine]), mine=mine)
+        return t(
+            "{requests}: done in {time} with {mine}.",
+            requests=_requests(comparison),
+            time=seconds(walls[mine]),
+            mine=mine,
+        )
     time, other = together(walls[mine], walls[base])
-    holes = {"requests": _requests(comparison), "mine": mine, "base": base, "time": time, "other": other}
+    holes = {
+        "requests": _requests(comparison),
+        "mine": mine,
+        "base": base,
+        "time": time,
+        "other": other,
+    }
     found = comparison.verdict(mine)
     if _is_open(found) or time == other:
         return t(
-            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say which is faster.", **holes
+            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say which is faster.",
+            **holes,
         )
     if walls[mine] > walls[base]:
-        return t("{requests}: done in {time} with {mine}, later than in {other} with {base}.", **holes)
+        return t(
+            "{requests}: done in {time} with {mine}, later than in {other} with {base}.", **holes
+        )
     return t("{requests}: done in {time} with {mine} instead of {other} with {base}.", **holes)
 
 
@@ -58,7 +94,9 @@ def _requests(comparison: Comparison) -> str:
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
         return t("The same request" if count else "The same requests")
-    words = {"count": t(NUMBERS[count - 2])} if count < len(NUMBERS) + 2 else {"count": t(f"{count:,}")}
+    words = (
+        {"count": t(NUMBERS[count - 2])} if count < len(NUMBERS) + 2 else {"count": t(f"{count:,}")}
+    )
     return t("The same {count} requests", **words)
 
 
@@ -68,17 +106,29 @@ def total_time(comparison: Comparison) -> str:
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
         return t("{mine} took {time}.", mine=mine, time=seconds(walls[mine]))
-    holes = {"mine": mine, "time": seconds(walls[mine]), "base": base, "other": seconds(walls[base])}
+    holes = {
+        "mine": mine,
+        "time": seconds(walls[mine]),
+        "base": base,
+        "other": seconds(walls[base]),
+    }
     numbers = t("{mine} took {time}, {base} {other}", **holes)
     found = comparison.verdict(mine)
     ratios, ratio = _range(found.ratios), divided(walls[base], walls[mine])
     if _is_open(found):
-        said = numbers + t(f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so nobody wins.", ratios=ratios)
+        said = numbers + t(
+            f": faster in {found.faster} of {found.rounds} rounds ({{ratios}}), so nobody wins.",
+            ratios=ratios,
+        )
     elif ratio >= 1:
         rounds = _rounds(found.faster, found.rounds, found.ratios)
         said = numbers + t(": {times} times as fast{rounds}.", times=times(ratio), rounds=rounds)
     else:
-        rounds = t(f"slower in {found.slower} of {found.rounds} rounds, " if found.rounds > 1 else "in a single run of each ")
+        rounds = t(
+            f"slower in {found.slower} of {found.rounds} rounds, "
+            if found.rounds > 1
+            else "in a single run of each "
+        )
         said = t("{mine} loses here: it took {time}, {base} {other}; ", **holes)
         said += t("{rounds}{ratios} times as fast.", rounds=rounds, ratios=ratios)
     others = [_other_limits(comparison, name, mine) for name in comparison.names if name != mine]
@@ -91,7 +141,15 @@ def total_time(comparison: Comparison) -> str:
 def racing(comparison: Comparison) -> list[str]:
     """Which contenders race: the pair, and the second one under other limits."""
     base, mine = pair(comparison)
-    return list(dict.fromkeys([base, mine, *(n for n in comparison.names if n != mine and _changed(comparison, n, mine))]))
+    return list(
+        dict.fromkeys(
+            [
+                base,
+                mine,
+                *(n for n in comparison.names if n != mine and _changed(comparison, n, mine)),
+            ]
+        )
+    )
 
 
 def _is_open(found: Verdict) -> bool:
@@ -112,12 +170,23 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
     changed = _changed(comparison, name, mine)
     if not changed:
         return ""
-    said = [t("{setting} instead of {before}", setting=limit(k, to), before=t(str(was))) for k, (was, to) in changed.items()]
+    said = [
+        t("{setting} instead of {before}", setting=limit(k, to), before=t(str(was)))
+        for k, (was, to) in changed.items()
+    ]
     found, own = comparison.verdict(name), comparison.verdict(mine)
     won = _is_open(found) or found.median > 1
-    how = "it ties with {base}, faster" if _is_open(found) else f"it is {'faster' if won else 'slower'} than {{base}},"
+    how = (
+        "it ties with {base}, faster"
+        if _is_open(found)
+        else f"it is {'faster' if won else 'slower'} than {{base}},"
+    )
     rounds = f"{found.faster if won else found.slower} of {found.rounds} rounds"
-    spared = own.slower > own.faster and not _is_open(own) and (_is_open(found) or found.faster > found.slower)
+    spared = (
+        own.slower > own.faster
+        and not _is_open(own)
+        and (_is_open(found) or found.faster > found.slower)
+    )
     loss = t(", so the loss is that limit's and not the policy's") if spared else ""
     with_limits = t(
         f"With {{limits}} {how} in {rounds} ({{ratios}})",
@@ -145,9 +214,15 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
             said.append(t("A single run of each says nothing about spread"))
         else:
             most = max(found.faster, found.slower)
-            chance = "in most tries" if found.chance > 0.5 else f"in 1 of {1 / found.chance:.0f} tries"
+            chance = (
+                "in most tries" if found.chance > 0.5 else f"in 1 of {1 / found.chance:.0f} tries"
+            )
             decided = (
-                "so it is decided" if found.decided else "too few rounds to decide" if found.agrees else "so nothing is decided"
+                "so it is decided"
+                if found.decided
+                else "too few rounds to decide"
+                if found.agrees
+                else "so nothing is decided"
             )
             agree = f"{most} of {found.rounds} rounds agree; by chance alone that happens {{chance}}, {{decided}} (sign test, 1 in 10 or rarer)"
             said.append(t(agree, chance=t(chance), decided=t(decided)))
@@ -158,7 +233,9 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
     load, cpus = environment.get("load_average"), environment.get("cpus")
     if load is not None:
         busy = too_busy(load, cpus)
-        machine = t(f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} [CPU|CPUs])")
+        machine = t(
+            f"The machine was {'busy' if busy else 'quiet'} (load {load:g} on {cpus} [CPU|CPUs])"
+        )
         said.append(machine + (t(", so these times are not those of a quiet one") if busy else ""))
     elif "pyodide" in environment.get("versions", {}):
         said.append(t("How busy this machine was, a browser does not tell"))
@@ -173,12 +250,17 @@ def method(comparison: Comparison) -> str:
     raced = [n for n in comparison.names if n in comparison.shown and comparison.runs[n].trace]
     shown = [t(f"round {comparison.shown[n]} of {{name}}", name=n) for n in raced]
     race = (
-        t("; the race shows the run nearest to each median, from its first step on: {shown}", shown=", ".join(shown))
+        t(
+            "; the race shows the run nearest to each median, from its first step on: {shown}",
+            shown=", ".join(shown),
+        )
         if count > 1 and shown
         else ""
     )
     traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
-    greedy = traces and all(not request.sampling.temperature for trace in traces for request in trace.workload)
+    greedy = traces and all(
+        not request.sampling.temperature for trace in traces for request in trace.workload
+    )
     everybody = t(" All of them choose the most probable token.") if greedy else ""
     return f"{t('After a warm-up, {runs}; setup and teardown are not in these times', runs=runs)}{race}.{everybody}"
 
@@ -186,9 +268,14 @@ def method(comparison: Comparison) -> str:
 def named_parts(found: Difference) -> tuple[list[Part], list[Part]]:
     """The parts named individually, largest first: at most three with the difference and two against it; all others are the rest."""
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
-    large = sorted((p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least), key=lambda p: -abs(p.seconds))
+    large = sorted(
+        (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),
+        key=lambda p: -abs(p.seconds),
+    )
     alike = [(p.seconds < 0) == (found.seconds < 0) for p in large]
-    return [p for p, a in zip(large, alike, strict=True) if a][:3], [p for p, a in zip(large, alike, strict=True) if not a][:2]
+    return [p for p, a in zip(large, alike, strict=True) if a][:3], [
+        p for p, a in zip(large, alike, strict=True) if not a
+    ][:2]
 
 
 def difference(found: Difference, base: str, mine: str) -> str:
@@ -234,11 +321,18 @@ def load(data: Mapping[str, Any]) -> str:
     rate = max((p["rate"] for p in points if p["rate"] <= top * 1.001), default=points[0]["rate"])
     at = {p["policy"]: p["numbers"] for p in points if p["rate"] == rate}
     by_policy = [
-        t(f"with {{name}} within {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish", name=n, wait=_wait(at[n]))
+        t(
+            f"with {{name}} within {{wait}}, and {at[n]['requests_per_s'] or 0:.3g} finish",
+            name=n,
+            wait=_wait(at[n]),
+        )
         for n in names
         if n in at
     ]
-    return t(f"At {rate:.3g} requests a second, 99 of 100 get their first token {{policies}}.", policies="; ".join(by_policy))
+    return t(
+        f"At {rate:.3g} requests a second, 99 of 100 get their first token {{policies}}.",
+        policies="; ".join(by_policy),
+    )
 
 
 def _wait(numbers: Mapping[str, Any]) -> str:
@@ -262,7 +356,11 @@ def _range(ratios: Sequence[float]) -> str:
 def others(comparison: Comparison) -> dict[str, Trace]:
     """The contenders that are not our engine and left a trace of their steps."""
     traces = {name: run.trace for name, run in comparison.runs.items()}
-    return {name: trace for name, trace in traces.items() if trace is not None and trace.header.engine is not None}
+    return {
+        name: trace
+        for name, trace in traces.items()
+        if trace is not None and trace.header.engine is not None
+    }
 
 
 def decisions(comparison: Comparison) -> str:
@@ -282,11 +380,17 @@ def decisions(comparison: Comparison) -> str:
             f"and [={len(alike)} writes|write] the same {tokens:,} [token|tokens]."
         )
         said.append(t(as_ours, who=t(" and ").join(alike), mine=mine))
-    said += [_decided_otherwise(name, theirs[name], mine, p, letters(ours)) for name, p in found.items() if p is not None]
+    said += [
+        _decided_otherwise(name, theirs[name], mine, p, letters(ours))
+        for name, p in found.items()
+        if p is not None
+    ]
     return t("The same requests under the same limits: {said}", said=" ".join(said))
 
 
-def _decided_otherwise(name: str, trace: Trace, mine: str, found: Divergence, letter: Mapping[str, str]) -> str:
+def _decided_otherwise(
+    name: str, trace: Trace, mine: str, found: Divergence, letter: Mapping[str, str]
+) -> str:
     who = f"{letter[found.request]} " if found.request else ""
     wrote = "the same tokens" if found.same_tokens else "other tokens"
     parts = t(

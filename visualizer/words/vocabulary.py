@@ -32,7 +32,11 @@ def padding_causes(passes: Sequence[Pass]) -> Sentence:
     positions_over = sum(len(p.finished_rows) * p.width for p in passes)
     shorter = sum(p.padding for p in passes) - positions_over
     causes: Sentence = [f"{over:,} [row|rows] of finished requests"] if over else []
-    return causes + [" and "] * bool(over and shorter) + [f"{shorter} to fill rows up to the longest"] * bool(shorter)
+    return (
+        causes
+        + [" and "] * bool(over and shorter)
+        + [f"{shorter} to fill rows up to the longest"] * bool(shorter)
+    )
 
 
 def names(requests: Sequence[str], limit: int = NAMED) -> Sentence:

@@ -74,7 +74,12 @@ class Attempt(Work):
                     continue
                 number = event.step
                 if broken := checker.fault(event):
-                    raise Fault("This breaks a rule of every run: {why}", None, number, why=_STEP.sub("", broken))
+                    raise Fault(
+                        "This breaks a rule of every run: {why}",
+                        None,
+                        number,
+                        why=_STEP.sub("", broken),
+                    )
                 yield number
                 number += 1
                 if len(trace.events) >= MOST_STEPS:
@@ -96,7 +101,10 @@ class Beside(Attempt):
             configs = {BASELINE: self.task.config(BASELINE), own.policy.name: own}
             engines = {name: self.engine(host, config) for name, config in configs.items()}
             timed = partial(self._timed, host)
-            contenders = [engine_contender(e, self.spec.workload, partial(timed, e), name) for name, e in engines.items()]
+            contenders = [
+                engine_contender(e, self.spec.workload, partial(timed, e), name)
+                for name, e in engines.items()
+            ]
             where = environment(engines[BASELINE].trace.header)
             turns = comparing(contenders, _ROUNDS)
             while True:
@@ -112,7 +120,11 @@ class Beside(Attempt):
         except BaseException as error:
             raise told(error) from None
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return {"comparison": document(Shown(result, self.spec.workload.name, where, title=self.task.title, created=now))}
+        return {
+            "comparison": document(
+                Shown(result, self.spec.workload.name, where, title=self.task.title, created=now)
+            )
+        }
 
     def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
         for count, event in enumerate(engine.stream(workload), 1):
@@ -127,7 +139,11 @@ def configured(task: Task, own: Written) -> EngineConfig:
     if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
         if not task.may_change:
             raise Fault("This task is about the policy: its limits stay as they are.")
-        raise Fault("This task lets you change {may}, not {other}.", may=", ".join(task.may_change), other=other[0])
+        raise Fault(
+            "This task lets you change {may}, not {other}.",
+            may=", ".join(task.may_change),
+            other=other[0],
+        )
     try:
         return task.config(own.policy, **own.limits)
     except Exception as error:

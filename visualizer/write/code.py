@@ -24,7 +24,9 @@ class Fault(InflightError):
     step: of the run.
     """
 
-    def __init__(self, says: str, line: int | None = None, step: int | None = None, **holes: str) -> None:
+    def __init__(
+        self, says: str, line: int | None = None, step: int | None = None, **holes: str
+    ) -> None:
         self.holes = holes if line is None else {"line_number": str(line), **holes}
         super().__init__(says.format(**self.holes))
         self.says, self.line, self.step = says, line, step
@@ -50,7 +52,11 @@ def written(code: object) -> Written:
     scope = vars(module)
     try:
         exec(compile(code, FILE, "exec"), scope)
-        found = [value for value in scope.values() if isinstance(value, type) and issubclass(value, Policy)]
+        found = [
+            value
+            for value in scope.values()
+            if isinstance(value, type) and issubclass(value, Policy)
+        ]
         mine = [one for one in found if one.__module__ == _MODULE]
         policy = _made(mine[-1]) if mine else None
     except BaseException as error:
@@ -59,7 +65,10 @@ def written(code: object) -> Written:
         raise Fault("There is no policy here: a class that inherits from Policy.")
     limits = scope.get("limits", {})
     if not isinstance(limits, dict):
-        raise Fault("`limits` gives limits by name, as in `{example}`.", example='limits = {"max_num_seqs": 4}')
+        raise Fault(
+            "`limits` gives limits by name, as in `{example}`.",
+            example='limits = {"max_num_seqs": 4}',
+        )
     return Written(policy, limits)
 
 
@@ -86,7 +95,11 @@ def overdue(line: int | None, step: int | None = None) -> Fault:
     """What is said when time is up in this line."""
     if line is None:
         return Fault("The run took too long and was stopped.", None, step)
-    return Fault("Line {line_number} was still running when time was up: is there a loop that never ends?", line, step)
+    return Fault(
+        "Line {line_number} was still running when time was up: is there a loop that never ends?",
+        line,
+        step,
+    )
 
 
 def told(error: BaseException, step: int | None = None) -> Fault:
@@ -94,8 +107,14 @@ def told(error: BaseException, step: int | None = None) -> Fault:
     if isinstance(error, Fault):
         return error
     if isinstance(error, SyntaxError) and error.filename == FILE:
-        return Fault("Line {line_number} is not Python: {why}.", error.lineno, why=(error.msg or "").rstrip("."))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
+        return Fault(
+            "Line {line_number} is not Python: {why}.",
+            error.lineno,
+            why=(error.msg or "").rstrip("."),
+        )
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE
+    ]
     line = frames[-1].lineno if frames else None
     if isinstance(error, KeyboardInterrupt):
         return overdue(line, step)
@@ -109,7 +128,12 @@ def told(error: BaseException, step: int | None = None) -> Fault:
                 running=running,
                 waiting=waiting,
             )
-        return Fault("The engine cannot follow this policy: {why}", line, step, why=_THEIRS.sub("it ", str(error)))
+        return Fault(
+            "The engine cannot follow this policy: {why}",
+            line,
+            step,
+            why=_THEIRS.sub("it ", str(error)),
+        )
     if isinstance(error, InflightError) and (line is None or isinstance(error, InvalidConfig)):
         return Fault("{why}", line, step, why=str(error))
     name, why = type(error).__name__, " ".join(str(error).split())[:300]

@@ -38,7 +38,11 @@ class Exercise:
     def to_json(self) -> dict[str, Any]:
         """What the page shows before the first check."""
         shown = {"name": self.name, "title": self.title, "says": self.says, "code": stub(self.name)}
-        return shown | {"goals": [{"name": _GOAL, "asks": ASKS}], "kind": "exercise", "before": self.before}
+        return shown | {
+            "goals": [{"name": _GOAL, "asks": ASKS}],
+            "kind": "exercise",
+            "before": self.before,
+        }
 
 
 @cache
@@ -53,7 +57,10 @@ class Check(Work):
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.exercise, self.code = exercises()[spec["task"]], spec.get("code", "")
-        self.progress, self._last_news = {}, None  # it is not about one run, which the spec of other work describes
+        self.progress, self._last_news = (
+            {},
+            None,
+        )  # it is not about one run, which the spec of other work describes
 
     def run(self, host: Host) -> Going:
         try:
@@ -81,12 +88,29 @@ class Check(Work):
             return self._attempt(None, says=says, replay=_drawn(result.trace))
         case = None
         if result.lines:
-            case = {"lines": list(result.lines), "expected": wrong.expected, "got": result.got, "printed": result.printed}
-        return self._attempt(_fault(wrong, result), says=says, replay=_drawn(result.trace), case=case)
+            case = {
+                "lines": list(result.lines),
+                "expected": wrong.expected,
+                "got": result.got,
+                "printed": result.printed,
+            }
+        return self._attempt(
+            _fault(wrong, result), says=says, replay=_drawn(result.trace), case=case
+        )
 
-    def _attempt(self, fault: dict[str, Any] | None, says: str | None = None, **more: Any) -> dict[str, Any]:
+    def _attempt(
+        self, fault: dict[str, Any] | None, says: str | None = None, **more: Any
+    ) -> dict[str, Any]:
         goals = [{"name": _GOAL, "met": fault is None, "says": says}]
-        return {"task": self.exercise.name, "replay": None, "goals": goals, "help": None, "fault": fault, "case": None, **more}
+        return {
+            "task": self.exercise.name,
+            "replay": None,
+            "goals": goals,
+            "help": None,
+            "fault": fault,
+            "case": None,
+            **more,
+        }
 
 
 def _stoppable(ask: Ask) -> Ask:
@@ -107,10 +131,16 @@ def _drawn(trace: Trace | None) -> dict[str, Any] | None:
     if trace is None:
         return None
     document = drawn(trace)
-    return document | {"header": {name: value for name, value in document["header"].items() if name != "cost"}}
+    return document | {
+        "header": {name: value for name, value in document["header"].items() if name != "cost"}
+    }
 
 
 def _fault(wrong: Wrong, result: Result) -> dict[str, Any]:
     """With the step of the run that is drawn, if that ends where it differs."""
-    step = result.trace.events[-1].step if result.trace is not None and not result.trace.complete else None
+    step = (
+        result.trace.events[-1].step
+        if result.trace is not None and not result.trace.complete
+        else None
+    )
     return {"says": wrong.says, "line": wrong.line, "step": step, "holes": dict(wrong.holes)}

@@ -29,7 +29,9 @@ class Measure(NamedTuple):
 
 def _joined(trace: Trace) -> list[str]:
     """Requests in the order in which they first joined."""
-    return list(dict.fromkeys(admitted.request for event in trace.events for admitted in event.admitted))
+    return list(
+        dict.fromkeys(admitted.request for event in trace.events for admitted in event.admitted)
+    )
 
 
 def _overtaken(trace: Trace) -> int:
@@ -37,8 +39,12 @@ def _overtaken(trace: Trace) -> int:
     arrived = [arrived.request for event in trace.events for arrived in event.newcomers]
     order = {request: place for place, request in enumerate(arrived)}
     places = [order[request] for request in _joined(trace)]
-    places += sorted(set(order.values()) - set(places))  # who never joined was overtaken by all who came later and did
-    return max((sum(other > mine for other in places[:at]) for at, mine in enumerate(places)), default=0)
+    places += sorted(
+        set(order.values()) - set(places)
+    )  # who never joined was overtaken by all who came later and did
+    return max(
+        (sum(other > mine for other in places[:at]) for at, mine in enumerate(places)), default=0
+    )
 
 
 def _first_token(trace: Trace) -> float:
@@ -56,7 +62,10 @@ def _first_token(trace: Trace) -> float:
 def _busy(trace: Trace) -> list[tuple[int, int]]:
     """For each step: lanes that computed or stalled, and requests that waited."""
     return [
-        (len({s.request for s in event.segments} | {s.request for s in event.stalled}), event.waiting.count)
+        (
+            len({s.request for s in event.segments} | {s.request for s in event.stalled}),
+            event.waiting.count,
+        )
         for event in trace.events
     ]
 
@@ -83,7 +92,11 @@ def _stalled(trace: Trace) -> int:
 def _largest(trace: Trace) -> int:
     """Positions of the largest step in which somebody decodes."""
     return max(
-        (sum(p.tokens for p in event.passes) for event in trace.events if any(s.phase == "decode" for s in event.segments)),
+        (
+            sum(p.tokens for p in event.passes)
+            for event in trace.events
+            if any(s.phase == "decode" for s in event.segments)
+        ),
         default=0,
     )
 
@@ -95,14 +108,22 @@ MEASURES: dict[str, Measure] = {
         "The most that overtook one request: {n}.",
         "Nobody joins before a request that came earlier.",
     ),
-    "steps": Measure(lambda trace: len(trace.events), "All is done within {n} [step|steps].", "The run takes {n} [step|steps]."),
+    "steps": Measure(
+        lambda trace: len(trace.events),
+        "All is done within {n} [step|steps].",
+        "The run takes {n} [step|steps].",
+    ),
     "empty": Measure(
         _empty,
         "At most {n} [lane is|lanes are] empty while somebody waits, all steps together.",
         "Lanes empty while somebody waited, all steps together: {n}.",
         "No lane is empty while somebody waits.",
     ),
-    "alone": Measure(_alone, "At most {n} [step|steps] with one request alone while others wait.", "Steps with one alone: {n}."),
+    "alone": Measure(
+        _alone,
+        "At most {n} [step|steps] with one request alone while others wait.",
+        "Steps with one alone: {n}.",
+    ),
     "first_token": Measure(
         _first_token,
         "A first token comes after at most {n} [step|steps], on average.",

@@ -78,8 +78,12 @@ class Task:
         requests = []
         for index, (arrival, prompt, new) in enumerate(self.requests):
             turned = "".join(lines[index % len(lines) :] + lines[: index % len(lines)])
-            sampling = SamplingParams(max_new_tokens=new, temperature=0.7, seed=index, ignore_eos=True)
-            requests.append(Request(f"r{index}", prompt=turned[:prompt], sampling=sampling, arrival=arrival))
+            sampling = SamplingParams(
+                max_new_tokens=new, temperature=0.7, seed=index, ignore_eos=True
+            )
+            requests.append(
+                Request(f"r{index}", prompt=turned[:prompt], sampling=sampling, arrival=arrival)
+            )
         return Workload(requests, name=f"write: {self.name}")
 
     def is_same(self, code: str) -> bool:
@@ -92,7 +96,13 @@ class Task:
     def to_json(self) -> dict[str, Any]:
         """What the page shows before the first run: not the requests."""
         goals = [{"name": goal.measure, "asks": goal.asks} for goal in self.goals]
-        shown = {"name": self.name, "title": self.title, "says": self.says, "code": self.code, "goals": goals}
+        shown = {
+            "name": self.name,
+            "title": self.title,
+            "says": self.says,
+            "code": self.code,
+            "goals": goals,
+        }
         return shown | {"kind": "policy", "before": BEFORE}
 
 

@@ -31,9 +31,13 @@ export class Charts {
     this.el = el;
     this.options = options;
     this.panels = [];
-    this.seen = new IntersectionObserver((entries) => {
-      for (const { isIntersecting, target } of entries) if (isIntersecting) this._draw(this.panels.find((p) => p.plot === target));
-    }, { rootMargin: "300px" });
+    this.seen = new IntersectionObserver(
+      (entries) => {
+        for (const { isIntersecting, target } of entries)
+          if (isIntersecting) this._draw(this.panels.find((p) => p.plot === target));
+      },
+      { rootMargin: "300px" },
+    );
   }
 
   /** figures: [{name, title, finding, definitions, figure}]. of: what they show, for file names. */
@@ -42,11 +46,42 @@ export class Charts {
     this.of = /^[\w-]+$/.test(of) ? of : "comparison";
     this.panels = figures.map((data) => {
       const plot = h("div", { class: "plot waiting", role: "img", "aria-label": data.finding });
-      const tools = h("span", { class: "tools" },
-        h("button", { type: "button", class: "mini", title: t("This figure as a picture"), onclick: () => this._save(data, "png") }, "PNG"),
-        h("button", { type: "button", class: "mini", title: t("This figure as an interactive page that opens from disk"), onclick: () => this._save(data, "html") }, "HTML"));
-      const title = h("span", { class: "title", title: data.definitions.join("\n") || null }, data.title);
-      const el = h("section", { class: "panel chart", "data-chart": data.name }, h("h3", {}, title, tools), h("p", {}, data.finding), plot);
+      const tools = h(
+        "span",
+        { class: "tools" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mini",
+            title: t("This figure as a picture"),
+            onclick: () => this._save(data, "png"),
+          },
+          "PNG",
+        ),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mini",
+            title: t("This figure as an interactive page that opens from disk"),
+            onclick: () => this._save(data, "html"),
+          },
+          "HTML",
+        ),
+      );
+      const title = h(
+        "span",
+        { class: "title", title: data.definitions.join("\n") || null },
+        data.title,
+      );
+      const el = h(
+        "section",
+        { class: "panel chart", "data-chart": data.name },
+        h("h3", {}, title, tools),
+        h("p", {}, data.finding),
+        plot,
+      );
       return { data, plot, el, drawn: false };
     });
     this.el.replaceChildren(...this.panels.map((p) => p.el));
@@ -55,10 +90,11 @@ export class Charts {
 
   /** Redraw in other colours. */
   repaint() {
-    for (const panel of this.panels) if (panel.drawn) {
-      panel.drawn = false;
-      this._draw(panel);
-    }
+    for (const panel of this.panels)
+      if (panel.drawn) {
+        panel.drawn = false;
+        this._draw(panel);
+      }
   }
 
   async _draw(panel) {
@@ -71,10 +107,20 @@ export class Charts {
       const phone = this.options.phone();
       const { title, meta, height, width, ...rest } = phone ? stacked(layout) : layout;
       panel.plot.classList.toggle("stacked", phone && rest.xaxis !== layout.xaxis);
-      await Plotly.newPlot(panel.plot, data, {
-        ...rest, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-        margin: { l: phone ? 78 : 96, r: 12, t: rest.showlegend === false ? 8 : 34, b: 46 }, font: { ...rest.font, size: 12 }, dragmode: false,
-      }, CONFIG);
+      await Plotly.newPlot(
+        panel.plot,
+        data,
+        {
+          ...rest,
+          autosize: true,
+          paper_bgcolor: "rgba(0,0,0,0)",
+          plot_bgcolor: "rgba(0,0,0,0)",
+          margin: { l: phone ? 78 : 96, r: 12, t: rest.showlegend === false ? 8 : 34, b: 46 },
+          font: { ...rest.font, size: 12 },
+          dragmode: false,
+        },
+        CONFIG,
+      );
       panel.plot.classList.remove("waiting");
     } catch (error) {
       panel.drawn = false;
@@ -90,8 +136,16 @@ export class Charts {
       const { Plotly, source } = await this._plotly;
       if (kind === "png") {
         const { data: traces, layout } = data.figure;
-        const url = await Plotly.toImage({ data: traces, layout: { ...layout, width: PNG_WIDTH, height: PNG_HEIGHT } }, { format: "png", width: PNG_WIDTH, height: PNG_HEIGHT, scale: 2 });
-        download(`${name}.png`, new Blob([Uint8Array.from(atob(url.split(",")[1]), (c) => c.charCodeAt(0))], { type: "image/png" })); // the page's policy lets no data: be fetched
+        const url = await Plotly.toImage(
+          { data: traces, layout: { ...layout, width: PNG_WIDTH, height: PNG_HEIGHT } },
+          { format: "png", width: PNG_WIDTH, height: PNG_HEIGHT, scale: 2 },
+        );
+        download(
+          `${name}.png`,
+          new Blob([Uint8Array.from(atob(url.split(",")[1]), (c) => c.charCodeAt(0))], {
+            type: "image/png",
+          }),
+        ); // the page's policy lets no data: be fetched
       } else download(`${name}.html`, new Blob([figurePage(data, source)], { type: "text/html" }));
     } catch (error) {
       this._plotly = window.Plotly ? this._plotly : null;
@@ -104,7 +158,13 @@ export class Charts {
 function stacked(layout) {
   if (!layout.xaxis2 || layout.yaxis2.matches) return layout;
   const { xaxis, xaxis2, yaxis, yaxis2 } = layout;
-  return { ...layout, xaxis: { ...xaxis, domain: [0, 1] }, xaxis2: { ...xaxis2, domain: [0, 1] }, yaxis: { ...yaxis, domain: [0.62, 1] }, yaxis2: { ...yaxis2, domain: [0, 0.38] } };
+  return {
+    ...layout,
+    xaxis: { ...xaxis, domain: [0, 1] },
+    xaxis2: { ...xaxis2, domain: [0, 1] },
+    yaxis: { ...yaxis, domain: [0.62, 1] },
+    yaxis2: { ...yaxis2, domain: [0, 0.38] },
+  };
 }
 
 /** One page with the figure and Plotly in it. The figure is embedded as data, never as markup. */
@@ -112,9 +172,11 @@ function figurePage(data, source) {
   const inert = JSON.stringify(data.figure).replaceAll("<", "\\u003c");
   const title = document.createElement("title");
   title.textContent = data.finding;
-  return `<!doctype html>\n<html lang="${speaking()}"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>`
-    + `${inPage(source)}<script id="data" type="application/json">${inert}</script><script>`
-    + `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`;
+  return (
+    `<!doctype html>\n<html lang="${speaking()}"><head><meta charset="utf-8">${title.outerHTML}<style>html, body, #figure { height: 100%; margin: 0; }</style></head><body><div id="figure"></div>` +
+    `${inPage(source)}<script id="data" type="application/json">${inert}</script><script>` +
+    `const f = JSON.parse(document.getElementById("data").textContent); delete f.layout.height; Plotly.newPlot("figure", f.data, f.layout, {responsive: true, displaylogo: false});</script></body></html>\n`
+  );
 }
 
 /**
@@ -123,12 +185,18 @@ function figurePage(data, source) {
  */
 export function coloursOf(palette) {
   const table = new Map([
-    ["#ffffff", palette.panel], ["#faf8f4", palette.panel], ["#e3ddd2", palette.rule], ["#1b1b1f", palette.ink], ["#5c5a55", palette.soft],
-    ["#f0ece4", palette.empty], ["#bfb8aa", palette.pad],
+    ["#ffffff", palette.panel],
+    ["#faf8f4", palette.panel],
+    ["#e3ddd2", palette.rule],
+    ["#1b1b1f", palette.ink],
+    ["#5c5a55", palette.soft],
+    ["#f0ece4", palette.empty],
+    ["#bfb8aa", palette.pad],
   ]);
   HUES.forEach((hue, i) => {
     table.set(hue.toLowerCase(), palette.hues[i].solid);
-    for (const share of TINTS) table.set(mix("#ffffff", hue, share), mix(palette.panel, palette.hues[i].solid, share));
+    for (const share of TINTS)
+      table.set(mix("#ffffff", hue, share), mix(palette.panel, palette.hues[i].solid, share));
   });
   return table;
 }
@@ -142,6 +210,9 @@ export function coloursOf(palette) {
  */
 export function recolour(data, table) {
   if (Array.isArray(data)) return data.map((value) => recolour(value, table));
-  if (data && typeof data === "object") return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, recolour(value, table)]));
-  return typeof data === "string" ? table.get(data.toLowerCase()) ?? data : data;
+  if (data && typeof data === "object")
+    return Object.fromEntries(
+      Object.entries(data).map(([key, value]) => [key, recolour(value, table)]),
+    );
+  return typeof data === "string" ? (table.get(data.toLowerCase()) ?? data) : data;
 }

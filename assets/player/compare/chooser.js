@@ -13,38 +13,86 @@ export class Chooser {
     this.lists = root.querySelector(".groups");
     this.strip = root.querySelector(".presets.small");
     new ResizeObserver(() => this.fit()).observe(this.bar); // what stands beside it may grow when the page does
-    this.more = h("select", { class: "button more", "aria-label": t("More comparisons"), hidden: true, onchange: () => this._chip(this.more.value).click() });
+    this.more = h("select", {
+      class: "button more",
+      "aria-label": t("More comparisons"),
+      hidden: true,
+      onchange: () => this._chip(this.more.value).click(),
+    });
   }
 
   /** recorded: from the catalogue. made: those of this visit. */
   fill(recorded, made) {
-    const chip = (entry, says) => h("button", { type: "button", class: "button", "data-name": entry.name, title: says, onclick: () => this.acts.open(entry) }, t(entry.title));
+    const chip = (entry, says) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button",
+          "data-name": entry.name,
+          title: says,
+          onclick: () => this.acts.open(entry),
+        },
+        t(entry.title),
+      );
     const chips = () => [
       ...recorded.filter((entry) => !entry.group).map((entry) => chip(entry, t(entry.shows))),
-      ...made.map((entry) => chip(entry, t("Measured here: {who}. It is lost when the page is closed.", { who: entry.shows }))),
+      ...made.map((entry) =>
+        chip(
+          entry,
+          t("Measured here: {who}. It is lost when the page is closed.", { who: entry.shows }),
+        ),
+      ),
     ];
-    const lists = () => [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) => this._list(group, recorded.filter((entry) => entry.group === group)));
+    const lists = () =>
+      [...new Set(recorded.map((entry) => entry.group).filter(Boolean))].map((group) =>
+        this._list(
+          group,
+          recorded.filter((entry) => entry.group === group),
+        ),
+      );
     this.more.setAttribute("aria-label", t("More comparisons"));
     this.bar.replaceChildren(...chips());
     this.lists.replaceChildren(this.more, ...lists());
-    this.strip.replaceChildren(...chips(), ...lists(), h("button", { type: "button", class: "button", onclick: this.acts.share }, t("Share")));
+    this.strip.replaceChildren(
+      ...chips(),
+      ...lists(),
+      h("button", { type: "button", class: "button", onclick: this.acts.share }, t("Share")),
+    );
   }
 
   /** Comparisons that stand under a heading. */
   _list(group, entries) {
-    return h("select", { class: "button group", "aria-label": t(group), onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)) },
+    return h(
+      "select",
+      {
+        class: "button group",
+        "aria-label": t(group),
+        onchange: (e) => this.acts.open(entries.find((entry) => entry.name === e.target.value)),
+      },
       h("option", { value: "", disabled: true, selected: true }, t(group)),
-      ...entries.map((entry) => h("option", { value: entry.name, title: t(entry.shows) }, t(entry.title))));
+      ...entries.map((entry) =>
+        h("option", { value: entry.name, title: t(entry.shows) }, t(entry.title)),
+      ),
+    );
   }
 
   _chip(name) {
-    return [...this.bar.children].find((chip) => /** @type {HTMLElement} */ (chip).dataset.name === name);
+    return [...this.bar.children].find(
+      (chip) => /** @type {HTMLElement} */ (chip).dataset.name === name,
+    );
   }
 
   /** Mark the open one, if any, and scroll it into view. */
   mark(name) {
-    for (const chip of /** @type {HTMLElement[]} */ ([...this.bar.children, ...this.strip.querySelectorAll("[data-name]")])) chip.classList.toggle("on", chip.dataset.name === name);
-    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (this.root.querySelectorAll("select.group"))) {
+    for (const chip of /** @type {HTMLElement[]} */ ([
+      ...this.bar.children,
+      ...this.strip.querySelectorAll("[data-name]"),
+    ]))
+      chip.classList.toggle("on", chip.dataset.name === name);
+    for (const list of /** @type {NodeListOf<HTMLSelectElement>} */ (
+      this.root.querySelectorAll("select.group")
+    )) {
       list.value = [...list.options].some((o) => o.value === name) ? name : "";
       list.classList.toggle("on", list.value !== "");
     }
@@ -52,7 +100,11 @@ export class Chooser {
     const open = /** @type {HTMLElement | null} */ (this.strip.querySelector(".on"));
     if (!open) return;
     const left = open.offsetLeft - this.strip.offsetLeft;
-    if (left < this.strip.scrollLeft || left + open.offsetWidth > this.strip.scrollLeft + this.strip.clientWidth) this.strip.scrollLeft = left - 12;
+    if (
+      left < this.strip.scrollLeft ||
+      left + open.offsetWidth > this.strip.scrollLeft + this.strip.clientWidth
+    )
+      this.strip.scrollLeft = left - 12;
   }
 
   /** Show as many buttons as fit, always including the open one. Call when the bar's width has changed. */
@@ -71,6 +123,11 @@ export class Chooser {
       listed.unshift(last);
       this.more.hidden = false;
     }
-    this.more.replaceChildren(h("option", { value: "", disabled: true, selected: true }, t("More")), ...listed.map((chip) => h("option", { value: chip.dataset.name, title: chip.title }, chip.textContent)));
+    this.more.replaceChildren(
+      h("option", { value: "", disabled: true, selected: true }, t("More")),
+      ...listed.map((chip) =>
+        h("option", { value: chip.dataset.name, title: chip.title }, chip.textContent),
+      ),
+    );
   }
 }

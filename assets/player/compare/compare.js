@@ -9,7 +9,21 @@ import { Engines } from "../engine/engines.js";
 import { Charts } from "./charts.js";
 import { Chooser } from "./chooser.js";
 import { keep, kept } from "../parts/kept.js";
-import { fillPart, fillTabs, hideToast, isDarkBeside, isOurKey, isTyping, layoutOf, onTheme, paintTheme, pressesButton, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import {
+  fillPart,
+  fillTabs,
+  hideToast,
+  isDarkBeside,
+  isOurKey,
+  isTyping,
+  layoutOf,
+  onTheme,
+  paintTheme,
+  pressesButton,
+  showEmpty,
+  showToast,
+  whenStyled,
+} from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
 import { EquivalencePanel } from "./equivalence.js";
 import { Race, RaceBar } from "./race.js";
@@ -19,7 +33,13 @@ import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/floating.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
-const LEGEND = [["waste", (c) => c.wasted - c.overrun], ["overrun", (c) => c.overrun], ["stalled", (c) => c.stalled], ["gone", (c) => c.preempted], ["waits", (c) => c.waiting]]; // entries that not every race needs
+const LEGEND = [
+  ["waste", (c) => c.wasted - c.overrun],
+  ["overrun", (c) => c.overrun],
+  ["stalled", (c) => c.stalled],
+  ["gone", (c) => c.preempted],
+  ["waits", (c) => c.waiting],
+]; // entries that not every race needs
 const UNFOLDED = "inflight-compare-statistics"; // whether they are open, in this browser
 const NARROW = 900; // pixels, below which comparisons have a separate strip
 
@@ -36,7 +56,13 @@ export class Compare {
     this.doc = null;
     this.spec = null; // what the document ran: {workload, config, model, device}
     this.chosen = new Set();
-    this.catalogue = { recorded: this.options.comparisons, presets: [], policies: [], most_repeats: 1, note: "" };
+    this.catalogue = {
+      recorded: this.options.comparisons,
+      presets: [],
+      policies: [],
+      most_repeats: 1,
+      note: "",
+    };
     this.run = { request: () => null }; // tooltips receive requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
@@ -50,15 +76,38 @@ export class Compare {
     const ask = (kind, spec, onprogress) => this.engines.ask(kind, spec, visitor, onprogress); // the job's last delta; throws its sentence
     $(".new-button").hidden = !this.engines;
     this.form = new NewComparison($(".drawer"), {
-      engines: this.engines, ask, call: (name, ...args) => this.engines.call(name, ...args), done: (url, spec) => this._made(url, spec), watched: this.options.watched, opener: $(".new-button"), phone: () => this.layout === "phone",
+      engines: this.engines,
+      ask,
+      call: (name, ...args) => this.engines.call(name, ...args),
+      done: (url, spec) => this._made(url, spec),
+      watched: this.options.watched,
+      opener: $(".new-button"),
+      phone: () => this.layout === "phone",
     });
     this.speech = new Speech(root, () => this._named()); // after the static English text, before text that is translated when created
     this.tooltip = new Tooltip($(".tooltip"), this);
-    this.race = new Race($(".race"), this, this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null, () => this._moment());
+    this.race = new Race(
+      $(".race"),
+      this,
+      this.options.tabs.length ? (racer, step) => this._watch(racer, step) : null,
+      () => this._moment(),
+    );
     this.bar = new RaceBar($(".transport"), $(".table-button"), this.race);
-    this.charts = new Charts($(".charts"), { plotly: this.options.plotly, palette: () => this.palette, phone: () => this.layout === "phone", toast: (s) => this.toast(s) });
-    this.equivalence = new EquivalencePanel($(".equivalence"), { ask, base: () => this.spec, can: Boolean(this.engines?.can("equivalence")) });
-    this.chooser = new Chooser(root, { open: (entry) => this.open(entry), share: () => this._share() });
+    this.charts = new Charts($(".charts"), {
+      plotly: this.options.plotly,
+      palette: () => this.palette,
+      phone: () => this.layout === "phone",
+      toast: (s) => this.toast(s),
+    });
+    this.equivalence = new EquivalencePanel($(".equivalence"), {
+      ask,
+      base: () => this.spec,
+      can: Boolean(this.engines?.can("equivalence")),
+    });
+    this.chooser = new Chooser(root, {
+      open: (entry) => this.open(entry),
+      share: () => this._share(),
+    });
     this._top();
     this._fold();
     this._keys();
@@ -141,10 +190,15 @@ export class Compare {
   async open(entry) {
     this._opening = entry;
     try {
-      const doc = entry.doc || await this._fetch(await comparisonUrl(this.engines, entry));
+      const doc = entry.doc || (await this._fetch(await comparisonUrl(this.engines, entry)));
       if (this._opening !== entry) return;
       this.entry = entry;
-      this.show(doc, entry.spec || this.catalogue.presets.find((p) => p.name === requestsOf(entry.name))?.spec || null);
+      this.show(
+        doc,
+        entry.spec ||
+          this.catalogue.presets.find((p) => p.name === requestsOf(entry.name))?.spec ||
+          null,
+      );
     } catch (error) {
       const sentence = t("This comparison could not be opened: {why}", { why: t(error.message) });
       if (this.doc) this.toast(sentence);
@@ -158,7 +212,9 @@ export class Compare {
   }
 
   async _add(doc, spec) {
-    const title = t(`Measured ${new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" })}`);
+    const title = t(
+      `Measured ${new Date().toLocaleTimeString(speaking(), { hour: "2-digit", minute: "2-digit" })}`,
+    );
     this.made.push({ name: title, title, shows: doc.names.join(", "), doc, spec });
     this.chooser.fill(this.catalogue.recorded, this.made);
     await this.open(this.made.at(-1));
@@ -181,7 +237,10 @@ export class Compare {
     this.bar.fit();
     this.$(".article").hidden = doc.name !== "gpt2-six";
     const [anyRun] = Object.values(doc.runs);
-    this.equivalence.show(doc.equivalence, new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])));
+    this.equivalence.show(
+      doc.equivalence,
+      new Map(((anyRun && anyRun.header.workload.requests) || []).map((r) => [r.id, r.prompt])),
+    );
     this.$(".source").dataset.source = doc.source;
     this._say();
     this.chooser.mark(this.entry?.name);
@@ -197,43 +256,73 @@ export class Compare {
     setText(this.$(".outputs"), says.outputs);
     setText(this.$(".verdict"), says.verdict);
     setText(this.$(".method"), says.method);
-    setText(this.$(".where"), [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])].join(" "));
+    setText(
+      this.$(".where"),
+      [`${t("Measured on")} ${says.where}.`, ...(says.notes || [])].join(" "),
+    );
     setText(this.$(".sure-text"), says.sure);
     this.charts.show(figures, doc.name);
     this._table();
     this.equivalence.say();
     const { device, model, versions } = doc.data.environment;
-    const word = t(doc.source === "recorded" ? "Recorded" : versions?.pyodide ? "Measured in this tab" : "Measured here");
-    setText(this.$(".source"), [word, dateOf(doc.created), model.name, device.toUpperCase()].filter(Boolean).join(" · "));
+    const word = t(
+      doc.source === "recorded"
+        ? "Recorded"
+        : versions?.pyodide
+          ? "Measured in this tab"
+          : "Measured here",
+    );
+    setText(
+      this.$(".source"),
+      [word, dateOf(doc.created), model.name, device.toUpperCase()].filter(Boolean).join(" · "),
+    );
     this.$(".source").title = says.where;
   }
 
   _race() {
     this.$(".race-panel").style.setProperty("--racers", String(this.chosen.size));
-    this.race.show(this.doc, this.doc.names.filter((n) => this.chosen.has(n)));
-    const counted = this.race.racers.map((racer) => countLaneSteps(racer.run, lanePieces(racer.run)));
-    for (const [name, count] of LEGEND) this.$(`.legend-${name}`).hidden = !counted.some((c) => count(c));
+    this.race.show(
+      this.doc,
+      this.doc.names.filter((n) => this.chosen.has(n)),
+    );
+    const counted = this.race.racers.map((racer) =>
+      countLaneSteps(racer.run, lanePieces(racer.run)),
+    );
+    for (const [name, count] of LEGEND)
+      this.$(`.legend-${name}`).hidden = !counted.some((c) => count(c));
   }
 
   /** Who races: one button per contender that left a trace. */
   _who() {
     const racing = this.doc.names.filter((n) => this.doc.runs[n]);
     this.$(".who").hidden = racing.length < 3;
-    this.$(".who").replaceChildren(...racing.map((name) => {
-      const button = h("button", { type: "button", class: "mini", "aria-pressed": String(this.chosen.has(name)), title: this.doc.about[name] ? t(this.doc.about[name]) : null, onclick: () => {
-        if (this.chosen.has(name)) this.chosen.delete(name);
-        else this.chosen.add(name);
-        if (!this.chosen.size) this.chosen.add(name);
-        const { now } = this.race;
-        this._who();
-        this._race();
-        this.race.seek(now);
-        this.$(`.who [data-who="${CSS.escape(name)}"]`).focus();
-      } }, name);
-      button.dataset.who = name;
-      this._hue(button, name);
-      return button;
-    }));
+    this.$(".who").replaceChildren(
+      ...racing.map((name) => {
+        const button = h(
+          "button",
+          {
+            type: "button",
+            class: "mini",
+            "aria-pressed": String(this.chosen.has(name)),
+            title: this.doc.about[name] ? t(this.doc.about[name]) : null,
+            onclick: () => {
+              if (this.chosen.has(name)) this.chosen.delete(name);
+              else this.chosen.add(name);
+              if (!this.chosen.size) this.chosen.add(name);
+              const { now } = this.race;
+              this._who();
+              this._race();
+              this.race.seek(now);
+              this.$(`.who [data-who="${CSS.escape(name)}"]`).focus();
+            },
+          },
+          name,
+        );
+        button.dataset.who = name;
+        this._hue(button, name);
+        return button;
+      }),
+    );
   }
 
   _hue(el, name) {
@@ -245,7 +334,10 @@ export class Compare {
   _headline() {
     const names = [...this.doc.names].sort((a, b) => b.length - a.length);
     const text = inLanguage(this.doc).says.headline;
-    const found = new RegExp(`(?<![\\w-])(${names.map((n) => n.replace(/[^\w]/g, "\\$&")).join("|")})(?![\\w-])`, "g");
+    const found = new RegExp(
+      `(?<![\\w-])(${names.map((n) => n.replace(/[^\w]/g, "\\$&")).join("|")})(?![\\w-])`,
+      "g",
+    );
     let last = 0;
     const parts = [];
     for (const match of text.matchAll(found)) {
@@ -260,9 +352,38 @@ export class Compare {
   _table() {
     const { columns, rows } = inLanguage(this.doc).table;
     const unseen = t("not observable");
-    this.$(".metrics").replaceChildren(h("table", {},
-      h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)))),
-      h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, i) => h(i ? "td" : "th", i ? { class: cell === unseen ? "unseen" : null } : { scope: "row" }, cell)))))));
+    this.$(".metrics").replaceChildren(
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ...columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          ...rows.map((row) =>
+            h(
+              "tr",
+              {},
+              ...row.map((cell, i) =>
+                h(
+                  i ? "td" : "th",
+                  i ? { class: cell === unseen ? "unseen" : null } : { scope: "row" },
+                  cell,
+                ),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   empty(sentence) {
@@ -276,7 +397,17 @@ export class Compare {
     this.bar.draw();
     this._remember();
     const gap = race.gap();
-    setText(this.$(".gap"), gap ? t(`{first} is ${count(gap[1])} [token|tokens] ahead of {last}`, { first: gap[0], last: gap[2] }) : race.now >= race.span ? t("all are done") : "");
+    setText(
+      this.$(".gap"),
+      gap
+        ? t(`{first} is ${count(gap[1])} [token|tokens] ahead of {last}`, {
+            first: gap[0],
+            last: gap[2],
+          })
+        : race.now >= race.span
+          ? t("all are done")
+          : "",
+    );
   }
 
   _top() {
@@ -298,16 +429,29 @@ export class Compare {
     const fold = this.$(".statistics");
     fold.open = kept("good", UNFOLDED) === "1";
     let printed = false; // open for a print alone
-    fold.addEventListener("toggle", () => { if (!printed) keep("good", UNFOLDED, fold.open ? "1" : null); });
-    window.addEventListener("beforeprint", () => { printed = !fold.open; fold.open = true; });
-    window.addEventListener("afterprint", () => { if (printed) fold.open = false; setTimeout(() => { printed = false; }); });
+    fold.addEventListener("toggle", () => {
+      if (!printed) keep("good", UNFOLDED, fold.open ? "1" : null);
+    });
+    window.addEventListener("beforeprint", () => {
+      printed = !fold.open;
+      fold.open = true;
+    });
+    window.addEventListener("afterprint", () => {
+      if (printed) fold.open = false;
+      setTimeout(() => {
+        printed = false;
+      });
+    });
   }
 
   /** Download the measurements. */
   _save(kind) {
     if (!this.doc) return;
     const name = `inflight-${/^[\w-]+$/.test(this.doc.name) ? this.doc.name : "comparison"}-compared`;
-    const [text, type] = kind === "csv" ? [this.doc.csv, "text/csv"] : [JSON.stringify(this.doc.data, null, 1), "application/json"];
+    const [text, type] =
+      kind === "csv"
+        ? [this.doc.csv, "text/csv"]
+        : [JSON.stringify(this.doc.data, null, 1), "application/json"];
     download(`${name}.${kind}`, new Blob([text], { type }));
   }
 
@@ -339,8 +483,25 @@ export class Compare {
 
   /** Open a run of the race in the Watch tab. */
   _watch(racer, step) {
-    const entry = { name: null, title: `${this.doc.title}: ${racer}`, comparison: this.entry.doc ? null : this.entry.name, racer };
-    this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch", wish: { replay: { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] }, step, entry } }, bubbles: true }));
+    const entry = {
+      name: null,
+      title: `${this.doc.title}: ${racer}`,
+      comparison: this.entry.doc ? null : this.entry.name,
+      racer,
+    };
+    this.root.dispatchEvent(
+      new CustomEvent("inflight-tab", {
+        detail: {
+          name: "watch",
+          wish: {
+            replay: { ...this.doc.runs[racer], ...inLanguage(this.doc).runs[racer] },
+            step,
+            entry,
+          },
+        },
+        bubbles: true,
+      }),
+    );
   }
 
   /** The race alone, large, for a projector. */
@@ -356,8 +517,15 @@ export class Compare {
 
   _share() {
     if (!this.doc) return;
-    if (!this.entry.doc) copyLink(this.root, linkTo(this._hash(true)), () => this.toast("Link copied: it opens this comparison at this moment."));
-    else noLink(this.root, "This comparison was measured here, for you: nobody else can open it.", { text: "Save what was measured (JSON)", act: () => this._save("json") });
+    if (!this.entry.doc)
+      copyLink(this.root, linkTo(this._hash(true)), () =>
+        this.toast("Link copied: it opens this comparison at this moment."),
+      );
+    else
+      noLink(this.root, "This comparison was measured here, for you: nobody else can open it.", {
+        text: "Save what was measured (JSON)",
+        act: () => this._save("json"),
+      });
   }
 
   _theme() {
@@ -391,7 +559,15 @@ export class Compare {
       }
       const at = /** @type {HTMLElement} */ (e.target);
       if (isTyping(at) || pressesButton(e) || at.closest?.(".metrics")) return;
-      const own = { p: () => this.present(!this.presenter), f: this.presenter && (() => (document.fullscreenElement ? document.exitFullscreen() : this.root.requestFullscreen?.())) };
+      const own = {
+        p: () => this.present(!this.presenter),
+        f:
+          this.presenter &&
+          (() =>
+            document.fullscreenElement
+              ? document.exitFullscreen()
+              : this.root.requestFullscreen?.()),
+      };
       const act = this.bar.key(e) || own[e.key];
       if (!act) return;
       act();
@@ -408,10 +584,14 @@ export class Compare {
 const requestsOf = (comparison) => comparison.replace(/^engines-/, "");
 
 /** The day of a moment in ISO 8601, as the language writes it; English keeps to ISO. */
-const dateOf = (created) => (speaking() === "en" ? created.slice(0, 10) : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" }));
+const dateOf = (created) =>
+  speaking() === "en"
+    ? created.slice(0, 10)
+    : new Date(created).toLocaleDateString(speaking(), { dateStyle: "medium", timeZone: "UTC" });
 
 /** Fill `holder` with the page of this script's markup and style, once. */
-window.inflightCompareMount = (holder, options) => new Promise((resolve) => {
-  const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");
-  whenStyled(root, () => resolve(window.inflightCompare = new Compare(root, options)));
-});
+window.inflightCompareMount = (holder, options) =>
+  new Promise((resolve) => {
+    const root = fillPart(holder, window.inflightCompareFiles, ".inflight-compare");
+    whenStyled(root, () => resolve((window.inflightCompare = new Compare(root, options))));
+  });

@@ -3,7 +3,14 @@
 import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";
 
-const number = (x) => (x === null || x === undefined ? "–" : x === 0 ? "0" : x < 0.01 ? x.toExponential(1) : t(x.toFixed(2)));
+const number = (x) =>
+  x === null || x === undefined
+    ? "–"
+    : x === 0
+      ? "0"
+      : x < 0.01
+        ? x.toExponential(1)
+        : t(x.toFixed(2));
 
 function split(text, other) {
   const [a, b] = [[...text], [...other]];
@@ -14,10 +21,23 @@ function split(text, other) {
 
 function textOf(prompt, text, other, parted, of) {
   const before = prompt ? h("span", { class: "asked" }, prompt) : null;
-  if (!parted) return h("p", { class: "saying", tabindex: "0", "data-of": of }, ...[before, text].filter(Boolean));
+  if (!parted)
+    return h(
+      "p",
+      { class: "saying", tabindex: "0", "data-of": of },
+      ...[before, text].filter(Boolean),
+    );
   const [same, rest] = split(text, other);
   const [all, space, first] = /^(\s*)(\S*)/u.exec(rest);
-  return h("p", { class: "saying", tabindex: "0", "data-of": of }, before, h("s", {}, same), space, first ? h("mark", {}, first) : null, rest.slice(all.length));
+  return h(
+    "p",
+    { class: "saying", tabindex: "0", "data-of": of },
+    before,
+    h("s", {}, same),
+    space,
+    first ? h("mark", {}, first) : null,
+    rest.slice(all.length),
+  );
 }
 
 export class EquivalencePanel {
@@ -47,19 +67,64 @@ export class EquivalencePanel {
 
   say() {
     const found = this.kept[this.leak.checked ? "leak" : "honest"];
-    setText(this.$(".lead"), found ? inLanguage(found).says : t("Run every request alone and then in the batch: not a token may differ. With the leak, many do."));
+    setText(
+      this.$(".lead"),
+      found
+        ? inLanguage(found).says
+        : t(
+            "Run every request alone and then in the batch: not a token may differ. With the leak, many do.",
+          ),
+    );
     if (!found) return this.$(".pairs").replaceChildren();
-    const heads = h("div", { class: "pair heads" }, h("span"), h("span", {}, t("alone")), h("span", {}, t(found.leak ? "in the batch, reading a neighbour" : "in the batch")), h("span", {}, t("difference")));
+    const heads = h(
+      "div",
+      { class: "pair heads" },
+      h("span"),
+      h("span", {}, t("alone")),
+      h("span", {}, t(found.leak ? "in the batch, reading a neighbour" : "in the batch")),
+      h("span", {}, t("difference")),
+    );
     const rows = found.requests.map((r, i) => {
       const { parting } = r;
       const letter = h("bdi", { class: "chip", title: `${t("request")} ${r.request}` }, r.letter);
       letter.style.setProperty("--tint", `var(--tint-${i % 8})`);
       const why = parting
-        ? [h("b", {}, t(`${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`)), t(`from token ${parting.position} on, where alone the best token led by {margin}; `, { margin: number(parting.margin) })]
+        ? [
+            h(
+              "b",
+              {},
+              t(
+                `${r.differing_tokens} of ${Math.max(r.solo.length, r.batched.length)} tokens differ`,
+              ),
+            ),
+            t(`from token ${parting.position} on, where alone the best token led by {margin}; `, {
+              margin: number(parting.margin),
+            }),
+          ]
         : [h("b", {}, t(`0 of ${r.solo.length} tokens differ`))];
-      const generate = r.generated ? t(`; from model.generate ${r.differing_from_generate} of ${r.generated.length} differ`) : "";
-      return h("div", { class: `pair${parting ? " parted" : ""}` }, letter, textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, t("alone")), textOf(this.prompts.get(r.request), r.batched_text, r.solo_text, parting, t("in the batch")),
-        h("p", { class: "why" }, ...why, t("largest logit difference {size}", { size: number(r.max_logit_difference) }), generate));
+      const generate = r.generated
+        ? t(`; from model.generate ${r.differing_from_generate} of ${r.generated.length} differ`)
+        : "";
+      return h(
+        "div",
+        { class: `pair${parting ? " parted" : ""}` },
+        letter,
+        textOf(this.prompts.get(r.request), r.solo_text, r.batched_text, parting, t("alone")),
+        textOf(
+          this.prompts.get(r.request),
+          r.batched_text,
+          r.solo_text,
+          parting,
+          t("in the batch"),
+        ),
+        h(
+          "p",
+          { class: "why" },
+          ...why,
+          t("largest logit difference {size}", { size: number(r.max_logit_difference) }),
+          generate,
+        ),
+      );
     });
     this.$(".pairs").replaceChildren(heads, ...rows);
   }
@@ -70,11 +135,21 @@ export class EquivalencePanel {
     this.$(".equivalence-run").disabled = true;
     this._message("starting");
     try {
-      const answer = await this.options.ask("equivalence", { ...base, leak }, (progress, cancel) => {
-        this._cancel = cancel;
-        this.$(".equivalence-cancel").hidden = false;
-        this._message(progress.ahead ? `${progress.ahead} ahead of yours` : progress.step ? `step ${progress.step}` : "loading the model");
-      });
+      const answer = await this.options.ask(
+        "equivalence",
+        { ...base, leak },
+        (progress, cancel) => {
+          this._cancel = cancel;
+          this.$(".equivalence-cancel").hidden = false;
+          this._message(
+            progress.ahead
+              ? `${progress.ahead} ahead of yours`
+              : progress.step
+                ? `step ${progress.step}`
+                : "loading the model",
+          );
+        },
+      );
       this.kept[leak ? "leak" : "honest"] = answer.result;
       this._message("measured here, just now");
       this.say();

@@ -16,7 +16,10 @@ export class NewComparison {
    */
   constructor(form, options) {
     this.options = options;
-    this.drawer = new Drawer(form, "New comparison", { close: () => this.toggle(false), cancel: () => this._cancel?.() });
+    this.drawer = new Drawer(form, "New comparison", {
+      close: () => this.toggle(false),
+      cancel: () => this._cancel?.(),
+    });
     this.$ = (s) => form.querySelector(s);
     this.fields = form.elements;
     this.presets = [];
@@ -39,9 +42,25 @@ export class NewComparison {
     this.policies = policies;
     this.note = note; // where it will be computed, if that is unexpected
     this.watched = h("option", { value: WATCHED });
-    this.fields.preset.replaceChildren(...(this.options.watched ? [this.watched] : []), ...presets.map((p) => h("option", { value: p.name })));
-    this.$(".policy-rows").replaceChildren(...policies.map((p) => h("label", { class: "check" },
-      h("input", { type: "checkbox", name: "policy", value: p.name, checked: FIRST.includes(p.name) }), h("span", {}, p.name, h("small", {})))));
+    this.fields.preset.replaceChildren(
+      ...(this.options.watched ? [this.watched] : []),
+      ...presets.map((p) => h("option", { value: p.name })),
+    );
+    this.$(".policy-rows").replaceChildren(
+      ...policies.map((p) =>
+        h(
+          "label",
+          { class: "check" },
+          h("input", {
+            type: "checkbox",
+            name: "policy",
+            value: p.name,
+            checked: FIRST.includes(p.name),
+          }),
+          h("span", {}, p.name, h("small", {})),
+        ),
+      ),
+    );
     this.fields.repeats.max = String(most);
     this.fields.repeats.value = String(Math.min(3, most));
     const first = presets.find((p) => p.name === "gpt2-six") || presets[0];
@@ -55,8 +74,11 @@ export class NewComparison {
     this.model.named();
     this.device.named();
     setText(this.watched, t("those of the Watch tab"));
-    for (const option of this.fields.preset.options) if (option !== this.watched) option.textContent = t(this.presets.find((p) => p.name === option.value).title);
-    for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries()) setText(row, t(this.policies[n].shows));
+    for (const option of this.fields.preset.options)
+      if (option !== this.watched)
+        option.textContent = t(this.presets.find((p) => p.name === option.value).title);
+    for (const [n, row] of [...this.$(".policy-rows").querySelectorAll("small")].entries())
+      setText(row, t(this.policies[n].shows));
     this._chosen();
   }
 
@@ -91,7 +113,8 @@ export class NewComparison {
       const { spec, says } = await this._spec();
       if (this.fields.preset.value !== name) return; // another was chosen meanwhile
       setText(this.$(".preset-shows"), t(says));
-      for (const limit of ["max_num_seqs", "max_num_batched_tokens"]) this.fields[limit].value = String(spec.config[limit]);
+      for (const limit of ["max_num_seqs", "max_num_batched_tokens"])
+        this.fields[limit].value = String(spec.config[limit]);
       if (!this.model.isOwn) this.model.choose(spec);
       this.device.choose(spec.device || "auto");
       this.drawer.say(this.note);
@@ -107,16 +130,32 @@ export class NewComparison {
     this.drawer.busy(true);
     try {
       const { spec: chosen } = await this._spec();
-      const limits = Object.fromEntries(["max_num_seqs", "max_num_batched_tokens"].map((name) => [name, Number(this.fields[name].value)]));
+      const limits = Object.fromEntries(
+        ["max_num_seqs", "max_num_batched_tokens"].map((name) => [
+          name,
+          Number(this.fields[name].value),
+        ]),
+      );
       if (this.model.fault) throw new Error(this.model.fault);
       const { dtype, ...rest } = chosen; // the form has its own
-      const spec = { ...rest, ...this.model.spec, device: this.device.value, config: { ...chosen.config, ...limits } };
-      const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map((box) => box.value);
+      const spec = {
+        ...rest,
+        ...this.model.spec,
+        device: this.device.value,
+        config: { ...chosen.config, ...limits },
+      };
+      const policies = [...this.drawer.form.querySelectorAll("[name=policy]:checked")].map(
+        (box) => box.value,
+      );
       this.drawer.say("The model is loaded …");
-      const answer = await this.options.ask("compare", { ...spec, policies, repeats: Number(this.fields.repeats.value) }, (progress, cancel) => {
-        this._cancel = cancel;
-        this._progress(progress);
-      });
+      const answer = await this.options.ask(
+        "compare",
+        { ...spec, policies, repeats: Number(this.fields.repeats.value) },
+        (progress, cancel) => {
+          this._cancel = cancel;
+          this._progress(progress);
+        },
+      );
       await this.options.done(answer.url, spec);
       this.drawer.say("Done: the race shows the runs of median time.");
       if (this.options.phone()) this.toggle(false);
@@ -137,6 +176,10 @@ export class NewComparison {
     if (ahead || !total) return;
     this.drawer.progress(index / total);
     const turn = t(round ? `round ${round}` : "warm-up");
-    this.drawer.say(contender ? t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn }) : "The cost of a step on this device …");
+    this.drawer.say(
+      contender
+        ? t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn })
+        : "The cost of a step on this device …",
+    );
   }
 }

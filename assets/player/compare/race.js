@@ -17,7 +17,13 @@ import { t, tell } from "../parts/speech.js";
 const RACE_SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const STEPS_A_SECOND = 60; // at speed 1
 /** @type {[number, string][]} */
-const DOING = [[OVERRUN, "overrun"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "padding"], [STALLED, "stalled"]];
+const DOING = [
+  [OVERRUN, "overrun"],
+  [PREFILL, "prefill"],
+  [DECODE, "decode"],
+  [WASTED, "padding"],
+  [STALLED, "stalled"],
+];
 
 export class Race {
   /**
@@ -37,7 +43,17 @@ export class Race {
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.head = h("div", { class: "playhead race-head" });
     this.rows = h("div", { class: "racers" });
-    this.slider = h("div", { class: "race-axis canvas", tabindex: "0", role: "slider", "aria-label": t("Moment of the race"), "aria-valuemin": "0" }, this.axis);
+    this.slider = h(
+      "div",
+      {
+        class: "race-axis canvas",
+        tabindex: "0",
+        role: "slider",
+        "aria-label": t("Moment of the race"),
+        "aria-valuemin": "0",
+      },
+      this.axis,
+    );
     this.area = h("div", { class: "race-area" }, this.slider, this.rows, this.head);
     this.holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
     this.tabled = false;
@@ -91,7 +107,9 @@ export class Race {
       for (const name of doc.names) {
         if (!doc.runs[name] || !doc.runs[name].events.length) continue;
         const run = new Run(doc.runs[name]);
-        if (first) for (const request of run.requests) request.hue = first.request(request.id)?.hue ?? request.hue;
+        if (first)
+          for (const request of run.requests)
+            request.hue = first.request(request.id)?.hue ?? request.hue;
         else first = run;
         this.all.set(name, new Racer(this, name, run));
       }
@@ -132,14 +150,19 @@ export class Race {
   /** One step of the slowest, or a hundredth of its time. */
   step(by) {
     this.toggle(false);
-    this.seek(this.clock ? this.now + by * this.span / 100 : Math.round(this.now) + by);
+    this.seek(this.clock ? this.now + (by * this.span) / 100 : Math.round(this.now) + by);
   }
 
   /** The next or previous moment at which a request is done in any of them. */
   land(direction) {
     this.toggle(false);
-    const times = this.racers.flatMap((r) => r.landings.map((l) => l[this.unit])).sort((a, b) => a - b);
-    const to = direction > 0 ? times.find((t) => t > this.now + 1e-6) : times.findLast((t) => t < this.now - 1e-6);
+    const times = this.racers
+      .flatMap((r) => r.landings.map((l) => l[this.unit]))
+      .sort((a, b) => a - b);
+    const to =
+      direction > 0
+        ? times.find((t) => t > this.now + 1e-6)
+        : times.findLast((t) => t < this.now - 1e-6);
     if (to !== undefined) this.seek(to);
   }
 
@@ -155,7 +178,7 @@ export class Race {
     let last = performance.now();
     const tick = (t) => {
       if (!this.playing) return;
-      this.now += Math.min(t - last, 500) / 1000 * this.speed * (this.clock ? 1 : STEPS_A_SECOND);
+      this.now += (Math.min(t - last, 500) / 1000) * this.speed * (this.clock ? 1 : STEPS_A_SECOND);
       last = t;
       if (this.now >= this.span) {
         this.now = this.span;
@@ -185,7 +208,12 @@ export class Race {
     const t0 = performance.now();
     for (const racer of this.racers) racer.draw();
     const per = Math.max(1, this.surface.w - GUTTER - this.room) / this.span;
-    drawTimeAxis(this.surface, this.palette, { span: this.span, per, clock: this.clock, font: this.font });
+    drawTimeAxis(this.surface, this.palette, {
+      span: this.span,
+      per,
+      clock: this.clock,
+      font: this.font,
+    });
     this.head.style.transform = `translateX(${(GUTTER + this.now * per).toFixed(2)}px)`;
     setAttr(this.slider, "aria-label", t("Moment of the race"));
     this.slider.setAttribute("aria-valuenow", this.now.toFixed(3));
@@ -199,18 +227,27 @@ export class Race {
   /** The speed at which the whole race takes about seven seconds. */
   fittingSpeed() {
     const seconds = this.clock ? this.span : this.span / STEPS_A_SECOND;
-    return RACE_SPEEDS.reduce((best, s) => (Math.abs(Math.log(seconds / s / 7)) < Math.abs(Math.log(seconds / best / 7)) ? s : best), 1);
+    return RACE_SPEEDS.reduce(
+      (best, s) =>
+        Math.abs(Math.log(seconds / s / 7)) < Math.abs(Math.log(seconds / best / 7)) ? s : best,
+      1,
+    );
   }
 
   readout() {
-    if (this.layout === "phone") return t(this.clock ? duration(this.now) : `${Math.floor(this.now)} steps`);
-    return t(this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`);
+    if (this.layout === "phone")
+      return t(this.clock ? duration(this.now) : `${Math.floor(this.now)} steps`);
+    return t(
+      this.clock ? momentOf(this.now, this.span) : `${Math.floor(this.now)} of ${this.span} steps`,
+    );
   }
 
   /** Who is ahead by how many tokens: [name, tokens, behind], or null if none is. */
   gap() {
     if (this.racers.length < 2) return null;
-    const order = this.racers.map((r) => [r.name, r.tokensAt(this.now)]).sort((a, b) => b[1] - a[1]);
+    const order = this.racers
+      .map((r) => [r.name, r.tokensAt(this.now)])
+      .sort((a, b) => b[1] - a[1]);
     const [first, last] = [order[0], order.at(-1)];
     return first[1] > last[1] ? [first[0], first[1] - last[1], last[0]] : null;
   }
@@ -224,9 +261,17 @@ export class Race {
 
   _point() {
     const { area } = this;
-    const at = (e) => (e.clientX - area.getBoundingClientRect().left - GUTTER) / Math.max(1, this.surface.w - GUTTER - this.room) * this.span;
+    const at = (e) =>
+      ((e.clientX - area.getBoundingClientRect().left - GUTTER) /
+        Math.max(1, this.surface.w - GUTTER - this.room)) *
+      this.span;
     area.addEventListener("pointerdown", (e) => {
-      if (e.button || !this.racers.length || /** @type {HTMLElement} */ (e.target).closest("h4, button")) return;
+      if (
+        e.button ||
+        !this.racers.length ||
+        /** @type {HTMLElement} */ (e.target).closest("h4, button")
+      )
+        return;
       area.setPointerCapture(e.pointerId);
       this._dragging = true;
       this.toggle(false);
@@ -241,7 +286,10 @@ export class Race {
       const racer = this.racers.find((r) => r.stage.contains(/** @type {Node} */ (e.target)));
       if (racer && this.watches) this.watch(racer);
     });
-    for (const end of ["pointerup", "pointercancel"]) area.addEventListener(end, () => { this._dragging = false; });
+    for (const end of ["pointerup", "pointercancel"])
+      area.addEventListener(end, () => {
+        this._dragging = false;
+      });
     area.addEventListener("pointerleave", () => this._hover(null));
   }
 
@@ -253,11 +301,17 @@ export class Race {
       racer = this.racers.find((r) => r.stage.contains(e.target));
       if (racer) {
         const box = racer.stage.getBoundingClientRect();
-        if (e.clientX - box.left <= racer.end()) found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
+        if (e.clientX - box.left <= racer.end())
+          found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
       }
     }
     const id = found && found.request ? found.request.id : null;
-    if (found) tooltip.show([[`${racer.name}: `, ...found.lines[0]], ...found.lines.slice(1)], e.clientX, e.clientY);
+    if (found)
+      tooltip.show(
+        [[`${racer.name}: `, ...found.lines[0]], ...found.lines.slice(1)],
+        e.clientX,
+        e.clientY,
+      );
     else tooltip.hide();
     if (id !== this.focus) {
       this._focus(id);
@@ -276,8 +330,12 @@ export class RaceBar {
     this.moment = find(el, ".race-time");
     this.clock = find(el, ".clock-button");
     this.speed = /** @type {HTMLSelectElement} */ (find(el, ".speed"));
-    this.speed.replaceChildren(...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)));
-    this.speed.addEventListener("change", () => { race.speed = Number(this.speed.value); });
+    this.speed.replaceChildren(
+      ...RACE_SPEEDS.map((s) => h("option", { value: String(s) }, `${s}×`)),
+    );
+    this.speed.addEventListener("change", () => {
+      race.speed = Number(this.speed.value);
+    });
     el.addEventListener("click", (e) => {
       const button = /** @type {HTMLElement} */ (e.target).closest("[data-act]");
       if (button) this.act(/** @type {HTMLElement} */ (button).dataset.act);
@@ -289,8 +347,13 @@ export class RaceBar {
   act(name) {
     const { race } = this;
     const verbs = {
-      first: () => race.seek(0), last: () => race.seek(Infinity), play: () => race.toggle(), prev: () => race.land(-1), next: () => race.land(1),
-      clock: () => race.setClock(!race.clock), table: () => race.showTable(!race.tabled),
+      first: () => race.seek(0),
+      last: () => race.seek(Infinity),
+      play: () => race.toggle(),
+      prev: () => race.land(-1),
+      next: () => race.land(1),
+      clock: () => race.setClock(!race.clock),
+      table: () => race.showTable(!race.tabled),
     };
     verbs[name]();
   }
@@ -317,10 +380,16 @@ export class RaceBar {
     const { race } = this;
     const far = e.shiftKey ? 10 : 1;
     const keys = {
-      ArrowRight: () => race.step(far), ArrowLeft: () => race.step(-far), " ": () => this.act("play"), n: () => this.act("next"), b: () => this.act("prev"),
-      c: () => this.act("clock"), t: () => this.act("table"),
+      ArrowRight: () => race.step(far),
+      ArrowLeft: () => race.step(-far),
+      " ": () => this.act("play"),
+      n: () => this.act("next"),
+      b: () => this.act("prev"),
+      c: () => this.act("clock"),
+      t: () => this.act("table"),
     };
-    if (e.target.closest?.(".race-area, .table-holder")) Object.assign(keys, { Home: () => this.act("first"), End: () => this.act("last") });
+    if (e.target.closest?.(".race-area, .table-holder"))
+      Object.assign(keys, { Home: () => this.act("first"), End: () => this.act("last") });
     return keys[e.key];
   }
 }
@@ -335,12 +404,19 @@ function raceTable(race) {
       const done = race.now >= racer.length - 1e-9;
       const i = racer.indexAt(race.now);
       const lanes = run.holders[i].map((laneSpan, lane) => {
-        const doing = DOING.filter(([bit]) => run.statuses[i][lane] & bit).map(([, word]) => t(word)).join(t(", then "));
+        const doing = DOING.filter(([bit]) => run.statuses[i][lane] & bit)
+          .map(([, word]) => t(word))
+          .join(t(", then "));
         return `${lane}: ${laneSpan < 0 ? t("free") : `${run.laneSpans[laneSpan].request.letter} ${doing || t("idle")}`}`;
       });
       return [
-        racer.name, done ? t("done") : String(run.stepOf(i)), done ? "" : lanes.join("; "), done ? "0" : String(run.numWaiting[i]),
-        String(racer.tokensAt(race.now)), t(`${racer.landedAt(race.now).length} of ${racer.landings.length}`), racer.inAll(),
+        racer.name,
+        done ? t("done") : String(run.stepOf(i)),
+        done ? "" : lanes.join("; "),
+        done ? "0" : String(run.numWaiting[i]),
+        String(racer.tokensAt(race.now)),
+        t(`${racer.landedAt(race.now).length} of ${racer.landings.length}`),
+        racer.inAll(),
       ];
     }),
   };

@@ -28,16 +28,41 @@ export class Racer {
     this.seconds = run.events.at(-1).tEnd - this.start;
     this.steps = run.events.at(-1).step + 1 - this.startStep;
     /** @type {(e: StepEvent, t?: number) => {seconds: number, steps: number}} */
-    const ends = (e, t = e.tEnd) => ({ seconds: t - this.start, steps: e.step + 1 - this.startStep });
-    this.tokens = run.events.flatMap((e) => e.sampled.map((s) => ends(e, e.passes[s.passIndex].tEnd)));
-    this.landings = run.events.flatMap((e) => e.finished.map(({ request }) => ({ request: run.request(request), ...ends(e) })));
+    const ends = (e, t = e.tEnd) => ({
+      seconds: t - this.start,
+      steps: e.step + 1 - this.startStep,
+    });
+    this.tokens = run.events.flatMap((e) =>
+      e.sampled.map((s) => ends(e, e.passes[s.passIndex].tEnd)),
+    );
+    this.landings = run.events.flatMap((e) =>
+      e.finished.map(({ request }) => ({ request: run.request(request), ...ends(e) })),
+    );
     this.chips = h("span", { class: "landed", "aria-hidden": "true" });
     this.numbers = h("span", { class: "racer-now" });
     this.final = h("b", { class: "final", hidden: true });
     const canvas = h("canvas", { role: "img", "aria-label": name });
     this.stage = h("div", { class: "canvas" }, canvas, this.final);
-    this.el = h("section", { class: "racer", "data-racer": name },
-      h("h4", {}, h("b", { class: "racer-name" }, name), this.about = h("span", { class: "racer-about" }), this.button = race.watches && h("button", { type: "button", class: "mini watch-button", onclick: () => race.watch(this) }), this.chips, this.numbers), this.stage);
+    this.el = h(
+      "section",
+      { class: "racer", "data-racer": name },
+      h(
+        "h4",
+        {},
+        h("b", { class: "racer-name" }, name),
+        (this.about = h("span", { class: "racer-about" })),
+        (this.button =
+          race.watches &&
+          h("button", {
+            type: "button",
+            class: "mini watch-button",
+            onclick: () => race.watch(this),
+          })),
+        this.chips,
+        this.numbers,
+      ),
+      this.stage,
+    );
     this.el.style.setProperty("--hue", `var(--hue-${race.hues[name] ?? 0})`);
     this.el.style.setProperty("--tint", `var(--tint-${race.hues[name] ?? 0})`);
     this.lanes = new LaneChart(canvas, () => race.redraw());
@@ -87,10 +112,22 @@ export class Racer {
     const { surface } = lanes;
     if (!surface.visible) return;
     const layout = () => {
-      const scale = laneScale(run, race.clock, GUTTER, Math.max(1, surface.w - GUTTER - race.room) / race.span);
+      const scale = laneScale(
+        run,
+        race.clock,
+        GUTTER,
+        Math.max(1, surface.w - GUTTER - race.room) / race.span,
+      );
       return { scale, axis: STRIP, font: race.font, end: scale.to(run.length - 1) }; // after its end there is nothing
     };
-    if (lanes.paint({ run, palette: race.palette, focus: this.focus, presenter: race.presenter }, `${speaking()}/${race.clock}/${race.span}/${race.layout}/${race.presenter}`, layout)) this._describe(lanes.counted);
+    if (
+      lanes.paint(
+        { run, palette: race.palette, focus: this.focus, presenter: race.presenter },
+        `${speaking()}/${race.clock}/${race.span}/${race.layout}/${race.presenter}`,
+        layout,
+      )
+    )
+      this._describe(lanes.counted);
     const now = Math.min(GUTTER + race.now * lanes.scale.per, this.end());
     const g = lanes.show(now, FUTURE);
     g.fillStyle = race.palette.soft;
@@ -102,12 +139,20 @@ export class Racer {
 
   _describe(c) {
     const { run } = this;
-    const idle = run.length * run.numLanes - run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
+    const idle =
+      run.length * run.numLanes -
+      run.statuses.reduce((n, lanes) => n + lanes.filter((s) => s & HELD).length, 0);
     const parts = [`${c.prefill} prefill`, `${c.decode} decode`];
     if (c.wasted - c.overrun) parts.push(`${c.wasted - c.overrun} padding`);
     if (c.overrun) parts.push(`${c.overrun} overrun`);
     if (idle > 0) parts.push(`${idle} idle`);
-    this.lanes.canvas.setAttribute("aria-label", t("Lanes of {name}, in lane-steps: {counts}", { name: this.name, counts: parts.map((part) => t(part)).join(", ") }));
+    this.lanes.canvas.setAttribute(
+      "aria-label",
+      t("Lanes of {name}, in lane-steps: {counts}", {
+        name: this.name,
+        counts: parts.map((part) => t(part)).join(", "),
+      }),
+    );
   }
 
   draw() {
@@ -116,26 +161,67 @@ export class Racer {
     setText(this.about, race.about[this.name] ? t(race.about[this.name]) : "");
     if (this.button) {
       tell(this.button, "Watch");
-      setAttr(this.button, "title", t("This run at this moment, in the Watch tab; so does a double click on its lanes"));
+      setAttr(
+        this.button,
+        "title",
+        t("This run at this moment, in the Watch tab; so does a double click on its lanes"),
+      );
     }
     const { now, clock } = race;
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
     const landed = this.landedAt(now);
-    const most = race.presenter ? Math.max(3, Math.floor(this.lanes.surface.w / 160)) : race.layout === "phone" ? 3 : race.layout === "tablet" ? 8 : 14; // chips that fit beside the rest of the line
-    if (landed.length !== this.shown || most !== this._most || this._of !== race.palette || this._in !== speaking()) {
-      [this.shown, this._most, this._of, this._in] = [landed.length, most, race.palette, speaking()];
+    const most = race.presenter
+      ? Math.max(3, Math.floor(this.lanes.surface.w / 160))
+      : race.layout === "phone"
+        ? 3
+        : race.layout === "tablet"
+          ? 8
+          : 14; // chips that fit beside the rest of the line
+    if (
+      landed.length !== this.shown ||
+      most !== this._most ||
+      this._of !== race.palette ||
+      this._in !== speaking()
+    ) {
+      [this.shown, this._most, this._of, this._in] = [
+        landed.length,
+        most,
+        race.palette,
+        speaking(),
+      ];
       const shown = landed.slice(-most);
-      this.chips.replaceChildren(...(landed.length > shown.length ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)] : []),
+      this.chips.replaceChildren(
+        ...(landed.length > shown.length
+          ? [h("span", { class: "more" }, `+${landed.length - shown.length}`)]
+          : []),
         ...shown.map(({ request }) => {
-          const chip = h("bdi", { class: "chip", title: t("request {id} is done", { id: request.id }) }, request.letter);
-          chip.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
+          const chip = h(
+            "bdi",
+            { class: "chip", title: t("request {id} is done", { id: request.id }) },
+            request.letter,
+          );
+          chip.style.setProperty(
+            "--tint",
+            request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`,
+          );
           return chip;
-        }));
+        }),
+      );
     }
-    const rate = now > 0 && clock ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}` : "";
-    const stepsDone = clock ? countUpTo(run.events, now + 1e-9, (e) => e.tEnd - this.start) : Math.min(Math.floor(now), this.steps);
-    setText(this.numbers, race.layout === "phone" ? t(`${count(tokens)} [token|tokens]`) : t(`${count(tokens)} [token|tokens] in ${count(stepsDone)} [step|steps]`) + rate);
+    const rate =
+      now > 0 && clock
+        ? ` · ${t(`${count(Math.round(tokens / Math.min(now, this.seconds)))} tok/s`)}`
+        : "";
+    const stepsDone = clock
+      ? countUpTo(run.events, now + 1e-9, (e) => e.tEnd - this.start)
+      : Math.min(Math.floor(now), this.steps);
+    setText(
+      this.numbers,
+      race.layout === "phone"
+        ? t(`${count(tokens)} [token|tokens]`)
+        : t(`${count(tokens)} [token|tokens] in ${count(stepsDone)} [step|steps]`) + rate,
+    );
     this.final.hidden = !done;
     if (done) {
       setText(this.final, this.inAll());

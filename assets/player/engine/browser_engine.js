@@ -42,7 +42,9 @@ export class BrowserEngine {
       await this.ready(value.needs);
       value = await this._ask(asked);
     }
-    return name.startsWith("export") && value.url ? { ...value, url: await this._file(value.url) } : value;
+    return name.startsWith("export") && value.url
+      ? { ...value, url: await this._file(value.url) }
+      : value;
   }
 
   async get(path) {
@@ -53,7 +55,9 @@ export class BrowserEngine {
   async send(path, text) {
     const [where, query] = path.split("?");
     const asked = new URLSearchParams(query);
-    return where.endsWith("uploads") ? this.call("upload", text, asked.getAll("name")) : this.call("dataset", text, asked.get("name"), asked.get("model"));
+    return where.endsWith("uploads")
+      ? this.call("upload", text, asked.getAll("name"))
+      : this.call("dataset", text, asked.get("name"), asked.get("model"));
   }
 
   /** Start a job once its model is loaded; returns its id. Throws a sentence. */
@@ -62,7 +66,9 @@ export class BrowserEngine {
     const job = new TabJob(this._next());
     const id = `tab-job-${job.number}`;
     this._jobs.set(id, job);
-    this._ask({ do: "begin", kind, spec }, (message) => job.add(message.delta), job.number).catch((error) => job.add({ done: true, [job.isCancelled ? "stopped" : "error"]: error.message }));
+    this._ask({ do: "begin", kind, spec }, (message) => job.add(message.delta), job.number).catch(
+      (error) => job.add({ done: true, [job.isCancelled ? "stopped" : "error"]: error.message }),
+    );
     return id;
   }
 
@@ -85,7 +91,11 @@ export class BrowserEngine {
     if (!job) return { cancelled: false };
     job.isCancelled = true;
     this.worker?.postMessage({ id: this._next(), do: "cancel", of: job.number });
-    setTimeout(() => job.isOver || this.end("Cancelled. The engine was ended too: the next run loads it again."), ENDS);
+    setTimeout(
+      () =>
+        job.isOver || this.end("Cancelled. The engine was ended too: the next run loads it again."),
+      ENDS,
+    );
     return { cancelled: true };
   }
 
@@ -99,7 +109,12 @@ export class BrowserEngine {
         return await this._load(model, signal);
       } catch (error) {
         signal?.throwIfAborted();
-        if (!(error instanceof NoEngine) || error.lasting || !(await this.bar.failed(error.message))) throw error;
+        if (
+          !(error instanceof NoEngine) ||
+          error.lasting ||
+          !(await this.bar.failed(error.message))
+        )
+          throw error;
       }
     }
   }
@@ -115,9 +130,12 @@ export class BrowserEngine {
   }
 
   async _load(model, signal) {
-    const cancel = () => this._jobs.size || this.end("The engine was not loaded, because that was cancelled.");
+    const cancel = () =>
+      this._jobs.size || this.end("The engine was not loaded, because that was cancelled.");
     if (!this._loaded.has(model)) {
-      const loading = this._ask({ do: "load", model, fresh: this._crashed }, (message) => this.bar.progress(message));
+      const loading = this._ask({ do: "load", model, fresh: this._crashed }, (message) =>
+        this.bar.progress(message),
+      );
       this._crashed = false;
       this._loaded.set(model, loading);
       this.bar.open(cancel);
@@ -147,7 +165,11 @@ export class BrowserEngine {
 
   _start() {
     if (this.worker) return;
-    if (location.protocol === "file:") throw new NoEngine("The engine in this tab needs a page that comes over HTTP: run `python -m http.server` in its folder, and open the address that it prints.", true);
+    if (location.protocol === "file:")
+      throw new NoEngine(
+        "The engine in this tab needs a page that comes over HTTP: run `python -m http.server` in its folder, and open the address that it prints.",
+        true,
+      );
     let isThere = false;
     this.worker = new Worker(new URL("worker.js", this.base), { type: "module" });
     this.worker.onmessage = ({ data }) => {
@@ -157,8 +179,13 @@ export class BrowserEngine {
     this.worker.onerror = (event) => {
       event.preventDefault();
       this._crashed = isThere; // then what it was made of is fetched anew
-      if (isThere) this.end("The engine in this tab broke down, perhaps for want of memory: try again.", true);
-      else this.end("The engine's files cannot be reached: what has arrived is kept, so try again.", true);
+      if (isThere)
+        this.end("The engine in this tab broke down, perhaps for want of memory: try again.", true);
+      else
+        this.end(
+          "The engine's files cannot be reached: what has arrived is kept, so try again.",
+          true,
+        );
     };
   }
 
@@ -166,9 +193,11 @@ export class BrowserEngine {
     const asked = this._asked.get(id);
     if (!asked) return;
     if (kind === "loading" || kind === "delta") asked.heard(message);
-    if (kind === "ready" || kind === "answer") asked.resolve(kind === "ready" ? message : message.value);
+    if (kind === "ready" || kind === "answer")
+      asked.resolve(kind === "ready" ? message : message.value);
     if (kind === "failed") asked.reject(new NoEngine(message.sentence, message.lasting));
-    if (kind === "ready" || kind === "answer" || kind === "failed" || message.delta?.done) this._asked.delete(id);
+    if (kind === "ready" || kind === "answer" || kind === "failed" || message.delta?.done)
+      this._asked.delete(id);
   }
 
   // -- what it made --------------------------------------------------------------------------------------------------
@@ -208,7 +237,10 @@ class TabJob {
 
   /** The next ones: waits for one. */
   async unread() {
-    if (!this._unread.length) await new Promise((resolve) => { this._wake = () => resolve(undefined); });
+    if (!this._unread.length)
+      await new Promise((resolve) => {
+        this._wake = () => resolve(undefined);
+      });
     return this._unread.splice(0);
   }
 }
@@ -216,5 +248,11 @@ class TabJob {
 /** Let `fetchJson` find the worker's documents beside those that the page was given. */
 function bring(engine) {
   const given = window.inflightEarly;
-  window.inflightEarly = new Proxy({}, { get: (_, url) => (String(url).startsWith("tab:") ? engine.document(url) : given?.[String(url)]) });
+  window.inflightEarly = new Proxy(
+    {},
+    {
+      get: (_, url) =>
+        String(url).startsWith("tab:") ? engine.document(url) : given?.[String(url)],
+    },
+  );
 }

@@ -5,7 +5,11 @@ import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
 const TAB = "tab"; // beside the devices of a spec; there it is "auto"
-const DEVICES = [["auto", "auto"], ["cpu", "CPU"], ["cuda", "CUDA"]];
+const DEVICES = [
+  ["auto", "auto"],
+  ["cpu", "CPU"],
+  ["cuda", "CUDA"],
+];
 
 export class DeviceField {
   /**
@@ -38,9 +42,22 @@ export class DeviceField {
   named() {
     const { engines, select, device = "auto" } = this;
     const fits = Boolean(engines?.fits(this.asked()));
-    const options = [...(fits ? [[TAB, "your machine"]] : []), ...(engines?.server ? DEVICES.map(([value, name]) => [value, !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`]) : [])];
+    const options = [
+      ...(fits ? [[TAB, "your machine"]] : []),
+      ...(engines?.server
+        ? DEVICES.map(([value, name]) => [
+            value,
+            !engines.tab ? name : value === "auto" ? "the server" : `the server: ${name}`,
+          ])
+        : []),
+    ];
     select.replaceChildren(...options.map(([value, name]) => h("option", { value }, t(name))));
-    select.value = fits && device === "auto" && engines.prefersTab ? TAB : options.some(([value]) => value === device) ? device : options[0]?.[0];
+    select.value =
+      fits && device === "auto" && engines.prefersTab
+        ? TAB
+        : options.some(([value]) => value === device)
+          ? device
+          : options[0]?.[0];
     this._say();
   }
 
@@ -52,7 +69,15 @@ export class DeviceField {
 
   _say() {
     const { engines, select } = this;
-    setText(this.says, t(select.value === TAB ? "The engine runs in this tab: what you type stays on your machine."
-      : engines?.tab && !engines.fits(this.asked()) ? "This tab computes the two built-in models in float32, the server all else." : "Where it computes them."));
+    setText(
+      this.says,
+      t(
+        select.value === TAB
+          ? "The engine runs in this tab: what you type stays on your machine."
+          : engines?.tab && !engines.fits(this.asked())
+            ? "This tab computes the two built-in models in float32, the server all else."
+            : "Where it computes them.",
+      ),
+    );
   }
 }

@@ -12,7 +12,18 @@ import { BrowserEngine } from "./browser_engine.js";
 const CHOICE = "inflight-engine"; // in this browser: "server" if its visitor wants that where both are
 const OURS = "tab-"; // begins the ids of what the tab made
 /** What the tab can do: kinds of jobs, calls and files. */
-const IN_TAB = ["run", "leak", "fork", "compare", "export", "export_ranks", "attention", "lesson_check", "uploads", "datasets"];
+const IN_TAB = [
+  "run",
+  "leak",
+  "fork",
+  "compare",
+  "export",
+  "export_ranks",
+  "attention",
+  "lesson_check",
+  "uploads",
+  "datasets",
+];
 const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
 
 /** @type {Engines | null} the ones of this page, whose parts share them */
@@ -25,7 +36,12 @@ export class Engines {
    * @param {{server?: boolean, base?: string, engine?: string, offers?: string}} options
    */
   static of({ server = false, base = "", engine = "", offers = "" }) {
-    if (!found && (server || engine)) found = new Engines(engine ? new BrowserEngine(engine) : null, server ? new Server(base) : null, offers);
+    if (!found && (server || engine))
+      found = new Engines(
+        engine ? new BrowserEngine(engine) : null,
+        server ? new Server(base) : null,
+        offers,
+      );
     return found;
   }
 
@@ -44,7 +60,9 @@ export class Engines {
    * @param {string} what @param {string | null} id
    */
   can(what, id = null) {
-    return Boolean((this.server && !isOurs(id)) || (this.tab && (!id || isOurs(id)) && IN_TAB.includes(what)));
+    return Boolean(
+      (this.server && !isOurs(id)) || (this.tab && (!id || isOurs(id)) && IN_TAB.includes(what)),
+    );
   }
 
   /** Whether the visitor can choose. */
@@ -63,7 +81,12 @@ export class Engines {
 
   /** Whether the tab could compute what a spec asks. @param {{model?: string, dtype?: string, device?: string}} spec */
   fits({ model, dtype = "auto", device = "auto" }) {
-    return Boolean(this.tab && (!model || !this._builtin || this._builtin.includes(model)) && EXACT.includes(dtype) && (!this.server || device === "auto"));
+    return Boolean(
+      this.tab &&
+      (!model || !this._builtin || this._builtin.includes(model)) &&
+      EXACT.includes(dtype) &&
+      (!this.server || device === "auto"),
+    );
   }
 
   /** Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {any} spec @returns {Engine} */
@@ -98,7 +121,8 @@ export class Engines {
     let last = /** @type {any} */ ({});
     for await (const delta of this.follow(job)) {
       last = delta;
-      if (!delta.done && delta.progress) onprogress(delta.progress, () => this.cancel(job).catch(() => {}));
+      if (!delta.done && delta.progress)
+        onprogress(delta.progress, () => this.cancel(job).catch(() => {}));
     }
     if (last.error || last.stopped) throw new Error(last.error || last.stopped);
     return last;
@@ -129,14 +153,18 @@ export class Engines {
 
   /** What can be run here is stored beside a page without a server, so that nothing has to be started to say it. */
   async get(path, headers = {}) {
-    const answer = this.server ? await this.server.get(path, headers) : (await fetchJson(this.offers))[path];
+    const answer = this.server
+      ? await this.server.get(path, headers)
+      : (await fetchJson(this.offers))[path];
     this._builtin ??= (answer.offered || answer).builtin || null;
     return answer;
   }
 
   /** Send a file. Where strangers' files are read the tab reads it: then it never leaves this machine. */
   async send(path, text) {
-    return this._first(await this._reads() ? this.tab : this.server, (engine) => engine.send(path, text));
+    return this._first((await this._reads()) ? this.tab : this.server, (engine) =>
+      engine.send(path, text),
+    );
   }
 
   /** Whether the tab reads files. A server at home has the tokenizers of more models, and is the visitor's own. */

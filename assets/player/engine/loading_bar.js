@@ -28,7 +28,9 @@ export class LoadingBar {
 
   /** @param {{what: string, done: number, total: number, kept: boolean}} progress */
   progress({ what, done, total, kept }) {
-    this._words = what ? t(`Fetching {what}: ${megabytes(done)} of ${megabytes(total)} MB.`, { what: nameOf(what) }) : t("Starting the engine in this tab.");
+    this._words = what
+      ? t(`Fetching {what}: ${megabytes(done)} of ${megabytes(total)} MB.`, { what: nameOf(what) })
+      : t("Starting the engine in this tab.");
     if (!kept) this._words += ` ${t("This browser keeps nothing of it for the next visit.")}`;
     this._share = total ? done / total : 0;
     this._draw();
@@ -49,10 +51,19 @@ export class LoadingBar {
   failed(sentence) {
     this.close();
     return new Promise((resolve) => {
-      const button = (text, again) => h("button", { type: "button", class: `button${again ? " primary" : ""}`, onclick: () => {
-        this.close();
-        resolve(again);
-      } }, t(text));
+      const button = (text, again) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: `button${again ? " primary" : ""}`,
+            onclick: () => {
+              this.close();
+              resolve(again);
+            },
+          },
+          t(text),
+        );
       this._put(button("Try again", true), button("Close", false));
       this.part.parentElement.hidden = true;
       setText(this.words, t(sentence));
@@ -63,7 +74,12 @@ export class LoadingBar {
     this.words = h("p", { role: "status" });
     this.part = h("i");
     const theme = document.querySelector(".inflight")?.getAttribute("data-theme");
-    this.element = h("div", { class: "inflight engine-bar", "data-theme": theme }, h("div", {}, this.words, h("div", { class: "run-progress" }, this.part)), ...buttons);
+    this.element = h(
+      "div",
+      { class: "inflight engine-bar", "data-theme": theme },
+      h("div", {}, this.words, h("div", { class: "run-progress" }, this.part)),
+      ...buttons,
+    );
     document.body.append(this.element);
   }
 

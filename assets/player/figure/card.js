@@ -16,12 +16,24 @@ const GLIDE = 320; // milliseconds from the hand back to the text
 /** @typedef {{key: string, from: number, to: number, word: string}} Slider what the hand moves: a number of the state, in whole steps */
 /** @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions */
 
-const SHAPES = { prev: "M11 2v12L4 8z", next: "M5 2v12l7-6z", play: "M4 2v12l9-6z", pause: "M4 2h3v12H4zm5 0h3v12H9z" };
+const SHAPES = {
+  prev: "M11 2v12L4 8z",
+  next: "M5 2v12l7-6z",
+  play: "M4 2v12l9-6z",
+  pause: "M4 2h3v12H4zm5 0h3v12H9z",
+};
 
 /** @param {keyof typeof SHAPES} name */
 function shape(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: "16", height: "16", "aria-hidden": "true", class: "shape" })) svg.setAttribute(key, value);
+  for (const [key, value] of Object.entries({
+    viewBox: "0 0 16 16",
+    width: "16",
+    height: "16",
+    "aria-hidden": "true",
+    class: "shape",
+  }))
+    svg.setAttribute(key, value);
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   path.setAttribute("d", SHAPES[name]);
   path.setAttribute("fill", "currentColor");
@@ -68,17 +80,63 @@ export class Card {
     this._playing = undefined;
     this.body = h("div", { class: "figure-body" });
     this.says = h("p", { class: "figure-says", "aria-live": "off" });
-    this.range = h("input", { type: "range", min: String(slider.from), max: String(slider.to), step: "1", "aria-label": t(slider.word) });
-    this.back = h("button", { type: "button", class: "button figure-back", hidden: true, onclick: () => this.release() }, t("Back to the text"));
+    this.range = h("input", {
+      type: "range",
+      min: String(slider.from),
+      max: String(slider.to),
+      step: "1",
+      "aria-label": t(slider.word),
+    });
+    this.back = h(
+      "button",
+      { type: "button", class: "button figure-back", hidden: true, onclick: () => this.release() },
+      t("Back to the text"),
+    );
     this.tools = h("span", { class: "figure-tools" });
-    const button = (/** @type {keyof typeof SHAPES} */ name, /** @type {string} */ label, /** @type {() => void} */ act) => h("button", { type: "button", class: `key-button figure-${name}`, "aria-label": t(label), title: t(label), onclick: act }, shape(name));
+    const button = (
+      /** @type {keyof typeof SHAPES} */ name,
+      /** @type {string} */ label,
+      /** @type {() => void} */ act,
+    ) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: `key-button figure-${name}`,
+          "aria-label": t(label),
+          title: t(label),
+          onclick: act,
+        },
+        shape(name),
+      );
     this.player = play ? button("play", "Play", () => this.play(!this._playing)) : null;
     root.append(
-      h("p", { class: "figure-claim" }, h("b", {}, claim), source ? (link ? h("a", { href: link, class: "figure-source" }, source) : h("span", { class: "figure-source" }, source)) : null),
-      this.body, this.says,
-      h("div", { class: "figure-hand" }, button("prev", "Previous", () => this.step(-1)), this.player, button("next", "Next", () => this.step(1)), this.range, this.tools, this.back),
+      h(
+        "p",
+        { class: "figure-claim" },
+        h("b", {}, claim),
+        source
+          ? link
+            ? h("a", { href: link, class: "figure-source" }, source)
+            : h("span", { class: "figure-source" }, source)
+          : null,
+      ),
+      this.body,
+      this.says,
+      h(
+        "div",
+        { class: "figure-hand" },
+        button("prev", "Previous", () => this.step(-1)),
+        this.player,
+        button("next", "Next", () => this.step(1)),
+        this.range,
+        this.tools,
+        this.back,
+      ),
     );
-    this.range.addEventListener("input", () => this.take({ [slider.key]: Number(this.range.value) }));
+    this.range.addEventListener("input", () =>
+      this.take({ [slider.key]: Number(this.range.value) }),
+    );
   }
 
   /** The state that the text wants. @param {Moment} state */

@@ -42,7 +42,10 @@ class Embed {
     document.documentElement.lang = language;
     const name = p.get("run") || "";
     const entry = Object.hasOwn(runs, name) ? runs[name] : null;
-    if (!entry) return this.say(name ? t("There is no recorded run of this name here.") : t("The address names no run."));
+    if (!entry)
+      return this.say(
+        name ? t("There is no recorded run of this name here.") : t("The address names no run."),
+      );
     const hash = location.hash;
     let replay;
     try {
@@ -55,12 +58,28 @@ class Embed {
     find(document, "main").replaceChildren(card);
     const views = (p.get("view") || VIEWS).split(",");
     const clock = p.get("axis") === "time";
-    const link = new URLSearchParams({ run: name, ...Object.fromEntries(["step", "axis", "lang", "theme"].flatMap((key) => (p.get(key) ? [[key, String(p.get(key))]] : []))) });
-    this.figure = new Figure(card, replay, { views, clock, claim: entry.title[language], source: "Inflight", link: `${player}#${link}`, play: true });
+    const link = new URLSearchParams({
+      run: name,
+      ...Object.fromEntries(
+        ["step", "axis", "lang", "theme"].flatMap((key) =>
+          p.get(key) ? [[key, String(p.get(key))]] : [],
+        ),
+      ),
+    });
+    this.figure = new Figure(card, replay, {
+      views,
+      clock,
+      claim: entry.title[language],
+      source: "Inflight",
+      link: `${player}#${link}`,
+      play: true,
+    });
     card.dataset.views = this.figure.views.length ? views.join(" ") : "";
     for (const a of card.querySelectorAll("a")) a.target = "_blank";
     this.paint();
-    const step = /^\d{1,9}$/.test(p.get("step") || "") ? Number(p.get("step")) : this.figure.run.stepOf(0);
+    const step = /^\d{1,9}$/.test(p.get("step") || "")
+      ? Number(p.get("step"))
+      : this.figure.run.stepOf(0);
     this.figure.take({ at: this.figure.run.indexOf(step) + 1 });
   }
 
@@ -68,16 +87,28 @@ class Embed {
   fetch(url) {
     const early = /** @type {any} */ (window).inflightEarly;
     let found = this.fetched.get(url);
-    if (!found) this.fetched.set(url, found = early ? early[url] : fetch(url).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(String(answer.status))))));
+    if (!found)
+      this.fetched.set(
+        url,
+        (found = early
+          ? early[url]
+          : fetch(url).then((answer) =>
+              answer.ok ? answer.json() : Promise.reject(new Error(String(answer.status))),
+            )),
+      );
     return /** @type {Promise<Replay>} */ (found);
   }
 
   /** @param {string} sentence */
   say(sentence) {
     this.figure = null;
-    find(document, "main").replaceChildren(h("p", { class: "embed-says", role: "status" }, sentence));
+    find(document, "main").replaceChildren(
+      h("p", { class: "embed-says", role: "status" }, sentence),
+    );
     this.paint();
   }
 }
 
-/** @type {any} */ (window).inflightEmbed = new Embed(jsonIn(find(document, "#inflight-embed").textContent));
+/** @type {any} */ (window).inflightEmbed = new Embed(
+  jsonIn(find(document, "#inflight-embed").textContent),
+);

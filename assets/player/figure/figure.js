@@ -15,17 +15,42 @@ import { Card } from "./card.js";
 import { FigureLanes } from "./lanes.js";
 
 /** @param {string} name @param {string} title @param {string} key @param {...Node} content */
-const panel = (name, title, key, ...content) => h("section", { class: `panel ${name}`, "aria-label": t(title) },
-  h("h3", {}, h("span", { class: "title" }, t(title)), h("span", { class: "tools" }), h("i", { class: key })), ...content);
+const panel = (name, title, key, ...content) =>
+  h(
+    "section",
+    { class: `panel ${name}`, "aria-label": t(title) },
+    h(
+      "h3",
+      {},
+      h("span", { class: "title" }, t(title)),
+      h("span", { class: "tools" }),
+      h("i", { class: key }),
+    ),
+    ...content,
+  );
 const canvas = (name = "") => h("div", { class: `canvas ${name}` }, h("canvas", { role: "img" }));
 
 /** The views a figure may have, by name: their panel and what draws in it. @type {Record<string, (actions: ViewActions, columns: number) => [HTMLElement, any]>} */
 const VIEWS = {
-  lanes: (actions, columns) => made(panel("lanes", "Lanes", "key", canvas()), (at) => new FigureLanes(at, actions, columns)),
-  row: (actions) => made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
-  mask: (actions) => made(panel("mask", "Who may attend to whom", "key", canvas()), (at) => new MaskView(at, actions)),
-  kv: (actions) => made(panel("kv", "Memory blocks", "blocks-key", canvas("blocks")), (at) => new BlocksView(at, actions)),
-  text: () => made(panel("text", "Text so far", "key", h("div", { class: "texts" })), (at) => new TextsView(at)),
+  lanes: (actions, columns) =>
+    made(panel("lanes", "Lanes", "key", canvas()), (at) => new FigureLanes(at, actions, columns)),
+  row: (actions) =>
+    made(panel("row", "One forward pass", "key", canvas()), (at) => new PackedRow(at, actions)),
+  mask: (actions) =>
+    made(
+      panel("mask", "Who may attend to whom", "key", canvas()),
+      (at) => new MaskView(at, actions),
+    ),
+  kv: (actions) =>
+    made(
+      panel("kv", "Memory blocks", "blocks-key", canvas("blocks")),
+      (at) => new BlocksView(at, actions),
+    ),
+  text: () =>
+    made(
+      panel("text", "Text so far", "key", h("div", { class: "texts" })),
+      (at) => new TextsView(at),
+    ),
 };
 
 /** @param {HTMLElement} at @param {(at: HTMLElement) => any} make @returns {[HTMLElement, any]} */
@@ -33,10 +58,23 @@ const made = (at, make) => [at, make(at)];
 
 /** What a figure does not have: a second run, a leak, weights, ranks. */
 const ALONE = {
-  pinned: null, simple: true, presenter: false, alone: "", fast: false, ranks: null,
+  pinned: null,
+  simple: true,
+  presenter: false,
+  alone: "",
+  fast: false,
+  ranks: null,
   pair: { members: [], other: null, charted: [], step: null, leaks: false },
   leak: { offered: false, on: false, working: "" },
-  weights: { offered: false, on: false, layer: 0, head: 0, loading: false, error: null, found: null },
+  weights: {
+    offered: false,
+    on: false,
+    layer: 0,
+    head: 0,
+    loading: false,
+    error: null,
+    found: null,
+  },
 };
 
 /** @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean, simple?: boolean, first?: number, last?: number}} FigureOptions */
@@ -48,9 +86,17 @@ export class Figure extends Card {
    * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the lanes' axis, where two figures share a scale; clock: it is measured
    * time; simple: in plain words, as Watch is at first; first, last: the indices of the steps that the hand can reach
    */
-  constructor(root, replay, { views, columns = 0, clock = false, simple = true, first = 0, last = Infinity, ...options }) {
+  constructor(
+    root,
+    replay,
+    { views, columns = 0, clock = false, simple = true, first = 0, last = Infinity, ...options },
+  ) {
     const run = replay instanceof Run ? replay : new Run(replay);
-    super(root, { key: "at", from: first + 1, to: Math.min(last, run.length - 1) + 1, word: "Step" }, options);
+    super(
+      root,
+      { key: "at", from: first + 1, to: Math.min(last, run.length - 1) + 1, word: "Step" },
+      options,
+    );
     this.run = run;
     root.style.setProperty("--lanes", String(Math.min(run.numLanes, 8)));
     this.clock = clock;
@@ -64,16 +110,32 @@ export class Figure extends Card {
     this._index = 0; // of the step that is drawn
     /** @type {ViewActions} */
     this.actions = {
-      redraw: () => this.redraw(), changed: () => {}, explain: (lines) => this.explain(lines),
-      hover: (found) => this.hover(found), pin: () => {}, scrub: (index) => this.take({ at: index + 1 }), choosePass: () => {}, toggleLeak: () => {}, weigh: () => {}, turnTo: () => {}, hold: () => {}, chooseRank: () => {},
+      redraw: () => this.redraw(),
+      changed: () => {},
+      explain: (lines) => this.explain(lines),
+      hover: (found) => this.hover(found),
+      pin: () => {},
+      scrub: (index) => this.take({ at: index + 1 }),
+      choosePass: () => {},
+      toggleLeak: () => {},
+      weigh: () => {},
+      turnTo: () => {},
+      hold: () => {},
+      chooseRank: () => {},
     };
-    this.views = views.filter((name) => name in VIEWS).map((name) => {
-      const [at, view] = VIEWS[name](this.actions, columns);
-      this.body.append(at);
-      if (view.hit) this._pointed(at, view);
-      return view;
-    });
-    for (const gesture of ["wheel", "dblclick"]) this.body.addEventListener(gesture, (e) => e.stopPropagation(), { capture: true, passive: true }); // the page scrolls, the mask does not zoom
+    this.views = views
+      .filter((name) => name in VIEWS)
+      .map((name) => {
+        const [at, view] = VIEWS[name](this.actions, columns);
+        this.body.append(at);
+        if (view.hit) this._pointed(at, view);
+        return view;
+      });
+    for (const gesture of ["wheel", "dblclick"])
+      this.body.addEventListener(gesture, (e) => e.stopPropagation(), {
+        capture: true,
+        passive: true,
+      }); // the page scrolls, the mask does not zoom
     this.body.addEventListener("pointerover", (e) => this._chip(e));
   }
 
@@ -96,19 +158,41 @@ export class Figure extends Card {
   }
 
   position() {
-    return clamp(Math.ceil(Number((this.held || this.wanted || {}).at ?? 1) - 1e-6), this.slider.from, this.slider.to);
+    return clamp(
+      Math.ceil(Number((this.held || this.wanted || {}).at ?? 1) - 1e-6),
+      this.slider.from,
+      this.slider.to,
+    );
   }
 
   /** @param {import("./card.js").Moment} state */
   paint(state) {
     const { run } = this;
     const at = clamp(Number(state.at), 0, run.length);
-    const index = this._index = Math.max(0, Math.ceil(at - 1e-6) - 1);
+    const index = (this._index = Math.max(0, Math.ceil(at - 1e-6) - 1));
     const frame = run.frame(index);
     const named = String(state.focus || "");
-    const focus = this.lit ? [this.lit] : named ? run.requests.filter((r) => named.includes(r.letter)) : null;
+    const focus = this.lit
+      ? [this.lit]
+      : named
+        ? run.requests.filter((r) => named.includes(r.letter))
+        : null;
     /** @type {ViewState} */
-    const shown = { ...ALONE, run, frame, index, share: at - index, pass: frame.passes.at(-1) || null, palette: this.palette, focus, hot: this.hot, clock: this.clock, simple: this.simple, layout: layoutOf(this.root.clientWidth || 800), language: speaking() };
+    const shown = {
+      ...ALONE,
+      run,
+      frame,
+      index,
+      share: at - index,
+      pass: frame.passes.at(-1) || null,
+      palette: this.palette,
+      focus,
+      hot: this.hot,
+      clock: this.clock,
+      simple: this.simple,
+      layout: layoutOf(this.root.clientWidth || 800),
+      language: speaking(),
+    };
     for (const view of this.views) view.draw(shown);
     return this._sentence(frame, shown);
   }
@@ -117,7 +201,10 @@ export class Figure extends Card {
   _sentence(frame, state) {
     const say = (this.simple && frame.caption?.simple) || frame.caption?.say || [];
     const holding = new Set(frame.lanes.map((lane) => lane.request));
-    return [h("b", {}, `${t(`Step ${frame.event.step}.`)} `), ...spans(state, say, (request) => holding.has(request))];
+    return [
+      h("b", {}, `${t(`Step ${frame.event.step}.`)} `),
+      ...spans(state, say, (request) => holding.has(request)),
+    ];
   }
 
   /** @param {string | (Node | string)[]} sentence */
@@ -155,7 +242,10 @@ export class Figure extends Card {
   /** @param {Found | null} found */
   hover(found) {
     const [request, hot] = [found?.request || null, found?.hot || null];
-    const same = request === this.lit && JSON.stringify([hot?.q, hot?.row, hot?.column, hot?.keys]) === JSON.stringify([this.hot?.q, this.hot?.row, this.hot?.column, this.hot?.keys]);
+    const same =
+      request === this.lit &&
+      JSON.stringify([hot?.q, hot?.row, hot?.column, hot?.keys]) ===
+        JSON.stringify([this.hot?.q, this.hot?.row, this.hot?.column, this.hot?.keys]);
     this.lit = request;
     this.hot = hot;
     this.explain(found?.lines || null);
@@ -165,13 +255,16 @@ export class Figure extends Card {
   /** @param {Span[][] | null} lines */
   explain(lines) {
     const context = { run: this.run, index: this.position() - 1 };
-    this.tell(lines && lines.flatMap((line, n) => [n ? ". " : "", ...spans(context, translateLine(line))]));
+    this.tell(
+      lines && lines.flatMap((line, n) => [n ? ". " : "", ...spans(context, translateLine(line))]),
+    );
   }
 
   /** @param {Event} e */
   _chip(e) {
     const el = /** @type {HTMLElement} */ (e.target).closest("[data-request]");
-    if (el && /** @type {HTMLElement} */ (e.target).tagName !== "CANVAS") this.light(this.run.requests[Number(el.getAttribute("data-request"))].letter);
+    if (el && /** @type {HTMLElement} */ (e.target).tagName !== "CANVAS")
+      this.light(this.run.requests[Number(el.getAttribute("data-request"))].letter);
     else if (/** @type {HTMLElement} */ (e.target).tagName !== "CANVAS") this.light("");
   }
 

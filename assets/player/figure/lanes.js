@@ -22,7 +22,10 @@ export class FigureLanes extends LaneChart {
     this.columns = columns;
     const seek = (/** @type {PointerEvent} */ e) => {
       const box = this.canvas.getBoundingClientRect();
-      if (this.painted) actions.scrub(indexAt(this.painted.run, this.scale, clamp(e.clientX - box.left, GUTTER, box.width)));
+      if (this.painted)
+        actions.scrub(
+          indexAt(this.painted.run, this.scale, clamp(e.clientX - box.left, GUTTER, box.width)),
+        );
     };
     this.canvas.addEventListener("pointerdown", seek);
     this.canvas.addEventListener("pointermove", (e) => {
@@ -35,11 +38,27 @@ export class FigureLanes extends LaneChart {
     const { run, clock, palette, index, share = 1 } = state;
     if (!this.surface.visible) return;
     const [first, last] = [run.events[0], run.events[run.length - 1]];
-    const span = Math.max(this.columns, clock ? last.tEnd - first.tStart : last.step + 1 - first.step);
+    const span = Math.max(
+      this.columns,
+      clock ? last.tEnd - first.tStart : last.step + 1 - first.step,
+    );
     const per = (this.surface.w - GUTTER - 2) / span;
-    const layout = () => ({ scale: laneScale(run, clock, GUTTER, per), axis: AXIS, font: 12, end: GUTTER + (this.columns ? (clock ? last.tEnd - first.tStart : last.step + 1 - first.step) : span) * per });
+    const layout = () => ({
+      scale: laneScale(run, clock, GUTTER, per),
+      axis: AXIS,
+      font: 12,
+      end:
+        GUTTER +
+        (this.columns ? (clock ? last.tEnd - first.tStart : last.step + 1 - first.step) : span) *
+          per,
+    });
     const words = per >= ROOM && !clock;
-    this.paint(state, `${clock}/${this.columns}/${state.language}/${words ? index : ""}`, () => ({ ...layout(), words: words ? WORDS : 0, until: index }), (g) => this._axis(g, span, clock));
+    this.paint(
+      state,
+      `${clock}/${this.columns}/${state.language}/${words ? index : ""}`,
+      () => ({ ...layout(), words: words ? WORDS : 0, until: index }),
+      (g) => this._axis(g, span, clock),
+    );
     const from = this.scale.from(index);
     const x = from + (this.scale.to(index) - from) * share;
     const g = this.show(x);
@@ -47,14 +66,22 @@ export class FigureLanes extends LaneChart {
     g.beginPath();
     g.arc(x, AXIS - 4, 5, 0, 7);
     g.fill();
-    setAttr(this.canvas, "aria-label", t(`Lanes over time: step ${run.stepOf(index)} of ${run.stepOf(run.length - 1)}`));
+    setAttr(
+      this.canvas,
+      "aria-label",
+      t(`Lanes over time: step ${run.stepOf(index)} of ${run.stepOf(run.length - 1)}`),
+    );
   }
 
   /** @param {Ink} g @param {number} span @param {boolean} clock */
   _axis(g, span, clock) {
     const { scale, surface } = this;
     const unit = roundUnit(span, Math.max(3, surface.w / 90), !clock);
-    for (let v = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start; v <= span; v += unit) {
+    for (
+      let v = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
+      v <= span;
+      v += unit
+    ) {
       const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
       const x = GUTTER + v * scale.per;
       if (x + measure(g, label) <= surface.w) g.fillText(label, x, 11);

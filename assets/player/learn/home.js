@@ -22,13 +22,29 @@ export class Home {
     this._howFar();
     $(".lesson-list").replaceChildren(...doc.lessons.map((lesson) => this._lesson(lesson)));
     $(".papers").hidden = !this._hasPapers({ name: "" });
-    $(".papers").replaceChildren(h("button", { type: "button", class: "link", onclick: () => this._paper({ name: "" }, "plan") }, words.plan));
+    $(".papers").replaceChildren(
+      h(
+        "button",
+        { type: "button", class: "link", onclick: () => this._paper({ name: "" }, "plan") },
+        words.plan,
+      ),
+    );
     this._questions($(".asked"), doc.questions);
     setText($(".terms h2"), words.glossary);
-    $(".terms dl").replaceChildren(...Object.entries(doc.terms).flatMap(([term, t]) => [
-      h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
-      h("dd", {}, t.means, " ", h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`), " ", this._see(t)),
-    ]));
+    $(".terms dl").replaceChildren(
+      ...Object.entries(doc.terms).flatMap(([term, t]) => [
+        h("dt", { id: `term-${term.replaceAll(" ", "-")}` }, t.word),
+        h(
+          "dd",
+          {},
+          t.means,
+          " ",
+          h("span", { class: "vllm" }, `${words.in_vllm} ${t.vllm}`),
+          " ",
+          this._see(t),
+        ),
+      ]),
+    );
   }
 
   /** Bring a section below the lessons into sight: "questions" or "glossary". */
@@ -41,13 +57,33 @@ export class Home {
   /** How far the learner is, once begun. */
   _howFar() {
     const { learn } = this;
-    const { $, words, doc: { lessons }, progress } = learn;
+    const {
+      $,
+      words,
+      doc: { lessons },
+      progress,
+    } = learn;
     const of = lessons.map((lesson) => progress.of(lesson));
-    const [asked, answered] = [lessons.flatMap(questionsOf).length, of.reduce((n, { answered: found }) => n + found.length, 0)];
+    const [asked, answered] = [
+      lessons.flatMap(questionsOf).length,
+      of.reduce((n, { answered: found }) => n + found.length, 0),
+    ];
     $(".how-far").hidden = !answered || lessons.length < 2;
     $(".how-far").replaceChildren(
-      h("p", {}, h("b", {}, `${of.filter(({ done }) => done).length} ${words.of} ${lessons.length}`), ` ${words.lessons_done}, `, h("b", {}, `${answered} ${words.of} ${asked}`), ` ${words.questions_answered}`),
-      h("div", { class: "how-far-bar", "aria-hidden": "true" }, h("i", { style: `width: ${(100 * answered) / asked}%` })));
+      h(
+        "p",
+        {},
+        h("b", {}, `${of.filter(({ done }) => done).length} ${words.of} ${lessons.length}`),
+        ` ${words.lessons_done}, `,
+        h("b", {}, `${answered} ${words.of} ${asked}`),
+        ` ${words.questions_answered}`,
+      ),
+      h(
+        "div",
+        { class: "how-far-bar", "aria-hidden": "true" },
+        h("i", { style: `width: ${(100 * answered) / asked}%` }),
+      ),
+    );
   }
 
   _lesson(lesson) {
@@ -56,28 +92,81 @@ export class Home {
     const { at, answered, done } = progress.of(lesson);
     const begun = at > 0 && !done;
     const asked = questionsOf(lesson).length;
-    const questions = done ? words.done : answered.length ? `${answered.length} ${words.of} ${asked} ${words.questions_answered}` : `${asked} ${words.questions}`;
-    return h("li", { class: done ? "lesson done" : "lesson" },
+    const questions = done
+      ? words.done
+      : answered.length
+        ? `${answered.length} ${words.of} ${asked} ${words.questions_answered}`
+        : `${asked} ${words.questions}`;
+    return h(
+      "li",
+      { class: done ? "lesson done" : "lesson" },
       this._picture(lesson),
-      h("div", { class: "lesson-words" },
-        h("h2", {}, h("span", { class: "lesson-number", "aria-hidden": "true" }, done ? "✓" : String(lesson.number)), lesson.title), h("p", {}, lesson.question),
-        h("p", { class: "papers-of" }, h("span", {}, `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops} · `, h("span", { class: "lesson-asked" }, questions)),
-          ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) => h("button", { type: "button", class: "link", onclick: () => this._paper(lesson, kind) }, words[kind])))),
-      h("button", { type: "button", class: "button primary start-button", "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.continue : done ? words.again : words.start}`,
-        onclick: () => learn.open(lesson, begun ? at : 0) }, begun ? words.continue : done ? words.again : words.start));
+      h(
+        "div",
+        { class: "lesson-words" },
+        h(
+          "h2",
+          {},
+          h(
+            "span",
+            { class: "lesson-number", "aria-hidden": "true" },
+            done ? "✓" : String(lesson.number),
+          ),
+          lesson.title,
+        ),
+        h("p", {}, lesson.question),
+        h(
+          "p",
+          { class: "papers-of" },
+          h(
+            "span",
+            {},
+            `${lesson.minutes} ${words.minutes} · ${lesson.stops.length} ${words.stops} · `,
+            h("span", { class: "lesson-asked" }, questions),
+          ),
+          ...PAPERS.filter(() => this._hasPapers(lesson)).map((kind) =>
+            h(
+              "button",
+              { type: "button", class: "link", onclick: () => this._paper(lesson, kind) },
+              words[kind],
+            ),
+          ),
+        ),
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button primary start-button",
+          "aria-label": `${words.lesson} ${lesson.number}: ${begun ? words.continue : done ? words.again : words.start}`,
+          onclick: () => learn.open(lesson, begun ? at : 0),
+        },
+        begun ? words.continue : done ? words.again : words.start,
+      ),
+    );
   }
 
   /** Drawn once: redrawing the list keeps it. A press on it opens the lesson, as its button does. */
   _picture(lesson) {
     const { pictures, learn } = this;
     if (!lesson.picture) return null;
-    if (!pictures.has(lesson.name)) pictures.set(lesson.name, new Picture(learn.app, lesson.picture));
+    if (!pictures.has(lesson.name))
+      pictures.set(lesson.name, new Picture(learn.app, lesson.picture));
     const { el } = pictures.get(lesson.name);
-    return h("div", { class: "picture-place", onclick: (e) => e.currentTarget.parentElement.querySelector(".start-button").click() }, el);
+    return h(
+      "div",
+      {
+        class: "picture-place",
+        onclick: (e) => e.currentTarget.parentElement.querySelector(".start-button").click(),
+      },
+      el,
+    );
   }
 
   _hasPapers(lesson) {
-    return Boolean(this.learn.engines?.can("lesson_file") || this.learn.options.papers[lesson.name]);
+    return Boolean(
+      this.learn.engines?.can("lesson_file") || this.learn.options.papers[lesson.name],
+    );
   }
 
   /** A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored beside the page. */
@@ -85,12 +174,19 @@ export class Home {
     const { learn } = this;
     const { language, options, engines, app } = learn;
     const tab = kind === "offline" ? null : window.open("", "_blank"); // at once: later it would count as a pop-up
-    const made = engines?.can("lesson_file") ? await engines.call("lesson_file", lesson.name, kind, language) : { url: options.papers[lesson.name][`${kind}-${language}`] };
+    const made = engines?.can("lesson_file")
+      ? await engines.call("lesson_file", lesson.name, kind, language)
+      : { url: options.papers[lesson.name][`${kind}-${language}`] };
     if (!made.url) {
       tab?.close();
       return app.toast(made.error);
     }
-    if (!tab) return h("a", { href: made.url, download: made.url.split("/").at(-1), target: "_blank" }).click();
+    if (!tab)
+      return h("a", {
+        href: made.url,
+        download: made.url.split("/").at(-1),
+        target: "_blank",
+      }).click();
     tab.opener = null;
     tab.location.replace(new URL(made.url, document.baseURI).href);
   }
@@ -99,11 +195,24 @@ export class Home {
     const { learn } = this;
     section.hidden = Boolean(learn.options.only);
     setText(section.querySelector("h2"), questions.title);
-    section.querySelector("dl").replaceChildren(...questions.stops.flatMap((q, i) => [
-      h("dt", { id: `asked-${q.name}` }, q.title),
-      h("dd", {}, ...q.text.flatMap((spans) => sentence(spans, learn.app, learn.doc.terms)), " ",
-        h("button", { type: "button", class: "link", onclick: () => learn.open(questions, i) }, learn.words.see_it)),
-    ]));
+    section
+      .querySelector("dl")
+      .replaceChildren(
+        ...questions.stops.flatMap((q, i) => [
+          h("dt", { id: `asked-${q.name}` }, q.title),
+          h(
+            "dd",
+            {},
+            ...q.text.flatMap((spans) => sentence(spans, learn.app, learn.doc.terms)),
+            " ",
+            h(
+              "button",
+              { type: "button", class: "link", onclick: () => learn.open(questions, i) },
+              learn.words.see_it,
+            ),
+          ),
+        ]),
+      );
   }
 
   /** Opens the run at its step in the Watch tab. */
@@ -112,10 +221,20 @@ export class Home {
     const { app, words } = learn;
     const entry = app.options.catalogue.find((e) => e.name === run);
     if (!entry || !learn.options.tabs.length) return "";
-    return h("button", { type: "button", class: "link", onclick: async () => {
-      learn.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }));
-      await app.open(entry, { step, tab: view });
-      app.changed();
-    } }, words.see_it);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "link",
+        onclick: async () => {
+          learn.root.dispatchEvent(
+            new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }),
+          );
+          await app.open(entry, { step, tab: view });
+          app.changed();
+        },
+      },
+      words.see_it,
+    );
   }
 }

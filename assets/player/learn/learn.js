@@ -26,7 +26,16 @@ export class Learn {
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
-    this.options = { tabs: [], server: false, documents: {}, papers: {}, captions: {}, only: null, base: undefined, ...options };
+    this.options = {
+      tabs: [],
+      server: false,
+      documents: {},
+      papers: {},
+      captions: {},
+      only: null,
+      base: undefined,
+      ...options,
+    };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
     this.app = null; // the page's player, once it exists
@@ -42,8 +51,14 @@ export class Learn {
     this.task = new Task(this);
     this._buttons();
     document.addEventListener("keydown", (e) => this._key(e), true);
-    new MutationObserver(() => this.app && this._speak()).observe(this.page, { attributes: true, attributeFilter: ["data-part"] });
-    window.addEventListener("hashchange", () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow());
+    new MutationObserver(() => this.app && this._speak()).observe(this.page, {
+      attributes: true,
+      attributeFilter: ["data-part"],
+    });
+    window.addEventListener(
+      "hashchange",
+      () => this.page.dataset.part === "learn" && location.hash !== this._written && this._follow(),
+    );
     this.ready = this._begin(wantedLanguage());
   }
 
@@ -65,8 +80,20 @@ export class Learn {
     const { app } = this;
     const { part = "watch" } = this.page.dataset;
     speak(this.speech);
-    if (part !== "watch" || app.speech.opened === app.speech.language || !app.options.catalogue.includes(app.entry)) return;
-    app.open(app.entry, { ...app.address.read(), step: app.run.stepOf(app.index), pin: app.pinned?.letter, tab: app.tab, view: null, ...app.ranks.place });
+    if (
+      part !== "watch" ||
+      app.speech.opened === app.speech.language ||
+      !app.options.catalogue.includes(app.entry)
+    )
+      return;
+    app.open(app.entry, {
+      ...app.address.read(),
+      step: app.run.stepOf(app.index),
+      pin: app.pinned?.letter,
+      tab: app.tab,
+      view: null,
+      ...app.ranks.place,
+    });
   }
 
   async _begin(language) {
@@ -79,11 +106,22 @@ export class Learn {
     let url = this.options.documents[language] || this.options.documents.en;
     if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
     this.doc = await fetchJson(url);
-    this.words = Object.fromEntries(Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]));
+    this.words = Object.fromEntries(
+      Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]),
+    );
     this.language = this.doc.language;
     this.root.lang = this.language;
     const { title, question: shows, stops: asked } = this.doc.questions;
-    this.speech = this.language === "en" ? null : { name: this.language, words: this.doc.catalogue, terms: this.doc.terms, asked: { title, shows, asked }, captions: (entry) => this._captions(entry.name) };
+    this.speech =
+      this.language === "en"
+        ? null
+        : {
+            name: this.language,
+            words: this.doc.catalogue,
+            terms: this.doc.terms,
+            asked: { title, shows, asked },
+            captions: (entry) => this._captions(entry.name),
+          };
     this._speak();
     this._labels();
     this.home.draw();
@@ -93,7 +131,9 @@ export class Learn {
   async _captions(run) {
     const { language, options, engines } = this;
     if (!this.app.options.catalogue.some((entry) => entry.name === run)) return null;
-    const url = engines?.can("lesson_file") ? (await engines.call("lesson_file", run, "captions", language)).url : options.captions[run]?.[language];
+    const url = engines?.can("lesson_file")
+      ? (await engines.call("lesson_file", run, "captions", language)).url
+      : options.captions[run]?.[language];
     return url ? this.app.fetch(url) : null;
   }
 
@@ -170,7 +210,8 @@ export class Learn {
     this.terms.hide();
     this.$(".home").hidden = false;
     this.$(".stop-card").hidden = true;
-    for (const part of [".lessons-button", ".where", ".presenter-button"]) this.$(part).hidden = true;
+    for (const part of [".lessons-button", ".where", ".presenter-button"])
+      this.$(part).hidden = true;
   }
 
   async go(by) {
@@ -192,7 +233,9 @@ export class Learn {
     this._dots();
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
-    $(".stop-text").replaceChildren(...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.app, this.doc.terms))));
+    $(".stop-text").replaceChildren(
+      ...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.app, this.doc.terms))),
+    );
     if (stop.table) $(".stop-text").append(this._table(stop.table));
     this._ask(stop);
     this._do(stop);
@@ -201,7 +244,9 @@ export class Learn {
     $(".next-button").hidden = Boolean(this.options.only) && this.at === lesson.stops.length - 1;
     $(".back-button").disabled = this.at === 0;
     $(".stop-scroll").scrollTop = 0;
-    this._heard(`${stop.title}. ${stop.text.map(sentenceText).join(" ")} ${ask ? sentenceText(ask.text) : ""}`);
+    this._heard(
+      `${stop.title}. ${stop.text.map(sentenceText).join(" ")} ${ask ? sentenceText(ask.text) : ""}`,
+    );
     $(".stop-card").focus({ preventScroll: true });
     this.drawn = `${lesson.name}/${stop.name}`;
   }
@@ -210,21 +255,57 @@ export class Learn {
   _dots() {
     const { lesson, words } = this;
     const { answered } = this.progress.of(lesson);
-    this.$(".dots").replaceChildren(...lesson.stops.map((s, i) => {
-      const found = answered.includes(s.name);
-      return h("li", {}, h("button", {
-        type: "button", class: [i < this.at && "past", s.ask && "asks", found && "answered"].filter(Boolean).join(" ") || null, "aria-current": i === this.at ? "step" : null,
-        "aria-label": `${i + 1}: ${s.title}${found ? `, ${words.answered}` : ""}`, title: s.title, onclick: () => this.open(lesson, i),
-      }));
-    }));
+    this.$(".dots").replaceChildren(
+      ...lesson.stops.map((s, i) => {
+        const found = answered.includes(s.name);
+        return h(
+          "li",
+          {},
+          h("button", {
+            type: "button",
+            class:
+              [i < this.at && "past", s.ask && "asks", found && "answered"]
+                .filter(Boolean)
+                .join(" ") || null,
+            "aria-current": i === this.at ? "step" : null,
+            "aria-label": `${i + 1}: ${s.title}${found ? `, ${words.answered}` : ""}`,
+            title: s.title,
+            onclick: () => this.open(lesson, i),
+          }),
+        );
+      }),
+    );
   }
 
   /** A table below the text: what things are called elsewhere, or what was measured. */
   _table({ label, head: columns, rows }) {
-    const head = ({ name, url }) => h("th", { scope: "col" }, url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name);
-    return h("div", { class: columns.length > 3 ? "names wide" : "names", tabindex: "0", role: "group", "aria-label": label }, h("table", {},
-      h("thead", {}, h("tr", {}, h("td", {}), ...columns.map(head))),
-      h("tbody", {}, ...rows.map(([what, ...names]) => h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name)))))));
+    const head = ({ name, url }) =>
+      h(
+        "th",
+        { scope: "col" },
+        url ? h("a", { href: url, target: "_blank", rel: "noopener" }, name) : name,
+      );
+    return h(
+      "div",
+      {
+        class: columns.length > 3 ? "names wide" : "names",
+        tabindex: "0",
+        role: "group",
+        "aria-label": label,
+      },
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, h("td", {}), ...columns.map(head))),
+        h(
+          "tbody",
+          {},
+          ...rows.map(([what, ...names]) =>
+            h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
+          ),
+        ),
+      ),
+    );
   }
 
   _ask(stop) {
@@ -234,7 +315,10 @@ export class Learn {
     if (!ask) return void this.$(".stop-ask").replaceChildren(); // the previous question is done
     const Kind = ask.kind === "paint" ? Paint : Choose;
     this.asking = new Kind(this.$(".stop-ask"), ask, {
-      app: this.app, terms: this.doc.terms, words: this.words, say: (text) => this._heard(text),
+      app: this.app,
+      terms: this.doc.terms,
+      words: this.words,
+      say: (text) => this._heard(text),
       answered: (right, own) => {
         if (!right) return;
         if (own) this.progress.answered(this.lesson, stop);
@@ -287,12 +371,28 @@ export class Learn {
     const { $, words, doc } = this;
     this.root.setAttribute("aria-label", `Inflight: ${words.title}`);
     $(".tabs").setAttribute("aria-label", t("Parts of Inflight"));
-    for (const [i, tab] of this.options.tabs.entries()) setText($(".tabs").children[i], t(tab.title));
-    for (const [button, word] of Object.entries({ lessons: words.close, back: words.back, presenter: words.presenter })) setText($(`.${button}-button`), word);
+    for (const [i, tab] of this.options.tabs.entries())
+      setText($(".tabs").children[i], t(tab.title));
+    for (const [button, word] of Object.entries({
+      lessons: words.close,
+      back: words.back,
+      presenter: words.presenter,
+    }))
+      setText($(`.${button}-button`), word);
     $(".presenter-button").title = words.presenter_note;
-    for (const [part, label] of [[".stop-card", words.lesson], [".stop-scroll", words.lesson], [".language", words.language]]) $(part).setAttribute("aria-label", label);
-    $(".language").replaceChildren(...Object.entries(doc.languages).map(([key, name]) => h("option", { value: key, selected: key === doc.language }, name)));
-    $(".language").hidden = !this.engines?.can("lessons") && Object.keys(this.options.documents).length < 2;
+    for (const [part, label] of [
+      [".stop-card", words.lesson],
+      [".stop-scroll", words.lesson],
+      [".language", words.language],
+    ])
+      $(part).setAttribute("aria-label", label);
+    $(".language").replaceChildren(
+      ...Object.entries(doc.languages).map(([key, name]) =>
+        h("option", { value: key, selected: key === doc.language }, name),
+      ),
+    );
+    $(".language").hidden =
+      !this.engines?.can("lessons") && Object.keys(this.options.documents).length < 2;
   }
 
   enlarge(on) {
@@ -315,10 +415,21 @@ export class Learn {
   }
 
   _key(e) {
-    if (this.page.dataset.part !== "learn" || !this.lesson || this.task.on || e.ctrlKey || e.metaKey || e.altKey || isTyping(e.target) || document.querySelector("dialog[open]")) return;
+    if (
+      this.page.dataset.part !== "learn" ||
+      !this.lesson ||
+      this.task.on ||
+      e.ctrlKey ||
+      e.metaKey ||
+      e.altKey ||
+      isTyping(e.target) ||
+      document.querySelector("dialog[open]")
+    )
+      return;
     const onButton = e.target.closest?.("button, a, [role=gridcell]");
     if (/^[1-9]$/.test(e.key) && this.asking?.key(Number(e.key))) return take(e);
-    if (e.key === "PageDown" || e.key === "n" || e.key === "N" || (e.key === "Enter" && !onButton)) this.go(1);
+    if (e.key === "PageDown" || e.key === "n" || e.key === "N" || (e.key === "Enter" && !onButton))
+      this.go(1);
     else if (e.key === "PageUp" || e.key === "b" || e.key === "B") this.go(-1);
     else if (e.key === "p" || e.key === "P") this.enlarge(!this.large);
     else if (e.key === "Escape" && !this.terms.hide() && this.large) this.enlarge(false);
@@ -333,4 +444,8 @@ function take(e) {
 }
 
 /** Fill `holder` with the lessons of this script's markup and style, once. */
-window.inflightLearnMount = (holder, options) => window.inflightLearn = new Learn(fillPart(holder, window.inflightLearnFiles, ".inflight-learn"), options);
+window.inflightLearnMount = (holder, options) =>
+  (window.inflightLearn = new Learn(
+    fillPart(holder, window.inflightLearnFiles, ".inflight-learn"),
+    options,
+  ));

@@ -10,18 +10,26 @@ const MARGIN = 1.04; // of the axis: the mark at the end of a run is whole
 export class Picture {
   /** app: the page's player. shown: {run, step, view, clock}. */
   constructor(app, { run, step, view, clock }) {
-    this.el = h("div", { class: "lesson-picture", "data-view": view, "aria-hidden": "true", inert: true });
+    this.el = h("div", {
+      class: "lesson-picture",
+      "data-view": view,
+      "aria-hidden": "true",
+      inert: true,
+    });
     const entry = app.options.catalogue.find((e) => e.name === run);
-    const near = new IntersectionObserver(async (seen) => {
-      if (!entry || !seen.some((one) => one.isIntersecting)) return;
-      near.disconnect();
-      try {
-        const replay = await app.fetch(entry.url);
-        this._draw(new Run(replay), step, { views: [view], clock });
-      } catch {
-        // the lesson has its words
-      }
-    }, { rootMargin: "300px" });
+    const near = new IntersectionObserver(
+      async (seen) => {
+        if (!entry || !seen.some((one) => one.isIntersecting)) return;
+        near.disconnect();
+        try {
+          const replay = await app.fetch(entry.url);
+          this._draw(new Run(replay), step, { views: [view], clock });
+        } catch {
+          // the lesson has its words
+        }
+      },
+      { rootMargin: "300px" },
+    );
     near.observe(this.el);
   }
 
@@ -29,7 +37,8 @@ export class Picture {
     const root = h("div");
     this.el.append(root);
     const [first, last] = [run.events[0], run.events[run.length - 1]];
-    const columns = MARGIN * (options.clock ? last.tEnd - first.tStart : last.step + 1 - first.step);
+    const columns =
+      MARGIN * (options.clock ? last.tEnd - first.tStart : last.step + 1 - first.step);
     const figure = new Figure(root, run, { ...options, columns });
     const theme = () => {
       figure.palette = paintTheme(root, isDarkBeside());

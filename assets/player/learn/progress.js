@@ -14,7 +14,8 @@ export class Progress {
 
   /** {at, answered, done}: done when the learner has found the answer to every question; seeing all stops is not enough. */
   of(lesson) {
-    const { at = 0, answered = [] } = (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
+    const { at = 0, answered = [] } =
+      (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};
     const asked = questionsOf(lesson).map((stop) => stop.name);
     const found = asked.filter((name) => answered.includes(name));
     return { at, answered: found, done: asked.length > 0 && found.length === asked.length };

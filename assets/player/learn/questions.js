@@ -22,15 +22,23 @@ class Question {
   }
 
   put(holder, ...content) {
-    holder.replaceChildren(h("p", { class: "asked-text" }, ...this.show(this.ask.text)), ...content, this.answer);
+    holder.replaceChildren(
+      h("p", { class: "asked-text" }, ...this.show(this.ask.text)),
+      ...content,
+      this.answer,
+    );
   }
 
   /** The verdict, the comment on the answer and, in a list, why: in sight, also where the card is small. own: found, not shown. */
   judge(right, verdict, said, reasons = [], own = true) {
     this.answer.hidden = false;
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
-    this.answer.replaceChildren(h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
-      ...(reasons.length ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))] : []));
+    this.answer.replaceChildren(
+      h("p", {}, h("b", {}, verdict), ...said.flatMap((spans) => [" ", ...this.show(spans)])),
+      ...(reasons.length
+        ? [h("ul", {}, ...reasons.map((reason) => h("li", {}, ...this.show(reason))))]
+        : []),
+    );
     this.tell.say([verdict, ...[...said, ...reasons].map(sentenceText)].join(" ").trim());
     this.tell.answered(right, own);
     this.answer.scrollIntoView({ block: "nearest", behavior: reducedMotion() ? "auto" : "smooth" });
@@ -41,8 +49,14 @@ class Question {
 export class Choose extends Question {
   constructor(holder, ask, on) {
     super(ask, on);
-    this.buttons = ask.options.map((option, i) => h("button", { type: "button", class: "option", onclick: () => this.choose(i) },
-      h("kbd", { "aria-hidden": "true" }, String(i + 1)), h("span", {}, ...this.show(option.text))));
+    this.buttons = ask.options.map((option, i) =>
+      h(
+        "button",
+        { type: "button", class: "option", onclick: () => this.choose(i) },
+        h("kbd", { "aria-hidden": "true" }, String(i + 1)),
+        h("span", {}, ...this.show(option.text)),
+      ),
+    );
     this.put(holder, h("div", { class: "options", role: "group" }, ...this.buttons));
   }
 
@@ -71,30 +85,82 @@ export class Paint extends Question {
     this.at = [0, 0];
     this.shown = false; // by "Show me", until it is cleared
     this.cells[0][0].tabIndex = 0;
-    const label = (p, axis) => h("span", { class: `axis ${axis}`, role: axis === "of-key" ? "columnheader" : "rowheader" }, ...this.show([{ r: p.r }]), h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"));
-    this.grid = h("div", { class: "paint", role: "grid", "aria-label": words.mask, style: `--columns:${ask.keys.length}`, onkeydown: (e) => this._key(e) },
-      h("div", { class: "line", role: "row" }, h("span", { class: "axis corner", role: "columnheader", "aria-label": `${words.query} / ${words.key}` }), ...ask.keys.map((key) => label(key, "of-key"))),
-      ...ask.queries.map((query, q) => h("div", { class: "line", role: "row" }, label(query, "of-query"), ...this.cells[q])));
+    const label = (p, axis) =>
+      h(
+        "span",
+        { class: `axis ${axis}`, role: axis === "of-key" ? "columnheader" : "rowheader" },
+        ...this.show([{ r: p.r }]),
+        h("i", {}, p.text.replaceAll("\n", "↵").trim() || "␣"),
+      );
+    this.grid = h(
+      "div",
+      {
+        class: "paint",
+        role: "grid",
+        "aria-label": words.mask,
+        style: `--columns:${ask.keys.length}`,
+        onkeydown: (e) => this._key(e),
+      },
+      h(
+        "div",
+        { class: "line", role: "row" },
+        h("span", {
+          class: "axis corner",
+          role: "columnheader",
+          "aria-label": `${words.query} / ${words.key}`,
+        }),
+        ...ask.keys.map((key) => label(key, "of-key")),
+      ),
+      ...ask.queries.map((query, q) =>
+        h("div", { class: "line", role: "row" }, label(query, "of-query"), ...this.cells[q]),
+      ),
+    );
     this._drag();
-    this.put(holder, h("p", { class: "quiet" }, words.how_to_paint), h("div", { class: "paint-holder" }, this.grid),
-      h("div", { class: "paint-tools" },
-        h("button", { type: "button", class: "button primary check-button", onclick: () => this.check() }, words.check),
+    this.put(
+      holder,
+      h("p", { class: "quiet" }, words.how_to_paint),
+      h("div", { class: "paint-holder" }, this.grid),
+      h(
+        "div",
+        { class: "paint-tools" },
+        h(
+          "button",
+          { type: "button", class: "button primary check-button", onclick: () => this.check() },
+          words.check,
+        ),
         h("button", { type: "button", class: "button", onclick: () => this.clear() }, words.clear),
-        h("button", { type: "button", class: "button show-button", onclick: () => this.reveal() }, words.show)));
+        h(
+          "button",
+          { type: "button", class: "button show-button", onclick: () => this.reveal() },
+          words.show,
+        ),
+      ),
+    );
   }
 
   _cell(q, k) {
     const key = this.ask.keys[k];
     const hue = this.app.run?.requests.find((r) => r.letter === this.ask.queries[q].r)?.hue ?? 0;
     const on = `--on: var(--${key.new ? "hue" : "cached"}-${Math.max(0, hue)})`; // as the mask on screen has it
-    const el = h("span", { class: "cell", role: "gridcell", tabindex: "-1", "aria-selected": "false", "data-q": q, "data-k": k, style: on });
+    const el = h("span", {
+      class: "cell",
+      role: "gridcell",
+      tabindex: "-1",
+      "aria-selected": "false",
+      "data-q": q,
+      "data-k": k,
+      style: on,
+    });
     this._name(el, q, k, false);
     return el;
   }
 
   _name(el, q, k, on) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
-    el.setAttribute("aria-label", `${query.r} ${query.text.trim()}, ${key.r} ${key.text.trim()}: ${on ? this.words.cell_allowed : this.words.cell_blocked}`);
+    el.setAttribute(
+      "aria-label",
+      `${query.r} ${query.text.trim()}, ${key.r} ${key.text.trim()}: ${on ? this.words.cell_allowed : this.words.cell_blocked}`,
+    );
   }
 
   _set(q, k, on) {
@@ -132,7 +198,10 @@ export class Paint extends Question {
       const cell = painting === null ? null : under(e);
       if (cell) this._set(...of(cell), painting);
     });
-    for (const end of ["pointerup", "pointercancel"]) this.grid.addEventListener(end, () => { painting = null; });
+    for (const end of ["pointerup", "pointercancel"])
+      this.grid.addEventListener(end, () => {
+        painting = null;
+      });
   }
 
   _focus(q, k) {
@@ -145,7 +214,11 @@ export class Paint extends Question {
   _key(e) {
     const [q, k] = this.at;
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (moves[e.key]) this._focus(clamp(q + moves[e.key][0], 0, this.cells.length - 1), clamp(k + moves[e.key][1], 0, this.cells[0].length - 1));
+    if (moves[e.key])
+      this._focus(
+        clamp(q + moves[e.key][0], 0, this.cells.length - 1),
+        clamp(k + moves[e.key][1], 0, this.cells[0].length - 1),
+      );
     else if (e.key === " ") this._set(q, k, !this._isOn(q, k));
     else if (e.key === "Enter") this.check();
     else return;
@@ -157,20 +230,37 @@ export class Paint extends Question {
   _mistake(q, k) {
     const [query, key] = [this.ask.queries[q], this.ask.keys[k]];
     const { words } = this;
-    const reason = !this._isOn(q, k) ? words.mistake_missing : query.r !== key.r ? words.mistake_other : words.mistake_future;
-    return [{ r: query.r }, ` “${query.text.trim()}” → `, { r: key.r }, ` “${key.text.trim()}”: ${reason}`];
+    const reason = !this._isOn(q, k)
+      ? words.mistake_missing
+      : query.r !== key.r
+        ? words.mistake_other
+        : words.mistake_future;
+    return [
+      { r: query.r },
+      ` “${query.text.trim()}” → `,
+      { r: key.r },
+      ` “${key.text.trim()}”: ${reason}`,
+    ];
   }
 
   check() {
     const { words } = this;
     const wrong = [];
-    this.ask.allowed.forEach((row, q) => [...row].forEach((cell, k) => {
-      const mistaken = this._isOn(q, k) !== (cell === "1");
-      this.cells[q][k].classList.toggle("wrong", mistaken);
-      if (mistaken) wrong.push([q, k]);
-    }));
+    this.ask.allowed.forEach((row, q) =>
+      [...row].forEach((cell, k) => {
+        const mistaken = this._isOn(q, k) !== (cell === "1");
+        this.cells[q][k].classList.toggle("wrong", mistaken);
+        if (mistaken) wrong.push([q, k]);
+      }),
+    );
     wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // wrongly painted cells first
-    if (wrong.length) this.judge(false, words.wrong, [[`${wrong.length} ${words.cells_wrong}`]], wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)));
+    if (wrong.length)
+      this.judge(
+        false,
+        words.wrong,
+        [[`${wrong.length} ${words.cells_wrong}`]],
+        wrong.slice(0, MOST_REASONS).map(([q, k]) => this._mistake(q, k)),
+      );
     else this.judge(true, words.right, [[words.painted], this.ask.why], [], !this.shown);
   }
 

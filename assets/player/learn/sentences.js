@@ -8,7 +8,12 @@ export function sentence(spans, app, terms) {
     if (typeof span === "string") return code(span);
     if (span.keys !== undefined) return [byPointer(span)];
     if (span.n !== undefined) return [h("b", { class: "number" }, span.n)];
-    if (span.t !== undefined) return [terms[span.t] ? h("button", { type: "button", class: "term", "data-term": span.t }, span.s) : span.s];
+    if (span.t !== undefined)
+      return [
+        terms[span.t]
+          ? h("button", { type: "button", class: "term", "data-term": span.t }, span.s)
+          : span.s,
+      ];
     const request = app.run?.requests.find((r) => r.letter === span.r);
     const chip = h("bdi", { class: "chip", "data-letter": span.r }, span.r);
     if (request && request.hue >= 0) chip.style.setProperty("--tint", `var(--tint-${request.hue})`);
@@ -16,13 +21,25 @@ export function sentence(spans, app, terms) {
   });
 }
 
-const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part)).filter((part) => part !== "");
+const code = (text) =>
+  text
+    .split("`")
+    .map((part, i) => (i % 2 ? h("code", {}, part) : part))
+    .filter((part) => part !== "");
 
 /** Spans as text, for screen readers. */
-export const sentenceText = (spans) => spans.map((s) => (typeof s === "string" ? s.replaceAll("`", "") : s.n ?? s.s ?? s.r ?? byPointer(s))).join("");
+export const sentenceText = (spans) =>
+  spans
+    .map((s) =>
+      typeof s === "string" ? s.replaceAll("`", "") : (s.n ?? s.s ?? s.r ?? byPointer(s)),
+    )
+    .join("");
 
 /** A text that has two forms, {keys, touch}: for this device's main pointer. */
-export const byPointer = (text) => (typeof text === "string" ? text : text[matchMedia("(pointer: coarse)").matches ? "touch" : "keys"]);
+export const byPointer = (text) =>
+  typeof text === "string"
+    ? text
+    : text[matchMedia("(pointer: coarse)").matches ? "touch" : "keys"];
 
 /** Hover, focus or tap a term and a card says what it means and what vLLM calls it. */
 export class Terms {
@@ -30,10 +47,11 @@ export class Terms {
     this.learn = learn;
     this.card = learn.$(".term-card");
     const of = (e) => e.target.closest?.(".term[data-term]");
-    for (const kind of ["pointerover", "focusin"]) learn.root.addEventListener(kind, (e) => {
-      if (of(e)) this.show(of(e));
-      else if (!this.card.contains(e.target)) this.hide();
-    });
+    for (const kind of ["pointerover", "focusin"])
+      learn.root.addEventListener(kind, (e) => {
+        if (of(e)) this.show(of(e));
+        else if (!this.card.contains(e.target)) this.hide();
+      });
     learn.root.addEventListener("click", (e) => of(e) && this.show(of(e)));
   }
 
@@ -42,7 +60,11 @@ export class Terms {
     const { words, doc } = learn;
     const term = doc.terms[el.dataset.term];
     if (!term) return;
-    card.replaceChildren(h("b", {}, term.word), h("p", {}, term.means), h("p", { class: "vllm" }, `${words.in_vllm} ${term.vllm}`));
+    card.replaceChildren(
+      h("b", {}, term.word),
+      h("p", {}, term.means),
+      h("p", { class: "vllm" }, `${words.in_vllm} ${term.vllm}`),
+    );
     card.hidden = false;
     const at = el.getBoundingClientRect();
     const { width, height } = card.getBoundingClientRect();

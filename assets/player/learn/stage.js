@@ -25,10 +25,14 @@ export class Stage {
     page.dataset.views = views.join(" ");
     page.dataset.veil = veil;
     app.transport.toggle(false);
-    const tab = app.layout === "phone" ? views.find((v) => v === "mask" || SIDE.includes(v)) : views.find((v) => SIDE.includes(v));
+    const tab =
+      app.layout === "phone"
+        ? views.find((v) => v === "mask" || SIDE.includes(v))
+        : views.find((v) => SIDE.includes(v));
     const entry = app.options.catalogue.find((e) => e.name === run);
     if (!entry) return app.toast(`${t("This recorded run is not available:")} ${run}.`);
-    if (app.entry !== entry || app.speech.opened !== app.speech.language) await app.open(entry, { step, pin, tab });
+    if (app.entry !== entry || app.speech.opened !== app.speech.language)
+      await app.open(entry, { step, pin, tab });
     else {
       const from = app.index;
       app.clear();

@@ -7,8 +7,15 @@ const OWN = ".paint, .names"; // what a finger draws on or moves sideways itself
 /** Call act(1) for a sweep to the left over `el`, and act(-1) for one to the right. */
 export function onSwipe(el, act) {
   let from = null;
-  el.addEventListener("pointerdown", (e) => { from = e.pointerType !== "mouse" && e.isPrimary && !e.target.closest(OWN) ? [e.clientX, e.clientY] : null; });
-  el.addEventListener("pointercancel", () => { from = null; });
+  el.addEventListener("pointerdown", (e) => {
+    from =
+      e.pointerType !== "mouse" && e.isPrimary && !e.target.closest(OWN)
+        ? [e.clientX, e.clientY]
+        : null;
+  });
+  el.addEventListener("pointercancel", () => {
+    from = null;
+  });
   el.addEventListener("pointerup", (e) => {
     if (!from) return;
     const [dx, dy] = [e.clientX - from[0], e.clientY - from[1]];

@@ -16,8 +16,13 @@ export class Task {
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
     learn.$(".task-edit").addEventListener("click", () => learn.app.editor.toggle());
     learn.$(".task-back").addEventListener("click", () => learn.endTask());
-    document.addEventListener("inflight-ran", (/** @type {CustomEvent} */ e) => this.on && this._check(e.detail.id));
-    new ResizeObserver(() => this.page.style.setProperty("--strip", `${this.strip.offsetHeight}px`)).observe(this.strip);
+    document.addEventListener(
+      "inflight-ran",
+      (/** @type {CustomEvent} */ e) => this.on && this._check(e.detail.id),
+    );
+    new ResizeObserver(() =>
+      this.page.style.setProperty("--strip", `${this.strip.offsetHeight}px`),
+    ).observe(this.strip);
   }
 
   /** What the stop's card has below its text. */
@@ -27,9 +32,22 @@ export class Task {
     if (this.stop !== stop) this.found = {};
     this.stop = stop;
     const engine = learn.app.engines && learn.options.tabs.length;
-    holder.replaceChildren(...(engine
-      ? [this._goals(), h("button", { type: "button", class: "button primary edit-run", onclick: () => learn.beginTask() }, words.edit)]
-      : [h("p", { class: "quiet" }, words.edit_offline)]));
+    holder.replaceChildren(
+      ...(engine
+        ? [
+            this._goals(),
+            h(
+              "button",
+              {
+                type: "button",
+                class: "button primary edit-run",
+                onclick: () => learn.beginTask(),
+              },
+              words.edit,
+            ),
+          ]
+        : [h("p", { class: "quiet" }, words.edit_offline)]),
+    );
   }
 
   begin() {
@@ -39,7 +57,9 @@ export class Task {
     this.made = false;
     this.page.dataset.task = learn.lesson.name;
     setText($(".task-title"), words.task);
-    $(".task-text").replaceChildren(...this.stop.text.map((spans) => h("p", {}, ...sentence(spans, learn.app, learn.doc.terms))));
+    $(".task-text").replaceChildren(
+      ...this.stop.text.map((spans) => h("p", {}, ...sentence(spans, learn.app, learn.doc.terms))),
+    );
     setText($(".task-edit"), words.edit);
     setText($(".task-back"), words.to_lesson);
     this._draw();
@@ -61,9 +81,17 @@ export class Task {
     const answer = await learn.engines.call("lesson_check", learn.lesson.name, id, learn.language);
     if (!this.on || this.stop !== stop) return;
     if (!answer.goals) return learn.app.toast(answer.error);
-    for (const goal of answer.goals) if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
+    for (const goal of answer.goals)
+      if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
     this._draw();
-    learn._heard(answer.goals.map(({ met, says }) => `${met ? learn.words.goal_met : learn.words.goal_open} ${sentenceText(says)}`).join(" "));
+    learn._heard(
+      answer.goals
+        .map(
+          ({ met, says }) =>
+            `${met ? learn.words.goal_met : learn.words.goal_open} ${sentenceText(says)}`,
+        )
+        .join(" "),
+    );
   }
 
   _draw() {
@@ -73,12 +101,32 @@ export class Task {
   /** What is asked, each with what the learner's run shows of it. */
   _goals() {
     const { learn } = this;
-    const { words, doc: { terms } } = learn;
-    return h("ul", { class: "goals" }, ...this.stop.goals.map(({ name, text }) => {
-      const { met = false, says = null } = this.found[name] || {};
-      return h("li", { class: met ? "goal met" : "goal" }, h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
-        h("span", {}, h("span", { class: "hidden-text" }, says ? (met ? words.goal_met : words.goal_open) : ""), h("b", {}, ...sentence(text, learn.app, terms)),
-          says ? h("span", { class: "goal-says" }, ...sentence(says, learn.app, terms)) : null));
-    }));
+    const {
+      words,
+      doc: { terms },
+    } = learn;
+    return h(
+      "ul",
+      { class: "goals" },
+      ...this.stop.goals.map(({ name, text }) => {
+        const { met = false, says = null } = this.found[name] || {};
+        return h(
+          "li",
+          { class: met ? "goal met" : "goal" },
+          h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
+          h(
+            "span",
+            {},
+            h(
+              "span",
+              { class: "hidden-text" },
+              says ? (met ? words.goal_met : words.goal_open) : "",
+            ),
+            h("b", {}, ...sentence(text, learn.app, terms)),
+            says ? h("span", { class: "goal-says" }, ...sentence(says, learn.app, terms)) : null,
+          ),
+        );
+      }),
+    );
   }
 }

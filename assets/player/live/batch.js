@@ -18,7 +18,8 @@ const KEPT = 16; // chapters of all ranks together, and at least two of each
 async function follow(server, names, chapters, more, take) {
   const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
-    for await (const delta of server.deltas(`inflight/live/steps?chapters=${chapters}${of}`, more)) take(delta);
+    for await (const delta of server.deltas(`inflight/live/steps?chapters=${chapters}${of}`, more))
+      take(delta);
   } catch (error) {
     if (error.name !== "AbortError") throw error;
   }
@@ -61,11 +62,27 @@ export class Batch {
       this.broken = sentence;
       this.listener.state();
     };
-    return follow(this.server, this.of ? [this.of] : [], this.most, { signal, from: this.next, reached: (next) => { this.next = next; }, broke }, (delta) => this.take(delta));
+    return follow(
+      this.server,
+      this.of ? [this.of] : [],
+      this.most,
+      {
+        signal,
+        from: this.next,
+        reached: (next) => {
+          this.next = next;
+        },
+        broke,
+      },
+      (delta) => this.take(delta),
+    );
   }
 
   /** Switch to another one, with what is known of it so far. */
-  choose(of, { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.listener)) {
+  choose(
+    of,
+    { run, state, chapters, first, next } = new Batch(this.server, this.isMine, this.listener),
+  ) {
     Object.assign(this, { of, run, state, chapters, first, next });
   }
 
@@ -82,7 +99,22 @@ export class Batch {
       this.chapters = [];
       this.missed = delta.messages > 0;
     }
-    const { kind, messages, header, begin, events, captions, translations, letters, hues, asked, texts, ended, broken, ...state } = delta;
+    const {
+      kind,
+      messages,
+      header,
+      begin,
+      events,
+      captions,
+      translations,
+      letters,
+      hues,
+      asked,
+      texts,
+      ended,
+      broken,
+      ...state
+    } = delta;
     for (const [id, how] of Object.entries(ended || {})) this.ended.set(id, how);
     while (this.ended.size > ENDED) this.ended.delete(this.ended.keys().next().value);
     if (ended && Object.keys(ended).length) this.listener.ended?.(ended);
@@ -128,9 +160,13 @@ export class Batch {
     const run = new Run({ ...this._mine(first.beginning), complete: false });
     run.goesOn = true;
     run.room = this.room;
-    for (const { deltas } of [first, ...others]) for (const delta of deltas) this._append(run, delta);
+    for (const { deltas } of [first, ...others])
+      for (const delta of deltas) this._append(run, delta);
     this.run = run;
-    this.listener.begins(run, Boolean(before && before.beginning.begin.run === first.beginning.begin.run));
+    this.listener.begins(
+      run,
+      Boolean(before && before.beginning.begin.run === first.beginning.begin.run),
+    );
   }
 
   _append(run, delta) {
@@ -139,7 +175,10 @@ export class Batch {
 
   /** With one's own letters marked. */
   _mine(delta) {
-    const letters = Object.entries(delta.letters || {}).map(([id, letter]) => [id, this.isMine(id) ? letter + MINE : letter]);
+    const letters = Object.entries(delta.letters || {}).map(([id, letter]) => [
+      id,
+      this.isMine(id) ? letter + MINE : letter,
+    ]);
     return { ...delta, letters: Object.fromEntries(letters) };
   }
 }
@@ -168,8 +207,14 @@ export class Fleet {
   }
 
   _batch() {
-    const changed = () => { this._hasChanged = true; };
-    const batch = new Batch(this.server, () => false, { begins: changed, steps: changed, state: changed });
+    const changed = () => {
+      this._hasChanged = true;
+    };
+    const batch = new Batch(this.server, () => false, {
+      begins: changed,
+      steps: changed,
+      state: changed,
+    });
     batch.most = this.most;
     return batch;
   }
@@ -203,20 +248,35 @@ export class Fleet {
 
   /** The state of each rank's recording, where its steps do not show it. */
   get sentences() {
-    return this.members.map((member) => [member, this.batches.get(member.of)?.state.followed?.sentence]).filter(([, sentence]) => sentence);
+    return this.members
+      .map((member) => [member, this.batches.get(member.of)?.state.followed?.sentence])
+      .filter(([, sentence]) => sentence);
   }
 
   /** The current picture; null while no rank has steps. A run that the server has not placed yet is left out. */
   get picture() {
-    const placed = (this.followed?.[this.scope] || []).filter(({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of).number === run);
+    const placed = (this.followed?.[this.scope] || []).filter(
+      ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of).number === run,
+    );
     const known = new Map(this.members.map((member) => [member.of, member]));
-    const members = placed.map(({ of, rank, offset, name }) => Object.assign(known.get(of) || { of }, { rank, offset, name, run: this.batches.get(of).run }));
-    if (members.length !== this.members.length || members.some((member, n) => member !== this.members[n])) this.members = members;
+    const members = placed.map(({ of, rank, offset, name }) =>
+      Object.assign(known.get(of) || { of }, { rank, offset, name, run: this.batches.get(of).run }),
+    );
+    if (
+      members.length !== this.members.length ||
+      members.some((member, n) => member !== this.members[n])
+    )
+      this.members = members;
     if (!members.length) return null;
     const begins = members.map((member) => stretch(member, 0)[0]);
     const span = Math.max(...members.map((member) => stretch(member, member.run.length - 1)[1]));
     const gone = begins.filter((_, n) => members[n].run.stepOf(-1) >= 0); // of ranks whose earlier steps are no longer kept
     const from = Math.max(Math.min(...begins), span - MOST, ...gone);
-    return { members: this.members, from, span, room: clamp(2 ** Math.ceil(Math.log2(span - from)), 1, MOST) };
+    return {
+      members: this.members,
+      from,
+      span,
+      room: clamp(2 ** Math.ceil(Math.log2(span - from)), 1, MOST),
+    };
   }
 }

@@ -25,7 +25,9 @@ export class FindRequest {
       e.preventDefault();
       look();
     });
-    this.field.addEventListener("input", () => { if (!this.field.value) look(); });
+    this.field.addEventListener("input", () => {
+      if (!this.field.value) look();
+    });
   }
 
   /** Look for a request from now on; "" for none. @param {string} id */
@@ -47,7 +49,12 @@ export class FindRequest {
       break;
     }
     const none = Boolean(this.wanted) && !this.found;
-    tell(this.says, none ? "No request in the steps that are kept has an id that begins so. It is selected as soon as it comes." : "");
+    tell(
+      this.says,
+      none
+        ? "No request in the steps that are kept has an id that begins so. It is selected as soon as it comes."
+        : "",
+    );
     this.says.hidden = !none;
   }
 }

@@ -12,10 +12,29 @@ export class House {
   constructor(section, prompts, { ask, letBotsAsk }) {
     this.section = section;
     this.title = h("h2", {});
-    this.prompts = prompts.map((prompt) => h("button", { type: "button", class: "button prompt-button", onclick: (e) => this._press(e.currentTarget, () => ask(prompt)) }, h("bdi", {}, `${prompt} …`)));
-    this.bots = h("button", { type: "button", class: "button bots-button", onclick: (e) => this._press(e.currentTarget, letBotsAsk) });
+    this.prompts = prompts.map((prompt) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button prompt-button",
+          onclick: (e) => this._press(e.currentTarget, () => ask(prompt)),
+        },
+        h("bdi", {}, `${prompt} …`),
+      ),
+    );
+    this.bots = h("button", {
+      type: "button",
+      class: "button bots-button",
+      onclick: (e) => this._press(e.currentTarget, letBotsAsk),
+    });
     this.says = h("p", { class: "house-says" });
-    section.append(this.title, h("div", { class: "house-prompts" }, ...this.prompts), this.bots, this.says);
+    section.append(
+      this.title,
+      h("div", { class: "house-prompts" }, ...this.prompts),
+      this.bots,
+      this.says,
+    );
   }
 
   /** One press is one request. @param {HTMLButtonElement} button @param {() => Promise<void>} act */
@@ -32,9 +51,13 @@ export class House {
   draw(run) {
     const asking = Boolean(run?.requests.some((request) => request.isBot && !request.finished));
     tell(this.title, "No prompt in mind? Press one of ours:");
-    for (const button of this.prompts) button.title = t("Add this prompt to the batch, under your name");
+    for (const button of this.prompts)
+      button.title = t("Add this prompt to the batch, under your name");
     tell(this.bots, asking ? "Three bots are asking …" : "Let three bots ask");
     if (!this.isPressing) this.bots.disabled = asking;
-    setText(this.says, t("Bots are programs of this page, called Bot 1 to Bot 3. They stop by themselves."));
+    setText(
+      this.says,
+      t("Bots are programs of this page, called Bot 1 to Bot 3. They stop by themselves."),
+    );
   }
 }

@@ -9,13 +9,27 @@ export async function showAddress(live) {
   const { address, qr } = await live.server.get("inflight/class");
   const dialog = bareCard(live.root, "Join this batch", "qr-card");
   const page = address.replace(/#.*/, "");
-  const said = qr ? [
-    h("img", { src: `data:image/svg+xml,${encodeURIComponent(qr.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"'))}`, alt: t("QR code of the address below") }),
-    h("p", { class: "qr-address" }, h("bdi", {}, page)), h("p", {}, t("Open it, choose Live, add a prompt.")),
-  ] : [
-    h("p", { class: "qr-address" }, h("bdi", {}, page)),
-    h("p", {}, t("Only this machine can open this address. To let the room in, start the page with:")), h("p", {}, h("code", {}, "python app.py --host 0.0.0.0")),
-  ];
-  dialog.replaceChildren(...said, h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close"))));
+  const said = qr
+    ? [
+        h("img", {
+          src: `data:image/svg+xml,${encodeURIComponent(qr.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"'))}`,
+          alt: t("QR code of the address below"),
+        }),
+        h("p", { class: "qr-address" }, h("bdi", {}, page)),
+        h("p", {}, t("Open it, choose Live, add a prompt.")),
+      ]
+    : [
+        h("p", { class: "qr-address" }, h("bdi", {}, page)),
+        h(
+          "p",
+          {},
+          t("Only this machine can open this address. To let the room in, start the page with:"),
+        ),
+        h("p", {}, h("code", {}, "python app.py --host 0.0.0.0")),
+      ];
+  dialog.replaceChildren(
+    ...said,
+    h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close"))),
+  );
   dialog.showModal();
 }

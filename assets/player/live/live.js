@@ -9,7 +9,15 @@
 import { download, h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
-import { besidePlayer, drawSoon, fillPart, fillTabs, pagePlayer, showToast, shownBy } from "../parts/look.js";
+import {
+  besidePlayer,
+  drawSoon,
+  fillPart,
+  fillTabs,
+  pagePlayer,
+  showToast,
+  shownBy,
+} from "../parts/look.js";
 import { Server } from "../parts/server.js";
 import { Speech } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
@@ -41,42 +49,77 @@ export class Live {
     this.fleet = null; // all ranks, where they are shown
     document.querySelector("#watch")?.after(this.below); // before it is painted
     const themes = [besidePlayer(root), besidePlayer(this.below)];
-    this._theme = () => { for (const theme of themes) theme(); };
+    this._theme = () => {
+      for (const theme of themes) theme();
+    };
     this.speech = new Speech(root, () => this._named());
     fillTabs(root, this.options.tabs, "live");
     this.mine = new OwnRequests(this.server, () => this.redraw());
     this.batch = new Batch(this.server, (id) => this.mine.has(id), {
-      begins: (run, same) => this._begins(run, same), steps: () => this._steps(), state: () => this._state(), ended: (how) => this.mine.went(how),
+      begins: (run, same) => this._begins(run, same),
+      steps: () => this._steps(),
+      state: () => this._state(),
+      ended: (how) => this.mine.went(how),
     });
     if (this.root.dataset.layout === "phone") this.batch.most = ON_A_PHONE;
     const { batch } = this;
     const live = this;
-    this.edge = { going: true, get run() { return live.fleet ? live.app.run : batch.run; }, back: () => this._onScreen(), find: this.options.asks ? undefined : () => this.find.field.focus() };
+    this.edge = {
+      going: true,
+      get run() {
+        return live.fleet ? live.app.run : batch.run;
+      },
+      back: () => this._onScreen(),
+      find: this.options.asks ? undefined : () => this.find.field.focus(),
+    };
     this.teacher = new Teacher(this);
     this.form = new AskForm(this.$(".ask-form"), this.mine, () => {
       this.$(".live-scroll").scrollTop = 0; // where one's new request is
       this.batch.relabel();
     });
-    this.house = new House(this.$(".house"), this.options.prompts, { ask: (prompt) => this.form.send(prompt), letBotsAsk: () => this.letBotsAsk() });
-    this.own = new OwnList(this.$(".own"), this.mine, () => ({ app: this.app, run: this.batch.run }));
-    this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({ app: this.app, run: this.fleet ? null : this.batch.run, ended: this.batch.ended }));
-    this.shadow = new ShadowView(this.$(".shadow"));
-    this.followed = new FollowedView(this.$(".followed"), (of) => this._choose(of), (scope) => this._all(scope));
-    this.find = new FindRequest(this.$(".find"), (run, request) => this._select(run, request), () => {
-      this.address();
-      this.redraw();
+    this.house = new House(this.$(".house"), this.options.prompts, {
+      ask: (prompt) => this.form.send(prompt),
+      letBotsAsk: () => this.letBotsAsk(),
     });
+    this.own = new OwnList(this.$(".own"), this.mine, () => ({
+      app: this.app,
+      run: this.batch.run,
+    }));
+    this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({
+      app: this.app,
+      run: this.fleet ? null : this.batch.run,
+      ended: this.batch.ended,
+    }));
+    this.shadow = new ShadowView(this.$(".shadow"));
+    this.followed = new FollowedView(
+      this.$(".followed"),
+      (of) => this._choose(of),
+      (scope) => this._all(scope),
+    );
+    this.find = new FindRequest(
+      this.$(".find"),
+      (run, request) => this._select(run, request),
+      () => {
+        this.address();
+        this.redraw();
+      },
+    );
     window.addEventListener("hashchange", () => this._wanted());
     this.$(".ask-form").hidden = this.$(".house").hidden = !this.options.asks;
     for (const el of [root, this.below]) el.classList.toggle("asks", this.options.asks);
     placeCard(this);
     this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
-    const take = (button, act) => this.$(button).addEventListener("click", () => act(this).catch((error) => showToast(root, error.message, 6000)));
+    const take = (button, act) =>
+      this.$(button).addEventListener("click", () =>
+        act(this).catch((error) => showToast(root, error.message, 6000)),
+      );
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
     this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // keys are not for the player
     this.room = new Room(this);
-    this.ready = pagePlayer().then((app) => { this.app = app; });
+    this.ready = pagePlayer().then((app) => {
+      this.app = app;
+    });
   }
 
   // -- the part is opened and left ---------------------------------------------------------------------------------------
@@ -139,12 +182,15 @@ export class Live {
 
   /** What each of several engines has to do now. */
   async _measure() {
-    if (this.measuring || !(this.fleet?.followed || this.batch.state.followed)?.engines.length) return;
+    if (this.measuring || !(this.fleet?.followed || this.batch.state.followed)?.engines.length)
+      return;
     this.measuring = true;
     try {
       this.loads = (await this.server.get("inflight/live/engines")).engines;
       this.redraw();
-    } catch { /* the stream says that the server is away */ }
+    } catch {
+      /* the stream says that the server is away */
+    }
     this.measuring = false;
   }
 
@@ -163,7 +209,13 @@ export class Live {
   _all(/** @type {"ranks" | "all"} */ scope) {
     const { app, batch } = this;
     this._leaveFleet();
-    this.fleet = new Fleet(this.server, scope, batch.state.followed[scope].map((rank) => rank.of), batch.most, () => this._renewAll());
+    this.fleet = new Fleet(
+      this.server,
+      scope,
+      batch.state.followed[scope].map((rank) => rank.of),
+      batch.most,
+      () => this._renewAll(),
+    );
     app.empty("Nothing has run here yet.");
     this._follow();
     this.redraw();
@@ -190,7 +242,13 @@ export class Live {
   _alone({ of, run }, index = null) {
     const { app, fleet, batch } = this;
     const going = app.following && index === null;
-    const step = run.stepOf(index ?? Math.max(0, standing({ run, offset: fleet.members.find((m) => m.of === of).offset }, app.ranks.now).i));
+    const step = run.stepOf(
+      index ??
+        Math.max(
+          0,
+          standing({ run, offset: fleet.members.find((m) => m.of === of).offset }, app.ranks.now).i,
+        ),
+    );
     batch.choose(of, fleet.batches.get(of));
     this._leaveFleet();
     this._onScreen();
@@ -259,7 +317,10 @@ export class Live {
 
   /** The batch on the player, at its newest step. */
   _onScreen() {
-    const { app, batch: { run } } = this;
+    const {
+      app,
+      batch: { run },
+    } = this;
     if (!run || app.run === run || this.fleet) return;
     this._drawn = run;
     app.following = true;
@@ -270,7 +331,10 @@ export class Live {
   _steps() {
     this.steppedAt = performance.now();
     if (!this.before) return;
-    const { app, batch: { run } } = this;
+    const {
+      app,
+      batch: { run },
+    } = this;
     if (app.run === run) {
       if (app.following) app.index = run.length - 1;
       app.redraw();
@@ -284,7 +348,15 @@ export class Live {
     const pinned = (app.pinned && run.request(app.pinned.id)) || null;
     const index = app.following ? run.length - 1 : run.indexOf(app.run.stepOf(app.index));
     if (app.mask.zoom?.request) app.mask.zoom = pinned && { request: pinned };
-    Object.assign(app, { run, index, pinned, frame: null, hot: null, hovered: null, focus: pinned && [pinned] });
+    Object.assign(app, {
+      run,
+      index,
+      pinned,
+      frame: null,
+      hot: null,
+      hovered: null,
+      focus: pinned && [pinned],
+    });
     app.redraw();
   }
 
@@ -301,7 +373,11 @@ export class Live {
   async letBotsAsk() {
     this.form.say("");
     try {
-      await this.server.post("inflight/live/bots", {}, this.teacher.isOn ? { "X-Teacher-Token": this.teacher.token } : {});
+      await this.server.post(
+        "inflight/live/bots",
+        {},
+        this.teacher.isOn ? { "X-Teacher-Token": this.teacher.token } : {},
+      );
     } catch (error) {
       this.form.refuse(error);
     }
@@ -316,15 +392,22 @@ export class Live {
   draw() {
     if (!this.app || !this.followed) return;
     const { $, fleet } = this;
-    const batch = fleet ? { run: this.app.run, state: { followed: fleet.followed }, broken: fleet.broken } : this.batch;
+    const batch = fleet
+      ? { run: this.app.run, state: { followed: fleet.followed }, broken: fleet.broken }
+      : this.batch;
     const { asks } = this.options;
     const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
     const silent = performance.now() - (this.steppedAt ?? performance.now());
-    const said = asks ? says(batch, { skipped, teaches: this.teacher.isOn }) : fleet ? allSay(fleet, silent) : followedSays(batch, { skipped, silent });
+    const said = asks
+      ? says(batch, { skipped, teaches: this.teacher.isOn })
+      : fleet
+        ? allSay(fleet, silent)
+        : followedSays(batch, { skipped, silent });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
     setText($(".now"), asks ? nowWords(batch.state) : followedWords(batch.run));
-    $(".save-button").hidden = !asks || !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
+    $(".save-button").hidden =
+      !asks || !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
     $(".qr-button").hidden = !asks;
     this.teacher.button.hidden = !asks;
     this.own.draw();
@@ -333,7 +416,14 @@ export class Live {
     this.finished.draw();
     this.shadow.draw(batch.state);
     this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);
-    this.find.draw(!asks && Boolean(batch.state.followed), this.before ? (fleet ? fleet.members.map(({ run }) => run) : [this.batch.run].filter(Boolean)) : []);
+    this.find.draw(
+      !asks && Boolean(batch.state.followed),
+      this.before
+        ? fleet
+          ? fleet.members.map(({ run }) => run)
+          : [this.batch.run].filter(Boolean)
+        : [],
+    );
     this.teacher.draw();
   }
 }
@@ -343,7 +433,8 @@ function placeCard({ root, below, $ }) {
   const isLow = matchMedia("(max-width: 700px)"); // as in live.css; not by height, which a keyboard on the screen changes
   const place = () => {
     const [card, holder] = [$(".live-card"), isLow.matches && below.isConnected ? below : root];
-    if (card.parentElement !== holder) (holder === root ? root.querySelector(".top").after(card) : below.append(card));
+    if (card.parentElement !== holder)
+      holder === root ? root.querySelector(".top").after(card) : below.append(card);
   };
   isLow.addEventListener("change", place);
   place();
@@ -351,9 +442,16 @@ function placeCard({ root, below, $ }) {
 
 /** The run so far as a trace: it opens in the Watch tab, and `check` decides it again. */
 async function saveSession(live) {
-  const answer = await live.server.fetched("serve/session", live.teacher.isOn ? { "X-Teacher-Token": live.teacher.token } : {});
+  const answer = await live.server.fetched(
+    "serve/session",
+    live.teacher.isOn ? { "X-Teacher-Token": live.teacher.token } : {},
+  );
   download("inflight-session.jsonl", await answer.blob());
 }
 
 /** Fill `holder` with the tab of this script's markup and style, once. */
-window.inflightLiveMount = (holder, options) => window.inflightLive = new Live(fillPart(holder, window.inflightLiveFiles, ".inflight-live"), options);
+window.inflightLiveMount = (holder, options) =>
+  (window.inflightLive = new Live(
+    fillPart(holder, window.inflightLiveFiles, ".inflight-live"),
+    options,
+  ));

@@ -26,7 +26,15 @@ export class OwnRequests {
     /** @type {AbortController | null} */
     this._stop = null;
     /** @type {Own[]} newest first */
-    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt, went }) => ({ key, id, prompt, went, text: "", next: 0, ended: null }));
+    this.requests = (keptData("visit", KEPT) || []).map(({ key, id, prompt, went }) => ({
+      key,
+      id,
+      prompt,
+      went,
+      text: "",
+      next: 0,
+      ended: null,
+    }));
     this._follow();
   }
 
@@ -36,9 +44,18 @@ export class OwnRequests {
 
   /** Send a request; throws the server's sentence. */
   async ask({ prompt, tokens, nickname }) {
-    const key = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+    const key = [...crypto.getRandomValues(new Uint8Array(16))]
+      .map((b) => b.toString(16).padStart(2, "0"))
+      .join("");
     const seed = crypto.getRandomValues(new Uint32Array(1))[0] % 2 ** 31;
-    const asked = { key, prompt, nickname: nickname || null, max_new_tokens: tokens, temperature: 0.8, seed };
+    const asked = {
+      key,
+      prompt,
+      nickname: nickname || null,
+      max_new_tokens: tokens,
+      temperature: 0.8,
+      seed,
+    };
     const { id } = await this.server.post("inflight/live/requests", asked);
     const own = { key, id, prompt, seed, text: "", next: 0, ended: null };
     this.requests = [own, ...this.requests].slice(0, MOST);
@@ -60,17 +77,23 @@ export class OwnRequests {
   async _follow() {
     this.changed();
     this._stop?.abort();
-    const stop = this._stop = new AbortController();
+    const stop = (this._stop = new AbortController());
     for (;;) {
       const open = this.requests.filter((own) => !own.ended && !own.lost);
       if (!open.length) return;
       try {
         const places = open.map((own) => `${own.key}:${own.next}`).join(",");
-        for await (const delta of this.server.once(`inflight/live/requests?places=${places}`, stop.signal)) this._take(delta);
+        for await (const delta of this.server.once(
+          `inflight/live/requests?places=${places}`,
+          stop.signal,
+        ))
+          this._take(delta);
       } catch (error) {
         if (error.name === "AbortError") return;
       }
-      await new Promise((resolve) => { setTimeout(resolve, AGAIN); });
+      await new Promise((resolve) => {
+        setTimeout(resolve, AGAIN);
+      });
       if (stop.signal.aborted) return;
     }
   }
@@ -94,7 +117,11 @@ export class OwnRequests {
   }
 
   _remember() {
-    keep("visit", KEPT, JSON.stringify(this.requests.map(({ key, id, prompt, went }) => ({ key, id, prompt, went }))));
+    keep(
+      "visit",
+      KEPT,
+      JSON.stringify(this.requests.map(({ key, id, prompt, went }) => ({ key, id, prompt, went }))),
+    );
   }
 }
 
@@ -118,7 +145,9 @@ export class AskForm {
     this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
-      this.send(this.field("prompt").value, () => { this.field("prompt").value = ""; });
+      this.send(this.field("prompt").value, () => {
+        this.field("prompt").value = "";
+      });
     });
     this.field("prompt").addEventListener("keydown", (e) => {
       if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
@@ -146,7 +175,9 @@ export class AskForm {
 
   /** Say why the server refuses something. */
   refuse(error) {
-    this.say(`${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`);
+    this.say(
+      `${t(error.message)}${error.retryAfter ? t(` Try again in ${error.retryAfter} s.`) : ""}`,
+    );
   }
 
   say(sentence) {
@@ -187,7 +218,12 @@ export class OwnList {
 
   _row(own) {
     const row = {
-      chip: h("span", { class: "own-chip" }), state: h("span", { class: "own-state" }), text: h("span", { class: "output" }), request: null, held: null, language: "",
+      chip: h("span", { class: "own-chip" }),
+      state: h("span", { class: "own-state" }),
+      text: h("span", { class: "output" }),
+      request: null,
+      held: null,
+      language: "",
       button: h("button", { type: "button", class: "button own-cancel" }),
     };
     row.button.addEventListener("click", () => {
@@ -197,8 +233,16 @@ export class OwnList {
         this.draw();
       }
     });
-    row.el = h("li", { class: "own-row" }, h("div", { class: "own-head" }, row.chip, row.state, row.button),
-      h("p", { class: "own-words" }, h("bdi", { dir: "auto" }, h("span", { class: "prompt" }, own.prompt), row.text)));
+    row.el = h(
+      "li",
+      { class: "own-row" },
+      h("div", { class: "own-head" }, row.chip, row.state, row.button),
+      h(
+        "p",
+        { class: "own-words" },
+        h("bdi", { dir: "auto" }, h("span", { class: "prompt" }, own.prompt), row.text),
+      ),
+    );
     this.rows.set(own, row);
     return row;
   }
@@ -208,14 +252,22 @@ export class OwnList {
     const request = run && run.request(own.id);
     if (row.request !== request || row.hue !== request?.hue || row.language !== speaking()) {
       [row.request, row.hue, row.language] = [request, request?.hue, speaking()];
-      row.chip.replaceChildren(...(request ? [t("yours: "), chip(app, request, request.hue >= 0)] : []));
-      row.el.style.setProperty("--hue", request && request.hue >= 0 ? `var(--hue-${request.hue})` : "var(--rule)");
+      row.chip.replaceChildren(
+        ...(request ? [t("yours: "), chip(app, request, request.hue >= 0)] : []),
+      );
+      row.el.style.setProperty(
+        "--hue",
+        request && request.hue >= 0 ? `var(--hue-${request.hue})` : "var(--rule)",
+      );
     }
     setText(row.state, whereabouts(run, own));
     setText(row.text, own.text);
     const over = Boolean(own.ended || own.lost);
     tell(row.button, over ? "Remove" : "Cancel");
-    row.button.setAttribute("aria-label", `${t(over ? "Remove from this list" : "Cancel")}: ${own.prompt.slice(0, 40)}`);
+    row.button.setAttribute(
+      "aria-label",
+      `${t(over ? "Remove from this list" : "Cancel")}: ${own.prompt.slice(0, 40)}`,
+    );
     row.el.classList.toggle("over", over);
   }
 }

@@ -17,7 +17,8 @@ const ROWS = ["Steps", "Lanes in use", "Time to answer"];
 const share = (part) => (part === null ? "–" : `${Math.round(100 * part)} %`);
 
 /** One side's column; mean: seconds from arrival to the last token. */
-const column = (side, mean) => [count(side.steps), share(side.occupancy), duration(mean)].map((cell) => t(cell));
+const column = (side, mean) =>
+  [count(side.steps), share(side.occupancy), duration(mean)].map((cell) => t(cell));
 
 /** Another engine, followed through the recording that it writes: what it is, which of several is shown, and that it cannot be controlled here. */
 export class FollowedView {
@@ -46,23 +47,77 @@ export class FollowedView {
     if (!followed) return;
     const engine = run?.header.engine;
     const several = followed.engines.length > 1;
-    setText(this.title, all === "all" ? t(`${count(followed.engines.length)} [engine|engines]`) : engine ? `${engine.name} ${engine.version}${whose(followed, all)}` : t("Another engine"));
-    setText(this.file, all === "all" ? t("Each recorded in files of its own") : all ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`) : t("Recorded in {file}", { file: followed.file }));
+    setText(
+      this.title,
+      all === "all"
+        ? t(`${count(followed.engines.length)} [engine|engines]`)
+        : engine
+          ? `${engine.name} ${engine.version}${whose(followed, all)}`
+          : t("Another engine"),
+    );
+    setText(
+      this.file,
+      all === "all"
+        ? t("Each recorded in files of its own")
+        : all
+          ? t(`Recorded in a file for each of ${count(followed.ranks.length)} [rank|ranks]`)
+          : t("Recorded in {file}", { file: followed.file }),
+    );
     const notes = all ? [] : (run?.header.notes || []).map((note) => t(note));
-    setText(this.note, [...notes, t("This engine belongs to someone else: you can watch it, but not control it."), notRecorded(run), followed.texts ? "" : t("Its texts are hidden, as others reach this page.")].filter(Boolean).join(" "));
+    setText(
+      this.note,
+      [
+        ...notes,
+        t("This engine belongs to someone else: you can watch it, but not control it."),
+        notRecorded(run),
+        followed.texts ? "" : t("Its texts are hidden, as others reach this page."),
+      ]
+        .filter(Boolean)
+        .join(" "),
+    );
     const clock = all === "all" ? followed.all_says : followed.says;
-    setText(this.clock, clock.length ? clock.map((says) => t(says)).join(" ") : followed.streams.length > 1 && !several ? t("These are not ranks of one engine: each recording is followed separately.") : "");
+    setText(
+      this.clock,
+      clock.length
+        ? clock.map((says) => t(says)).join(" ")
+        : followed.streams.length > 1 && !several
+          ? t("These are not ranks of one engine: each recording is followed separately.")
+          : "",
+    );
     setAttr(this.streams, "aria-label", t("Recordings"));
     this.engines.draw(several ? followed : null, all, loads || followed.engines);
     this.streams.hidden = followed.streams.length < 2;
-    const key = JSON.stringify([speaking(), followed.streams, several, followed.ranks.map((rank) => rank.of), followed.all.length, all, followed.of]);
+    const key = JSON.stringify([
+      speaking(),
+      followed.streams,
+      several,
+      followed.ranks.map((rank) => rank.of),
+      followed.all.length,
+      all,
+      followed.of,
+    ]);
     if (key === this._key) return;
     this._key = key;
-    const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, text);
+    const button = (text, on, act) =>
+      h(
+        "button",
+        { type: "button", class: "button", "aria-pressed": String(on), onclick: act },
+        text,
+      );
     const focused = [...this.streams.children].indexOf(document.activeElement);
-    this.streams.replaceChildren(...(followed.all.length > 1 ? [button(t("All engines"), all === "all", () => this.all("all"))] : []),
-      ...(followed.ranks.length > 1 ? [button(t("All ranks"), all === "ranks", () => this.all("ranks"))] : []),
-      ...(several ? [] : followed.streams.map((of) => button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of)))));
+    this.streams.replaceChildren(
+      ...(followed.all.length > 1
+        ? [button(t("All engines"), all === "all", () => this.all("all"))]
+        : []),
+      ...(followed.ranks.length > 1
+        ? [button(t("All ranks"), all === "ranks", () => this.all("ranks"))]
+        : []),
+      ...(several
+        ? []
+        : followed.streams.map((of) =>
+            button(nameOf(followed, of), !all && of === followed.of, () => this.choose(of)),
+          )),
+    );
     if (focused >= 0) /** @type {HTMLElement} */ (this.streams.children[focused])?.focus();
   }
 }
@@ -74,7 +129,12 @@ class EngineList {
     this.choose = choose;
     this.heads = LOADS.map(() => h("th", { scope: "col" }));
     this.body = h("tbody", {});
-    this.table = h("table", { class: "engines" }, h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)), this.body);
+    this.table = h(
+      "table",
+      { class: "engines" },
+      h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)),
+      this.body,
+    );
     this.rows = new Map();
   }
 
@@ -89,22 +149,55 @@ class EngineList {
       this.rows = new Map(shown.map(({ of }) => [of, this._row(of)]));
       this.body.replaceChildren(...[...this.rows.values()].map(({ row }) => row));
     }
-    for (const { engine, of, rank, running, waiting, kv_used: used, kv_total: total, tokens_s: speed, silent_s: silent, is_over: over } of shown) {
+    for (const {
+      engine,
+      of,
+      rank,
+      running,
+      waiting,
+      kv_used: used,
+      kv_total: total,
+      tokens_s: speed,
+      silent_s: silent,
+      is_over: over,
+    } of shown) {
       const { button, model, cells } = this.rows.get(of);
-      setText(button, engine.ranks.length > 1 ? `${engine.name}, ${t(`rank ${rank}`)}` : engine.name);
+      setText(
+        button,
+        engine.ranks.length > 1 ? `${engine.name}, ${t(`rank ${rank}`)}` : engine.name,
+      );
       setAttr(button, "aria-pressed", String(!all && of === followed.of));
-      const stands = over ? t("ended") : running && silent > SILENT ? t(`no step for ${count(Math.round(silent))} s`) : "";
+      const stands = over
+        ? t("ended")
+        : running && silent > SILENT
+          ? t(`no step for ${count(Math.round(silent))} s`)
+          : "";
       setText(model, [engine.model, stands].filter(Boolean).join(" · "));
-      const numbers = [running, waiting, total && Math.round((100 * used) / total), speed ?? null].map((x) => (typeof x === "number" ? count(Math.round(x)) : "–"));
-      for (const [n, cell] of cells.entries()) setText(cell, n === KV && total ? `${numbers[n]} %` : numbers[n]);
+      const numbers = [
+        running,
+        waiting,
+        total && Math.round((100 * used) / total),
+        speed ?? null,
+      ].map((x) => (typeof x === "number" ? count(Math.round(x)) : "–"));
+      for (const [n, cell] of cells.entries())
+        setText(cell, n === KV && total ? `${numbers[n]} %` : numbers[n]);
     }
   }
 
   _row(of) {
-    const button = h("button", { type: "button", class: "button mini", onclick: () => this.choose(of) });
+    const button = h("button", {
+      type: "button",
+      class: "button mini",
+      onclick: () => this.choose(of),
+    });
     const model = h("span", { class: "followed-note" });
     const cells = LOADS.map(() => h("td", {}));
-    return { button, model, cells, row: h("tr", {}, h("th", { scope: "row" }, button, model), ...cells) };
+    return {
+      button,
+      model,
+      cells,
+      row: h("tr", {}, h("th", { scope: "row" }, button, model), ...cells),
+    };
   }
 }
 
@@ -123,7 +216,12 @@ function nameOf({ ranks, streams }, of) {
 
 function notRecorded(run) {
   const absent = run?.header.absent || [];
-  return absent.length ? t("Not recorded by {engine}, and absent here: {absent}.", { engine: run.header.engine.name, absent: absent.map((what) => t(what)).join(", ") }) : "";
+  return absent.length
+    ? t("Not recorded by {engine}, and absent here: {absent}.", {
+        engine: run.header.engine.name,
+        absent: absent.map((what) => t(what)).join(", "),
+      })
+    : "";
 }
 
 /** Another policy on the same requests, run again on the same engine while it is idle: its measured steps beside those that were served. */
@@ -136,8 +234,12 @@ export class ShadowView {
     this.cells = ROWS.map(() => [h("td", {}), h("td", {})]);
     this.note = h("p", { class: "shadow-note" });
     this.names = ROWS.map(() => h("th", { scope: "row" }));
-    this.table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)),
-      h("tbody", {}, ...ROWS.map((row, n) => h("tr", {}, this.names[n], ...this.cells[n]))));
+    this.table = h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)),
+      h("tbody", {}, ...ROWS.map((row, n) => h("tr", {}, this.names[n], ...this.cells[n]))),
+    );
     section.append(this.title, this.table, this.note);
   }
 
@@ -153,19 +255,32 @@ export class ShadowView {
     for (const [n, name] of this.names.entries()) tell(name, ROWS[n]);
     setText(this.heads[0], t("{policy} (served)", { policy: set.policy }));
     setText(this.heads[1], t("{policy} (run again)", { policy: set.shadow }));
-    const columns = [column(rerun.real, rerun.mean_e2e_s[0]), column(rerun.shadow, rerun.mean_e2e_s[1])];
-    this.cells.forEach((cells, row) => cells.forEach((cell, side) => setText(cell, columns[side][row])));
+    const columns = [
+      column(rerun.real, rerun.mean_e2e_s[0]),
+      column(rerun.shadow, rerun.mean_e2e_s[1]),
+    ];
+    this.cells.forEach((cells, row) =>
+      cells.forEach((cell, side) => setText(cell, columns[side][row])),
+    );
   }
 }
 
 /** What the numbers are, or how far they have come; rerun: the server's latest message about this policy. */
 function noteOf(rerun) {
   if (rerun?.sentence) return t(rerun.sentence);
-  if (!rerun?.finished) return t("The same requests are run again under this policy as soon as the engine is idle.");
+  if (!rerun?.finished)
+    return t("The same requests are run again under this policy as soon as the engine is idle.");
   const { requests, finished, other_texts: other } = rerun;
-  if (rerun.status !== "done") return t(`Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`);
-  const texts = t(other ? `${count(other)} [text|texts] came out differently` : "with the same texts");
-  const mean = t(`Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`);
+  if (rerun.status !== "done")
+    return t(
+      `Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`,
+    );
+  const texts = t(
+    other ? `${count(other)} [text|texts] came out differently` : "with the same texts",
+  );
+  const mean = t(
+    `Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`,
+  );
   return `${mean} ${t("Run again while the engine was idle: same model, same arrivals, {texts}.", { texts })}`;
 }
 
@@ -188,17 +303,35 @@ export class JustFinished {
 
   draw() {
     const { app, run, ended } = this.shown();
-    const over = run ? run.requests.filter((r) => r.finished && r.finished.reason !== "cancelled").sort((a, b) => b.finished.step - a.finished.step).slice(0, MOST) : [];
+    const over = run
+      ? run.requests
+          .filter((r) => r.finished && r.finished.reason !== "cancelled")
+          .sort((a, b) => b.finished.step - a.finished.step)
+          .slice(0, MOST)
+      : [];
     this.section.hidden = !over.length;
     const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
     if (key === this._key && this._run === run) return;
     [this._key, this._run] = [key, run];
-    this.list.replaceChildren(...over.map((request) => {
-      const { ttft } = timesOf(run, request, run.length - 1);
-      const words = h("span", { class: "finished-words" });
-      const how = ended?.get(request.id);
-      setText(words, how ? [callsItself(request), howItWent(how)].filter(Boolean).join(" · ") : [callsItself(request), t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`), ttft === null ? null : `TTFT ${t(duration(ttft))}`].filter(Boolean).join(" · "));
-      return h("li", {}, chip(app, request, false), words);
-    }));
+    this.list.replaceChildren(
+      ...over.map((request) => {
+        const { ttft } = timesOf(run, request, run.length - 1);
+        const words = h("span", { class: "finished-words" });
+        const how = ended?.get(request.id);
+        setText(
+          words,
+          how
+            ? [callsItself(request), howItWent(how)].filter(Boolean).join(" · ")
+            : [
+                callsItself(request),
+                t(`${count(run.numGenerated(request, run.length - 1))} [token|tokens]`),
+                ttft === null ? null : `TTFT ${t(duration(ttft))}`,
+              ]
+                .filter(Boolean)
+                .join(" · "),
+        );
+        return h("li", {}, chip(app, request, false), words);
+      }),
+    );
   }
 }

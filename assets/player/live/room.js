@@ -14,16 +14,35 @@ export class Room {
     this.live = live;
     this.isOpen = kept("visit", HOOD) === "open"; // the hood
     this.panel = h("section", { class: "panel people", "data-view": "people" });
-    this.view = new PeopleView(this.panel, (id) => live.mine.has(id), () => live.app?.redraw());
-    this.tab = h("button", { type: "button", role: "tab", class: "button people-tab", onclick: () => this.open(false) });
-    const button = () => h("button", { type: "button", class: "button hood-button", onclick: () => this.open(!this.isOpen) });
+    this.view = new PeopleView(
+      this.panel,
+      (id) => live.mine.has(id),
+      () => live.app?.redraw(),
+    );
+    this.tab = h("button", {
+      type: "button",
+      role: "tab",
+      class: "button people-tab",
+      onclick: () => this.open(false),
+    });
+    const button = () =>
+      h("button", {
+        type: "button",
+        class: "button hood-button",
+        onclick: () => this.open(!this.isOpen),
+      });
     this.buttons = [button(), button()]; // in the bar, and in the presenter's
     live.$(".presenter-button").before(this.buttons[0]);
-    const turn = () => h("button", { type: "button", class: "button detail-button", onclick: () => this._turn() });
+    const turn = () =>
+      h("button", { type: "button", class: "button detail-button", onclick: () => this._turn() });
     this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
-    this.shown = { draw: (/** @type {ViewState} */ state) => { if (state.run === live.batch.run) this.view.draw(state); } }; // not of what Watch showed
+    this.shown = {
+      draw: (/** @type {ViewState} */ state) => {
+        if (state.run === live.batch.run) this.view.draw(state);
+      },
+    }; // not of what Watch showed
   }
 
   get isOn() {
@@ -40,7 +59,9 @@ export class Room {
     find(root, ".view-tabs").prepend(this.tab);
     find(root, ".view-tabs").append(this.details[1]);
     find(root, ".present-bar").prepend(this.buttons[1]);
-    this._leave = (/** @type {any} */ e) => { if (e.target.closest("[data-tab]")) this.open(true); };
+    this._leave = (/** @type {any} */ e) => {
+      if (e.target.closest("[data-tab]")) this.open(true);
+    };
     find(root, ".view-tabs").addEventListener("click", this._leave);
     /** @type {any[]} */ (app.views).push(this.shown);
     this.draw();
@@ -81,7 +102,11 @@ export class Room {
     for (const button of this.details) {
       button.hidden = options.asks && !this.isOpen;
       tell(button, app.detail.simple ? "Full" : "Simple");
-      button.title = t(app.detail.simple ? "Also the token budget, caches, latencies and events" : "Lanes, one pass, the mask, memory and texts");
+      button.title = t(
+        app.detail.simple
+          ? "Also the token budget, caches, latencies and events"
+          : "Lanes, one pass, the mask, memory and texts",
+      );
     }
     if (!options.asks) this.buttons[0].hidden = true;
     if (!this.isIn) return;
@@ -93,13 +118,26 @@ export class Room {
       button.classList.toggle("on", this.isOpen);
     }
     tell(this.tab, "Lanes");
-    for (const tab of root.querySelectorAll(".view-tabs [role=tab]")) setAttr(tab, "aria-selected", String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab));
+    for (const tab of root.querySelectorAll(".view-tabs [role=tab]"))
+      setAttr(
+        tab,
+        "aria-selected",
+        String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab),
+      );
     this.panel.hidden = this.isOpen;
     setText(this.view.note, app.presenter ? said : "");
     this.panel.setAttribute("aria-label", t("Who is in which lane"));
     if (this.isOpen) return void delete root.dataset.people;
     const isFree = !batch.run?.length;
     root.dataset.people = isFree ? "free" : "some";
-    if (isFree) this.view.drawFree(batch.state.class?.max_num_seqs || 0, batch.state.class ? t("Whoever asks takes a lane here at once, and the answer is written beside the name, a token a step.") : t("The engine is starting, which takes a few seconds."));
+    if (isFree)
+      this.view.drawFree(
+        batch.state.class?.max_num_seqs || 0,
+        batch.state.class
+          ? t(
+              "Whoever asks takes a lane here at once, and the answer is written beside the name, a token a step.",
+            )
+          : t("The engine is starting, which takes a few seconds."),
+      );
   }
 }

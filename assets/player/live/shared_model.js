@@ -8,17 +8,49 @@ import { t } from "../parts/speech.js";
 export function sharedModel(server, token) {
   const says = h("p", { class: "shared-says", role: "status" });
   const button = h("button", { class: "button" }, t("Share this model"));
-  const form = h("form", { class: "model-field", autocomplete: "off" },
+  const form = h(
+    "form",
+    { class: "model-field", autocomplete: "off" },
     h("label", { class: "field" }, h("span", {}, t("Model")), h("select", { name: "model" })),
-    h("label", { class: "field", hidden: true }, h("span", {}, t("Folder or hub id")), h("input", { name: "own_model", type: "text", autocapitalize: "off", spellcheck: "false", maxlength: "1000" })),
-    h("label", { class: "field", hidden: true }, h("span", {}, t("Number format")), h("select", { name: "dtype" })),
-    h("div", { class: "model-says", role: "status", hidden: true }), button, says);
-  const folded = h("details", { class: "shared-model" }, h("summary", {}, t("Another model")), form); // what is shown to the class stays beside what sets it
-  const model = new ModelField(form, { call: (name, ...args) => server.call(name, ...args), device: () => "cpu" });
-  server.get("inflight/state").then((state) => {
-    model.fill(state);
-    if (state.model) model.choose({ model: state.model });
-  }, () => folded.remove());
+    h(
+      "label",
+      { class: "field", hidden: true },
+      h("span", {}, t("Folder or hub id")),
+      h("input", {
+        name: "own_model",
+        type: "text",
+        autocapitalize: "off",
+        spellcheck: "false",
+        maxlength: "1000",
+      }),
+    ),
+    h(
+      "label",
+      { class: "field", hidden: true },
+      h("span", {}, t("Number format")),
+      h("select", { name: "dtype" }),
+    ),
+    h("div", { class: "model-says", role: "status", hidden: true }),
+    button,
+    says,
+  );
+  const folded = h(
+    "details",
+    { class: "shared-model" },
+    h("summary", {}, t("Another model")),
+    form,
+  ); // what is shown to the class stays beside what sets it
+  const model = new ModelField(form, {
+    call: (name, ...args) => server.call(name, ...args),
+    device: () => "cpu",
+  });
+  server.get("inflight/state").then(
+    (state) => {
+      model.fill(state);
+      if (state.model) model.choose({ model: state.model });
+    },
+    () => folded.remove(),
+  );
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
     if (model.fault) return setText(says, t(model.fault));

@@ -37,9 +37,25 @@ export class Teacher {
   /** Ask for the token. */
   _ask(sentence = "") {
     const dialog = bareCard(this.live.root, "Teacher", "teacher-card");
-    const field = h("input", { type: "password", class: "link-field", autocomplete: "off", "aria-label": t("Token") });
-    const form = h("form", { method: "dialog" }, h("h2", {}, t("Teacher")), h("p", {}, t(sentence || "The token was printed where the page was started.")), field,
-      h("div", { class: "card-buttons" }, h("button", { class: "button primary" }, t("Continue")), h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel"))));
+    const field = h("input", {
+      type: "password",
+      class: "link-field",
+      autocomplete: "off",
+      "aria-label": t("Token"),
+    });
+    const form = h(
+      "form",
+      { method: "dialog" },
+      h("h2", {}, t("Teacher")),
+      h("p", {}, t(sentence || "The token was printed where the page was started.")),
+      field,
+      h(
+        "div",
+        { class: "card-buttons" },
+        h("button", { class: "button primary" }, t("Continue")),
+        h("button", { class: "button", value: "no", formnovalidate: true }, t("Cancel")),
+      ),
+    );
     form.addEventListener("submit", (/** @type {any} */ e) => {
       if (e.submitter?.value !== "no" && field.value) this._begin(field.value.trim(), true);
     });
@@ -72,7 +88,13 @@ export class Teacher {
     setText(this.error, "");
     this._asking += 1;
     try {
-      const { steps_per_s: pace, hide_texts, hide_nicknames, accepting, shadow } = await server.post("serve/control", what, { "X-Teacher-Token": this.token });
+      const {
+        steps_per_s: pace,
+        hide_texts,
+        hide_nicknames,
+        accepting,
+        shadow,
+      } = await server.post("serve/control", what, { "X-Teacher-Token": this.token });
       const set = { hide_texts, hide_nicknames, accepting, shadow }; // these apply at once; the engine reports when it has the limits
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
     } catch (error) {
@@ -97,40 +119,150 @@ export class Teacher {
     this._given = set;
     const { bursts = [] } = set;
     const { policies } = this.live.options;
-    const number = (name, label, most) => h("label", { class: "field" }, h("span", {}, t(label)), h("input", { name, type: "number", inputmode: "numeric", min: "1", max: String(most), step: "1", required: true }));
-    const act = (text, what, title = null) => h("button", { type: "button", class: "button", title: title && t(title), onclick: () => this._set(what()) }, t(text));
-    const check = (name, label, what) => h("label", { class: "check" }, h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }), h("span", {}, t(label)));
-    this.limits = h("form", { class: "limits" },
-      h("label", { class: "field" }, h("span", {}, t("Policy")), h("select", { name: "policy" }, ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)))),
-      number("max_num_seqs", "Lanes", 64), number("max_num_batched_tokens", "Budget", 16384),
-      h("button", { class: "button primary" }, t("Set")));
+    const number = (name, label, most) =>
+      h(
+        "label",
+        { class: "field" },
+        h("span", {}, t(label)),
+        h("input", {
+          name,
+          type: "number",
+          inputmode: "numeric",
+          min: "1",
+          max: String(most),
+          step: "1",
+          required: true,
+        }),
+      );
+    const act = (text, what, title = null) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button",
+          title: title && t(title),
+          onclick: () => this._set(what()),
+        },
+        t(text),
+      );
+    const check = (name, label, what) =>
+      h(
+        "label",
+        { class: "check" },
+        h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }),
+        h("span", {}, t(label)),
+      );
+    this.limits = h(
+      "form",
+      { class: "limits" },
+      h(
+        "label",
+        { class: "field" },
+        h("span", {}, t("Policy")),
+        h(
+          "select",
+          { name: "policy" },
+          ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)),
+        ),
+      ),
+      number("max_num_seqs", "Lanes", 64),
+      number("max_num_batched_tokens", "Budget", 16384),
+      h("button", { class: "button primary" }, t("Set")),
+    );
     this.limits.addEventListener("submit", (e) => {
       e.preventDefault();
       this._touched = false;
       const [policy, lanes, budget] = this._fields();
-      this._set({ policy: policy.value, max_num_seqs: Number(lanes.value), max_num_batched_tokens: Number(budget.value) });
+      this._set({
+        policy: policy.value,
+        max_num_seqs: Number(lanes.value),
+        max_num_batched_tokens: Number(budget.value),
+      });
     });
-    this.limits.addEventListener("input", () => { this._touched = true; });
-    this.pace = h("input", { type: "range", min: "0", max: String(FASTEST), step: "1", "aria-label": t("Steps a second"), onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }) });
+    this.limits.addEventListener("input", () => {
+      this._touched = true;
+    });
+    this.pace = h("input", {
+      type: "range",
+      min: "0",
+      max: String(FASTEST),
+      step: "1",
+      "aria-label": t("Steps a second"),
+      onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }),
+    });
     this.paceSays = h("span", { class: "pace-says" });
-    this.shadow = h("select", { "aria-label": t("Another policy on the same requests"), onchange: (e) => this._set({ shadow: e.target.value || null }) },
-      h("option", { value: "" }, t("nothing")), ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)));
+    this.shadow = h(
+      "select",
+      {
+        "aria-label": t("Another policy on the same requests"),
+        onchange: (e) => this._set({ shadow: e.target.value || null }),
+      },
+      h("option", { value: "" }, t("nothing")),
+      ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)),
+    );
     this.error = h("p", { class: "ask-error", role: "alert" });
-    this.checks = h("div", { class: "checks" },
-      check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })), check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
-      check("accepting", "Accept requests", (on) => ({ accepting: on })));
+    this.checks = h(
+      "div",
+      { class: "checks" },
+      check("hide_texts", "Hide texts", (on) => ({ hide_texts: on })),
+      check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
+      check("accepting", "Accept requests", (on) => ({ accepting: on })),
+    );
     this.panel.replaceChildren(
-      h("h2", {}, t("Teacher")), this.error, this.limits,
-      h("div", { class: "pace" }, h("span", { class: "label" }, t("Pace")), this.pace, this.paceSays),
-      h("div", { class: "acts" }, act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })), act("Full speed", () => ({ steps_per_s: null })),
-        act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress")),
-      h("div", { class: "acts" }, h("span", { class: "label" }, t("Bursts")), ...bursts.map((w) => h("button", { type: "button", class: "button burst", title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`, onclick: () => this._set({ burst: w.name }) }, t(w.name))),
-        h("button", { type: "button", class: "button", title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"), onclick: () => this._bots() }, t("three bots"))),
-      h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow), this.checks, sharedModel(this.live.server, () => this.token));
+      h("h2", {}, t("Teacher")),
+      this.error,
+      this.limits,
+      h(
+        "div",
+        { class: "pace" },
+        h("span", { class: "label" }, t("Pace")),
+        this.pace,
+        this.paceSays,
+      ),
+      h(
+        "div",
+        { class: "acts" },
+        act("One step", () => ({ steps: 1, ...(this._pace === 0 ? {} : { steps_per_s: 0 }) })),
+        act("Full speed", () => ({ steps_per_s: null })),
+        act("Clear the batch", () => ({ clear: true }), "Cancels whatever is in progress"),
+      ),
+      h(
+        "div",
+        { class: "acts" },
+        h("span", { class: "label" }, t("Bursts")),
+        ...bursts.map((w) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: "button burst",
+              title: `${t(w.shows)} ${t(`${count(w.requests)} [request|requests]`)}.`,
+              onclick: () => this._set({ burst: w.name }),
+            },
+            t(w.name),
+          ),
+        ),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "button",
+            title: t("Bot 1 to Bot 3 ask one request after another, and stop by themselves"),
+            onclick: () => this._bots(),
+          },
+          t("three bots"),
+        ),
+      ),
+      h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow),
+      this.checks,
+      sharedModel(this.live.server, () => this.token),
+    );
   }
 
   _fields() {
-    return ["policy", "max_num_seqs", "max_num_batched_tokens"].map((name) => /** @type {any} */ (this.limits.elements.namedItem(name)));
+    return ["policy", "max_num_seqs", "max_num_batched_tokens"].map(
+      (name) => /** @type {any} */ (this.limits.elements.namedItem(name)),
+    );
   }
 
   get _pace() {
@@ -146,7 +278,9 @@ export class Teacher {
     if (!set) return;
     if (document.activeElement !== this.shadow) this.shadow.value = set.shadow || "";
     const shown = set.next || set;
-    if (!this._touched && !this.limits.contains(document.activeElement)) for (const field of this._fields()) field.value = String(shown[field.name] ?? "");
-    if (!this._asking) for (const box of this.checks.querySelectorAll("input")) box.checked = Boolean(set[box.name]);
+    if (!this._touched && !this.limits.contains(document.activeElement))
+      for (const field of this._fields()) field.value = String(shown[field.name] ?? "");
+    if (!this._asking)
+      for (const box of this.checks.querySelectorAll("input")) box.checked = Boolean(set[box.name]);
   }
 }

@@ -11,11 +11,16 @@ const isolated = (name) => `\u2068${name}\u2069`;
 /** How a request went, as the server counted it. @typedef {{waited_s: number | null, tokens: number, steps: number, others: number}} Ended */
 
 /** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
-const work = ({ tokens, steps, others }) => t(`${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${others ? ` with ${count(others)} [other|others]` : ", alone"}`);
+const work = ({ tokens, steps, others }) =>
+  t(
+    `${count(tokens)} [token|tokens] in ${count(steps)} [step|steps]${others ? ` with ${count(others)} [other|others]` : ", alone"}`,
+  );
 
 /** How a finished request went, for everybody. @param {Ended} ended */
 export function howItWent(ended) {
-  return [work(ended), ended.waited_s === null ? "" : t(`waited ${duration(ended.waited_s)}`)].filter(Boolean).join(" · ");
+  return [work(ended), ended.waited_s === null ? "" : t(`waited ${duration(ended.waited_s)}`)]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 /**
@@ -29,7 +34,10 @@ export function whereabouts(run, { id, lost, ended, went }) {
   if (ended) {
     const waited = went ? went.waited_s : ended.queue_s;
     if (waited === null) return t("Done.");
-    return t("Done: you waited {time}, wrote {work}.", { time: t(duration(waited)), work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`) });
+    return t("Done: you waited {time}, wrote {work}.", {
+      time: t(duration(waited)),
+      work: went ? work(went) : t(`${count(ended.tokens)} [token|tokens]`),
+    });
   }
   const request = run && run.request(id);
   if (!request) return t("On its way.");
@@ -39,11 +47,15 @@ export function whereabouts(run, { id, lost, ended, went }) {
   if (place > 0) {
     const ahead = waiting[place - 1].request;
     const name = isolated(callsItself(ahead) || ahead.letter);
-    return place === 1 ? t("You are next, behind {name}.", { name }) : `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
+    return place === 1
+      ? t("You are next, behind {name}.", { name })
+      : `${t(`${count(place)} [request|requests] before yours.`)} ${t("You are behind {name}.", { name })}`;
   }
   const laneSpan = request.laneSpans.at(-1);
   if (!laneSpan || laneSpan.to !== Infinity) return t("On its way.");
   const total = run.numGenerated(request, run.length - 1);
-  const written = request.maxNew ? `${count(total)} of ${count(request.maxNew)} [token|tokens]` : `${count(total)} [token|tokens]`;
+  const written = request.maxNew
+    ? `${count(total)} of ${count(request.maxNew)} [token|tokens]`
+    : `${count(total)} [token|tokens]`;
   return `${t(`Your lane: ${laneSpan.lane}.`)} ${total ? t(`${written} so far.`) : t("It reads the prompt.")}`;
 }

@@ -8,11 +8,19 @@ const SILENT = 10000; // ms without a step, while requests are in lanes, after w
 
 /** Limits and policy in words, as an engine has them. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {
-  return [policy, t(`${count(lanes)} [lane|lanes]`), budget && t(`budget ${count(budget)}`)].filter(Boolean).join(" · ");
+  return [policy, t(`${count(lanes)} [lane|lanes]`), budget && t(`budget ${count(budget)}`)]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 export function paceWords(pace) {
-  return t(pace === null || pace === undefined ? "full speed" : pace === 0 ? "single steps" : `${count(pace)} [step|steps] a second`);
+  return t(
+    pace === null || pace === undefined
+      ? "full speed"
+      : pace === 0
+        ? "single steps"
+        : `${count(pace)} [step|steps] a second`,
+  );
 }
 
 /** The engine's current settings. */
@@ -22,7 +30,8 @@ export function nowWords(state) {
 
 /** How many unfinished requests hold a lane after the newest step. */
 function inLanes(run) {
-  return run.laneSpans.filter((laneSpan) => laneSpan.to === Infinity && !laneSpan.request.finished).length;
+  return run.laneSpans.filter((laneSpan) => laneSpan.to === Infinity && !laneSpan.request.finished)
+    .length;
 }
 
 /** Whether no request is in the batch or waiting after the newest step. */
@@ -38,27 +47,43 @@ export function says({ run, state, broken }, { skipped, teaches }) {
     const held = set.held ? t(` ${count(set.held)} [request|requests] [waits|wait] for it.`) : "";
     return `${running ? t(`At the barrier: ${running} still running. `) : ""}${t("Then comes {limits}.", { limits: limitsWords(set.next || set) })}${held}`;
   }
-  if (state.late) return t("The engine was running before anyone watched: it is shown from its next run on.");
+  if (state.late)
+    return t("The engine was running before anyone watched: it is shown from its next run on.");
   if (skipped) return t("Your connection fell behind: some steps were skipped.");
   if (set.accepting === false) return t("The teacher is not accepting requests right now.");
   if (set.hide_texts) return t("The teacher has hidden the texts: only you can read yours, here.");
-  if (set.record_is_full) return t("The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.");
-  if (!run) return `${t("No requests yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a burst.") : ""}`;
+  if (set.record_is_full)
+    return t(
+      "The record is full: saving gives this run from its beginning, without its latest steps. A new run begins once the batch is empty.",
+    );
+  if (!run)
+    return `${t("No requests yet: add a prompt, and it joins the batch in the next step.")}${teaches ? t(" Or send a burst.") : ""}`;
   if (isIdle(run)) return t("The batch is empty. Add a prompt: it joins in the next step.");
   if (state.pace === 0) return t("The batch is paused: the teacher takes single steps.");
   return "";
 }
 
 /** The settings that the engine reports. */
-export const followedWords = (run) => (run ? limitsOf(run).map(([words], i) => (i ? t(words) : words)).join(" · ") : "");
+export const followedWords = (run) =>
+  run
+    ? limitsOf(run)
+        .map(([words], i) => (i ? t(words) : words))
+        .join(" · ")
+    : "";
 
 /** What matters most now about all ranks: the state of each that its steps do not show. */
 export function allSay(fleet, silent) {
   if (fleet.broken) return `${t(fleet.broken)} ${t("Trying again.")}`;
   if (!fleet.members.length) return t("The recordings are being opened.");
-  if (fleet.sentences.length) return fleet.sentences.map(([{ name, rank }, sentence]) => `${name || t(`Rank ${rank}`)}: ${t(sentence)}`).join(" ");
-  if (fleet.members.every(({ run }) => isIdle(run))) return t("The batches of all ranks are empty.");
-  return silent > SILENT ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`) : "";
+  if (fleet.sentences.length)
+    return fleet.sentences
+      .map(([{ name, rank }, sentence]) => `${name || t(`Rank ${rank}`)}: ${t(sentence)}`)
+      .join(" ");
+  if (fleet.members.every(({ run }) => isIdle(run)))
+    return t("The batches of all ranks are empty.");
+  return silent > SILENT
+    ? t(`No step of any rank has come for ${Math.round(silent / 1000)} s.`)
+    : "";
 }
 
 /** The one sentence that matters most now. silent: ms since the last step. */
@@ -69,6 +94,9 @@ export function followedSays({ run, state, broken }, { skipped, silent }) {
   if (skipped) return t("Your connection fell behind: some steps were skipped.");
   if (!run) return t("Its engine has computed nothing yet.");
   if (isIdle(run)) return t("Its batch is empty.");
-  if (silent > SILENT) return t(`No step has come for ${Math.round(silent / 1000)} s: the engine is busy with a long one, or has stopped.`);
+  if (silent > SILENT)
+    return t(
+      `No step has come for ${Math.round(silent / 1000)} s: the engine is busy with a long one, or has stopped.`,
+    );
   return "";
 }

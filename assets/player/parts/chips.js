@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 /** Whether a request had held a lane by step i: only then has it a hue, or the page would show the future. @param {RunRequest} request @param {number} i */
-export const wasAdmitted = (request, i) => request.laneSpans.length > 0 && request.laneSpans[0].from <= i;
+export const wasAdmitted = (request, i) =>
+  request.laneSpans.length > 0 && request.laneSpans[0].from <= i;
 
 /**
  * The tinted letter of a request; dashed while it holds no lane.
@@ -12,8 +13,20 @@ export const wasAdmitted = (request, i) => request.laneSpans.length > 0 && reque
  * @param {RunRequest} request
  */
 export function chip(shown, request, held = true) {
-  const el = h("bdi", { class: held ? "chip" : "chip chip-out", "data-request": String(request.index), title: `${t("request")} ${request.id}` }, request.letter);
-  if (wasAdmitted(request, shown.index ?? -1)) el.style.setProperty(held ? "--tint" : "--hue", `var(--${held ? "tint" : "hue"}-${request.hue})`);
+  const el = h(
+    "bdi",
+    {
+      class: held ? "chip" : "chip chip-out",
+      "data-request": String(request.index),
+      title: `${t("request")} ${request.id}`,
+    },
+    request.letter,
+  );
+  if (wasAdmitted(request, shown.index ?? -1))
+    el.style.setProperty(
+      held ? "--tint" : "--hue",
+      `var(--${held ? "tint" : "hue"}-${request.hue})`,
+    );
   return el;
 }
 
@@ -24,13 +37,22 @@ export function chip(shown, request, held = true) {
  */
 export function spans(shown, list, held = (_request) => true) {
   return (list || []).map((span) => {
-    if (typeof span === "string" || span.said !== undefined) return document.createTextNode(typeof span === "string" ? span : span.said);
+    if (typeof span === "string" || span.said !== undefined)
+      return document.createTextNode(typeof span === "string" ? span : span.said);
     const request = span.request || shown.run.request(span.r);
-    return request ? chip(shown, request, held(request)) : document.createTextNode(String(shown.run.letters?.[span.r] ?? span.r ?? ""));
+    return request
+      ? chip(shown, request, held(request))
+      : document.createTextNode(String(shown.run.letters?.[span.r] ?? span.r ?? ""));
   });
 }
 
 /** The same as text. @param {SentenceContext} shown @param {Span[]} list */
 export function plain(shown, list) {
-  return (list || []).map((span) => (typeof span === "string" ? span : span.said ?? (span.request || shown.run.request(span.r) || { letter: span.r }).letter)).join("");
+  return (list || [])
+    .map((span) =>
+      typeof span === "string"
+        ? span
+        : (span.said ?? (span.request || shown.run.request(span.r) || { letter: span.r }).letter),
+    )
+    .join("");
 }

@@ -1,7 +1,25 @@
 // One colour table for text and graphics: hues, and the fills on which text is legible.
 
-export const HUES = ["#0072B2", "#D55E00", "#009E73", "#B5548A", "#C28A00", "#2E9CCB", "#7A5CD6", "#6B7A1F"];
-const DARK_HUES = ["#3D9BDB", "#F0803C", "#22B88C", "#D67AAD", "#DBA52B", "#62BDE6", "#A08BEE", "#9DAE45"];
+export const HUES = [
+  "#0072B2",
+  "#D55E00",
+  "#009E73",
+  "#B5548A",
+  "#C28A00",
+  "#2E9CCB",
+  "#7A5CD6",
+  "#6B7A1F",
+];
+const DARK_HUES = [
+  "#3D9BDB",
+  "#F0803C",
+  "#22B88C",
+  "#D67AAD",
+  "#DBA52B",
+  "#62BDE6",
+  "#A08BEE",
+  "#9DAE45",
+];
 
 /**
  ** Whether a request is dimmed because others are highlighted.
@@ -32,7 +50,9 @@ export const rgbOf = parse;
 
 /** @param {string} hex */
 function luminance(hex) {
-  const [r, g, b] = parse(hex).map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = parse(hex).map((c) =>
+    c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
@@ -79,9 +99,23 @@ export class Palette {
         faint: mix(hue, this.empty, this.dark ? 0.88 : 0.9), // a request's own block where blocked
       };
     });
-    this.none = { solid: this.soft, fill: this.soft, text: this.panel, tint: this.empty, cached: this.rule, faint: this.empty };
+    this.none = {
+      solid: this.soft,
+      fill: this.soft,
+      text: this.panel,
+      tint: this.empty,
+      cached: this.rule,
+      faint: this.empty,
+    };
     const grey = mix(this.pad, this.ink, 0.25); // wasted
-    this.waste = { solid: grey, fill: grey, text: this.panel, tint: this.empty, cached: mix(grey, this.panel, 0.5), faint: this.empty };
+    this.waste = {
+      solid: grey,
+      fill: grey,
+      text: this.panel,
+      tint: this.empty,
+      cached: mix(grey, this.panel, 0.5),
+      faint: this.empty,
+    };
     this._hatches = new Map();
   }
 

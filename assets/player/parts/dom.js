@@ -48,7 +48,8 @@ export function find(root, selector) {
  * @param {ParentNode} root
  * @returns {HTMLCanvasElement}
  */
-export const canvasIn = (root, selector = "canvas") => /** @type {HTMLCanvasElement} */ (find(root, selector));
+export const canvasIn = (root, selector = "canvas") =>
+  /** @type {HTMLCanvasElement} */ (find(root, selector));
 
 /** @type {WeakMap<Element, Map<string, string>>} */
 const written = new WeakMap(); // what each element was last given, by name
@@ -56,7 +57,7 @@ const written = new WeakMap(); // what each element was last given, by name
 /** Whether a value differs from the one set last: unchanged values must not cause layout. @param {Element} el @param {string} name @param {string} value */
 function isNew(el, name, value) {
   let known = written.get(el);
-  if (!known) written.set(el, known = new Map());
+  if (!known) written.set(el, (known = new Map()));
   if (known.get(name) === value) return false;
   known.set(name, value);
   return true;

@@ -7,14 +7,35 @@ export class Drawer {
   /** form: has a `.drawer-body`. act: {close(), cancel()}. */
   constructor(form, title, act) {
     this.form = form;
-    this.close = h("button", { type: "button", class: "icon-button drawer-close", "aria-label": "Close", onclick: () => act.close() }, icon("close"));
+    this.close = h(
+      "button",
+      {
+        type: "button",
+        class: "icon-button drawer-close",
+        "aria-label": "Close",
+        onclick: () => act.close(),
+      },
+      icon("close"),
+    );
     this.message = h("p", { class: "run-message", role: "status" });
     this.bar = h("i", {});
     this.progressBar = h("div", { class: "run-progress", hidden: true }, this.bar);
     this.button = h("button", { type: "submit", class: "button primary run-button" }, "Run");
-    this.cancel = h("button", { type: "button", class: "button cancel-button", hidden: true, onclick: () => act.cancel() }, "Cancel");
+    this.cancel = h(
+      "button",
+      { type: "button", class: "button cancel-button", hidden: true, onclick: () => act.cancel() },
+      "Cancel",
+    );
     form.prepend(h("header", { class: "drawer-head" }, h("h2", {}, title), this.close));
-    form.append(h("footer", { class: "drawer-foot" }, this.message, this.progressBar, h("div", { class: "run-buttons" }, this.button, this.cancel)));
+    form.append(
+      h(
+        "footer",
+        { class: "drawer-foot" },
+        this.message,
+        this.progressBar,
+        h("div", { class: "run-buttons" }, this.button, this.cancel),
+      ),
+    );
   }
 
   get isOpen() {

@@ -9,7 +9,8 @@ export class Menu {
     this.el = el;
     this.app = app;
     document.addEventListener("pointerdown", (e) => {
-      if (!el.hidden && !el.contains(e.target) && !(this.button && this.button.contains(e.target))) this.close();
+      if (!el.hidden && !el.contains(e.target) && !(this.button && this.button.contains(e.target)))
+        this.close();
     });
     el.addEventListener("keydown", (e) => {
       const items = [...el.querySelectorAll("button")];
@@ -29,13 +30,26 @@ export class Menu {
     if (again) return;
     this.button = button;
     button.setAttribute("aria-expanded", "true");
-    this.el.replaceChildren(...items.map((item) => item === "-" ? h("hr", {}) : h("button", {
-      type: "button", role: item.checked === undefined ? "menuitem" : "menuitemradio", "aria-checked": item.checked === undefined ? null : String(item.checked),
-      onclick: () => {
-        this.close();
-        item.act();
-      },
-    }, t(item.text), item.note ? h("small", {}, t(item.note)) : null)));
+    this.el.replaceChildren(
+      ...items.map((item) =>
+        item === "-"
+          ? h("hr", {})
+          : h(
+              "button",
+              {
+                type: "button",
+                role: item.checked === undefined ? "menuitem" : "menuitemradio",
+                "aria-checked": item.checked === undefined ? null : String(item.checked),
+                onclick: () => {
+                  this.close();
+                  item.act();
+                },
+              },
+              t(item.text),
+              item.note ? h("small", {}, t(item.note)) : null,
+            ),
+      ),
+    );
     this.el.hidden = false;
     const box = this.app.root.getBoundingClientRect();
     const at = button.getBoundingClientRect();
@@ -44,10 +58,14 @@ export class Menu {
     const above = at.top - box.top - 14;
     const up = below < Math.min(this.el.scrollHeight, 240) && above > below; // from the bar at the bottom it opens upwards
     const most = Math.min(560, up ? above : below);
-    const middles = [...this.el.querySelectorAll("button")].map((row) => row.offsetTop + row.offsetHeight / 2);
+    const middles = [...this.el.querySelectorAll("button")].map(
+      (row) => row.offsetTop + row.offsetHeight / 2,
+    );
     const cut = middles.filter((middle) => middle <= most).at(-1) || most; // a longer one ends in the middle of a row, which shows that it scrolls
     this.el.style.maxHeight = `${this.el.scrollHeight > most ? cut : most}px`;
-    this.el.style.top = up ? `${at.top - box.top - 6 - this.el.offsetHeight}px` : `${at.bottom - box.top + 6}px`;
+    this.el.style.top = up
+      ? `${at.top - box.top - 6 - this.el.offsetHeight}px`
+      : `${at.bottom - box.top + 6}px`;
     this.el.querySelector("button")?.focus();
   }
 
@@ -74,7 +92,10 @@ const KEYS = [
   [["x"], "of two runs, the other one; of several ranks, the next"],
   [["0", "…", "9"], "the rank of that number"],
   [["a"], "the lanes of all ranks"],
-  [["Tab"], "to the tokens, the mask, the caches, the blocks: there the arrows move, Enter selects, Esc leaves"],
+  [
+    ["Tab"],
+    "to the tokens, the mask, the caches, the blocks: there the arrows move, Enter selects, Esc leaves",
+  ],
   [["z"], "zoom the mask to the selected request; the wheel zooms too"],
   [["c"], "lanes over steps or measured time"],
   [["d"], "Simple or Full: how much is shown"],
@@ -88,10 +109,27 @@ const KEYS = [
 
 /** about: what this is, in a sentence. */
 export function showKeys(root, about) {
-  showCard(root, "Keys", about && h("p", {}, about), h("dl", {}, ...KEYS.flatMap(([keys, what]) => [h("dt", {}, ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k.length > 1 ? t(k) : k)])), h("dd", {}, t(what))])));
+  showCard(
+    root,
+    "Keys",
+    about && h("p", {}, about),
+    h(
+      "dl",
+      {},
+      ...KEYS.flatMap(([keys, what]) => [
+        h(
+          "dt",
+          {},
+          ...keys.flatMap((k, i) => [i ? " " : "", h("kbd", {}, k.length > 1 ? t(k) : k)]),
+        ),
+        h("dd", {}, t(what)),
+      ]),
+    ),
+  );
 }
 
-const closing = () => h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
+const closing = () =>
+  h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
 
 /**
  * @param {HTMLElement} root with a `dialog.card`
@@ -121,7 +159,9 @@ export class Tooltip {
 
   show(lines, x, y) {
     const { el } = this;
-    el.replaceChildren(...lines.map((line) => h("div", {}, ...spans(this.app, translateLine(line)))));
+    el.replaceChildren(
+      ...lines.map((line) => h("div", {}, ...spans(this.app, translateLine(line)))),
+    );
     el.hidden = false;
     const box = this.app.root.getBoundingClientRect();
     const [w, hh] = [el.offsetWidth, el.offsetHeight];

@@ -12,7 +12,9 @@ export function milliseconds(seconds) {
 
 /** A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms". @param {number} now @param {number} span */
 export function momentOf(now, span) {
-  return span >= 1 ? `${now.toFixed(2)} of ${duration(span)}` : `${Math.round(now * 1000)} of ${duration(span)}`;
+  return span >= 1
+    ? `${now.toFixed(2)} of ${duration(span)}`
+    : `${Math.round(now * 1000)} of ${duration(span)}`;
 }
 
 /** A whole run's time: "9.54 s", "333 ms". @param {number} seconds */
@@ -21,10 +23,15 @@ export function duration(seconds) {
 }
 
 /** Seconds as a clock on the wall shows them: "0.03 s", "12.4 s". @param {number} seconds */
-export const wallClock = (seconds) => `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;
+export const wallClock = (seconds) =>
+  `${seconds < 10 ? seconds.toFixed(2) : seconds < 1000 ? seconds.toFixed(1) : seconds.toFixed(0)} s`;
 
 /** @type {[string, number][]} */
-const SIZES = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+const SIZES = [
+  ["GiB", 2 ** 30],
+  ["MiB", 2 ** 20],
+  ["KiB", 2 ** 10],
+];
 
 /** A size in memory: "1.19 GiB". @param {number} n */
 export function bytes(n) {

@@ -17,7 +17,13 @@ export class Glossary {
       if (e.pointerType !== "touch") this._timer = setTimeout(() => this._look(e), DWELL);
     });
     document.addEventListener("click", (e) => this._look(e));
-    document.addEventListener("keydown", (e) => { if (e.key === "Escape") this.card.hidden = true; }, true);
+    document.addEventListener(
+      "keydown",
+      (e) => {
+        if (e.key === "Escape") this.card.hidden = true;
+      },
+      true,
+    );
   }
 
   /** The terms, and the pattern that finds them in a text. */
@@ -25,8 +31,14 @@ export class Glossary {
     const terms = this._terms();
     if (terms === this.terms) return;
     this.terms = terms;
-    this.words = new Map(Object.entries(terms).flatMap(([term, { words }]) => words.map((word) => [word.toLowerCase(), term])));
-    const spelled = [...this.words.keys()].sort((a, b) => b.length - a.length).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    this.words = new Map(
+      Object.entries(terms).flatMap(([term, { words }]) =>
+        words.map((word) => [word.toLowerCase(), term]),
+      ),
+    );
+    const spelled = [...this.words.keys()]
+      .sort((a, b) => b.length - a.length)
+      .map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     this.pattern = new RegExp(`(?<![\\p{L}\\d_-])(${spelled.join("|")})(?![\\p{L}\\d_-])`, "giu");
   }
 
@@ -42,7 +54,8 @@ export class Glossary {
       range.setStart(node, found.index);
       range.setEnd(node, found.index + found[0].length);
       const box = range.getBoundingClientRect();
-      if (x >= box.left && x <= box.right && y >= box.top && y <= box.bottom) return { term: this.words.get(found[0].toLowerCase()), box };
+      if (x >= box.left && x <= box.right && y >= box.top && y <= box.bottom)
+        return { term: this.words.get(found[0].toLowerCase()), box };
     }
     return null;
   }
@@ -53,7 +66,11 @@ export class Glossary {
     this.card.hidden = !found;
     if (!found) return;
     const { word, means, vllm } = this.terms[found.term];
-    this.card.replaceChildren(h("b", {}, word), ` ${means} `, h("i", {}, `${t("In vLLM:")} ${vllm}`));
+    this.card.replaceChildren(
+      h("b", {}, word),
+      ` ${means} `,
+      h("i", {}, `${t("In vLLM:")} ${vllm}`),
+    );
     root.append(this.card);
     const { width, height } = this.card.getBoundingClientRect();
     const edge = root.getBoundingClientRect();

@@ -11,13 +11,17 @@ const SPACES = "https://huggingface.co"; // a Space shows the page in a frame th
 export const addressed = () => new URLSearchParams(location.hash.slice(1));
 
 let known = globalThis.location?.hash; // the address that the parts were told of, or wrote; Node, which runs the tests of what is drawn, has none
-globalThis.addEventListener?.("hashchange", () => { known = location.hash; });
+globalThis.addEventListener?.("hashchange", () => {
+  known = location.hash;
+});
 
 /** Write the address, unless the visitor has just gone to another one, of which the parts are yet to be told; inside a frame, tell the surrounding page. */
 export function setAddress(hash) {
   if ((hash || "#") === (location.hash || "#")) return;
   if (location.hash !== known) {
-    setTimeout(() => { known = location.hash; }, 1000); // whoever wrote it without an event is not waited for
+    setTimeout(() => {
+      known = location.hash;
+    }, 1000); // whoever wrote it without an event is not waited for
     return;
   }
   try {
@@ -40,7 +44,10 @@ export function turnPage() {
 
 /** The link that works elsewhere: inside a Space's frame, that of the Space's own page. */
 export function linkTo(hash) {
-  const inSpace = window.parent !== window && document.referrer.startsWith(SPACES) && new URL(document.referrer).pathname.startsWith("/spaces/");
+  const inSpace =
+    window.parent !== window &&
+    document.referrer.startsWith(SPACES) &&
+    new URL(document.referrer).pathname.startsWith("/spaces/");
   return (inSpace ? document.referrer.split("#")[0] : location.href.split("#")[0]) + hash;
 }
 
@@ -58,7 +65,13 @@ export async function copyText(root, title, text, copied) {
     await navigator.clipboard.writeText(text);
     copied();
   } catch {
-    const field = h("input", { type: "text", readonly: true, value: text, "aria-label": t(title), class: "link-field" });
+    const field = h("input", {
+      type: "text",
+      readonly: true,
+      value: text,
+      "aria-label": t(title),
+      class: "link-field",
+    });
     showCard(root, title, field);
     field.select();
   }
@@ -66,5 +79,10 @@ export async function copyText(root, title, text, copied) {
 
 /** Say that no link can show this, and what to use instead. */
 export function noLink(root, sentence, action = null) {
-  showCard(root, "No link can show this", h("p", {}, sentence), action && h("button", { type: "button", class: "button", onclick: action.act }, action.text));
+  showCard(
+    root,
+    "No link can show this",
+    h("p", {}, sentence),
+    action && h("button", { type: "button", class: "button", onclick: action.act }, action.text),
+  );
 }

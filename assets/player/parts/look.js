@@ -6,8 +6,12 @@ import { Palette } from "./colours.js";
 
 /** Dark if the host page is, or, outside Gradio, if the reader's system is. */
 export function prefersDark() {
-  const host = document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
-  return host || (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches);
+  const host =
+    document.body.classList.contains("dark") || document.documentElement.classList.contains("dark");
+  return (
+    host ||
+    (!document.querySelector("gradio-app") && matchMedia("(prefers-color-scheme: dark)").matches)
+  );
 }
 
 /** Dark if the page's player is; without one, as a link says ("dark", "light"), otherwise like the host page or the reader's system. */
@@ -28,7 +32,13 @@ export function paintTheme(root, dark) {
   root.dataset.theme = dark ? "dark" : "light";
   const palette = new Palette(root);
   palette.hues.forEach((c, i) => {
-    for (const [name, value] of [["hue", c.solid], ["tint", c.tint], ["cached", c.cached], ["faint", c.faint]]) root.style.setProperty(`--${name}-${i}`, value);
+    for (const [name, value] of [
+      ["hue", c.solid],
+      ["tint", c.tint],
+      ["cached", c.cached],
+      ["faint", c.faint],
+    ])
+      root.style.setProperty(`--${name}-${i}`, value);
   });
   return palette;
 }
@@ -36,7 +46,8 @@ export function paintTheme(root, dark) {
 /** Call when the theme may have changed; `also`: an element whose data-theme is to be followed. */
 export function onTheme(act, also = null) {
   const watch = new MutationObserver(act);
-  for (const host of [document.body, document.documentElement]) watch.observe(host, { attributes: true, attributeFilter: ["class"] });
+  for (const host of [document.body, document.documentElement])
+    watch.observe(host, { attributes: true, attributeFilter: ["class"] });
   if (also) watch.observe(also, { attributes: true, attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", act);
 }
@@ -59,7 +70,9 @@ export function besidePlayer(root) {
     painted = dark;
     paintTheme(root, dark);
   };
-  const size = () => { root.dataset.layout = layoutOf(root.clientWidth || window.innerWidth); };
+  const size = () => {
+    root.dataset.layout = layoutOf(root.clientWidth || window.innerWidth);
+  };
   theme();
   size();
   new ResizeObserver(size).observe(root);
@@ -74,9 +87,31 @@ export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
   const focused = [...nav.children].indexOf(document.activeElement); // they are recreated when the language changes
-  nav.replaceChildren(...tabs.map((tab) => tab.href ? h("a", { href: tab.href + (speaking() === "en" ? "" : `?lang=${speaking()}`) }, t(tab.title)) : h("button", {
-    type: "button", "aria-current": tab.name === current ? "page" : null, onclick: (e) => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: tab.name, byKey: e.detail === 0 }, bubbles: true })),
-  }, t(tab.title))));
+  nav.replaceChildren(
+    ...tabs.map((tab) =>
+      tab.href
+        ? h(
+            "a",
+            { href: tab.href + (speaking() === "en" ? "" : `?lang=${speaking()}`) },
+            t(tab.title),
+          )
+        : h(
+            "button",
+            {
+              type: "button",
+              "aria-current": tab.name === current ? "page" : null,
+              onclick: (e) =>
+                root.dispatchEvent(
+                  new CustomEvent("inflight-tab", {
+                    detail: { name: tab.name, byKey: e.detail === 0 },
+                    bubbles: true,
+                  }),
+                ),
+            },
+            t(tab.title),
+          ),
+    ),
+  );
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
 
@@ -89,12 +124,22 @@ export async function pagePlayer() {
 /** What the player shows, for a tab that takes it over; `app.entered(what)` after `Object.assign(app, what.shown)` brings it back. */
 export function shownBy(app) {
   const { run, entry, replay } = app;
-  return { shown: { run, entry, replay }, step: run?.length ? run.stepOf(app.index) : null, pin: app.pinned?.letter, tab: app.tab };
+  return {
+    shown: { run, entry, replay },
+    step: run?.length ? run.stepOf(app.index) : null,
+    pin: app.pinned?.letter,
+    tab: app.tab,
+  };
 }
 
 /** A sentence, and perhaps what can be done about it: {text, act}. */
 export function putSentence(el, sentence, action = null) {
-  el.replaceChildren(t(sentence), ...(action ? [h("button", { type: "button", class: "mini", onclick: action.act }, t(action.text))] : []));
+  el.replaceChildren(
+    t(sentence),
+    ...(action
+      ? [h("button", { type: "button", class: "mini", onclick: action.act }, t(action.text))]
+      : []),
+  );
 }
 
 /** @type {WeakMap<Element, number>} */
@@ -102,10 +147,25 @@ const toasts = new WeakMap(); // the timer that takes each away
 
 export function showToast(root, sentence, ms, action = null) {
   const el = root.querySelector(".toast");
-  putSentence(el, sentence, action && { text: action.text, act: () => { el.hidden = true; action.act(); } });
+  putSentence(
+    el,
+    sentence,
+    action && {
+      text: action.text,
+      act: () => {
+        el.hidden = true;
+        action.act();
+      },
+    },
+  );
   el.hidden = false;
   clearTimeout(toasts.get(el));
-  toasts.set(el, setTimeout(() => { el.hidden = true; }, ms));
+  toasts.set(
+    el,
+    setTimeout(() => {
+      el.hidden = true;
+    }, ms),
+  );
 }
 
 export function hideToast(root) {
@@ -130,7 +190,10 @@ export function drawSoon(part) {
 }
 
 /** Whether a key is for this part: it is on screen and nothing else handled the key. */
-export const isOurKey = (e, root) => !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
-export const isTyping = (el) => /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
+export const isOurKey = (e, root) =>
+  !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey) && root.getClientRects().length > 0;
+export const isTyping = (el) =>
+  /^(INPUT|TEXTAREA|SELECT)$/.test(el.tagName) || el.isContentEditable;
 /** Space presses the focused button, unless it is Play. */
-export const pressesButton = (e) => e.key === " " && e.target.tagName === "BUTTON" && !e.target.classList.contains("play");
+export const pressesButton = (e) =>
+  e.key === " " && e.target.tagName === "BUTTON" && !e.target.classList.contains("play");

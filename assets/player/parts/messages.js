@@ -15,14 +15,19 @@ function placeOf(language, n) {
   let place = places.get(language);
   if (!place) {
     const rules = new Intl.PluralRules(language);
-    const used = CATEGORIES.filter((category) => /** @type {string[]} */ (rules.resolvedOptions().pluralCategories).includes(category));
-    places.set(language, place = (number) => used.indexOf(rules.select(number)));
+    const used = CATEGORIES.filter((category) =>
+      /** @type {string[]} */ (rules.resolvedOptions().pluralCategories).includes(category),
+    );
+    places.set(language, (place = (number) => used.indexOf(rules.select(number))));
   }
   return place(n);
 }
 
 /** A text as a key, and the values of its placeholders. @type {(text: string) => [string, string[]]} */
-export const keyOf = (text) => [text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")), text.match(PARTS) || []];
+export const keyOf = (text) => [
+  text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")),
+  text.match(PARTS) || [],
+];
 
 /**
  ** A template with its placeholders filled, in order. written: how a number or a quote is written.
@@ -49,4 +54,5 @@ export function english(text) {
 }
 
 /** "1,234 + 2" is 1236. @type {(number: string) => number} */
-const valueOf = (number) => number.split(" + ").reduce((sum, part) => sum + Number(part.replaceAll(",", "")), 0);
+const valueOf = (number) =>
+  number.split(" + ").reduce((sum, part) => sum + Number(part.replaceAll(",", "")), 0);

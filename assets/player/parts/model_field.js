@@ -21,7 +21,8 @@ export class ModelField {
    */
   constructor(form, options) {
     this.options = { device: () => "auto", blockSize: () => 16, changed: () => {}, ...options };
-    const field = (/** @type {string} */ name) => /** @type {any} */ (form.elements.namedItem(name));
+    const field = (/** @type {string} */ name) =>
+      /** @type {any} */ (form.elements.namedItem(name));
     /** @type {HTMLSelectElement} */
     this.select = field("model");
     /** @type {HTMLInputElement} */
@@ -48,7 +49,9 @@ export class ModelField {
   /** The available choices. @param {Offered} offered */
   fill(offered) {
     this.offered = { ...this.offered, ...offered };
-    this.dtype.replaceChildren(...this.offered.dtypes.map((name) => h("option", { value: name }, name)));
+    this.dtype.replaceChildren(
+      ...this.offered.dtypes.map((name) => h("option", { value: name }, name)),
+    );
     this.dtype.closest("label").hidden = this.offered.dtypes.length < 2;
     this.named();
   }
@@ -57,14 +60,21 @@ export class ModelField {
   named() {
     const chosen = this.select.value;
     const { models, any_model: any } = this.offered;
-    this.select.replaceChildren(...[...new Set([...models, ...this._kept, ...(chosen && chosen !== OWN ? [chosen] : [])])].map(option), ...(any ? [h("option", { value: OWN }, t("Another: a folder or a hub id …"))] : []));
+    this.select.replaceChildren(
+      ...[
+        ...new Set([...models, ...this._kept, ...(chosen && chosen !== OWN ? [chosen] : [])]),
+      ].map(option),
+      ...(any ? [h("option", { value: OWN }, t("Another: a folder or a hub id …"))] : []),
+    );
     if (chosen) this.select.value = chosen;
     this._show();
   }
 
   get _kept() {
     const names = this.offered.any_model ? keptData("good", KEPT) : [];
-    return Array.isArray(names) ? names.filter((name) => typeof name === "string").slice(0, MOST_KEPT) : [];
+    return Array.isArray(names)
+      ? names.filter((name) => typeof name === "string").slice(0, MOST_KEPT)
+      : [];
   }
 
   /** The name of the chosen one, empty while it has none. @returns {string} */
@@ -74,7 +84,10 @@ export class ModelField {
 
   /** What a spec says of it. */
   get spec() {
-    return { model: this.value, ...(this.dtype.value && this.dtype.value !== "auto" ? { dtype: this.dtype.value } : {}) };
+    return {
+      model: this.value,
+      ...(this.dtype.value && this.dtype.value !== "auto" ? { dtype: this.dtype.value } : {}),
+    };
   }
 
   /** Whether it is one that a person brought. */
@@ -91,7 +104,8 @@ export class ModelField {
   choose({ model, dtype, seen = false }) {
     if (seen) this.select.scrollIntoView({ block: "center" });
     if (model) {
-      if (![...this.select.options].some((o) => o.value === model)) this.select.prepend(option(model));
+      if (![...this.select.options].some((o) => o.value === model))
+        this.select.prepend(option(model));
       this.select.value = model;
     }
     this.dtype.value = dtype && this.offered.dtypes.includes(dtype) ? dtype : "auto";
@@ -107,7 +121,8 @@ export class ModelField {
     this.looking = false;
     if (own && this.own.value.trim()) this._look(this.own.value);
     else if (own) this.own.focus();
-    else if (this.isOwn && [...this.offered.models, ...this._kept].includes(this.value)) this._look(this.value);
+    else if (this.isOwn && [...this.offered.models, ...this._kept].includes(this.value))
+      this._look(this.value);
     this._show();
     this.options.changed();
   }
@@ -122,7 +137,11 @@ export class ModelField {
     this._show();
     let answer;
     try {
-      answer = await this.options.call("model", { model: name, device: this.options.device(), dtype: this.dtype.value || "auto" });
+      answer = await this.options.call("model", {
+        model: name,
+        device: this.options.device(),
+        dtype: this.dtype.value || "auto",
+      });
     } catch (error) {
       answer = { error: `The engine cannot be reached: ${error.message}.` };
     }
@@ -136,9 +155,17 @@ export class ModelField {
 
   _found(facts) {
     this.facts = facts;
-    if (this.offered.any_model && !this.offered.models.includes(facts.name)) keep("good", KEPT, JSON.stringify([facts.name, ...this._kept.filter((name) => name !== facts.name)].slice(0, MOST_KEPT)));
+    if (this.offered.any_model && !this.offered.models.includes(facts.name))
+      keep(
+        "good",
+        KEPT,
+        JSON.stringify(
+          [facts.name, ...this._kept.filter((name) => name !== facts.name)].slice(0, MOST_KEPT),
+        ),
+      );
     if (this.select.value === facts.name) return;
-    if (![...this.select.options].some((o) => o.value === facts.name)) this.select.prepend(option(facts.name));
+    if (![...this.select.options].some((o) => o.value === facts.name))
+      this.select.prepend(option(facts.name));
     this.select.value = facts.name;
     this.own.value = "";
     this.own.closest("label").hidden = true;
@@ -160,12 +187,41 @@ export class ModelField {
   get _unknown() {
     const { any_model: any, models } = this.offered;
     if (!this.isOwn || this.select.value === OWN || !models.length) return null;
-    if (!any) return models.includes(this.value) ? null : h("span", {}, t("This page cannot load the model {name}: choose one of its own.", { name: this.value }));
-    return h("span", {}, `${t("Nothing is known yet about {name}.", { name: this.value })} `, h("button", { type: "button", class: "link", onclick: () => this._look(this.value) }, t("Look at it")));
+    if (!any)
+      return models.includes(this.value)
+        ? null
+        : h(
+            "span",
+            {},
+            t("This page cannot load the model {name}: choose one of its own.", {
+              name: this.value,
+            }),
+          );
+    return h(
+      "span",
+      {},
+      `${t("Nothing is known yet about {name}.", { name: this.value })} `,
+      h(
+        "button",
+        { type: "button", class: "link", onclick: () => this._look(this.value) },
+        t("Look at it"),
+      ),
+    );
   }
 
   _facts(facts) {
-    const { parameters: n, stored, weights, dtype, free, pool, kv_bytes_per_token: kv, context, layers, download } = facts;
+    const {
+      parameters: n,
+      stored,
+      weights,
+      dtype,
+      free,
+      pool,
+      kv_bytes_per_token: kv,
+      context,
+      layers,
+      download,
+    } = facts;
     const block = Math.max(1, Math.floor(this.options.blockSize() || 16));
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
     const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
@@ -174,17 +230,55 @@ export class ModelField {
     const rows = [
       ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
       ["Stored in", stored.join(", ")],
-      ["Weights", facts.loaded ? t("{size} in {format}, loaded", { size: bytes(weights), format: dtype })
-        : free === null ? t("{size} in {format}", { size: bytes(weights), format: dtype }) : t("{size} in {format}, of {free} free", { size: bytes(weights), format: dtype, free: bytes(free) })],
-      ["KV cache", !kv ? "" : t("{size} a token; {blocks} fit", { size: bytes(kv), blocks: t(`${count(Math.floor(pool / (kv * block)))} [block|blocks] of ${block} [token|tokens]`) })],
+      [
+        "Weights",
+        facts.loaded
+          ? t("{size} in {format}, loaded", { size: bytes(weights), format: dtype })
+          : free === null
+            ? t("{size} in {format}", { size: bytes(weights), format: dtype })
+            : t("{size} in {format}, of {free} free", {
+                size: bytes(weights),
+                format: dtype,
+                free: bytes(free),
+              }),
+      ],
+      [
+        "KV cache",
+        !kv
+          ? ""
+          : t("{size} a token; {blocks} fit", {
+              size: bytes(kv),
+              blocks: t(
+                `${count(Math.floor(pool / (kv * block)))} [block|blocks] of ${block} [token|tokens]`,
+              ),
+            }),
+      ],
       ["Context", !context ? "" : t(`${count(context)} [token|tokens]`)],
       ["To fetch", download ? bytes(download) : ""],
     ];
     return [
       h("b", {}, facts.architecture),
-      h("dl", {}, ...rows.filter(([, words]) => words).flatMap(([name, words]) => [h("dt", {}, t(name)), h("dd", {}, words)])),
-      ...(fits ? [] : [h("span", { class: "warn" }, t("It does not fit into memory now: choose a smaller number format, or another model."))]),
-      ...(facts.has_tokenizer ? [] : [h("span", { class: "warn" }, t("It has no tokenizer: prompts must be token ids."))]),
+      h(
+        "dl",
+        {},
+        ...rows
+          .filter(([, words]) => words)
+          .flatMap(([name, words]) => [h("dt", {}, t(name)), h("dd", {}, words)]),
+      ),
+      ...(fits
+        ? []
+        : [
+            h(
+              "span",
+              { class: "warn" },
+              t(
+                "It does not fit into memory now: choose a smaller number format, or another model.",
+              ),
+            ),
+          ]),
+      ...(facts.has_tokenizer
+        ? []
+        : [h("span", { class: "warn" }, t("It has no tokenizer: prompts must be token ids."))]),
     ];
   }
 
@@ -195,12 +289,22 @@ export class ModelField {
 }
 
 /** A model in a list, by the last part of its name. @param {string} name */
-const option = (name) => h("option", { value: name, title: name }, name.split(/[/\\]/).at(-1) || name);
+const option = (name) =>
+  h("option", { value: name, title: name }, name.split(/[/\\]/).at(-1) || name);
 
 /** How far loading is: share, and a sentence. @param {{phase: string, done: number, total: number}} loading @returns {[number, string]} */
 export function loadingWords({ phase, done, total }) {
   const share = total ? done / total : 0;
   if (phase === "wait") return [0, "Another model is being loaded first."];
-  if (phase === "fetch") return [share, t("Fetching the model: {done} of {total}.", { done: bytes(done), total: bytes(total) })];
-  return [share, total ? `Loading the model: ${count(done)} of ${count(total)} [tensor|tensors].` : "Loading the model."];
+  if (phase === "fetch")
+    return [
+      share,
+      t("Fetching the model: {done} of {total}.", { done: bytes(done), total: bytes(total) }),
+    ];
+  return [
+    share,
+    total
+      ? `Loading the model: ${count(done)} of ${count(total)} [tensor|tensors].`
+      : "Loading the model.",
+  ];
 }

@@ -2,7 +2,7 @@
 // leaves its exports in `inflightModules`, by its path. `visualizer/page/bundle.py` writes the list; modules already loaded are kept.
 (() => {
   const made = (window.inflightModules ??= {});
-  for (const [name, text] of Object.entries(/*MODULES*/{})) {
+  for (const [name, text] of Object.entries(/*MODULES*/ {})) {
     if (made[name]) continue;
     const script = document.createElement("script");
     script.textContent = text;

@@ -6,7 +6,9 @@ import { fetchBytes } from "./server.js";
 export async function plotlySource(url) {
   const bytes = await fetchBytes(url);
   const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  return packed ? new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text() : new Response(bytes).text();
+  return packed
+    ? new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text()
+    : new Response(bytes).text();
 }
 
 /** It as an element of a page. @param {string} source */

@@ -11,7 +11,12 @@ export class Server {
 
   /** Post data to one of the server's own addresses and return its answer; throws its sentence. */
   async post(path, data, headers = {}, signal = undefined) {
-    return this._post(path, JSON.stringify(data), { "Content-Type": "application/json", ...headers }, signal);
+    return this._post(
+      path,
+      JSON.stringify(data),
+      { "Content-Type": "application/json", ...headers },
+      signal,
+    );
   }
 
   /** Send a file to open, unchanged. */
@@ -20,12 +25,21 @@ export class Server {
   }
 
   async _post(path, body, headers, signal = undefined) {
-    return (await fetched(this.base + path, { method: "POST", headers: { ...headers, ...(await visitor()) }, body, signal })).json();
+    return (
+      await fetched(this.base + path, {
+        method: "POST",
+        headers: { ...headers, ...(await visitor()) },
+        body,
+        signal,
+      })
+    ).json();
   }
 
   /** The messages of an event stream: {id, data}. */
   async *_messages(path, signal) {
-    const reader = (await fetched(this.base + path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (await fetched(this.base + path, { signal })).body
+      .pipeThrough(new TextDecoderStream())
+      .getReader();
     let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
@@ -33,7 +47,11 @@ export class Server {
       const messages = rest.split("\n\n");
       rest = messages.pop();
       for (const message of messages) {
-        const data = message.split("\n").filter((l) => l.startsWith("data:")).map((l) => l.slice(5).trimStart()).join("\n");
+        const data = message
+          .split("\n")
+          .filter((l) => l.startsWith("data:"))
+          .map((l) => l.slice(5).trimStart())
+          .join("\n");
         yield { id: /^id: *(\d+)$/m.exec(message)?.[1], data };
       }
       if (done) return;
@@ -61,7 +79,12 @@ export class Server {
 
   /** Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
   async begin(kind, spec, who, signal = undefined) {
-    const { job, error } = await this.post("inflight/jobs", { kind, spec, visitor: who }, {}, signal);
+    const { job, error } = await this.post(
+      "inflight/jobs",
+      { kind, spec, visitor: who },
+      {},
+      signal,
+    );
     if (error) throw new Error(error);
     return job;
   }
@@ -95,7 +118,11 @@ export class Server {
         }
         broke?.("The server went away.");
       } catch (error) {
-        if (error.name === "AbortError" || (!broke && (error instanceof Refusal || broken >= AGAIN.length))) throw error;
+        if (
+          error.name === "AbortError" ||
+          (!broke && (error instanceof Refusal || broken >= AGAIN.length))
+        )
+          throw error;
         broke?.(error instanceof Refusal ? error.message : "The server cannot be reached.");
       }
       if (!broke && broken >= AGAIN.length) throw new Error("the server went away");
@@ -132,7 +159,10 @@ export class Refusal extends Error {
 async function refusal(answer) {
   const said = await answer.json().catch(() => null);
   const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message); // our own format, or OpenAI's
-  return new Refusal(sentence || `the server answered ${answer.status}`, Number(answer.headers.get("retry-after")) || null);
+  return new Refusal(
+    sentence || `the server answered ${answer.status}`,
+    Number(answer.headers.get("retry-after")) || null,
+  );
 }
 
 /** On a ZeroGPU Space a run uses its visitor's quota: the page around the Space provides the headers, as it does for Gradio's own client. */
@@ -172,5 +202,7 @@ export async function fetchJson(url) {
 /** A file by its address; a page may contain it in base64. */
 export async function fetchBytes(url) {
   const text = await brought(url);
-  return text ? Uint8Array.from(atob(text), (c) => c.charCodeAt(0)) : new Uint8Array(await (await fetched(url)).arrayBuffer());
+  return text
+    ? Uint8Array.from(atob(text), (c) => c.charCodeAt(0))
+    : new Uint8Array(await (await fetched(url)).arrayBuffer());
 }

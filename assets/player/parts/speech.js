@@ -45,16 +45,19 @@ function translated(text) {
   if (!spoken) return english(text);
   if (!/[A-Za-z]/.test(text)) return asWritten(text);
   const [key, given] = keyOf(text);
-  if (Object.hasOwn(spoken.words, key)) return fill(spoken.words[key], given, spoken.name, asWritten);
+  if (Object.hasOwn(spoken.words, key))
+    return fill(spoken.words[key], given, spoken.name, asWritten);
   missingKeys.add(key);
   return english(text);
 }
 
 /** 12,345.6 becomes 12.345,6; quoted text stays as it is. @type {(part: string) => string} */
-const asWritten = (part) => (part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : ".")));
+const asWritten = (part) =>
+  part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
 
 /** A line of texts and requests, with its texts in the current language. @type {(line: Span[]) => Span[]} */
-export const translateLine = (line) => line.map((span) => (typeof span === "string" ? t(span) : span));
+export const translateLine = (line) =>
+  line.map((span) => (typeof span === "string" ? t(span) : span));
 
 /** Write a text of the page into an element, in the current language. @type {(el: Element, text: string, holes?: Record<string, string> | null) => void} */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
@@ -71,10 +74,20 @@ export class Speech {
     while (walker.nextNode()) {
       const node = /** @type {Text} */ (walker.currentNode);
       const english = node.data.trim();
-      if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code, kbd")) this.texts.push({ node, english, shown: node.data });
+      if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code, kbd"))
+        this.texts.push({ node, english, shown: node.data });
     }
-    this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap((el) => ["title", "aria-label", "placeholder"]
-      .filter((name) => el.getAttribute(name)).map((name) => ({ el, name, english: el.getAttribute(name), shown: el.getAttribute(name) })));
+    this.attributes = [...root.querySelectorAll("[title], [aria-label], [placeholder]")].flatMap(
+      (el) =>
+        ["title", "aria-label", "placeholder"]
+          .filter((name) => el.getAttribute(name))
+          .map((name) => ({
+            el,
+            name,
+            english: el.getAttribute(name),
+            shown: el.getAttribute(name),
+          })),
+    );
     speeches.add(this);
     if (spoken) this._say();
   }
@@ -96,10 +109,18 @@ export class Speech {
   /** A recorded run, or those of ranks, with its sentences in the current language. @param {any} entry @param {any} replay */
   async withCaptions(entry, { translations, ...replay }) {
     const language = spoken;
-    const said = language && (translations?.[language.name] || await language.captions(entry));
+    const said = language && (translations?.[language.name] || (await language.captions(entry)));
     this.opened = language;
     if (!said) return replay;
-    return replay.ranks ? { ...replay, ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({ ...rank, replay: { ...rank.replay, ...said.ranks[n] } })) } : { ...replay, ...said };
+    return replay.ranks
+      ? {
+          ...replay,
+          ranks: replay.ranks.map((/** @type {any} */ rank, /** @type {number} */ n) => ({
+            ...rank,
+            replay: { ...rank.replay, ...said.ranks[n] },
+          })),
+        }
+      : { ...replay, ...said };
   }
 
   /** The texts and titles of the markup, except those that have been overwritten since. */
@@ -107,7 +128,9 @@ export class Speech {
     this.root.lang = this.name;
     for (const label of this.texts) {
       if (label.node.data !== label.shown) continue;
-      label.shown = label.node.data = label.node.data.replace(label.node.data.trim(), () => t(label.english));
+      label.shown = label.node.data = label.node.data.replace(label.node.data.trim(), () =>
+        t(label.english),
+      );
     }
     for (const label of this.attributes) {
       if (label.el.getAttribute(label.name) !== label.shown) continue;

@@ -62,14 +62,38 @@ export class CanvasView {
    * @param {ViewState} state @param {Frame} before @param {string} stamp what else it depends on
    */
   past(state, before, stamp = "") {
-    const { surface: { w, h, d, canvas }, _past: past } = this;
+    const {
+      surface: { w, h, d, canvas },
+      _past: past,
+    } = this;
     const { run, palette, focus, pass, frame } = state;
-    const now = [state.index, w, h, d, state.language, state.layout, state.presenter, state.alone, focus ? focus.map((r) => r.index).join(" ") : "", pass?.index, stamp].join("/");
+    const now = [
+      state.index,
+      w,
+      h,
+      d,
+      state.language,
+      state.layout,
+      state.presenter,
+      state.alone,
+      focus ? focus.map((r) => r.index).join(" ") : "",
+      pass?.index,
+      stamp,
+    ].join("/");
     if (past.stamp === now && past.run === run && past.palette === palette) return past.canvas;
     Object.assign(past, { stamp: now, run, palette });
     const last = before.passes.length - 1;
     const shown = pass && pass.index < frame.passes.length - 1 ? Math.min(pass.index, last) : last;
-    if (!this._stillShows(state, before, before.passes[shown])) this.draw({ ...state, frame: before, index: before.i, pass: before.passes[shown] || null, share: 1, hot: null, weights: { ...state.weights, found: null } });
+    if (!this._stillShows(state, before, before.passes[shown]))
+      this.draw({
+        ...state,
+        frame: before,
+        index: before.i,
+        pass: before.passes[shown] || null,
+        share: 1,
+        hot: null,
+        weights: { ...state.weights, found: null },
+      });
     resize(past.canvas, canvas.width, canvas.height).drawImage(canvas, 0, 0);
     return past.canvas;
   }
@@ -77,8 +101,28 @@ export class CanvasView {
   /** Whether the canvas holds the step before, settled and with nothing highlighted. @param {ViewState} state @param {Frame} before @param {Pass | undefined} pass */
   _stillShows(state, before, pass) {
     const was = this.state;
-    if (!was || this.surface.empty || (was.share ?? 1) < 1 || was.index !== before.i || was.focus || state.focus || was.hot || was.weights.found || was.leak.on || was.pass?.index !== pass?.index) return false;
-    return /** @type {const} */ (["run", "palette", "language", "layout", "presenter", "alone", "simple"]).every((name) => was[name] === state[name]);
+    if (
+      !was ||
+      this.surface.empty ||
+      (was.share ?? 1) < 1 ||
+      was.index !== before.i ||
+      was.focus ||
+      state.focus ||
+      was.hot ||
+      was.weights.found ||
+      was.leak.on ||
+      was.pass?.index !== pass?.index
+    )
+      return false;
+    return /** @type {const} */ ([
+      "run",
+      "palette",
+      "language",
+      "layout",
+      "presenter",
+      "alone",
+      "simple",
+    ]).every((name) => was[name] === state[name]);
   }
 }
 
@@ -139,7 +183,8 @@ export function clipped(g, x, y, w, h, draw) {
 }
 
 /** Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box @param {number} x @param {number} y */
-export const isIn = (box, x, y) => x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
+export const isIn = (box, x, y) =>
+  x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
 
 /** Fill a rectangle. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param {number} y @param {number} w @param {number} h */
 export function fillBox(g, colour, x, y, w, h) {

@@ -33,8 +33,25 @@ export class Tables {
 /** caption: as it is read; columns: words of the page; rows: lists of texts as they are read, the first of each its heading. */
 export function fillTable(holder, { caption, columns, rows }) {
   holder.setAttribute("aria-label", caption);
-  holder.replaceChildren(h("table", {},
-    h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, t(c))))),
-    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell, n) => h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell))))))));
+  holder.replaceChildren(
+    h(
+      "table",
+      {},
+      h("caption", {}, caption),
+      h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, t(c))))),
+      h(
+        "tbody",
+        {},
+        ...rows.map((row) =>
+          h(
+            "tr",
+            {},
+            ...row.map((cell, n) =>
+              h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell)),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -18,7 +18,8 @@ function pageParts(holder, parts) {
   const mount = (name, part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");
-    if (player) player.before(place); // the tab order follows the screen: the part's bar and card come first
+    if (player)
+      player.before(place); // the tab order follows the screen: the part's bar and card come first
     else holder.append(place);
     const watched = window.inflight?.engines ? () => window.inflight.editor.said() : null;
     mounted.set(name, mountOf(part)(place, { ...part.options, watched }));
@@ -28,13 +29,18 @@ function pageParts(holder, parts) {
   const fetched = (name) => {
     const part = parts[name];
     if (!opened.has(name)) {
-      opened.set(name, mountOf(part) ? Promise.resolve(mount(name, part)) : new Promise((resolve, reject) => {
-        const script = document.createElement("script");
-        script.src = part.script;
-        script.onload = () => resolve(mount(name, part));
-        script.onerror = () => reject(new Error("the script could not be fetched"));
-        document.head.append(script);
-      }));
+      opened.set(
+        name,
+        mountOf(part)
+          ? Promise.resolve(mount(name, part))
+          : new Promise((resolve, reject) => {
+              const script = document.createElement("script");
+              script.src = part.script;
+              script.onload = () => resolve(mount(name, part));
+              script.onerror = () => reject(new Error("the script could not be fetched"));
+              document.head.append(script);
+            }),
+      );
     }
     return opened.get(name);
   };
@@ -53,7 +59,8 @@ function pageParts(holder, parts) {
       return;
     }
     if (page.dataset.part !== name) {
-      if ((page.dataset.part || "watch") === "watch" && !location.hash.includes("part=")) watching = location.hash;
+      if ((page.dataset.part || "watch") === "watch" && !location.hash.includes("part="))
+        watching = location.hash;
       window.inflight?.transport.toggle(false);
       page.dataset.part = name;
     }
@@ -69,10 +76,13 @@ function pageParts(holder, parts) {
   document.addEventListener("inflight-tab", async (/** @type {CustomEvent} */ e) => {
     await open(e.detail.name, e.detail.wish, true);
     if (!e.detail.byKey) return;
-    const tabs = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('.tabs [aria-current="page"]'));
+    const tabs = /** @type {NodeListOf<HTMLElement>} */ (
+      document.querySelectorAll('.tabs [aria-current="page"]')
+    );
     [...tabs].find((tab) => tab.getClientRects().length)?.focus(); // the pressed button disappeared with its part
   });
-  const wanted = () => addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null); // a teacher's link is short
+  const wanted = () =>
+    addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null); // a teacher's link is short
   window.addEventListener("hashchange", () => {
     const part = wanted() || "watch";
     if (part === (page.dataset.part || "watch")) return;
@@ -81,7 +91,9 @@ function pageParts(holder, parts) {
   });
   if (parts[wanted()]) open(wanted());
 
-  const speaker = Object.keys(parts).find((name) => parts[name].options.tabs?.some((tab) => tab.name === name && tab.speaks));
+  const speaker = Object.keys(parts).find((name) =>
+    parts[name].options.tabs?.some((tab) => tab.name === name && tab.speaks),
+  );
   const speak = async (language) => {
     try {
       await (await fetched(speaker)).speak(language);
@@ -91,8 +103,11 @@ function pageParts(holder, parts) {
     }
   };
   if (speaker) {
-    document.addEventListener("inflight-language", (/** @type {CustomEvent} */ e) => speak(e.detail.language));
-    if (wantedLanguage() !== "en" && !opened.has(speaker)) fetched(speaker).catch(() => opened.delete(speaker)); // English is there, as it was
+    document.addEventListener("inflight-language", (/** @type {CustomEvent} */ e) =>
+      speak(e.detail.language),
+    );
+    if (wantedLanguage() !== "en" && !opened.has(speaker))
+      fetched(speaker).catch(() => opened.delete(speaker)); // English is there, as it was
   }
   return open;
 }

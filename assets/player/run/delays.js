@@ -10,7 +10,11 @@ const SLOW = 2; // times the median step: worth a mark
 export function slowSteps(run) {
   const took = run.events.map((e) => e.tEnd - e.tStart);
   const median = [...took].sort((a, b) => a - b)[(took.length - 1) >> 1];
-  return new Map(took.map((t, i) => /** @type {[number, number]} */ ([i, t / median])).filter(([, times]) => times >= SLOW && Number.isFinite(times)));
+  return new Map(
+    took
+      .map((t, i) => /** @type {[number, number]} */ ([i, t / median]))
+      .filter(([, times]) => times >= SLOW && Number.isFinite(times)),
+  );
 }
 
 /**
@@ -34,7 +38,9 @@ export function waitedBy(run, request, i) {
  * @param {number} i
  */
 export function waitedSoFar(run, request, i) {
-  return request.waits.filter(([from]) => from <= i).reduce((sum, [, to]) => sum + (waitedBy(run, request, Math.min(to, i)) || 0), 0);
+  return request.waits
+    .filter(([from]) => from <= i)
+    .reduce((sum, [, to]) => sum + (waitedBy(run, request, Math.min(to, i)) || 0), 0);
 }
 
 /**
@@ -46,9 +52,19 @@ export function waitedSoFar(run, request, i) {
 export function timeOf(run, request) {
   const found = run.delays?.requests[request.id];
   if (!run.delays || !found) return null;
-  const parts = run.delays.parts.map(([name, label, means], n) => ({ name, label, means, seconds: found.us[n] / 1e6, steps: found.steps[n] })).filter(({ seconds }) => seconds > 0);
+  const parts = run.delays.parts
+    .map(([name, label, means], n) => ({
+      name,
+      label,
+      means,
+      seconds: found.us[n] / 1e6,
+      steps: found.steps[n],
+    }))
+    .filter(({ seconds }) => seconds > 0);
   const { limits } = run.delays;
-  const queued = Object.entries(found.queued).sort((a, b) => b[1] - a[1]).map(([limit, us]) => ({ limit, words: limits[limit], seconds: us / 1e6 }));
+  const queued = Object.entries(found.queued)
+    .sort((a, b) => b[1] - a[1])
+    .map(([limit, us]) => ({ limit, words: limits[limit], seconds: us / 1e6 }));
   const whole = found.us.reduce((a, b) => a + b, 0) / 1e6;
   return { whole, parts, limits: queued, uncompared: found.uncompared / 1e6, ended: found.ended };
 }

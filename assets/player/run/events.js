@@ -13,22 +13,35 @@
  */
 export function eventReader(records) {
   /** @type {Record<string, [string, string, any][]>} */
-  const kinds = Object.fromEntries(Object.entries(records).map(([name, fields]) => [name, Object.entries(fields).map(([field, kind]) => [field, camel(field), kind])]));
+  const kinds = Object.fromEntries(
+    Object.entries(records).map(([name, fields]) => [
+      name,
+      Object.entries(fields).map(([field, kind]) => [field, camel(field), kind]),
+    ]),
+  );
   const read = (/** @type {any} */ kind, /** @type {any} */ value) => {
-    if (Array.isArray(kind)) return (value ?? []).map((/** @type {any} */ row) => record(kind[0], row));
+    if (Array.isArray(kind))
+      return (value ?? []).map((/** @type {any} */ row) => record(kind[0], row));
     if (typeof kind === "string") return value ? record(kind, value) : null;
     return value === undefined && kind ? kind.default : value;
   };
   const record = (/** @type {string} */ name, /** @type {any[]} */ row) => {
     /** @type {any} */
     const found = {};
-    for (let i = 0; i < kinds[name].length; i += 1) found[kinds[name][i][1]] = read(kinds[name][i][2], row[i]);
+    for (let i = 0; i < kinds[name].length; i += 1)
+      found[kinds[name][i][1]] = read(kinds[name][i][2], row[i]);
     return found;
   };
-  return (event) => /** @type {any} */ (Object.fromEntries(kinds.StepEvent.map(([field, key, kind]) => [key, read(kind, event[field])])));
+  return (event) =>
+    /** @type {any} */ (
+      Object.fromEntries(
+        kinds.StepEvent.map(([field, key, kind]) => [key, read(kind, event[field])]),
+      )
+    );
 }
 
 /** What is odd in another engine's step, a sentence each. @param {StepEvent} event */
 export const warningsOf = (event) => event.warnings || [];
 
-const camel = (/** @type {string} */ name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+const camel = (/** @type {string} */ name) =>
+  name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());

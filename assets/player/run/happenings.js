@@ -15,7 +15,10 @@ export function betweenSteps(run, i) {
   const event = run.events[i];
   const known = latest.get(run);
   if (known && known.i === i && known.event === event) return known.between;
-  const between = i > 0 && event && !event.resumed ? { before: run.frame(i - 1), happened: happeningsOf(run, i) } : null;
+  const between =
+    i > 0 && event && !event.resumed
+      ? { before: run.frame(i - 1), happened: happeningsOf(run, i) }
+      : null;
   latest.set(run, { i, event, between });
   return between;
 }
@@ -27,11 +30,16 @@ export function betweenSteps(run, i) {
  */
 export function happeningsOf(run, i) {
   const event = run.events[i];
-  const spansAt = (/** @type {number} */ step) => run.holders[step].filter((index) => index >= 0).map((index) => run.laneSpans[index]);
+  const spansAt = (/** @type {number} */ step) =>
+    run.holders[step].filter((index) => index >= 0).map((index) => run.laneSpans[index]);
   const now = spansAt(i);
   const gone = spansAt(i - 1).filter((span) => span.to < i);
   const who = (/** @type {string} */ id) => run.request(id);
-  const joined = now.flatMap((span) => span.places.filter((place) => place.from === i && place.to >= i).map((place) => ({ ...heldPlace(span, place), found: isFound(run, span, place) })));
+  const joined = now.flatMap((span) =>
+    span.places
+      .filter((place) => place.from === i && place.to >= i)
+      .map((place) => ({ ...heldPlace(span, place), found: isFound(run, span, place) })),
+  );
   /** @type {Happenings["sampled"]} */
   const sampled = [];
   for (const { request, passIndex } of event.sampled) {
@@ -41,24 +49,64 @@ export function happeningsOf(run, i) {
   }
   return {
     arrived: event.arrived.map(({ request }) => who(request)),
-    left: gone.filter((span) => span.end !== "preempted").map(({ request, lane }) => ({ request, lane })),
-    preempted: event.preempted.map(({ request, lane, tokensLost }) => ({ request: who(request), lane, tokensLost })),
-    admitted: event.admitted.map(({ request, lane }) => ({ request: who(request), lane, resumes: who(request).laneSpans.some((span) => span.from < i) })),
-    computed: event.segments.map(({ request, lane, passIndex, phase, start, length, kvLen }) => ({ request: who(request), lane, passIndex, phase, start, length, kvLen })),
+    left: gone
+      .filter((span) => span.end !== "preempted")
+      .map(({ request, lane }) => ({ request, lane })),
+    preempted: event.preempted.map(({ request, lane, tokensLost }) => ({
+      request: who(request),
+      lane,
+      tokensLost,
+    })),
+    admitted: event.admitted.map(({ request, lane }) => ({
+      request: who(request),
+      lane,
+      resumes: who(request).laneSpans.some((span) => span.from < i),
+    })),
+    computed: event.segments.map(({ request, lane, passIndex, phase, start, length, kvLen }) => ({
+      request: who(request),
+      lane,
+      passIndex,
+      phase,
+      start,
+      length,
+      kvLen,
+    })),
     sampled,
-    finished: event.finished.map(({ request, finishReason }) => ({ request: who(request), reason: finishReason })),
+    finished: event.finished.map(({ request, finishReason }) => ({
+      request: who(request),
+      reason: finishReason,
+    })),
     given: [
-      ...gone.flatMap((span) => placesAt(span, i - 1).map((place) => ({ ...heldPlace(span, place), why: span.end === "preempted" ? "preempted" : "over" }))),
-      ...now.flatMap((span) => span.places.filter((place) => place.to === i - 1 && place.from < i).map((place) => ({ ...heldPlace(span, place), why: "window" }))),
+      ...gone.flatMap((span) =>
+        placesAt(span, i - 1).map((place) => ({
+          ...heldPlace(span, place),
+          why: span.end === "preempted" ? "preempted" : "over",
+        })),
+      ),
+      ...now.flatMap((span) =>
+        span.places
+          .filter((place) => place.to === i - 1 && place.from < i)
+          .map((place) => ({ ...heldPlace(span, place), why: "window" })),
+      ),
     ],
     taken: joined.filter(({ found }) => !found),
     shared: joined.filter(({ found }) => found),
-    evicted: evictedBy(run, i, joined.filter(({ found }) => !found)),
+    evicted: evictedBy(
+      run,
+      i,
+      joined.filter(({ found }) => !found),
+    ),
   };
 }
 
 /** @param {LaneSpan} span @param {BlockPlace} place */
-const heldPlace = ({ request, lane }, { block, group, at }) => ({ request, lane, block, group, at });
+const heldPlace = ({ request, lane }, { block, group, at }) => ({
+  request,
+  lane,
+  block,
+  group,
+  at,
+});
 
 /** Whether a block came with its contents: it was found in the prefix cache. @param {Run} run @param {LaneSpan} span @param {BlockPlace} place */
 function isFound(run, { hit = 0 }, { group, at }) {
@@ -80,8 +128,14 @@ function evictedBy(run, i, taken) {
       const known = last.get(block);
       const end = Math.min(to, until);
       if (known === undefined || end >= i || (known && known.to > end)) continue;
-      last.set(block, { to: end, request, full: end >= 0 && run.kvLens[end][lane] >= (at + 1) * run.blockSize });
+      last.set(block, {
+        to: end,
+        request,
+        full: end >= 0 && run.kvLens[end][lane] >= (at + 1) * run.blockSize,
+      });
     }
   }
-  return [...last].flatMap(([block, holder]) => (holder?.full ? [{ block, request: holder.request }] : []));
+  return [...last].flatMap(([block, holder]) =>
+    holder?.full ? [{ block, request: holder.request }] : [],
+  );
 }

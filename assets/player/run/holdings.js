@@ -7,9 +7,12 @@ import { count } from "../parts/format.js";
  * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i @param {number[]} left
  */
 export function take(laneSpan, group, blocks, i, left = []) {
-  for (const place of left.length ? laneSpan.places : []) if (place.group === group && place.to === Infinity && left.includes(place.block)) place.to = i - 1;
+  for (const place of left.length ? laneSpan.places : [])
+    if (place.group === group && place.to === Infinity && left.includes(place.block))
+      place.to = i - 1;
   for (const block of blocks) {
-    if (block !== null) laneSpan.places.push({ block, group, at: laneSpan.ends[group], from: i, to: Infinity });
+    if (block !== null)
+      laneSpan.places.push({ block, group, at: laneSpan.ends[group], from: i, to: Infinity });
     laneSpan.ends[group] += 1;
   }
 }
@@ -47,7 +50,8 @@ export function bandName({ kind, window }) {
 }
 
 /** How much of a cache of so many positions is still held, and how much was given back. @param {Band} band @param {number} kvLen @param {number} tokens */
-export const heldWords = (band, kvLen, tokens) => `${bandName(band)}: ${count(tokens)} held${tokens < kvLen && band.kind !== "ring" ? `, ${count(kvLen - tokens)} given back` : ""}`;
+export const heldWords = (band, kvLen, tokens) =>
+  `${bandName(band)}: ${count(tokens)} held${tokens < kvLen && band.kind !== "ring" ? `, ${count(kvLen - tokens)} given back` : ""}`;
 
 /**
  * The positions that a lane's request holds in a band, as stretches [first, end) and how many they are: of its first group, as all its groups hold the same.
@@ -58,7 +62,10 @@ export function heldBy(run, band, lane, i) {
   const { blockSize, units, kind, window } = run.groups[group];
   if (kind === "ring" && window) {
     const held = lane.laneSpan ? Math.min(lane.kvLen, window) : 0;
-    return { stretches: /** @type {[number, number][]} */ (held ? [[lane.kvLen - held, lane.kvLen]] : []), tokens: held };
+    return {
+      stretches: /** @type {[number, number][]} */ (held ? [[lane.kvLen - held, lane.kvLen]] : []),
+      tokens: held,
+    };
   }
   /** @type {[number, number][]} */
   const stretches = [];

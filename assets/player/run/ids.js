@@ -8,12 +8,14 @@
  */
 export function requestNamed(run, id) {
   if (!id) return null;
-  const begins = (/** @type {string} */ start) => run.requests.find((request) => request.id.startsWith(start));
+  const begins = (/** @type {string} */ start) =>
+    run.requests.find((request) => request.id.startsWith(start));
   return run.request(id) || begins(`${id}-`) || begins(id) || null; // “req-1” is rather “req-1-0-bc5b0971” than “req-10”
 }
 
 /** The index of the step in which a request is first computed, or in which it arrives. @param {RunRequest} request */
-export const firstStepOf = (request) => Math.max(0, request.laneSpans[0]?.from ?? request.waits[0]?.[0] ?? 0);
+export const firstStepOf = (request) =>
+  Math.max(0, request.laneSpans[0]?.from ?? request.waits[0]?.[0] ?? 0);
 
 /**
  * Of some requests those with this letter, then those that have it in their ids, in either case in their order. Capitals count as small letters.
@@ -25,5 +27,8 @@ export function matching(among, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return among;
   const isIt = (/** @type {T} */ { request }) => request.letter.toLowerCase() === wanted;
-  return [...among.filter(isIt), ...among.filter((one) => !isIt(one) && one.request.id.toLowerCase().includes(wanted))];
+  return [
+    ...among.filter(isIt),
+    ...among.filter((one) => !isIt(one) && one.request.id.toLowerCase().includes(wanted)),
+  ];
 }

@@ -16,7 +16,11 @@ export function laneScale(run, clock, left, per) {
   const start = clock ? first.tStart : first.step;
   const x = (/** @type {number} */ moment) => left + (moment - start) * per;
   return {
-    clock, left, per, start, x,
+    clock,
+    left,
+    per,
+    start,
+    x,
     from: clock ? (i) => x(run.events[i].tStart) : (i) => x(run.events[i].step),
     to: clock ? (i) => x(run.events[i].tEnd) : (i) => x(run.events[i].step + 1),
   };
@@ -33,7 +37,12 @@ export function windowScale(run, at, now, per) {
   const before = Math.floor(at);
   const step = run.stepOf(before);
   const next = before + 1 < run.length ? run.stepOf(before + 1) : step + 1;
-  return laneScale(run, false, now - (step + (at - before) * (next - step) - run.events[0].step) * per, per);
+  return laneScale(
+    run,
+    false,
+    now - (step + (at - before) * (next - step) - run.events[0].step) * per,
+    per,
+  );
 }
 
 /**
@@ -58,7 +67,13 @@ export function lanePieces(run) {
       const status = run.statuses[i][lane] || 0;
       const laneSpan = run.holders[i][lane] ?? -1;
       let end = i + 1;
-      while (end < run.length && run.holders[end][lane] === laneSpan && (run.statuses[end][lane] || 0) === status && run.events[end].step === run.events[end - 1].step + 1) end += 1;
+      while (
+        end < run.length &&
+        run.holders[end][lane] === laneSpan &&
+        (run.statuses[end][lane] || 0) === status &&
+        run.events[end].step === run.events[end - 1].step + 1
+      )
+        end += 1;
       pieces.push({ lane, from: i, end, status, laneSpan });
       i = end;
     }
@@ -72,10 +87,16 @@ export function lanePieces(run) {
  * @param {{from: number, end: number, status: number}[]} pieces
  */
 export function countLaneSteps(run, pieces) {
-  const steps = (/** @type {number} */ bits) => pieces.reduce((n, p) => n + (p.status & bits ? p.end - p.from : 0), 0);
+  const steps = (/** @type {number} */ bits) =>
+    pieces.reduce((n, p) => n + (p.status & bits ? p.end - p.from : 0), 0);
   return {
-    prefill: steps(PREFILL), decode: steps(DECODE), wasted: steps(WASTED | OVERRUN), overrun: steps(OVERRUN), stalled: steps(STALLED),
-    preempted: steps(PREEMPTED), waiting: run.numWaiting.reduce((a, b) => a + b, 0),
+    prefill: steps(PREFILL),
+    decode: steps(DECODE),
+    wasted: steps(WASTED | OVERRUN),
+    overrun: steps(OVERRUN),
+    stalled: steps(STALLED),
+    preempted: steps(PREEMPTED),
+    waiting: run.numWaiting.reduce((a, b) => a + b, 0),
   };
 }
 
@@ -89,7 +110,12 @@ export function queueColumns(run) {
   for (let i = 0; i < run.length;) {
     const waiting = run.numWaiting[i];
     let end = i + 1;
-    while (end < run.length && run.numWaiting[end] === waiting && run.events[end].step === run.events[end - 1].step + 1) end += 1;
+    while (
+      end < run.length &&
+      run.numWaiting[end] === waiting &&
+      run.events[end].step === run.events[end - 1].step + 1
+    )
+      end += 1;
     if (waiting) columns.push({ from: i, end, waiting });
     i = end;
   }
@@ -110,5 +136,7 @@ export function roundUnit(span, most, whole) {
 /** A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". @param {number} seconds @param {number} span */
 export function clockLabel(seconds, span) {
   if (seconds === 0) return "0";
-  return span >= 1 ? `${Number(seconds.toFixed(3))} s` : milliseconds(seconds).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
+  return span >= 1
+    ? `${Number(seconds.toFixed(3))} s`
+    : milliseconds(seconds).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
 }

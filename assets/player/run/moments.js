@@ -12,7 +12,10 @@ import { countUpTo } from "./run.js";
  * @param {Placed} placed
  * @param {number} i
  */
-export const stretch = ({ run, offset }, i) => [offset + run.events[i].tStart, offset + run.events[i].tEnd];
+export const stretch = ({ run, offset }, i) => [
+  offset + run.events[i].tStart,
+  offset + run.events[i].tEnd,
+];
 
 /**
  ** The current step of a run: the last that has begun, -1 before its first. inside: it is being computed at that moment.
@@ -33,10 +36,12 @@ export function standing(placed, now) {
 export function momentsOf(all) {
   /** @type {{t: number, steps: {placed: Placed, i: number}[]}[]} */
   const moments = [];
-  const begun = all.flatMap((placed) => placed.run.events.map((_, i) => ({ t: stretch(placed, i)[0], placed, i })));
+  const begun = all.flatMap((placed) =>
+    placed.run.events.map((_, i) => ({ t: stretch(placed, i)[0], placed, i })),
+  );
   for (const { t, placed, i } of begun.sort((a, b) => a.t - b.t)) {
     let moment = moments.at(-1);
-    if (!moment || t - moment.t > 1e-6) moments.push(moment = { t, steps: [] });
+    if (!moment || t - moment.t > 1e-6) moments.push((moment = { t, steps: [] }));
     moment.steps.push({ placed, i });
   }
   return moments;
@@ -49,7 +54,8 @@ export function momentsOf(all) {
  * @param {number} to
  */
 export function busy({ run, offset }, from, to) {
-  const inside = (/** @type {StepEvent} */ e) => Math.max(0, Math.min(to, offset + e.tEnd) - Math.max(from, offset + e.tStart));
+  const inside = (/** @type {StepEvent} */ e) =>
+    Math.max(0, Math.min(to, offset + e.tEnd) - Math.max(from, offset + e.tStart));
   return run.events.reduce((n, e) => n + inside(e), 0) / (to - from || 1e-9);
 }
 
@@ -71,9 +77,17 @@ export function departs(run, other, id) {
  * @param {Run} after
  */
 export function firstChange(before, after) {
-  const changes = after.requests.map((request) => ({ request, at: departs(after, before, request.id) ?? Infinity })).filter(({ request, at }) => at < request.samples.length);
+  const changes = after.requests
+    .map((request) => ({ request, at: departs(after, before, request.id) ?? Infinity }))
+    .filter(({ request, at }) => at < request.samples.length);
   changes.sort((a, b) => a.request.samples[a.at] - b.request.samples[b.at]);
   if (!changes.length) return null;
   const [{ request, at }] = changes;
-  return { step: after.stepOf(request.samples[at]), id: request.id, writes: after.texts.output[request.id][at], wrote: before.texts.output[request.id]?.[at] ?? "", texts: changes.length };
+  return {
+    step: after.stepOf(request.samples[at]),
+    id: request.id,
+    writes: after.texts.output[request.id][at],
+    wrote: before.texts.output[request.id]?.[at] ?? "",
+    texts: changes.length,
+  };
 }

@@ -19,10 +19,23 @@ export function passesOf(run, event) {
     const items = /** @type {PassItem[]} */ ([
       ...byPass[index].map((s) => {
         const { drafted = 0, accepted = 0 } = drafts.get(s.request) || {};
-        return { ...s, request: run.request(s.request), finished: false, overrun: overrun.has(s.request), drafted, rejected: drafted - accepted };
+        return {
+          ...s,
+          request: run.request(s.request),
+          finished: false,
+          overrun: overrun.has(s.request),
+          drafted,
+          rejected: drafted - accepted,
+        };
       }),
       ...forward.finishedRows.map(({ request, lane }) => ({
-        request: run.request(request), lane, phase: "finished", start: 0, length: 0, kvLen: 0, finished: true,
+        request: run.request(request),
+        lane,
+        phase: "finished",
+        start: 0,
+        length: 0,
+        kvLen: 0,
+        finished: true,
       })),
     ]);
     if (forward.finishedRows.length) items.sort((a, b) => a.lane - b.lane);
@@ -36,7 +49,9 @@ export function passesOf(run, event) {
       k += item.kvLen;
     }
     if (run.header.leak) leaksOf(items);
-    const graphPads = forward.bucket ? Math.max(0, forward.bucket - forward.rows * forward.width) : 0; // a CUDA graph comes in a few sizes
+    const graphPads = forward.bucket
+      ? Math.max(0, forward.bucket - forward.rows * forward.width)
+      : 0; // a CUDA graph comes in a few sizes
     return { index, ...forward, padded, items, nq: q, nk: k, graphPads };
   });
 }
@@ -44,12 +59,18 @@ export function passesOf(run, event) {
 /** A run that leaks: every request also reads all keys of the next one in the pass, and the last those of the first. @param {PassItem[]} items */
 function leaksOf(items) {
   const present = items.filter((item) => item.length);
-  if (present.length > 1) present.forEach((item, i) => { item.leak = present[(i + 1) % present.length]; });
+  if (present.length > 1)
+    present.forEach((item, i) => {
+      item.leak = present[(i + 1) % present.length];
+    });
 }
 
 /** Why an item's positions were wasted. @param {PassItem} item */
 export function overrunWords(item) {
-  return [{ request: item.request }, " had stopped when this step was already launched: overrun, computed for nothing"];
+  return [
+    { request: item.request },
+    " had stopped when this step was already launched: overrun, computed for nothing",
+  ];
 }
 
 /** Whether a position held a speculative guess, and whether it was right: "", "taken" or "forgotten". @param {PassItem} item @param {number} position */

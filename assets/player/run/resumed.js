@@ -2,12 +2,15 @@
 
 /** The state after steps that are not shown takes the place of the one before them. @param {Run} run @param {Resumed} resumed @param {number} i */
 export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
-  for (const { request, t } of arrived) Object.assign(run._meet(request), { arrived: t, cameUnseen: true });
-  for (const { request, finishReason } of ended) run._meet(request).finished = { step: i, reason: finishReason };
+  for (const { request, t } of arrived)
+    Object.assign(run._meet(request), { arrived: t, cameUnseen: true });
+  for (const { request, finishReason } of ended)
+    run._meet(request).finished = { step: i, reason: finishReason };
   const lanes = new Map(running.map(({ request, lane }) => [request, lane]));
   for (const index of run._laneNow) {
     const laneSpan = index >= 0 ? run.laneSpans[index] : null;
-    if (laneSpan && lanes.get(laneSpan.request.id) !== laneSpan.lane) run._leave(laneSpan, i - 1, "unseen");
+    if (laneSpan && lanes.get(laneSpan.request.id) !== laneSpan.lane)
+      run._leave(laneSpan, i - 1, "unseen");
   }
   const since = new Map();
   for (const request of run.requests) {
@@ -23,15 +26,24 @@ export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
     Object.assign(laneSpan, { kvLen: computed, hit: computed });
     const open = laneSpan.places.filter((place) => place.to === Infinity);
     for (const place of open) if (tables[place.group]?.[place.at] !== place.block) place.to = i - 1;
-    const held = new Set(open.filter((place) => place.to === Infinity).map(({ group, at }) => `${group} ${at}`));
+    const held = new Set(
+      open.filter((place) => place.to === Infinity).map(({ group, at }) => `${group} ${at}`),
+    );
     tables.forEach((table, group) => {
-      table.forEach((block, at) => block !== null && !held.has(`${group} ${at}`) && laneSpan.places.push({ block, group, at, from: i, to: Infinity }));
+      table.forEach(
+        (block, at) =>
+          block !== null &&
+          !held.has(`${group} ${at}`) &&
+          laneSpan.places.push({ block, group, at, from: i, to: Infinity }),
+      );
       laneSpan.ends[group] = table.length;
     });
     run.longest = Math.max(run.longest, computed);
   }
   waiting.forEach(({ request, wasPreempted }, place) => {
-    run._meet(request).waits.push([i, Infinity, wasPreempted, place, wasPreempted ? i : since.get(request) ?? i]);
+    run
+      ._meet(request)
+      .waits.push([i, Infinity, wasPreempted, place, wasPreempted ? i : (since.get(request) ?? i)]);
     run._waitingNow += 1;
   });
   for (const { request, tokens } of [...running, ...waiting]) {

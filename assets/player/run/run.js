@@ -90,11 +90,19 @@ export class Run {
     this.numLanes = batching.one_lane ? 1 : config.max_num_seqs || 1;
     this.blockSize = config.block_size || 1;
     /** @type {KVGroup[]} */
-    this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({ kind: g.kind || "", window: g.window || null, blockSize: g.block_size || this.blockSize, units: g.units || 1, layers: g.layers || null }));
+    this.groups = (this.header.kv_groups || [{}]).map((/** @type {any} */ g) => ({
+      kind: g.kind || "",
+      window: g.window || null,
+      blockSize: g.block_size || this.blockSize,
+      units: g.units || 1,
+      layers: g.layers || null,
+    }));
     this.bands = bandsOf(this.groups);
     this.isGrouped = Boolean(this.header.kv_groups); // layers are not alike, or give blocks back before a request ends
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
-    this._planned = new Map(((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]));
+    this._planned = new Map(
+      ((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]),
+    );
     this.windows = (this.header.model || {}).windows || [null];
     this._first = replay.begin ? replay.begin.step : 0; // the number of the first step that is here, for what happened before it
     this._note(replay);
@@ -131,24 +139,54 @@ export class Run {
     for (const [id, what] of Object.entries(asked || {})) this._asked.set(id, what);
     for (const side of /** @type {const} */ (["prompt", "output"])) {
       for (const [id, pieces] of Object.entries(texts?.[side] || {})) {
-        if (Object.hasOwn(this.texts[side], id)) for (const piece of pieces) this.texts[side][id].push(piece);
-        else Object.defineProperty(this.texts[side], id, { value: [...pieces], enumerable: true, writable: true, configurable: true });
+        if (Object.hasOwn(this.texts[side], id))
+          for (const piece of pieces) this.texts[side][id].push(piece);
+        else
+          Object.defineProperty(this.texts[side], id, {
+            value: [...pieces],
+            enumerable: true,
+            writable: true,
+            configurable: true,
+          });
       }
     }
   }
 
   /** A request from before the first step here, as described by visualizer/documents/live.py. @param {any} given */
-  _resume({ id, hue, arrived, waits, laneSpans, kvLen, tables, computed, token, generated, reason }) {
+  _resume({
+    id,
+    hue,
+    arrived,
+    waits,
+    laneSpans,
+    kvLen,
+    tables,
+    computed,
+    token,
+    generated,
+    reason,
+  }) {
     const request = this._meet(id);
     const from = (/** @type {number} */ step) => step - this._first;
     const to = (/** @type {number | null} */ step) => (step === null ? Infinity : from(step));
-    Object.assign(request, { hue, arrived, before: { generated, computed, token }, waits: waits.map((/** @type {any} */ [first, last, preempted]) => [from(first), to(last), preempted]) });
+    Object.assign(request, {
+      hue,
+      arrived,
+      before: { generated, computed, token },
+      waits: waits.map((/** @type {any} */ [first, last, preempted]) => [
+        from(first),
+        to(last),
+        preempted,
+      ]),
+    });
     if (request.waits.at(-1)?.[1] === Infinity) this._waitingNow += 1;
     for (const [lane, first, last] of laneSpans) {
       const laneSpan = this._enter(request, lane, from(first), to(last));
       if (last !== null) continue;
       Object.assign(laneSpan, { kvLen, hit: kvLen });
-      tables.forEach((/** @type {(number | null)[]} */ table, /** @type {number} */ group) => take(laneSpan, group, table, -1));
+      tables.forEach((/** @type {(number | null)[]} */ table, /** @type {number} */ group) =>
+        take(laneSpan, group, table, -1),
+      );
     }
     if (reason) request.finished = { step: -1, reason };
     this.longest = Math.max(this.longest, kvLen);
@@ -163,7 +201,11 @@ export class Run {
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const { simple, ...caption } = captions[i] || { say: [], why: [], waits: "", bound: "" };
-      captions[i] = { ...caption, say, why: caption.say.length ? [caption.say, ...caption.why] : caption.why };
+      captions[i] = {
+        ...caption,
+        say,
+        why: caption.say.length ? [caption.say, ...caption.why] : caption.why,
+      };
     }
   }
 
@@ -177,7 +219,8 @@ export class Run {
     this._note(also);
     for (const event of events) this._fold(this._read(event));
     for (const caption of captions) this.captions.push(caption);
-    for (const [language, captions] of Object.entries(also.translations || {})) (this.translations[language] ??= []).push(...captions);
+    for (const [language, captions] of Object.entries(also.translations || {}))
+      (this.translations[language] ??= []).push(...captions);
     this._frame = null;
   }
 
@@ -192,14 +235,16 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        by: (asked && asked.by) || "", isBot: Boolean(asked && asked.isBot), // who asked, as they call themselves; a program of ours
+        by: (asked && asked.by) || "",
+        isBot: Boolean(asked && asked.isBot), // who asked, as they call themselves; a program of ours
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
         before: null, // {generated, computed, token}: what had happened before the first step here, times in seconds
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]
         laneSpans: [],
         samples: [], // the step of each generated token
-        unseen: [], cameUnseen: false, // [first, count] of those sampled, and whether it arrived, in steps that are not shown
+        unseen: [],
+        cameUnseen: false, // [first, count] of those sampled, and whether it arrived, in steps that are not shown
         finished: null,
       };
       this.requests.push(request);
@@ -231,7 +276,17 @@ export class Run {
   /** to: its last step, where it was preempted before the first step here. @param {RunRequest} request @param {number} lane @param {number} from */
   _enter(request, lane, from, to = Infinity) {
     /** @type {LaneSpan} */
-    const laneSpan = { index: this.laneSpans.length, request, lane, from, to, end: to === Infinity ? null : "preempted", places: [], ends: this.groups.map(() => 0), kvLen: 0 };
+    const laneSpan = {
+      index: this.laneSpans.length,
+      request,
+      lane,
+      from,
+      to,
+      end: to === Infinity ? null : "preempted",
+      places: [],
+      ends: this.groups.map(() => 0),
+      kvLen: 0,
+    };
     this.laneSpans.push(laneSpan);
     request.laneSpans.push(laneSpan);
     if (to < Infinity) return laneSpan;
@@ -258,8 +313,15 @@ export class Run {
   /** @param {RunRequest} request */
   _dealHue(request) {
     if (request.hue >= 0) return;
-    const live = this.requests.filter((r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity));
-    request.hue = this._lastHue = this._hues.get(request.id) ?? dealHue(live.map((r) => r.hue), this._lastHue);
+    const live = this.requests.filter(
+      (r) => r.hue >= 0 && (r.live || r.waits.at(-1)?.[1] === Infinity),
+    );
+    request.hue = this._lastHue =
+      this._hues.get(request.id) ??
+      dealHue(
+        live.map((r) => r.hue),
+        this._lastHue,
+      );
   }
 
   /** @param {StepEvent} event */
@@ -281,7 +343,8 @@ export class Run {
       met.finished = { step: i, reason: finishReason };
       if (finishReason === "cancelled") this._stopWaiting(met, i);
     }
-    for (const { request, when } of event.released) if (when === "before") this._leave(this._laneSpanOf(request), i - 1, "finished");
+    for (const { request, when } of event.released)
+      if (when === "before") this._leave(this._laneSpanOf(request), i - 1, "finished");
     const status = new Array(this.numLanes).fill(0);
     for (const { request, lane } of event.preempted) {
       const met = this._meet(request);
@@ -311,7 +374,8 @@ export class Run {
       this.longest = Math.max(this.longest, s.kvLen);
       status[s.lane] |= overrun.has(s.request) ? OVERRUN : s.phase === "decode" ? DECODE : PREFILL;
     }
-    for (const forward of event.passes) for (const { lane } of forward.finishedRows) status[lane] |= WASTED;
+    for (const forward of event.passes)
+      for (const { lane } of forward.finishedRows) status[lane] |= WASTED;
     for (const { request } of event.stalled) {
       const laneSpan = this._laneSpanOf(request);
       if (laneSpan) status[laneSpan.lane] |= STALLED;
@@ -335,7 +399,8 @@ export class Run {
       const laneSpan = this._laneSpanOf(request);
       if (laneSpan) laneSpan.kvLen -= drafted - accepted; // positions of rejected drafts are dropped
     }
-    for (const { request, when } of event.released) if (when === "after") this._leaving.push(this._laneSpanOf(request));
+    for (const { request, when } of event.released)
+      if (when === "after") this._leaving.push(this._laneSpanOf(request));
   }
 
   /** Who waits at step i, in the order of the queue. @param {number} i */
@@ -350,8 +415,15 @@ export class Run {
 
   /** The pieces of text that a request got by a step and not before it: several, where its tokens are several. @param {RunRequest} request @param {number} i */
   newPieces(request, i) {
-    if (this.isSimulated) return Array.from({ length: this.numGenerated(request, i) - this.numGenerated(request, i - 1) }, () => NO_TEXT);
-    return (this.texts.output[request.id] || []).slice(this.numGenerated(request, i - 1), this.numGenerated(request, i));
+    if (this.isSimulated)
+      return Array.from(
+        { length: this.numGenerated(request, i) - this.numGenerated(request, i - 1) },
+        () => NO_TEXT,
+      );
+    return (this.texts.output[request.id] || []).slice(
+      this.numGenerated(request, i - 1),
+      this.numGenerated(request, i),
+    );
   }
 
   /** The text of a token by its position in prompt + output. @param {RunRequest} request @param {number} position */
@@ -377,7 +449,9 @@ export class Run {
     if (!this.asynchronous || i < 1) return null;
     const seconds = this.events[i].tStart - this.events[i - 1].tEnd;
     if (seconds <= 0) return null;
-    const served = this.numWaiting[i - 1] > 0 || this.holders[i - 1].some((index) => index >= 0 && this.laneSpans[index].to >= i);
+    const served =
+      this.numWaiting[i - 1] > 0 ||
+      this.holders[i - 1].some((index) => index >= 0 && this.laneSpans[index].to >= i);
     const step = this.events[i].tEnd - this.events[i].tStart;
     return { seconds, forHost: served, worth: seconds > 0.01 * step };
   }
@@ -392,13 +466,32 @@ export class Run {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
       const kvLen = this.kvLens[i][lane];
       const before = (laneSpan && starts.get(laneSpan.request.id)) ?? kvLen; // what was computed for it begins where its cache ended
-      return { lane, laneSpan, request: laneSpan && laneSpan.request, status: this.statuses[i][lane], kvLen, before };
+      return {
+        lane,
+        laneSpan,
+        request: laneSpan && laneSpan.request,
+        status: this.statuses[i][lane],
+        kvLen,
+        before,
+      };
     });
     const vanished = event.preempted.map((p) => {
       const request = this.request(p.request);
-      return { ...p, request, laneSpan: request.laneSpans.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1) };
+      return {
+        ...p,
+        request,
+        laneSpan: request.laneSpans.filter((s) => s.end === "preempted" && s.to === i - 1).at(-1),
+      };
     });
-    this._frame = { i, event, caption, lanes, vanished, waiting: this.waitingAt(i), passes: passesOf(this, event) };
+    this._frame = {
+      i,
+      event,
+      caption,
+      lanes,
+      vanished,
+      waiting: this.waitingAt(i),
+      passes: passesOf(this, event),
+    };
     return this._frame;
   }
 
@@ -410,10 +503,16 @@ export class Run {
       const { segments, waiting } = this.events[i];
       const reading = new Set(segments.filter((s) => s.phase === "prefill").map((s) => s.request));
       const prefills = reading.size;
-      const decodes = segments.filter((s) => s.phase === "decode" && !reading.has(s.request)).length;
+      const decodes = segments.filter(
+        (s) => s.phase === "decode" && !reading.has(s.request),
+      ).length;
       const tokens = segments.reduce((n, s) => n + s.length, 0);
       if (!decodes || !prefills) continue;
-      const points = Math.min(decodes, 4) + Math.min(prefills, 2) + (waiting.count > 0 ? 1.5 : 0) + (tokens > 8 && tokens < 64 ? 2 : 0);
+      const points =
+        Math.min(decodes, 4) +
+        Math.min(prefills, 2) +
+        (waiting.count > 0 ? 1.5 : 0) +
+        (tokens > 8 && tokens < 64 ? 2 : 0);
       if (points > score) [best, score] = [i, points];
     }
     return best;

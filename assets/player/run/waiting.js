@@ -6,7 +6,9 @@
  */
 export function waitingAt(run, i) {
   const next = run.events[i]?.waiting.request;
-  return inOrder(run, i).sort((a, b) => Number(b.request.id === next) - Number(a.request.id === next));
+  return inOrder(run, i).sort(
+    (a, b) => Number(b.request.id === next) - Number(a.request.id === next),
+  );
 }
 
 /** @param {Run} run @param {number} i */
@@ -20,13 +22,18 @@ function inOrder(run, i) {
       break;
     }
   }
-  const placed = waiting.filter((w) => w.place !== null).sort((a, b) => (a.place ?? 0) - (b.place ?? 0)); // in the order that goes on after steps that are not shown
+  const placed = waiting
+    .filter((w) => w.place !== null)
+    .sort((a, b) => (a.place ?? 0) - (b.place ?? 0)); // in the order that goes on after steps that are not shown
   waiting = waiting.filter((w) => w.place === null);
-  const turn = (/** @type {Waiting} */ { request, since }) => run.events[since]?.preempted.findIndex((p) => p.request === request.id) ?? 0; // among those preempted in one step, where that is here
+  const turn = (/** @type {Waiting} */ { request, since }) =>
+    run.events[since]?.preempted.findIndex((p) => p.request === request.id) ?? 0; // among those preempted in one step, where that is here
   if ((run.header.batching || {}).requeue) {
     const rank = (/** @type {Waiting} */ w) => (w.preempted ? 1 + turn(w) : 0);
     return [...placed, ...waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b))];
   }
-  const front = waiting.filter((w) => w.preempted).sort((a, b) => b.since - a.since || turn(b) - turn(a)); // each goes to the front: the last of a step stands first
+  const front = waiting
+    .filter((w) => w.preempted)
+    .sort((a, b) => b.since - a.since || turn(b) - turn(a)); // each goes to the front: the last of a step stands first
   return [...front, ...placed, ...waiting.filter((w) => !w.preempted)];
 }

@@ -14,7 +14,10 @@ import { ease } from "../figure/card.js";
 /** A time as the texts write it. @param {number} ms @param {number} digits */
 const written = (ms, digits = 1) => t(ms.toFixed(digits));
 /** @param {CostData} data */
-const steps = ({ order }) => [order.reduce((n, r) => n + r.length, 0), Math.max(...order.map((r) => r.from + r.length))];
+const steps = ({ order }) => [
+  order.reduce((n, r) => n + r.length, 0),
+  Math.max(...order.map((r) => r.from + r.length)),
+];
 
 /** @param {Pen} pen @param {State} state @param {CostData} data */
 function bars(pen, state, { curve, weights }) {
@@ -28,28 +31,73 @@ function bars(pen, state, { curve, weights }) {
   pen.text(t(`the model: ${count(weights)} numbers, read once a step`), 0, 8, palette.soft);
   for (let i = 0; i < columns * rows; i += 1) {
     const here = (i % columns) / columns < read;
-    pen.box((i % columns) * (w / columns), 22 + Math.floor(i / columns) * height, w / columns - 1.5, height - 1.5, here ? mix(palette.ink, palette.panel, 0.45 + 0.3 * (((i * 37) % 11) / 11)) : palette.empty, null, 1);
+    pen.box(
+      (i % columns) * (w / columns),
+      22 + Math.floor(i / columns) * height,
+      w / columns - 1.5,
+      height - 1.5,
+      here ? mix(palette.ink, palette.panel, 0.45 + 0.3 * (((i * 37) % 11) / 11)) : palette.empty,
+      null,
+      1,
+    );
   }
   const y = 22 + rows * height + (small ? 18 : 26);
   pen.font(small ? 12 : 13);
   pen.text(t(`${tokens} [token|tokens] in the step`), 0, y, palette.soft);
   const cell = Math.min(small ? 10 : 20, w / 32);
-  for (let i = 0; i < tokens; i += 1) pen.box((i % 32) * cell, y + 12 + Math.floor(i / 32) * cell, cell - 2, cell - 2, palette.hues[i % 6].solid);
+  for (let i = 0; i < tokens; i += 1)
+    pen.box(
+      (i % 32) * cell,
+      y + 12 + Math.floor(i / 32) * cell,
+      cell - 2,
+      cell - 2,
+      palette.hues[i % 6].solid,
+    );
   const [top, base] = [y + (small ? 56 : 92), h - 22];
   const most = Math.max(...curve.map(([, ms]) => ms)) * 1.15;
   const Y = (/** @type {number} */ ms) => base - (base - top) * Math.min(ms / most, 1.2);
   const slot = w / curve.length;
   pen.text(t("time of one step, ms"), 0, top - (small ? 8 : 14), palette.soft);
-  const linear = curve.filter(([n]) => curve[0][1] * n <= most * 1.15).map(([n], i) => [i * slot + slot * 0.4, Y(curve[0][1] * n)]);
+  const linear = curve
+    .filter(([n]) => curve[0][1] * n <= most * 1.15)
+    .map(([n], i) => [i * slot + slot * 0.4, Y(curve[0][1] * n)]);
   pen.line(linear, palette.soft, [4, 4]);
   const [most_tokens] = curve[curve.length - 1];
   pen.font(12);
-  pen.text(t(`if each cost as much as the first: ${Math.round(curve[0][1] * most_tokens)} ms at ${most_tokens}`), w, top - (small ? 8 : 14), palette.soft, "right");
+  pen.text(
+    t(
+      `if each cost as much as the first: ${Math.round(curve[0][1] * most_tokens)} ms at ${most_tokens}`,
+    ),
+    w,
+    top - (small ? 8 : 14),
+    palette.soft,
+    "right",
+  );
   curve.forEach(([n, ms], i) => {
-    pen.box(i * slot, Y(ms), slot * 0.8, base - Y(ms), i === at ? palette.hues[0].solid : mix(palette.hues[0].solid, palette.panel, 0.66), null, 4);
+    pen.box(
+      i * slot,
+      Y(ms),
+      slot * 0.8,
+      base - Y(ms),
+      i === at ? palette.hues[0].solid : mix(palette.hues[0].solid, palette.panel, 0.66),
+      null,
+      4,
+    );
     pen.font(13, i === at ? 700 : 400);
-    pen.text(written(ms), i * slot + slot * 0.4, Y(ms) - 10, i === at ? palette.ink : palette.soft, "center");
-    pen.text(String(n), i * slot + slot * 0.4, base + 13, i === at ? palette.ink : palette.soft, "center");
+    pen.text(
+      written(ms),
+      i * slot + slot * 0.4,
+      Y(ms) - 10,
+      i === at ? palette.ink : palette.soft,
+      "center",
+    );
+    pen.text(
+      String(n),
+      i * slot + slot * 0.4,
+      base + 13,
+      i === at ? palette.ink : palette.soft,
+      "center",
+    );
   });
 }
 
@@ -63,24 +111,43 @@ function seats(pen, share, data) {
   const top = h * 0.3;
   const lanes = Math.max(...data.order.map((r) => r.lane)) + 1;
   pen.font(small ? 13 : 15, 600);
-  pen.text(t(fold < 0.5 ? `one at a time: ${alone} steps` : `${lanes} at a time, as well seated as can be: ${best} steps`), 0, top - 26);
+  pen.text(
+    t(
+      fold < 0.5
+        ? `one at a time: ${alone} steps`
+        : `${lanes} at a time, as well seated as can be: ${best} steps`,
+    ),
+    0,
+    top - 26,
+  );
   let from = 0;
   for (const { letter, hue, length, lane, from: seat } of data.order) {
     const y = top + lane * (height + 4) * fold;
     const x = from * (w / alone) + (seat * (w / best) - from * (w / alone)) * fold;
-    for (let i = 0; i < length; i += 1) pen.box(x + i * column, y, column - 1, height, palette.hues[hue].solid);
+    for (let i = 0; i < length; i += 1)
+      pen.box(x + i * column, y, column - 1, height, palette.hues[hue].solid);
     pen.chip(letter, hue, x + 3, y + height / 2, 15);
     from += length;
   }
   pen.faded(fold * 2 - 1, () => {
     pen.font(13);
-    pen.text(t("Not a run but arithmetic: the mark to reach."), 0, top + lanes * (height + 4) + 18, palette.soft);
+    pen.text(
+      t("Not a run but arithmetic: the mark to reach."),
+      0,
+      top + lanes * (height + 4) + 18,
+      palette.soft,
+    );
   });
 }
 
 /** @type {import("./drawing.js").Kind} */
 export const cost = {
-  slider: ({ curve }) => ({ key: "size", from: 0, to: curve.length - 1, word: "Tokens in the step" }),
+  slider: ({ curve }) => ({
+    key: "size",
+    from: 0,
+    to: curve.length - 1,
+    word: "Tokens in the step",
+  }),
   settled: (state) => ({ ...state, size: Math.round(state.size), read: 1, seat: 0 }),
   print: ({ curve }) => ({ size: curve.length - 1, read: 1, seat: 0 }),
   draw(pen, state, data) {
@@ -89,9 +156,14 @@ export const cost = {
   },
   says(state, data) {
     const [alone, best] = steps(data);
-    if (state.seat > 0.68) return t(`All at once as lanes allow: ${best} steps instead of ${alone}, if somebody knew every length.`);
+    if (state.seat > 0.68)
+      return t(
+        `All at once as lanes allow: ${best} steps instead of ${alone}, if somebody knew every length.`,
+      );
     if (state.seat > 0.2) return t(`One request after the other: ${alone} steps.`);
     const [tokens, ms] = data.curve[clamp(Math.round(state.size), 0, data.curve.length - 1)];
-    return t(`${tokens} [token|tokens] in one step: ${ms.toFixed(1)} ms, which is ${(ms / tokens).toFixed(2)} ms a token.`);
+    return t(
+      `${tokens} [token|tokens] in one step: ${ms.toFixed(1)} ms, which is ${(ms / tokens).toFixed(2)} ms a token.`,
+    );
   },
 };

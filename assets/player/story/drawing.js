@@ -25,7 +25,10 @@ export class Pen {
 
   /** @param {number} px @param {number} weight @param {boolean} mono */
   font(px, weight = 400, mono = false) {
-    setFont(this.g, `${weight} ${Math.round(px)}px ${mono ? this.palette.mono : this.palette.sans}`);
+    setFont(
+      this.g,
+      `${weight} ${Math.round(px)}px ${mono ? this.palette.mono : this.palette.sans}`,
+    );
   }
 
   /** @param {string} words @param {number} x @param {number} y its middle @param {string} colour @param {CanvasTextAlign} align */
@@ -112,7 +115,18 @@ export class Drawing extends Card {
   _switches({ key, words }) {
     const alone = key === this.slider.key;
     this.root.classList.toggle("switched", alone);
-    this.buttons = words.map((word, n) => h("button", { type: "button", class: "button", "aria-pressed": "false", onclick: () => this.turn({ [key]: n }) }, t(word)));
+    this.buttons = words.map((word, n) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button",
+          "aria-pressed": "false",
+          onclick: () => this.turn({ [key]: n }),
+        },
+        t(word),
+      ),
+    );
     this.tools.append(...this.buttons);
   }
 
@@ -128,7 +142,11 @@ export class Drawing extends Card {
     const { canvas } = this.surface;
     const find = (/** @type {PointerEvent | MouseEvent} */ e) => {
       const box = canvas.getBoundingClientRect();
-      const found = point(e.clientX - box.left, e.clientY - box.top, this.now(), this.data, { w: this.surface.w, h: this.surface.h, small: this.surface.w < SMALL });
+      const found = point(e.clientX - box.left, e.clientY - box.top, this.now(), this.data, {
+        w: this.surface.w,
+        h: this.surface.h,
+        small: this.surface.w < SMALL,
+      });
       if (found) this.take(found);
     };
     canvas.addEventListener("pointermove", (e) => {

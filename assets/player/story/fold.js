@@ -32,9 +32,11 @@ function run(pen, state, { steps, at }, top) {
     const high = (room * tokens * shown) / most;
     const more = (room * pads * shown * gone) / most;
     pen.box(x, base - high, slot - 3, high, palette.soft, null, 2);
-    if (more > 0.5) pen.box(x, base - high - more, slot - 3, more, palette.hatch(g), palette.pad, 2);
+    if (more > 0.5)
+      pen.box(x, base - high - more, slot - 3, more, palette.hatch(g), palette.pad, 2);
     pen.font(12, k === at ? 700 : 400);
-    if (k === at || (k % 5 === 0 && Math.abs(k - at) > 1)) pen.text(String(k), x + slot / 2, base + 11, k === at ? palette.ink : palette.soft, "center");
+    if (k === at || (k % 5 === 0 && Math.abs(k - at) > 1))
+      pen.text(String(k), x + slot / 2, base + 11, k === at ? palette.ink : palette.soft, "center");
   });
 }
 
@@ -58,7 +60,17 @@ export const fold = {
     pen.font(13, 600);
     pen.text(t(state.fold < 0.5 ? "as a rectangle" : "as one packed row"), 0, 10);
     pen.font(13);
-    pen.text(t(state.fold < 0.5 ? `${tokens} [token|tokens] and ${pads} [pad|pads]` : `${tokens} [token|tokens], no pads`), w, 10, palette.soft, "right");
+    pen.text(
+      t(
+        state.fold < 0.5
+          ? `${tokens} [token|tokens] and ${pads} [pad|pads]`
+          : `${tokens} [token|tokens], no pads`,
+      ),
+      w,
+      10,
+      palette.soft,
+      "right",
+    );
     const perLine = Math.max(1, Math.floor((w - left) / each));
     let before = 0;
     data.rows.forEach((row, n) => {
@@ -67,13 +79,22 @@ export const fold = {
       const built = clamp(state.build * (data.rows.length + 1) - n, 0, 1);
       pen.faded(built, () => {
         pen.faded(1 - slide, () => pen.chip(row.letter, row.hue, 0, y + height / 2, 20));
-        for (let i = 0; i < row.pads; i += 1) pen.faded((1 - gone) * clamp(built * data.width - i * 0.3, 0, 1), () => {
-          pen.box(left + i * each, y, each - 2, height, palette.hatch(g), palette.rule, 4);
-          if (each < 26) return;
-          pen.font(11);
-          pen.box(left + i * each + each / 2 - 13, y + height / 2 - 8, 25, 16, palette.panel, null, 3);
-          pen.text("pad", left + i * each + each / 2 - 1, y + height / 2, palette.soft, "center");
-        });
+        for (let i = 0; i < row.pads; i += 1)
+          pen.faded((1 - gone) * clamp(built * data.width - i * 0.3, 0, 1), () => {
+            pen.box(left + i * each, y, each - 2, height, palette.hatch(g), palette.rule, 4);
+            if (each < 26) return;
+            pen.font(11);
+            pen.box(
+              left + i * each + each / 2 - 13,
+              y + height / 2 - 8,
+              25,
+              16,
+              palette.panel,
+              null,
+              3,
+            );
+            pen.text("pad", left + i * each + each / 2 - 1, y + height / 2, palette.soft, "center");
+          });
         row.pieces.forEach((piece, i) => {
           const at = before + i;
           const [x0, x1] = [left + (row.pads + i) * each, left + (at % perLine) * each];
@@ -81,18 +102,30 @@ export const fold = {
           const x = x0 + (x1 - x0) * slide;
           const yy = y0 + (y1 - y0) * slide;
           if (row.phase === "decode") pen.box(x, yy, each - 2, height, colours.fill, null, 4);
-          else pen.box(x + 0.75, yy + 0.75, each - 3.5, height - 1.5, colours.tint, colours.solid, 4);
+          else
+            pen.box(x + 0.75, yy + 0.75, each - 3.5, height - 1.5, colours.tint, colours.solid, 4);
           pen.font(each > 40 ? 12 : 11, 400, true);
-          if (each >= 18) pen.text(pen.fit(visible(piece).trim() || "␣", each - 5), x + each / 2 - 1, yy + height / 2, row.phase === "decode" ? colours.text : palette.ink, "center");
+          if (each >= 18)
+            pen.text(
+              pen.fit(visible(piece).trim() || "␣", each - 5),
+              x + each / 2 - 1,
+              yy + height / 2,
+              row.phase === "decode" ? colours.text : palette.ink,
+              "center",
+            );
         });
       });
       before += row.pieces.length;
     });
-    pen.faded(state.sum * 2, () => run(pen, state, data, top + data.rows.length * pitch + (small ? 8 : 34)));
+    pen.faded(state.sum * 2, () =>
+      run(pen, state, data, top + data.rows.length * pitch + (small ? 8 : 34)),
+    );
   },
   says(state, /** @type {FoldData} */ data) {
     const { tokens, pads } = counts(data);
     if (state.fold > 0.5) return t(`One row of ${tokens} tokens, each computed for somebody.`);
-    return t(`A rectangle of ${data.rows.length} rows and ${data.width} columns: ${tokens} tokens and ${pads} [pad|pads].`);
+    return t(
+      `A rectangle of ${data.rows.length} rows and ${data.width} columns: ${tokens} tokens and ${pads} [pad|pads].`,
+    );
   },
 };

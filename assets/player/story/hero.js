@@ -24,11 +24,21 @@ export class Hero {
     this.columns = Math.max(...members.map(({ run }) => run.length));
     this.at = this.columns; // steps since the beginning
     this._since = NaN;
-    this.button = h("button", { type: "button", class: "button", onclick: () => this.play() }, again);
+    this.button = h(
+      "button",
+      { type: "button", class: "button", onclick: () => this.play() },
+      again,
+    );
     this.charts = members.map(({ name, run }, n) => {
       const says = h("b", {});
-      const canvas = h("canvas", n ? { "aria-hidden": "true" } : { role: "img", "aria-label": label });
-      root.append(h("p", { class: "hero-name" }, h("span", {}, name), says), h("div", { class: "canvas hero-lanes" }, canvas));
+      const canvas = h(
+        "canvas",
+        n ? { "aria-hidden": "true" } : { role: "img", "aria-label": label },
+      );
+      root.append(
+        h("p", { class: "hero-name" }, h("span", {}, name), says),
+        h("div", { class: "canvas hero-lanes" }, canvas),
+      );
       return { run, says, chart: new LaneChart(canvas, () => drawSoon(this)) };
     });
     root.append(this.button);
@@ -61,7 +71,12 @@ export class Hero {
     for (const { run, chart, says } of this.charts) {
       if (!chart.surface.visible) continue;
       const per = (chart.surface.w - GUTTER - 2) / this.columns;
-      chart.paint({ run, palette: this.palette, focus: null, presenter: false }, "", () => ({ scale: laneScale(run, false, GUTTER, per), axis: 2, font: 12, end: GUTTER + run.length * per }));
+      chart.paint({ run, palette: this.palette, focus: null, presenter: false }, "", () => ({
+        scale: laneScale(run, false, GUTTER, per),
+        axis: 2,
+        font: 12,
+        end: GUTTER + run.length * per,
+      }));
       chart.show(GUTTER + Math.min(this.at, run.length) * per, 0);
       const done = Math.min(run.length, Math.floor(this.at + 1e-6));
       setText(says, t(`${done} [step|steps]`));

@@ -35,8 +35,16 @@ export class Story {
     this.runs = new Map();
     /** @type {Section[]} */
     this.sections = [...document.querySelectorAll("section.scrolly")].map((el) => ({
-      el: /** @type {HTMLElement} */ (el), fig: find(el, ".fig"), spec: page.sections[el.id], beats: [...el.querySelectorAll(".beat")].map((beat) => /** @type {HTMLElement} */ (beat)),
-      card: null, at: -1, top: 0, bottom: 0, middles: [], near: false,
+      el: /** @type {HTMLElement} */ (el),
+      fig: find(el, ".fig"),
+      spec: page.sections[el.id],
+      beats: [...el.querySelectorAll(".beat")].map((beat) => /** @type {HTMLElement} */ (beat)),
+      card: null,
+      at: -1,
+      top: 0,
+      bottom: 0,
+      middles: [],
+      near: false,
     }));
     this.printing = false;
     this._soon = false;
@@ -44,7 +52,10 @@ export class Story {
     this._height = 1;
     /** @type {number[]} */
     this.costs = []; // milliseconds of script of the last frames, for tests and measurements
-    this.toc = [...document.querySelectorAll(".toc li a")].map((a) => ({ a, fill: find(a, "i i") }));
+    this.toc = [...document.querySelectorAll(".toc li a")].map((a) => ({
+      a,
+      fill: find(a, "i i"),
+    }));
     this.bar = find(document, ".toc .bar i");
     this.where = find(document, ".toc .here");
     this.contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".toc details"));
@@ -54,7 +65,15 @@ export class Story {
       const card = h("div", {});
       const label = /** @type {HTMLElement} */ (fig).dataset.label || "";
       fig.append(card);
-      return new Hero(card, names.map((/** @type {string} */ name, /** @type {number} */ n) => ({ name, run: this.run(runs[n]) })), page.again, label);
+      return new Hero(
+        card,
+        names.map((/** @type {string} */ name, /** @type {number} */ n) => ({
+          name,
+          run: this.run(runs[n]),
+        })),
+        page.again,
+        label,
+      );
     });
     this._listen();
     this.measure();
@@ -64,7 +83,7 @@ export class Story {
   /** @param {string} name */
   run(name) {
     let run = this.runs.get(name);
-    if (!run) this.runs.set(name, run = new Run(this.page.runs[name]));
+    if (!run) this.runs.set(name, (run = new Run(this.page.runs[name])));
     return run;
   }
 
@@ -74,7 +93,9 @@ export class Story {
     const { figure } = section.spec;
     const card = h("div", { class: "story-card" });
     section.fig.replaceChildren(card);
-    section.card = figure.run ? new Figure(card, this.run(figure.run), figure) : new Drawing(card, KINDS[figure.drawing], this.page.drawings[section.el.id], figure);
+    section.card = figure.run
+      ? new Figure(card, this.run(figure.run), figure)
+      : new Drawing(card, KINDS[figure.drawing], this.page.drawings[section.el.id], figure);
   }
 
   // -- where the reader is ---------------------------------------------------------------------------------------------
@@ -161,7 +182,9 @@ export class Story {
     this.bar.style.transform = `scaleX(${clamp(y / (this._height - height), 0, 1).toFixed(4)})`;
     if (here === this._here) return;
     this._here = here;
-    this.toc.forEach(({ a }, i) => (i === here ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current")));
+    this.toc.forEach(({ a }, i) =>
+      i === here ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current"),
+    );
     setText(this.where, here < 0 ? "" : this.toc[here].a.textContent || "");
   }
 
@@ -176,19 +199,28 @@ export class Story {
     window.addEventListener("scroll", soon, { passive: true });
     new ResizeObserver(() => this.measure()).observe(document.body);
     window.addEventListener("resize", () => this.measure());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.theme(prefersDark()));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+      this.theme(prefersDark()),
+    );
     matchMedia("(prefers-reduced-motion: reduce)").addEventListener("change", () => this.frame());
     document.addEventListener("keydown", (e) => this._key(e));
     window.addEventListener("beforeprint", () => this.print());
     window.addEventListener("afterprint", () => this.printed());
-    for (const type of ["pointerover", "pointerout", "click"]) document.addEventListener(type, (e) => this._light(e));
-    for (const ask of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".guess"))) ask.addEventListener("click", (e) => this._guess(ask, /** @type {HTMLElement} */ (e.target)));
-    for (const { a } of this.toc) a.addEventListener("click", () => { this.contents.open = window.innerWidth >= 1380; });
+    for (const type of ["pointerover", "pointerout", "click"])
+      document.addEventListener(type, (e) => this._light(e));
+    for (const ask of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".guess")))
+      ask.addEventListener("click", (e) => this._guess(ask, /** @type {HTMLElement} */ (e.target)));
+    for (const { a } of this.toc)
+      a.addEventListener("click", () => {
+        this.contents.open = window.innerWidth >= 1380;
+      });
   }
 
   /** A request that is pointed at in the text is lit in the figure beside it. @param {Event} e */
   _light(e) {
-    const who = /** @type {HTMLElement | null} */ (/** @type {Element} */ (e.target).closest?.(".who"));
+    const who = /** @type {HTMLElement | null} */ (
+      /** @type {Element} */ (e.target).closest?.(".who")
+    );
     if (!who) return;
     const section = this.sections.find(({ el }) => el.contains(who));
     section?.card?.light?.(e.type === "pointerout" ? "" : who.textContent || "");
@@ -197,17 +229,27 @@ export class Story {
   /** @param {HTMLElement} ask @param {HTMLElement} button */
   _guess(ask, button) {
     if (button.tagName !== "BUTTON") return;
-    for (const other of ask.querySelectorAll("button")) setAttr(other, "aria-pressed", String(other === button));
+    for (const other of ask.querySelectorAll("button"))
+      setAttr(other, "aria-pressed", String(other === button));
     const verdict = find(/** @type {HTMLElement} */ (ask.parentElement), ".verdict");
-    setText(verdict, (button.dataset.right === "true" ? ask.dataset.right : ask.dataset.wrong) || "");
+    setText(
+      verdict,
+      (button.dataset.right === "true" ? ask.dataset.right : ask.dataset.wrong) || "",
+    );
   }
 
   /** n and p: the next and the previous paragraph. @param {KeyboardEvent} e */
   _key(e) {
     if ((e.key !== "n" && e.key !== "p") || e.ctrlKey || e.metaKey || e.altKey) return;
-    const goals = this.sections.flatMap(({ middles }) => middles.map((middle) => middle - this.span[1] + 2));
-    const goal = e.key === "n" ? goals.find((y) => y > window.scrollY + 8) : goals.filter((y) => y < window.scrollY - 8).at(-1) ?? 0;
-    if (goal !== undefined) window.scrollTo({ top: goal, behavior: reducedMotion() ? "auto" : "smooth" });
+    const goals = this.sections.flatMap(({ middles }) =>
+      middles.map((middle) => middle - this.span[1] + 2),
+    );
+    const goal =
+      e.key === "n"
+        ? goals.find((y) => y > window.scrollY + 8)
+        : (goals.filter((y) => y < window.scrollY - 8).at(-1) ?? 0);
+    if (goal !== undefined)
+      window.scrollTo({ top: goal, behavior: reducedMotion() ? "auto" : "smooth" });
   }
 
   /** @param {boolean} dark */
@@ -257,4 +299,8 @@ function ends(beat) {
   return [from, to];
 }
 
-window.inflightStory = new Story(JSON.parse(/** @type {HTMLElement} */ (document.getElementById("story-data")).textContent || "{}"));
+window.inflightStory = new Story(
+  JSON.parse(
+    /** @type {HTMLElement} */ (document.getElementById("story-data")).textContent || "{}",
+  ),
+);

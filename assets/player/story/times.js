@@ -11,7 +11,11 @@ import { ease } from "../figure/card.js";
 /** What the reading of the long prompt took. @param {{steps: number[][]}} run */
 function reading({ steps }) {
   const read = steps.filter(([, , of]) => of > 1);
-  return { count: read.length, most: Math.max(...read.map(([ms]) => ms)), tokens: read.reduce((n, [, , of]) => n + of, 0) };
+  return {
+    count: read.length,
+    most: Math.max(...read.map(([ms]) => ms)),
+    tokens: read.reduce((n, [, , of]) => n + of, 0),
+  };
 }
 
 /** @type {import("./drawing.js").Kind} */
@@ -29,22 +33,53 @@ export const times = {
     const Y = (/** @type {number} */ ms) => base - (base - top) * Math.min(1, ms / most);
     pen.font(12);
     for (let ms = 0; ms <= most; ms += 10) {
-      pen.line([[left, Y(ms)], [w, Y(ms)]], palette.rule, [], 1);
+      pen.line(
+        [
+          [left, Y(ms)],
+          [w, Y(ms)],
+        ],
+        palette.rule,
+        [],
+        1,
+      );
       pen.text(String(ms), left - 6, Y(ms), palette.soft, "right");
     }
     pen.text("ms", 0, 6, palette.soft);
-    for (let k = 0; k < count; k += 10) pen.text(String(k), left + k * slot + slot / 2, base + 12, palette.soft, "center");
+    for (let k = 0; k < count; k += 10)
+      pen.text(String(k), left + k * slot + slot / 2, base + 12, palette.soft, "center");
     const colours = palette.hues[data.hue];
     data.runs.forEach((run, n) => {
       const here = ease(n ? state.slice : 1 - state.slice);
-      pen.faded(0.15 + here * 0.85, () => run.steps.forEach(([ms, , of], k) => {
-        const shown = clamp(state.grow * (count + 6) - k, 0, 1) * (n ? ease(clamp(state.slice * 1.6, 0, 1)) : 1);
-        const isRead = of > 1;
-        const top = Y(ms * shown);
-        if (here < 0.02 && n) return;
-        if (isRead) pen.box(left + k * slot + 1, top, slot - 2, base - top, n === Math.round(state.slice) ? colours.solid : null, colours.solid, 2);
-        else if (here > 0.02) pen.box(left + k * slot + 1, top, slot - 2, base - top, mix(palette.soft, palette.panel, 0.55), null, 2);
-      }));
+      pen.faded(0.15 + here * 0.85, () =>
+        run.steps.forEach(([ms, , of], k) => {
+          const shown =
+            clamp(state.grow * (count + 6) - k, 0, 1) *
+            (n ? ease(clamp(state.slice * 1.6, 0, 1)) : 1);
+          const isRead = of > 1;
+          const top = Y(ms * shown);
+          if (here < 0.02 && n) return;
+          if (isRead)
+            pen.box(
+              left + k * slot + 1,
+              top,
+              slot - 2,
+              base - top,
+              n === Math.round(state.slice) ? colours.solid : null,
+              colours.solid,
+              2,
+            );
+          else if (here > 0.02)
+            pen.box(
+              left + k * slot + 1,
+              top,
+              slot - 2,
+              base - top,
+              mix(palette.soft, palette.panel, 0.55),
+              null,
+              2,
+            );
+        }),
+      );
     });
     const run = data.runs[Math.round(state.slice)];
     const at = run.steps.findIndex(([, , of]) => of > 1);
@@ -56,9 +91,17 @@ export const times = {
   says(state, /** @type {TimesData} */ data) {
     const run = data.runs[Math.round(state.slice)];
     const { count, most, tokens } = reading(run);
-    const rest = run.steps.filter(([, , of]) => of <= 1).map(([ms]) => ms).sort((a, b) => a - b);
+    const rest = run.steps
+      .filter(([, , of]) => of <= 1)
+      .map(([ms]) => ms)
+      .sort((a, b) => a - b);
     const usual = rest[Math.floor(rest.length / 2)].toFixed(1);
-    if (count === 1) return t(`${tokens} tokens are read in one step of ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`);
-    return t(`${tokens} tokens are read in ${count} steps, the longest of ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`);
+    if (count === 1)
+      return t(
+        `${tokens} tokens are read in one step of ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`,
+      );
+    return t(
+      `${tokens} tokens are read in ${count} steps, the longest of ${most.toFixed(1)} ms; a step without them takes ${usual} ms, as a rule.`,
+    );
   },
 };

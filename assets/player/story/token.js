@@ -16,7 +16,13 @@ const shown = (/** @type {string} */ piece) => visible(piece).trim() || "␣";
 function gridOf({ w, h, small }, { prompt, output }) {
   const rows = prompt.length + output.length - 1;
   const label = small ? 58 : 84;
-  return { rows, label, left: label + 8, top: 22, cell: Math.min((w - label - 40) / rows, (h - 28) / rows) };
+  return {
+    rows,
+    label,
+    left: label + 8,
+    top: 22,
+    cell: Math.min((w - label - 40) / rows, (h - 28) / rows),
+  };
 }
 
 /** Where the loop is: the step, how far into it, how many tokens there are. @param {State} state @param {TokenData} data */
@@ -59,13 +65,28 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
   pen.text(t("the model"), w / 2, y + height / 2 - 10, palette.ink, "center");
   pen.font(13);
   const kept = size - reads;
-  pen.text(kept ? t(`reads ${reads} [token|tokens], remembers ${kept}`) : t(`reads ${reads} [token|tokens]`), w / 2, y + height / 2 + 14, palette.soft, "center");
+  pen.text(
+    kept
+      ? t(`reads ${reads} [token|tokens], remembers ${kept}`)
+      : t(`reads ${reads} [token|tokens]`),
+    w / 2,
+    y + height / 2 + 14,
+    palette.soft,
+    "center",
+  );
   if (size >= pieces.length) return;
   const fly = ease(clamp((share - 0.15) / 0.7, 0, 1));
   const [fx, fy, fw] = flow[size];
   const cx = (w - fw) / 2 + (fx - (w - fw) / 2) * fly;
   const cy = y + height + 34 + (fy - y - height - 34) * fly - Math.sin(fly * Math.PI) * 20;
-  if (fly < 0.05) pen.line([[w / 2, y + height + 4], [w / 2, y + height + 18]], palette.soft);
+  if (fly < 0.05)
+    pen.line(
+      [
+        [w / 2, y + height + 4],
+        [w / 2, y + height + 18],
+      ],
+      palette.soft,
+    );
   pen.box(cx, cy - 14, fw, 28, colours.fill, null, 5);
   pen.font(small ? 14 : 16, 400, true);
   pen.text(pieces[size], cx + fw / 2, cy, colours.text, "center");
@@ -76,7 +97,13 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   const { palette, small } = pen;
   const p = prompt.length;
   const without = (/** @type {number} */ n) => ((n + 1) * (2 * p + n)) / 2;
-  const row = (/** @type {number} */ top, /** @type {string} */ label, /** @type {number} */ value, /** @type {string} */ colour, /** @type {boolean} */ on) => {
+  const row = (
+    /** @type {number} */ top,
+    /** @type {string} */ label,
+    /** @type {number} */ value,
+    /** @type {string} */ colour,
+    /** @type {boolean} */ on,
+  ) => {
     const long = Math.max(2, (width - 36) * (value / without(output.length - 1)));
     pen.font(small ? 12 : 13, on ? 650 : 400);
     pen.text(t(label), x, top, on ? palette.ink : palette.soft);
@@ -86,13 +113,24 @@ function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   };
   pen.box(x - 8, y - 12, width + 8, small ? 74 : 90, palette.panel, null, 4);
   row(y, small ? "with the cache" : "tokens of work, with the cache", p + k, colours.solid, !off);
-  row(y + (small ? 34 : 44), small ? "without it" : "tokens of work, without it", without(k), palette.soft, off);
+  row(
+    y + (small ? 34 : 44),
+    small ? "without it" : "tokens of work, without it",
+    without(k),
+    palette.soft,
+    off,
+  );
 }
 
 /** @type {import("./drawing.js").Kind} */
 export const token = {
   slider: ({ output }) => ({ key: "step", from: 0, to: output.length - 1, word: "Token" }),
-  settled: (state) => ({ ...state, step: Math.floor(state.step + 1e-6), fold: Math.round(state.fold), kept: Math.round(state.kept) }),
+  settled: (state) => ({
+    ...state,
+    step: Math.floor(state.step + 1e-6),
+    fold: Math.round(state.fold),
+    kept: Math.round(state.kept),
+  }),
   print: ({ output }) => ({ step: output.length - 1, fold: 0, kept: 0 }),
   switches: { key: "off", words: ["Cache on", "Cache off"] },
   /** A row of the triangle. */
@@ -100,7 +138,9 @@ export const token = {
     if (state.fold < 0.9 || state.kept > 0.5) return null;
     const { top, cell, left, rows } = gridOf(size, data);
     const row = Math.floor((y - top) / cell);
-    return row >= 0 && row < Math.min(rows, placeOf(state, data).size) && x < left + rows * cell ? { row } : null;
+    return row >= 0 && row < Math.min(rows, placeOf(state, data).size) && x < left + rows * cell
+      ? { row }
+      : null;
   },
   draw(pen, state, data) {
     const { palette, small, w } = pen;
@@ -118,29 +158,72 @@ export const token = {
     const { rows, label, left, top, cell } = gridOf(pen, data);
     pen.faded(1 - fold * 1.6, () => model(pen, flow, pieces, at, reads, colours));
     const isRead = (/** @type {number} */ i) => i >= size - reads;
-    for (let i = 0; i < Math.min(size + (k === last && fold < 0.5 ? 1 : 0), fold > 0.5 ? rows : pieces.length); i += 1) {
+    for (
+      let i = 0;
+      i < Math.min(size + (k === last && fold < 0.5 ? 1 : 0), fold > 0.5 ? rows : pieces.length);
+      i += 1
+    ) {
       const [fx, fy, fw] = flow[i];
       const x = fx + (label - fw + 7 - fx) * fold;
       const y = fy + (top + i * cell + cell / 2 - fy) * fold;
-      pen.faded(1 - fold, () => pen.box(x, y - 14, fw, 28, i < p ? colours.tint : mix(colours.solid, palette.panel, 0.62), isRead(i) ? colours.solid : null, 5));
+      pen.faded(1 - fold, () =>
+        pen.box(
+          x,
+          y - 14,
+          fw,
+          28,
+          i < p ? colours.tint : mix(colours.solid, palette.panel, 0.62),
+          isRead(i) ? colours.solid : null,
+          5,
+        ),
+      );
       pen.font(text + (clamp(cell * 0.8, 11, 13) - text) * fold, 400, true);
       const said = fold > 0.9 ? pen.fit(pieces[i], label) : pieces[i];
       const colour = fold > 0.5 && state.kept > 0.5 && !isRead(i) ? palette.soft : palette.ink;
-      if (fold < 0.99 || cell >= 11) pen.text(said, fold > 0.9 ? label : x + fw / 2, y, colour, fold > 0.9 ? "right" : "center");
+      if (fold < 0.99 || cell >= 11)
+        pen.text(said, fold > 0.9 ? label : x + fw / 2, y, colour, fold > 0.9 ? "right" : "center");
     }
     pen.faded((fold - 0.4) / 0.6, () => {
       const looking = state.kept < 0.5;
       const lit = state.row ?? Math.min(p + 5, size - 1);
-      for (let i = 0; i < Math.min(size, rows); i += 1) for (let j = 0; j < size && j < rows; j += 1) {
-        const [x, y] = [left + j * cell, top + i * cell];
-        if (j > i) {
-          if (looking || isRead(i)) pen.box(x, y, cell - 1, cell - 1, palette.empty, null, 1);
-        } else if (looking) pen.box(x, y, cell - 1, cell - 1, i === lit ? colours.solid : mix(colours.solid, palette.panel, 0.66), null, 1);
-        else pen.box(x, y, cell - 1, cell - 1, !isRead(i) ? colours.tint : j === i || reads > 1 ? colours.solid : colours.cached, null, 1);
-      }
+      for (let i = 0; i < Math.min(size, rows); i += 1)
+        for (let j = 0; j < size && j < rows; j += 1) {
+          const [x, y] = [left + j * cell, top + i * cell];
+          if (j > i) {
+            if (looking || isRead(i)) pen.box(x, y, cell - 1, cell - 1, palette.empty, null, 1);
+          } else if (looking)
+            pen.box(
+              x,
+              y,
+              cell - 1,
+              cell - 1,
+              i === lit ? colours.solid : mix(colours.solid, palette.panel, 0.66),
+              null,
+              1,
+            );
+          else
+            pen.box(
+              x,
+              y,
+              cell - 1,
+              cell - 1,
+              !isRead(i) ? colours.tint : j === i || reads > 1 ? colours.solid : colours.cached,
+              null,
+              1,
+            );
+        }
       pen.faded(state.kept, () => {
         if (!off) {
-          for (let j = 0; j < Math.min(size, rows); j += 1) pen.box(left + j * cell, 4, cell - 1, 9, j < size - reads ? colours.cached : colours.solid, null, 2);
+          for (let j = 0; j < Math.min(size, rows); j += 1)
+            pen.box(
+              left + j * cell,
+              4,
+              cell - 1,
+              9,
+              j < size - reads ? colours.cached : colours.solid,
+              null,
+              2,
+            );
           pen.font(12);
           pen.text(t("kept"), label, 9, palette.soft, "right");
         }
@@ -154,11 +237,15 @@ export const token = {
     const pieces = [...data.prompt, ...data.output].map(shown);
     if (state.fold > 0.5 && state.kept < 0.5) {
       const row = Math.min(state.row ?? data.prompt.length + 5, size - 1);
-      return row ? t(`“${pieces[row]}” looks at itself and at ${row} [token|tokens] before it.`) : t(`“${pieces[row]}” is the first and looks only at itself.`);
+      return row
+        ? t(`“${pieces[row]}” looks at itself and at ${row} [token|tokens] before it.`)
+        : t(`“${pieces[row]}” is the first and looks only at itself.`);
     }
     const which = t(`Token ${k + 1} of ${data.output.length}:`);
-    if (Math.round(state.off || 0)) return `${which} ${t(`without the cache all ${size} tokens are computed again, to get “${pieces[size]}”.`)}`;
-    if (!k) return `${which} ${t(`${size} tokens go in, all at once; out comes “${pieces[size]}”.`)}`;
+    if (Math.round(state.off || 0))
+      return `${which} ${t(`without the cache all ${size} tokens are computed again, to get “${pieces[size]}”.`)}`;
+    if (!k)
+      return `${which} ${t(`${size} tokens go in, all at once; out comes “${pieces[size]}”.`)}`;
     return `${which} ${t(`one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered; out comes “${pieces[size]}”.`)}`;
   },
 };

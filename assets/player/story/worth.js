@@ -8,7 +8,13 @@ import { t } from "../parts/speech.js";
 /** @typedef {{lanes: {policy: string, seconds: number, bars: [number, number, number, string, number][]}[], gains: {name: string, times: number, least: number, most: number}[]}} WorthData */
 
 /** @type {Record<string, string>} */
-const NAMES = { static: "in waves", continuous: "continuously", differing: "answers that differ", arriving: "many that arrive", alike: "all of one length" };
+const NAMES = {
+  static: "in waves",
+  continuous: "continuously",
+  differing: "answers that differ",
+  arriving: "many that arrive",
+  alike: "all of one length",
+};
 
 /** @type {import("./drawing.js").Kind} */
 export const worth = {
@@ -21,8 +27,13 @@ export const worth = {
     pen.faded(state.dots * 2.2 - 1.2, () => dots(pen, data));
   },
   says(state, /** @type {WorthData} */ { lanes, gains }) {
-    if (state.dots > 0.5) return t(`Three measurements: ${gains.map(({ times }) => times.toFixed(2)).join(", ")} times as fast.`);
-    return t(`In waves ${lanes[0].seconds.toFixed(2)} s, continuously ${lanes[1].seconds.toFixed(2)} s.`);
+    if (state.dots > 0.5)
+      return t(
+        `Three measurements: ${gains.map(({ times }) => times.toFixed(2)).join(", ")} times as fast.`,
+      );
+    return t(
+      `In waves ${lanes[0].seconds.toFixed(2)} s, continuously ${lanes[1].seconds.toFixed(2)} s.`,
+    );
   },
 };
 
@@ -36,19 +47,57 @@ function clocks(pen, state, { lanes }) {
     const top = 30 + n * (3 * (height + 4) + (small ? 36 : 64));
     pen.font(small ? 13 : 15, 600);
     pen.text(t(NAMES[policy]), 0, top - 14);
-    pen.text(now >= seconds ? t(`done: ${seconds.toFixed(2)} s`) : t(`${now.toFixed(2)} s`), w, top - 14, palette.ink, "right");
+    pen.text(
+      now >= seconds ? t(`done: ${seconds.toFixed(2)} s`) : t(`${now.toFixed(2)} s`),
+      w,
+      top - 14,
+      palette.ink,
+      "right",
+    );
     const count = Math.max(...bars.map(([lane]) => lane)) + 1;
-    for (let lane = 0; lane < count; lane += 1) pen.box(0, top + lane * (height + 4), (w * seconds) / end, height, palette.empty, null, 4);
+    for (let lane = 0; lane < count; lane += 1)
+      pen.box(0, top + lane * (height + 4), (w * seconds) / end, height, palette.empty, null, 4);
     for (const [lane, from, to, letter, hue] of bars) {
       const width = ((Math.min(now, to) - from) / end) * w;
       if (width <= 0) continue;
-      pen.box((from / end) * w, top + lane * (height + 4), width - 1, height, palette.hues[hue].solid, null, 4);
-      if (width > 24) pen.chip(letter, hue, (from / end) * w + 4, top + lane * (height + 4) + height / 2, small ? 13 : 18);
+      pen.box(
+        (from / end) * w,
+        top + lane * (height + 4),
+        width - 1,
+        height,
+        palette.hues[hue].solid,
+        null,
+        4,
+      );
+      if (width > 24)
+        pen.chip(
+          letter,
+          hue,
+          (from / end) * w + 4,
+          top + lane * (height + 4) + height / 2,
+          small ? 13 : 18,
+        );
     }
-    if (now < seconds) pen.line([[(now / end) * w, top - 4], [(now / end) * w, top + count * (height + 4)]], palette.ink, [], 2);
+    if (now < seconds)
+      pen.line(
+        [
+          [(now / end) * w, top - 4],
+          [(now / end) * w, top + count * (height + 4)],
+        ],
+        palette.ink,
+        [],
+        2,
+      );
     if (n < lanes.length - 1) return;
     pen.font(12);
-    for (let s = 0; s <= end; s += 0.5) pen.text(t(`${s} s`), (s / end) * w, top + count * (height + 4) + 12, palette.soft, s ? "center" : "left");
+    for (let s = 0; s <= end; s += 0.5)
+      pen.text(
+        t(`${s} s`),
+        (s / end) * w,
+        top + count * (height + 4) + 12,
+        palette.soft,
+        s ? "center" : "left",
+      );
   });
 }
 
@@ -57,19 +106,42 @@ function dots(pen, { gains }) {
   const { w, h, small, palette } = pen;
   const left = small ? 0 : 190;
   const [low, high] = [0.75, Math.max(...gains.map(({ most }) => most)) * 1.04];
-  const X = (/** @type {number} */ times) => left + ((times - low) / (high - low)) * (w - left - 12);
+  const X = (/** @type {number} */ times) =>
+    left + ((times - low) / (high - low)) * (w - left - 12);
   const pitch = Math.min(96, (h - 60) / gains.length);
   const bottom = 36 + pitch * gains.length;
-  for (const [times, label] of /** @type {[number, string][]} */ ([[1, "just as fast"], [2, "twice as fast"]])) {
-    pen.line([[X(times), 10], [X(times), bottom]], palette.soft, [4, 4]);
+  for (const [times, label] of /** @type {[number, string][]} */ ([
+    [1, "just as fast"],
+    [2, "twice as fast"],
+  ])) {
+    pen.line(
+      [
+        [X(times), 10],
+        [X(times), bottom],
+      ],
+      palette.soft,
+      [4, 4],
+    );
     pen.font(12);
     pen.text(t(label), X(times), bottom + 12, palette.soft, "center");
   }
   gains.forEach(({ name, times, least, most }, n) => {
     const y = 52 + n * pitch;
     pen.font(small ? 13 : 14);
-    pen.text(small ? `${t(NAMES[name])}: ${t(times.toFixed(2))}` : t(NAMES[name]), 0, small ? y - 16 : y);
-    pen.line([[X(least), y], [X(most), y]], mix(palette.hues[0].solid, palette.panel, 0.5), [], 6);
+    pen.text(
+      small ? `${t(NAMES[name])}: ${t(times.toFixed(2))}` : t(NAMES[name]),
+      0,
+      small ? y - 16 : y,
+    );
+    pen.line(
+      [
+        [X(least), y],
+        [X(most), y],
+      ],
+      mix(palette.hues[0].solid, palette.panel, 0.5),
+      [],
+      6,
+    );
     pen.g.beginPath();
     pen.g.arc(X(times), y, 8, 0, 7);
     pen.g.fillStyle = palette.hues[0].solid;

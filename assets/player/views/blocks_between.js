@@ -4,7 +4,10 @@
 import { easeOut, lerp, phase } from "./phases.js";
 
 /** @param {BlockOwner[] | undefined} owners @param {BlockOwner} o */
-const same = (owners, o) => owners?.find(({ request, at, group }) => request === o.request && at === o.at && group === o.group);
+const same = (owners, o) =>
+  owners?.find(
+    ({ request, at, group }) => request === o.request && at === o.at && group === o.group,
+  );
 
 /**
  * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who holds it
@@ -13,7 +16,9 @@ const same = (owners, o) => owners?.find(({ request, at, group }) => request ===
  * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left: number}>}} forgotten: whose cached prefix goes, how much of it is left
  */
 export function blocksBetween(before, now, { shared, evicted }, share) {
-  const [leave, join, fill] = /** @type {const} */ (["leave", "lane", "block"]).map((name) => easeOut(phase(share, name)));
+  const [leave, join, fill] = /** @type {const} */ (["leave", "lane", "block"]).map((name) =>
+    easeOut(phase(share, name)),
+  );
   const found = new Set(shared.map(({ request, block }) => `${request.index} ${block}`));
   /** @type {Map<number, BlockOwner[]>} */
   const shown = new Map();
@@ -24,14 +29,26 @@ export function blocksBetween(before, now, { shared, evicted }, share) {
       if (old) return [{ ...o, fill: lerp(old.fill, o.fill, fill) }];
       const isFound = found.has(`${o.request.index} ${block}`);
       const come = isFound ? join : fill;
-      return come ? [{ ...o, fill: isFound ? o.fill : o.fill * fill, strength: Math.min(1, come * 2) }] : [];
+      return come
+        ? [{ ...o, fill: isFound ? o.fill : o.fill * fill, strength: Math.min(1, come * 2) }]
+        : [];
     });
     if (there.length) shown.set(block, there);
   }
   for (const [block, was] of leave < 1 ? before : []) {
     const owners = now.get(block);
     if (was.every((o) => same(owners, o))) continue;
-    shown.set(block, was.map((o) => (same(owners, o) ? o : { ...o, fill: o.fill * (1 - leave), strength: 1 - leave })));
+    shown.set(
+      block,
+      was.map((o) =>
+        same(owners, o) ? o : { ...o, fill: o.fill * (1 - leave), strength: 1 - leave },
+      ),
+    );
   }
-  return { shown, forgotten: new Map(evicted.map(({ block, request }) => [block, { request, left: leave * (1 - fill) }])) };
+  return {
+    shown,
+    forgotten: new Map(
+      evicted.map(({ block, request }) => [block, { request, left: leave * (1 - fill) }]),
+    ),
+  };
 }

@@ -38,7 +38,11 @@ export class DoorView {
     const most = this.most[layout];
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);
     while (this.rows.length < shown.length) {
-      const row = { box: h("span", {}), name: h("bdi", { class: "waiter-name" }), words: h("span", {}) };
+      const row = {
+        box: h("span", {}),
+        name: h("bdi", { class: "waiter-name" }),
+        words: h("span", {}),
+      };
       const el = h("span", { class: "waiter" }, row.box, row.name, row.words);
       this.rows.push({ ...row, el });
       this.more.before(el);
@@ -50,7 +54,10 @@ export class DoorView {
       const seen = wasAdmitted(request, i);
       if (row.request !== request || row.run !== run || row.seen !== seen) {
         [row.request, row.run, row.seen] = [request, run, seen];
-        row.box.replaceChildren(...(request.isBot ? [icon("bot")] : []), chip(state, request, false));
+        row.box.replaceChildren(
+          ...(request.isBot ? [icon("bot")] : []),
+          chip(state, request, false),
+        );
         setText(row.name, callsItself(request));
         row.name.hidden = !request.by;
         row.el.dataset.request = String(request.index);
@@ -61,7 +68,10 @@ export class DoorView {
     });
     this.title.hidden = !waiting.length;
     const rest = waiting.length - shown.length;
-    tell(this.more, waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.");
+    tell(
+      this.more,
+      waiting.length ? (rest ? `and ${rest} more` : "") : "Nobody waits at the door.",
+    );
   }
 
   /** Where a waiting request is drawn, or null. @param {RunRequest} request */

@@ -69,29 +69,60 @@ export class Flights {
     const { row, mask, blocks, queue, door, texts } = this.views;
     const waits = state.simple ? door : queue;
     const canvases = [lanes, row, mask, blocks];
-    const of = [state.run, state.index, state.layout, state.language, state.pinned, state.simple, state.presenter, state.alone, this.surface.w, this.surface.h, ...canvases.flatMap(({ surface }) => [surface.w, surface.h])];
+    const of = [
+      state.run,
+      state.index,
+      state.layout,
+      state.language,
+      state.pinned,
+      state.simple,
+      state.presenter,
+      state.alone,
+      this.surface.w,
+      this.surface.h,
+      ...canvases.flatMap(({ surface }) => [surface.w, surface.h]),
+    ];
     if (of.every((x, n) => x === this._of[n])) return;
     this._of = of;
     this.places.clear();
     const stage = this.stage.getBoundingClientRect();
-    const placed = (/** @type {DOMRect | undefined} */ r) => (r && r.width ? { x: r.left - stage.left, y: r.top - stage.top, w: r.width, h: r.height } : null);
+    const placed = (/** @type {DOMRect | undefined} */ r) =>
+      r && r.width
+        ? { x: r.left - stage.left, y: r.top - stage.top, w: r.width, h: r.height }
+        : null;
     for (const view of canvases) {
       const r = view.surface.canvas.getBoundingClientRect();
       this.origins.set(view, { x: r.left - stage.left, y: r.top - stage.top });
     }
-    for (const name of ["queue", "kv", "text"]) this.places.set(`tab ${name}`, placed(this.stage.querySelector(`.view-tabs [data-tab="${name}"]`)?.getClientRects()[0]));
+    for (const name of ["queue", "kv", "text"])
+      this.places.set(
+        `tab ${name}`,
+        placed(this.stage.querySelector(`.view-tabs [data-tab="${name}"]`)?.getClientRects()[0]),
+      );
     const { admitted, preempted, sampled } = happened;
-    for (const [list, share, when] of /** @type {const} */ ([[admitted, 0, "before"], [preempted, 1, "after"]])) {
+    for (const [list, share, when] of /** @type {const} */ ([
+      [admitted, 0, "before"],
+      [preempted, 1, "after"],
+    ])) {
       if (!list.length) continue;
       waits.draw({ ...state, share });
-      for (const { request } of list) this.places.set(`${when} ${request.index}`, placed(waits.boxOf(request)?.getClientRects()[0]));
+      for (const { request } of list)
+        this.places.set(
+          `${when} ${request.index}`,
+          placed(waits.boxOf(request)?.getClientRects()[0]),
+        );
       waits.draw(state);
     }
-    const shown = texts.box.checkVisibility ? texts.box.checkVisibility({ visibilityProperty: true }) : texts.box.getClientRects().length > 0;
+    const shown = texts.box.checkVisibility
+      ? texts.box.checkVisibility({ visibilityProperty: true })
+      : texts.box.getClientRects().length > 0;
     const room = texts.box.getBoundingClientRect();
     for (const { request } of shown ? sampled : []) {
       const r = texts.freshOf(request)?.getClientRects()[0];
-      this.places.set(`text ${request.index}`, r && r.bottom > room.top && r.top < room.bottom ? placed(r) : null);
+      this.places.set(
+        `text ${request.index}`,
+        r && r.bottom > room.top && r.top < room.bottom ? placed(r) : null,
+      );
     }
   }
 
@@ -113,22 +144,35 @@ export class Flights {
   /** Where a request waits: in the queue, behind its tab, or else below the lanes. @param {string} when @param {RunRequest} request @param {Place} lane @returns {Place} */
   _door(when, request, lane) {
     const { lanes } = this;
-    return this.places.get(`${when} ${request.index}`) || this.places.get("tab queue") || { ...lane, y: this._on(lanes, lane).y - lane.y + lanes.surface.h, h: 0 };
+    return (
+      this.places.get(`${when} ${request.index}`) ||
+      this.places.get("tab queue") || {
+        ...lane,
+        y: this._on(lanes, lane).y - lane.y + lanes.surface.h,
+        h: 0,
+      }
+    );
   }
 
   /** Where a request's last token of a pass ends: in the mask, or else in the row. @param {RunRequest} request @param {number} passIndex @returns {{x: number, y: number} | null} */
   _source(request, passIndex) {
     const { mask, row } = this.views;
     const drawn = mask.surface.visible ? mask.drawn : null;
-    const item = drawn && drawn.pass.index === passIndex ? drawn.pass.items.find((one) => one.request === request && one.length) : null;
+    const item =
+      drawn && drawn.pass.index === passIndex
+        ? drawn.pass.items.find((one) => one.request === request && one.length)
+        : null;
     if (drawn && item) {
       const { at } = drawn;
       const q = queryOf(item, item.kvLen - 1);
       const [q0, q1, k0, k1] = at.view;
       const k = item.k0 + item.kvLen;
-      if (q >= q0 && q < q1 && k > k0) return middle(this._on(mask, { x: at.x(Math.min(k, k1)), y: at.y(q), w: 0, h: at.ch }));
+      if (q >= q0 && q < q1 && k > k0)
+        return middle(this._on(mask, { x: at.x(Math.min(k, k1)), y: at.y(q), w: 0, h: at.ch }));
     }
-    const cell = row.surface.visible ? row.cells.findLast((one) => one.item.request === request) : null;
+    const cell = row.surface.visible
+      ? row.cells.findLast((one) => one.item.request === request)
+      : null;
     return cell ? middle(this._on(row, cell)) : null;
   }
 
@@ -140,11 +184,27 @@ export class Flights {
     const [come, leave] = [phase(state.share, "lane"), phase(state.share, "leave")];
     for (const { request, lane } of come < 1 ? some(admitted, MOST.requests) : []) {
       const to = this._lane(lane, state.index);
-      this._request(g, state, request, middle(this._door("before", request, to)), middle(to), come, to.h);
+      this._request(
+        g,
+        state,
+        request,
+        middle(this._door("before", request, to)),
+        middle(to),
+        come,
+        to.h,
+      );
     }
     for (const { request, lane } of leave < 1 ? some(preempted, MOST.requests) : []) {
       const from = this._lane(lane, state.index - 1);
-      this._request(g, state, request, middle(this._door("after", request, from)), middle(from), 1 - leave, from.h);
+      this._request(
+        g,
+        state,
+        request,
+        middle(this._door("after", request, from)),
+        middle(from),
+        1 - leave,
+        from.h,
+      );
     }
   }
 
@@ -187,7 +247,15 @@ export class Flights {
       const start = { x: from.x + from.w / 2, y: from.y + from.h / 2 };
       const end = middle(this._on(row, cell));
       const e = easeOut(come);
-      this._token(g, state, cell, lerp(start.x, end.x, e), lerp(start.y, end.y, come * come * (3 - 2 * come)), lerp(Math.max(0.5, Math.min(1, from.h / cell.h)), 1, e), Math.min(1, come * 6));
+      this._token(
+        g,
+        state,
+        cell,
+        lerp(start.x, end.x, e),
+        lerp(start.y, end.y, come * come * (3 - 2 * come)),
+        lerp(Math.max(0.5, Math.min(1, from.h / cell.h)), 1, e),
+        Math.min(1, come * 6),
+      );
     }
   }
 
@@ -199,8 +267,15 @@ export class Flights {
     if (!drawn || !mask.surface.visible || !row.surface.visible || grown <= 0 || grown >= 1) return;
     const { at, pass } = drawn;
     const [q0, q1] = at.view;
-    const rowOf = (/** @type {import("./packed_row.js").PlacedCell} */ { item, position }) => queryOf(item, /** @type {number} */ (position));
-    const cells = row.cells.filter((cell) => cell.position !== undefined && pass.items.includes(cell.item) && rowOf(cell) >= q0 && rowOf(cell) < q1);
+    const rowOf = (/** @type {import("./packed_row.js").PlacedCell} */ { item, position }) =>
+      queryOf(item, /** @type {number} */ (position));
+    const cells = row.cells.filter(
+      (cell) =>
+        cell.position !== undefined &&
+        pass.items.includes(cell.item) &&
+        rowOf(cell) >= q0 &&
+        rowOf(cell) < q1,
+    );
     for (const cell of some(cells, MOST.rows)) {
       const q = rowOf(cell);
       const t = inFlight(turn(grown, q - q0, q1 - q0));
@@ -208,7 +283,12 @@ export class Flights {
       const e = easeBoth(t);
       const from = middle(this._on(row, cell));
       const size = lerp(1, Math.max(0.4, Math.min(1, at.ch / cell.h)), e);
-      const to = this._on(mask, { x: at.gutter - 7 - (cell.w * size) / 2, y: at.y(q) + at.ch / 2, w: 0, h: 0 });
+      const to = this._on(mask, {
+        x: at.gutter - 7 - (cell.w * size) / 2,
+        y: at.y(q) + at.ch / 2,
+        w: 0,
+        h: 0,
+      });
       this._token(g, state, cell, lerp(from.x, to.x, e), lerp(from.y, to.y, e), size, 1 - e * 0.5);
     }
   }
@@ -234,16 +314,23 @@ export class Flights {
     const side = 10 * (state.presenter ? PRESENTED : 1);
     const { blockSize: size, units } = run.groups[0];
     const flying = computed.flatMap(({ request, passIndex, lane, start, kvLen }) => {
-      if (!blocks.surface.visible) return [{ request, passIndex, to: middle(/** @type {Place} */ (tab)) }];
+      if (!blocks.surface.visible)
+        return [{ request, passIndex, to: middle(/** @type {Place} */ (tab)) }];
       const [first, end] = [Math.floor(start / size) * units, Math.ceil(kvLen / size) * units];
-      const held = (frame.lanes[lane]?.laneSpan?.places || []).filter(({ group, at, from, to }) => group === 0 && at >= first && at < end && from <= state.index && to >= state.index);
+      const held = (frame.lanes[lane]?.laneSpan?.places || []).filter(
+        ({ group, at, from, to }) =>
+          group === 0 && at >= first && at < end && from <= state.index && to >= state.index,
+      );
       return held.flatMap(({ block }) => {
         const tile = blocks.tiles[Math.floor(block / blocks.group)];
         return tile ? [{ request, passIndex, to: middle(this._on(blocks, tile)) }] : [];
       });
     });
     let n = 0;
-    for (const { request, passIndex, to } of some(flying, blocks.surface.visible ? MOST.blocks : MOST.toTab)) {
+    for (const { request, passIndex, to } of some(
+      flying,
+      blocks.surface.visible ? MOST.blocks : MOST.toTab,
+    )) {
       const t = turn(done, n, MOST.blocks);
       n += 1;
       const from = t > 0 && t < 1 ? this._source(request, passIndex) : null;
@@ -251,7 +338,13 @@ export class Flights {
       const e = easeBoth(t);
       g.globalAlpha = focus && !focus.includes(request) ? 0.2 : 1;
       g.beginPath();
-      g.roundRect(lerp(from.x, to.x, e) - side / 2, lerp(from.y, to.y, e) - side / 2 - Math.sin(t * Math.PI) * ARC, side, side, 3);
+      g.roundRect(
+        lerp(from.x, to.x, e) - side / 2,
+        lerp(from.y, to.y, e) - side / 2 - Math.sin(t * Math.PI) * ARC,
+        side,
+        side,
+        3,
+      );
       g.fillStyle = palette.of(request).solid;
       g.fill();
       g.strokeStyle = palette.panel;
@@ -274,13 +367,19 @@ export class Flights {
     const big = state.presenter ? PRESENTED : 1;
     setFont(g, `${12 * big}px ${palette.mono}`);
     const e = easeBoth(done);
-    for (const { request, passIndex, to, isText } of some(flying, flying[0]?.isText ? MOST.texts : MOST.toTab)) {
+    for (const { request, passIndex, to, isText } of some(
+      flying,
+      flying[0]?.isText ? MOST.texts : MOST.toTab,
+    )) {
       const from = this._source(request, passIndex);
       if (!from) continue;
       const text = visible(run.newPieces(request, index).join(""));
       const w = Math.max(12, measure(g, text) + 10 * big);
       const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);
-      const [x, y] = [lerp(from.x, end.x, e), lerp(from.y, end.y, e) - Math.sin(done * Math.PI) * ARC];
+      const [x, y] = [
+        lerp(from.x, end.x, e),
+        lerp(from.y, end.y, e) - Math.sin(done * Math.PI) * ARC,
+      ];
       const colours = palette.of(request);
       g.globalAlpha = (focus && !focus.includes(request) ? 0.2 : 1) * Math.min(1, done * 8);
       g.beginPath();

@@ -13,7 +13,9 @@ import { GUTTER, LaneInk } from "./lane_ink.js";
 
 /** What the device did between two steps of an asynchronous run. @param {{seconds: number, forHost: boolean}} idle @param {number} before */
 function idleWords({ seconds, forHost }, before) {
-  return forHost ? `device waited ${milliseconds(seconds)} for the host before step ${before}` : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
+  return forHost
+    ? `device waited ${milliseconds(seconds)} for the host before step ${before}`
+    : `device idle for ${milliseconds(seconds)} before step ${before}: nobody to serve`;
 }
 
 export class LaneChart extends LaneInk {
@@ -30,7 +32,15 @@ export class LaneChart extends LaneInk {
     });
     this.chart = document.createElement("canvas"); // what happened
     this.ground = document.createElement("canvas"); // empty lanes, the axis
-    this.counted = { prefill: 0, decode: 0, wasted: 0, overrun: 0, stalled: 0, preempted: 0, waiting: 0 }; // lane-steps, by what was done
+    this.counted = {
+      prefill: 0,
+      decode: 0,
+      wasted: 0,
+      overrun: 0,
+      stalled: 0,
+      preempted: 0,
+      waiting: 0,
+    }; // lane-steps, by what was done
     /** @type {string | null} */
     this._stamp = null;
     /** @type {LaneState | null} */
@@ -48,11 +58,13 @@ export class LaneChart extends LaneInk {
     const { surface } = this;
     const { run, palette, focus } = state;
     const all = `${stamp}/${run.length}/${surface.w}x${surface.h}@${surface.d}/${focus ? focus.map((r) => r.index).join() : ""}`;
-    if (all === this._stamp && this.painted?.run === run && this.painted.palette === palette) return false;
+    if (all === this._stamp && this.painted?.run === run && this.painted.palette === palette)
+      return false;
     [this._stamp, this.painted] = [all, state];
     this.place(run, surface, layout());
     const g = this._begin(this.chart);
-    if (this.scale.left < this.gutter) { // it began before the time that is shown
+    if (this.scale.left < this.gutter) {
+      // it began before the time that is shown
       g.beginPath();
       g.rect(this.gutter, 0, surface.w, surface.h);
       g.clip();
@@ -73,7 +85,17 @@ export class LaneChart extends LaneInk {
     g.drawImage(this.chart, 0, 0, cut, surface.canvas.height, 0, 0, cut / d, surface.h);
     if (cut < surface.canvas.width) {
       g.globalAlpha = faint;
-      g.drawImage(this.chart, cut, 0, surface.canvas.width - cut, surface.canvas.height, cut / d, 0, surface.w - cut / d, surface.h);
+      g.drawImage(
+        this.chart,
+        cut,
+        0,
+        surface.canvas.width - cut,
+        surface.canvas.height,
+        cut / d,
+        0,
+        surface.w - cut / d,
+        surface.h,
+      );
       g.globalAlpha = 1;
     }
     return g;
@@ -97,22 +119,31 @@ export class LaneChart extends LaneInk {
     if (gap) return { request: null, lines: [[idleWords(gap, run.stepOf(i + 1))]] };
     const when = `step ${run.stepOf(i)}`;
     const lane = Math.floor((y - this.axis) / this.pitch);
-    if (lane >= run.numLanes) return { request: null, lines: [[`${when}: ${count(run.numWaiting[i])} [request|requests] waiting`]] };
+    if (lane >= run.numLanes)
+      return {
+        request: null,
+        lines: [[`${when}: ${count(run.numWaiting[i])} [request|requests] waiting`]],
+      };
     const laneSpan = run.holders[i][lane] ?? -1;
     if (laneSpan < 0) return { request: null, lines: [[`lane ${lane} is free in ${when}`]] };
     const { request } = run.laneSpans[laneSpan];
     const lines = [[{ request }, ` lane ${lane}, ${when}: ${doing(run.statuses[i][lane] || 0)}`]];
     const gone = run.events[i].preempted.find((p) => p.lane === lane);
-    if (gone) lines.push([{ request: run.request(gone.request) }, ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`]);
+    if (gone)
+      lines.push([
+        { request: run.request(gone.request) },
+        ` was preempted here and lost ${count(gone.tokensLost)} cached [token|tokens]`,
+      ]);
     return { request, lines };
   }
 }
 
 /** @param {number} status */
 function doing(status) {
-  if (status & OVERRUN) return "overrun: it had stopped when this step was already launched, computed for nothing";
+  if (status & OVERRUN)
+    return "overrun: it had stopped when this step was already launched, computed for nothing";
   if (status & WASTED) return "finished; its row is computed as padding until the wave ends";
-  if ((status & PREFILL) && (status & DECODE)) return "prefill, then its first decode";
+  if (status & PREFILL && status & DECODE) return "prefill, then its first decode";
   if (status & PREFILL) return "prefill";
   if (status & DECODE) return "decode";
   if (status & STALLED) return "stalled, nothing computed";
@@ -120,10 +151,20 @@ function doing(status) {
 }
 
 /** @type {[number, string][]} */
-const WORDS = [[PREEMPTED, "preempted"], [PREFILL, "prefill"], [DECODE, "decode"], [WASTED, "wasted"], [OVERRUN, "overrun"], [STALLED, "stalled"]];
+const WORDS = [
+  [PREEMPTED, "preempted"],
+  [PREFILL, "prefill"],
+  [DECODE, "decode"],
+  [WASTED, "wasted"],
+  [OVERRUN, "overrun"],
+  [STALLED, "stalled"],
+];
 
 /** @param {number} status bits of run/run.js */
-export const doingOf = (status) => WORDS.filter(([bit]) => status & bit).map(([, word]) => t(word)).join(", ") || t("idle");
+export const doingOf = (status) =>
+  WORDS.filter(([bit]) => status & bit)
+    .map(([, word]) => t(word))
+    .join(", ") || t("idle");
 
 /**
  * @param {import("../parts/surface.js").Surface} surface

@@ -49,7 +49,11 @@ export class LaneInk {
    * @param {{w: number, h: number, d: number}} box d: device pixels per CSS pixel
    * @param {LaneLayout} layout
    */
-  place(run, box, { scale, axis, font, end, gutter = GUTTER, words = 0, until = Infinity, queue = true }) {
+  place(
+    run,
+    box,
+    { scale, axis, font, end, gutter = GUTTER, words = 0, until = Infinity, queue = true },
+  ) {
     Object.assign(this, { scale, box, axis, font, end, gutter, words, until });
     if (this._of !== run || this._length !== run.length) {
       [this._of, this._length] = [run, run.length];
@@ -72,8 +76,12 @@ export class LaneInk {
     const { run } = state;
     this.strength = strength;
     const [first, end] = this._seen;
-    for (const piece of this.pieces) if (piece.laneSpan >= 0 && piece.from < end && piece.end > first) this._piece(g, state, piece);
-    for (let i = first; i < end; i += 1) for (const { lane, request } of run.events[i].preempted) this._cross(g, state, i, lane, run.request(request));
+    for (const piece of this.pieces)
+      if (piece.laneSpan >= 0 && piece.from < end && piece.end > first)
+        this._piece(g, state, piece);
+    for (let i = first; i < end; i += 1)
+      for (const { lane, request } of run.events[i].preempted)
+        this._cross(g, state, i, lane, run.request(request));
     this._idle(g, state);
     this._letters(g, state);
     if (this.queueHeight) this._queue(g, state);
@@ -95,7 +103,8 @@ export class LaneInk {
     if (this.pitch >= 9) {
       g.textBaseline = "middle";
       const every = Math.ceil(this.font / this.pitch);
-      for (let lane = 0; lane < run.numLanes; lane += every) g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
+      for (let lane = 0; lane < run.numLanes; lane += every)
+        g.fillText(String(lane), 6, this.axis + (lane + 0.5) * this.pitch);
     }
     if (!this.queueHeight) return;
     const y = this.box.h - this.queueHeight / 2; // three short lines: a queue
@@ -119,7 +128,8 @@ export class LaneInk {
     const [first, last] = [Math.max(from, this._seen[0]), Math.min(end, this._seen[1])];
     /** @type {number[][]} */
     const parts = [];
-    for (let n = first; n < last; n += 1) { // narrow steps that touch are one piece
+    for (let n = first; n < last; n += 1) {
+      // narrow steps that touch are one piece
       const before = parts.at(-1);
       if (before && step < 5 && scale.from(n) - before[1] < 0.75) before[1] = scale.to(n);
       else parts.push([scale.from(n), scale.to(n), n]);
@@ -128,12 +138,16 @@ export class LaneInk {
     for (const [left, right, n] of parts) {
       const x = Math.round(left * this.box.d) / this.box.d;
       const width = Math.max(0.6, right - x - gap);
-      const half = (status & PREFILL) && (status & DECODE) ? width / 2 : 0; // each has its own
+      const half = status & PREFILL && status & DECODE ? width / 2 : 0; // each has its own
       if (status & PREFILL) prefill(g, x, y, half || width, height, colours);
-      if (status & DECODE) fillBox(g, words ? colours.fill : colours.solid, x + half, y, width - half, height);
-      else if (status & (WASTED | OVERRUN)) fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
-      else if (!(status & PREFILL)) fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2)); // holds the lane, computes nothing
-      if (words && !half && step >= 5 && n <= this.until && (status & (PREFILL | DECODE))) this._write(g, state, request, n, Boolean(status & PREFILL), x, width, y + height / 2);
+      if (status & DECODE)
+        fillBox(g, words ? colours.fill : colours.solid, x + half, y, width - half, height);
+      else if (status & (WASTED | OVERRUN))
+        fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
+      else if (!(status & PREFILL))
+        fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2)); // holds the lane, computes nothing
+      if (words && !half && step >= 5 && n <= this.until && status & (PREFILL | DECODE))
+        this._write(g, state, request, n, Boolean(status & PREFILL), x, width, y + height / 2);
     }
   }
 
@@ -158,11 +172,17 @@ export class LaneInk {
     }
     const wide = measure(g, said);
     g.fillStyle = reads ? palette.ink : palette.of(request).text;
-    if (said !== "…") g.fillText(said, reads ? x + width - 5 - wide : x + (letter + width - wide) / 2, y + 0.5);
+    if (said !== "…")
+      g.fillText(said, reads ? x + width - 5 - wide : x + (letter + width - wide) / 2, y + 0.5);
     if (!reads) return;
-    const length = run.events[i].segments.reduce((n, s) => n + (s.request === request.id && s.phase === "prefill" ? s.length : 0), 0);
+    const length = run.events[i].segments.reduce(
+      (n, s) => n + (s.request === request.id && s.phase === "prefill" ? s.length : 0),
+      0,
+    );
     setFont(g, `${Math.min(words, 12)}px ${palette.sans}`);
-    const telling = [t(`reads ${count(length)} [token|tokens]`), t(`reads ${count(length)}`)].find((one) => measure(g, one) < room - wide - 6);
+    const telling = [t(`reads ${count(length)} [token|tokens]`), t(`reads ${count(length)}`)].find(
+      (one) => measure(g, one) < room - wide - 6,
+    );
     g.fillStyle = palette.soft;
     if (telling) g.fillText(telling, x + letter + 2, y + 0.5);
   }
@@ -183,7 +203,8 @@ export class LaneInk {
       if (width < 0.4) continue;
       fillBox(g, palette.panel, from, this.axis, width, run.numLanes * this.pitch);
       g.fillStyle = palette.warn;
-      for (let lane = 0; lane < run.numLanes; lane += 1) g.fillRect(from, this.axis + (lane + 0.5) * this.pitch - 0.75, width, 1.5);
+      for (let lane = 0; lane < run.numLanes; lane += 1)
+        g.fillRect(from, this.axis + (lane + 0.5) * this.pitch - 0.75, width, 1.5);
     }
   }
 
@@ -222,7 +243,10 @@ export class LaneInk {
     const { scale } = this;
     const size = this._letterSize(presenter);
     if (size < 8) return;
-    setFont(g, `700 ${this.words ? size : Math.max(11, presenter ? Math.min(20, this.pitch - this.gap - 2) : size)}px ${palette.mono}`);
+    setFont(
+      g,
+      `700 ${this.words ? size : Math.max(11, presenter ? Math.min(20, this.pitch - this.gap - 2) : size)}px ${palette.mono}`,
+    );
     g.textBaseline = "middle";
     const [first, past] = this._seen;
     for (const laneSpan of run.laneSpans) {
@@ -236,7 +260,14 @@ export class LaneInk {
       this._light(g, focus, laneSpan.request);
       const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
       const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
-      fillBox(g, palette.of(laneSpan.request).tint, x + dx - 1.5, y - size / 2 + 0.5, width + 3, size - 1); // a pale background: text on it is legible whatever lies below
+      fillBox(
+        g,
+        palette.of(laneSpan.request).tint,
+        x + dx - 1.5,
+        y - size / 2 + 0.5,
+        width + 3,
+        size - 1,
+      ); // a pale background: text on it is legible whatever lies below
       g.fillStyle = palette.ink;
       g.fillText(letter, x + dx, y + 0.5);
     }
@@ -250,7 +281,12 @@ export class LaneInk {
     g.globalAlpha = this.strength * (focus ? 0.2 : 0.75);
     g.fillStyle = palette.soft;
     for (const { from, end, waiting } of queueColumns(run)) {
-      g.fillRect(scale.from(from), base - waiting * unit, Math.max(0.6, scale.to(end - 1) - scale.from(from)), waiting * unit);
+      g.fillRect(
+        scale.from(from),
+        base - waiting * unit,
+        Math.max(0.6, scale.to(end - 1) - scale.from(from)),
+        waiting * unit,
+      );
     }
     g.globalAlpha = this.strength;
     if (!focus) return;
@@ -259,7 +295,13 @@ export class LaneInk {
       for (const [from, to] of request.waits) {
         const end = Math.min(to, run.length - 1);
         const start = Math.max(0, from);
-        if (end >= start) g.fillRect(scale.from(start), base - 5, Math.max(1, scale.to(end) - scale.from(start)), 5);
+        if (end >= start)
+          g.fillRect(
+            scale.from(start),
+            base - 5,
+            Math.max(1, scale.to(end) - scale.from(start)),
+            5,
+          );
       }
     }
   }

@@ -28,7 +28,12 @@ export class LanesView extends LaneChart {
     this.actions = actions;
     this.key = find(panel, ".key");
     this.head = find(panel, ".playhead");
-    this.legend = Object.fromEntries(["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [name, find(panel, `.legend-${name}`)]));
+    this.legend = Object.fromEntries(
+      ["waste", "overrun", "stalled", "gone", "waits", "idle"].map((name) => [
+        name,
+        find(panel, `.legend-${name}`),
+      ]),
+    );
     this.otherBox = find(panel, ".other-lanes");
     this.other = new LaneChart(canvasIn(panel, ".other-lanes canvas"), actions.redraw);
     this.what = find(panel, ".what-button");
@@ -54,10 +59,17 @@ export class LanesView extends LaneChart {
     const bare = simple && !pair.charted.length; // a small picture of the whole run: the strip above it has the words
     const gutter = bare ? 0 : GUTTER;
     let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
-    if (!run.complete) span = clock ? span * 1.25 : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
+    if (!run.complete)
+      span = clock
+        ? span * 1.25
+        : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
     return {
-      scale: laneScale(run, clock, gutter, (w - gutter - 2) / span), gutter, queue: !bare,
-      axis: bare ? 0 : presenter ? 30 : 18, font: presenter ? 20 : layout === "phone" ? 12 : 11, end: w,
+      scale: laneScale(run, clock, gutter, (w - gutter - 2) / span),
+      gutter,
+      queue: !bare,
+      axis: bare ? 0 : presenter ? 30 : 18,
+      font: presenter ? 20 : layout === "phone" ? 12 : 11,
+      end: w,
     };
   }
 
@@ -72,7 +84,8 @@ export class LanesView extends LaneChart {
     const first = clock ? 0 : Math.ceil(scale.start / unit) * unit - scale.start;
     for (let v = first; GUTTER + v * scale.per <= surface.w - 14; v += unit) {
       const label = clock ? t(clockLabel(v, span)) : String(scale.start + v);
-      if (GUTTER + v * scale.per + measure(g, label) <= surface.w) g.fillText(label, GUTTER + v * scale.per, font - 1);
+      if (GUTTER + v * scale.per + measure(g, label) <= surface.w)
+        g.fillText(label, GUTTER + v * scale.per, font - 1);
     }
     run.events.forEach((e, i) => {
       if (e.arrived.length) g.fillRect(scale.from(i), axis - 5, 1, 4);
@@ -110,16 +123,38 @@ export class LanesView extends LaneChart {
     const { run } = painted;
     const i = indexAt(run, scale, x);
     const step = run.stepOf(i);
-    const said = (run.delays?.worst || []).filter((one) => one.kind === "gap" && one.step === step).map(({ say }) => (say[speaking()] || say.en).map((span) => (typeof span === "string" ? { said: span } : span)));
+    const said = (run.delays?.worst || [])
+      .filter((one) => one.kind === "gap" && one.step === step)
+      .map(({ say }) =>
+        (say[speaking()] || say.en).map((span) =>
+          typeof span === "string" ? { said: span } : span,
+        ),
+      );
     return { request: null, lines: [[this._took(run, i)], ...said] };
   }
 
   /** @param {LaneChart["counted"]} c */
   _key(c) {
-    const counted = { prefill: c.prefill, decode: c.decode, wasted: c.wasted - c.overrun, overrun: c.overrun, stalled: c.stalled, preempted: c.preempted };
-    this.counts = Object.entries(counted).filter(([, n]) => n).map(([word, n]) => `${n} ${word}`);
+    const counted = {
+      prefill: c.prefill,
+      decode: c.decode,
+      wasted: c.wasted - c.overrun,
+      overrun: c.overrun,
+      stalled: c.stalled,
+      preempted: c.preempted,
+    };
+    this.counts = Object.entries(counted)
+      .filter(([, n]) => n)
+      .map(([word, n]) => `${n} ${word}`);
     const { overrun, stalled, waiting: waits } = c;
-    const drawn = { waste: counted.wasted, overrun, stalled, gone: c.preempted, waits, idle: this.idle };
+    const drawn = {
+      waste: counted.wasted,
+      overrun,
+      stalled,
+      gone: c.preempted,
+      waits,
+      idle: this.idle,
+    };
     for (const [name, n] of Object.entries(drawn)) this.legend[name].hidden = !n;
     setAttr(this.canvas, "aria-label", `${t("Lanes over time, in lane-steps")}: ${this._counts}`);
   }
@@ -135,7 +170,15 @@ export class LanesView extends LaneChart {
     this.state = state;
     if (!this.surface.visible) return;
     const stamp = `${state.language}/${state.clock}/${run.complete}/${state.presenter}/${state.layout}/${state.simple}/${pair.charted.map((r) => r.length)}`;
-    if (this.paint(state, stamp, () => this._layout(state, run), (g) => this._axis(g, state))) this._key(this.counted);
+    if (
+      this.paint(
+        state,
+        stamp,
+        () => this._layout(state, run),
+        (g) => this._axis(g, state),
+      )
+    )
+      this._key(this.counted);
     const come = movingIn(state) ? easeOut(phase(state.share, "lane")) : 1;
     const last = Math.max(0, frame.i - 1);
     const right = lerp(this.scale.to(last), this.scale.to(frame.i), come);
@@ -150,8 +193,17 @@ export class LanesView extends LaneChart {
     }
     if (pair.other && pair.charted.length) this._drawOther(state, pair.other, stamp, right, x);
     const idle = run.idleBefore(frame.i);
-    const waited = !idle || !idle.worth ? "" : idle.forHost ? `device waited ${milliseconds(idle.seconds)} for the host, ` : `device idle ${milliseconds(idle.seconds)}, `;
-    if (state.simple) tell(this.key, `${wallClock(frame.event.tEnd - run.events[0].tStart)}${run.complete ? ` of ${wallClock(run.events[run.length - 1].tEnd - run.events[0].tStart)}` : ""}`);
+    const waited =
+      !idle || !idle.worth
+        ? ""
+        : idle.forHost
+          ? `device waited ${milliseconds(idle.seconds)} for the host, `
+          : `device idle ${milliseconds(idle.seconds)}, `;
+    if (state.simple)
+      tell(
+        this.key,
+        `${wallClock(frame.event.tEnd - run.events[0].tStart)}${run.complete ? ` of ${wallClock(run.events[run.length - 1].tEnd - run.events[0].tStart)}` : ""}`,
+      );
     else setText(this.key, `${waited && t(waited)}${t(this._took(run, frame.i))}`);
   }
 
@@ -167,10 +219,15 @@ export class LanesView extends LaneChart {
     if (!other.surface.visible) return;
     const { run, name } = member;
     const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean); // as in the run on screen
-    other.paint({ run, palette, focus: lit, presenter }, `${stamp}/${at}`, () => this._layout(state, run), (g) => {
-      const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.events[run.length - 1].tEnd - run.events[0].tStart))}`;
-      g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
-    });
+    other.paint(
+      { run, palette, focus: lit, presenter },
+      `${stamp}/${at}`,
+      () => this._layout(state, run),
+      (g) => {
+        const title = `${t(name)}: ${t(`${count(run.length)} [step|steps]`)}, ${t(duration(run.events[run.length - 1].tEnd - run.events[0].tStart))}`;
+        g.fillText(title, other.surface.w - measure(g, title), other.font - 1);
+      },
+    );
     const g = other.show(right);
     this._parting(state, other, run, g);
     fillBox(g, palette.ink, x - 1, 0, 2, other.surface.h);
@@ -198,7 +255,10 @@ export class LanesView extends LaneChart {
     const area = /** @type {HTMLElement} */ (canvas.parentElement);
     const seek = (/** @type {PointerEvent} */ e) => {
       const r = canvas.getBoundingClientRect();
-      if (this.painted) this.actions.scrub(indexAt(this.painted.run, this.scale, clamp(e.clientX - r.left, this.gutter, r.width)));
+      if (this.painted)
+        this.actions.scrub(
+          indexAt(this.painted.run, this.scale, clamp(e.clientX - r.left, this.gutter, r.width)),
+        );
     };
     area.addEventListener("pointerdown", (e) => {
       if (e.button || !this.painted) return;
@@ -210,10 +270,11 @@ export class LanesView extends LaneChart {
     area.addEventListener("pointermove", (e) => {
       if (this.dragging) seek(e);
     });
-    for (const end of /** @type {const} */ (["pointerup", "pointercancel"])) area.addEventListener(end, () => {
-      if (this.dragging) this.actions.redraw();
-      this.dragging = false;
-    });
+    for (const end of /** @type {const} */ (["pointerup", "pointercancel"]))
+      area.addEventListener(end, () => {
+        if (this.dragging) this.actions.redraw();
+        this.dragging = false;
+      });
   }
 
   /** A click on the other run's lanes puts it on screen, at that moment. */
@@ -228,20 +289,34 @@ export class LanesView extends LaneChart {
 
   /** @param {ViewState} state */
   table({ run, frame }) {
-    return lanesTable(run, frame, `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`);
+    return lanesTable(
+      run,
+      frame,
+      `${t(`Lanes in step ${frame.event.step}`)}. ${t("The whole run, in lane-steps")}: ${this._counts}`,
+    );
   }
 
   /** The other run's lanes in the same step. @param {ViewState} state */
   besideTable({ frame: { event }, pair: { other } }) {
     if (!other) return { caption: t("There is no other run"), columns: [], rows: [] };
-    return lanesTable(other.run, other.run.frame(other.run.indexOf(event.step)), `${t("Lanes of the other run")}, ${t(other.name)}: ${t(`step ${event.step}`)}`);
+    return lanesTable(
+      other.run,
+      other.run.frame(other.run.indexOf(event.step)),
+      `${t("Lanes of the other run")}, ${t(other.name)}: ${t(`step ${event.step}`)}`,
+    );
   }
 }
 
 /** @param {Run} run @param {Frame} frame @param {string} caption */
 function lanesTable(run, frame, caption) {
   return {
-    caption, columns: ["Lane", "Request", "Since step", "This step"],
-    rows: frame.lanes.map((l) => [String(l.lane), l.request ? l.request.letter : t("free"), l.laneSpan ? String(run.stepOf(l.laneSpan.from)) : "", l.request || l.status ? doingOf(l.status) : ""]),
+    caption,
+    columns: ["Lane", "Request", "Since step", "This step"],
+    rows: frame.lanes.map((l) => [
+      String(l.lane),
+      l.request ? l.request.letter : t("free"),
+      l.laneSpan ? String(run.stepOf(l.laneSpan.from)) : "",
+      l.request || l.status ? doingOf(l.status) : "",
+    ]),
   };
 }

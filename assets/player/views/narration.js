@@ -7,7 +7,12 @@ import { plain, spans } from "../parts/chips.js";
 import { warningsOf } from "../run/events.js";
 
 /** A warning of a step, with a chip for each request that it quotes. @param {Run} run @param {string} warning @returns {Span[]} */
-const warned = (run, warning) => t(warning).split(/“([^”]*)”/).map((part, n) => (n % 2 ? (run.request(part) ? { request: run.request(part) } : `“${part}”`) : part));
+const warned = (run, warning) =>
+  t(warning)
+    .split(/“([^”]*)”/)
+    .map((part, n) =>
+      n % 2 ? (run.request(part) ? { request: run.request(part) } : `“${part}”`) : part,
+    );
 
 export class Narration {
   /** @param {HTMLElement} panel */
@@ -35,24 +40,51 @@ export class Narration {
 
   /** @param {ViewState} state */
   draw(state) {
-    const { run, frame, focus, simple } = this.state = state;
+    const { run, frame, focus, simple } = (this.state = state);
     tell(this.pill, `step ${frame.event.step}`);
-    if (this._shown.caption !== frame.caption || this._shown.run !== run || this._shown.simple !== simple) {
+    if (
+      this._shown.caption !== frame.caption ||
+      this._shown.run !== run ||
+      this._shown.simple !== simple
+    ) {
       Object.assign(this._shown, { caption: frame.caption, run, simple });
       const holding = new Set(frame.lanes.map((l) => l.request));
-      const odd = warningsOf(frame.event).map((warning) => h("span", { class: "odd" }, " ", ...spans(state, warned(run, warning), (r) => holding.has(r))));
-      this.sentence.replaceChildren(...spans(state, this.say(frame, simple), (r) => holding.has(r)), ...odd);
+      const odd = warningsOf(frame.event).map((warning) =>
+        h(
+          "span",
+          { class: "odd" },
+          " ",
+          ...spans(state, warned(run, warning), (r) => holding.has(r)),
+        ),
+      );
+      this.sentence.replaceChildren(
+        ...spans(state, this.say(frame, simple), (r) => holding.has(r)),
+        ...odd,
+      );
       const n = frame.caption ? frame.caption.why.length : 0;
       this.button.hidden = !n && !odd.length;
-      tell(find(this.button, "span"), odd.length ? `${odd.length} [warning|warnings], ${n} [reason|reasons]` : `${n} [reason|reasons]`);
+      tell(
+        find(this.button, "span"),
+        odd.length
+          ? `${odd.length} [warning|warnings], ${n} [reason|reasons]`
+          : `${n} [reason|reasons]`,
+      );
       if (!this.list.hidden) this._fill(state);
     }
     if (this._shown.focus !== focus || this._shown.dimmed !== frame.caption) {
       Object.assign(this._shown, { focus, dimmed: frame.caption });
-      for (const el of /** @type {NodeListOf<HTMLElement>} */ (this.sentence.querySelectorAll(".chip"))) el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
+      for (const el of /** @type {NodeListOf<HTMLElement>} */ (
+        this.sentence.querySelectorAll(".chip")
+      ))
+        el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     }
     clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
-    const heard = () => [t(`Step ${frame.event.step}.`), plain(state, this.say(frame, simple)), ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning)))].join(" ");
+    const heard = () =>
+      [
+        t(`Step ${frame.event.step}.`),
+        plain(state, this.say(frame, simple)),
+        ...warningsOf(frame.event).map((warning) => plain(state, warned(run, warning))),
+      ].join(" ");
     this._timer = setTimeout(() => setText(this.live, heard()), 350);
   }
 
@@ -60,7 +92,9 @@ export class Narration {
   say(frame, simple) {
     if (frame.caption) return (simple && frame.caption.simple) || frame.caption.say;
     const { decode, prefill } = frame.event.budget;
-    return [`${decode} decode and ${prefill} prefill tokens in ${frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`}.`];
+    return [
+      `${decode} decode and ${prefill} prefill tokens in ${frame.passes.length === 1 ? "one pass" : `${frame.passes.length} passes`}.`,
+    ];
   }
 
   /** @param {ViewState} state */
@@ -68,7 +102,11 @@ export class Narration {
     const { frame, run } = state;
     const holding = new Set(frame.lanes.map((l) => l.request));
     const reasons = frame.caption ? frame.caption.why : [];
-    const line = (/** @type {string | null} */ kind, /** @type {Span[]} */ said) => h("li", { class: kind }, ...spans(state, said, (r) => holding.has(r)));
-    this.list.replaceChildren(...warningsOf(frame.event).map((warning) => line("odd", warned(run, warning))), ...reasons.map((reason) => line(null, reason)));
+    const line = (/** @type {string | null} */ kind, /** @type {Span[]} */ said) =>
+      h("li", { class: kind }, ...spans(state, said, (r) => holding.has(r)));
+    this.list.replaceChildren(
+      ...warningsOf(frame.event).map((warning) => line("odd", warned(run, warning))),
+      ...reasons.map((reason) => line(null, reason)),
+    );
   }
 }

@@ -41,25 +41,53 @@ export class PackedRow extends CanvasView {
     const cells = [];
     const token = (/** @type {PassItem} */ item, /** @type {number} */ position) => {
       const guess = guessAt(item, position);
-      return { item, position, guess, text: guess === "forgotten" ? NOT_TAKEN : visible(run.tokenText(item.request, position)), phase: guess ? "draft" : item.phase };
+      return {
+        item,
+        position,
+        guess,
+        text: guess === "forgotten" ? NOT_TAKEN : visible(run.tokenText(item.request, position)),
+        phase: guess ? "draft" : item.phase,
+      };
     };
     for (const item of pass.items) {
-      if (item.pads) cells.push({ item, pads: item.pads, text: t(item.pads === 1 ? "pad" : `${item.pads} pads`) });
+      if (item.pads)
+        cells.push({
+          item,
+          pads: item.pads,
+          text: t(item.pads === 1 ? "pad" : `${item.pads} pads`),
+        });
       const shown = item.length <= most ? item.length : Math.max(0, most - 1);
       for (let i = 0; i < shown; i += 1) cells.push(token(item, item.start + i));
       if (shown < item.length) {
         const rest = item.length - shown;
-        cells.push({ item, fold: rest, from: item.start + shown, text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`, phase: item.phase });
+        cells.push({
+          item,
+          fold: rest,
+          from: item.start + shown,
+          text: shown ? `… +${rest}` : `${item.request.letter} ${rest}`,
+          phase: item.phase,
+        });
       }
     }
-    if (pass.graphPads) cells.push({ item: pass.items[pass.items.length - 1], graph: pass.graphPads, bucket: pass.bucket, text: `+${t(`${pass.graphPads} graph padding`)}` });
+    if (pass.graphPads)
+      cells.push({
+        item: pass.items[pass.items.length - 1],
+        graph: pass.graphPads,
+        bucket: pass.bucket,
+        text: `+${t(`${pass.graphPads} graph padding`)}`,
+      });
     return cells;
   }
 
   /** @param {Pass[]} passes */
   _sumOf(passes) {
     const tokens = passes.reduce((n, p) => n + p.tokens, 0);
-    return { item: passes[0].items[0], fold: tokens, sum: true, text: `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(tokens)} [token|tokens]`)}` };
+    return {
+      item: passes[0].items[0],
+      fold: tokens,
+      sum: true,
+      text: `… ${t(`${count(passes.length)} more [pass|passes]`)}: ${t(`${count(tokens)} [token|tokens]`)}`,
+    };
   }
 
   /** @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left @param {number} width @param {number} height */
@@ -89,7 +117,13 @@ export class PackedRow extends CanvasView {
   /** @param {ViewState} state */
   draw(state) {
     const { surface } = this;
-    const { run, frame: { event, passes }, palette, presenter, alone } = state;
+    const {
+      run,
+      frame: { event, passes },
+      palette,
+      presenter,
+      alone,
+    } = state;
     const moving = surface.visible ? movingIn(state) : null;
     const past = moving && this.past(state, moving.before);
     this.state = state;
@@ -97,12 +131,30 @@ export class PackedRow extends CanvasView {
     const pads = passes.reduce((n, p) => n + p.padding, 0);
     const { simple } = state;
     const many = passes.length > 1;
-    tell(this.title, simple ? (many ? `${passes.length} passes through the model` : "One pass through the model") : many ? `${passes.length} forward passes` : "One forward pass");
-    const shape = passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
+    tell(
+      this.title,
+      simple
+        ? many
+          ? `${passes.length} passes through the model`
+          : "One pass through the model"
+        : many
+          ? `${passes.length} forward passes`
+          : "One forward pass",
+    );
+    const shape =
+      passes.length === 1 && passes[0].padded ? `${passes[0].rows} × ${passes[0].width}: ` : "";
     const over = event.overrun.reduce((n, o) => n + o.rows, 0);
-    const [guessed, right] = event.drafts.reduce(([n, m], d) => [n + d.drafted, m + d.accepted], [0, 0]);
+    const [guessed, right] = event.drafts.reduce(
+      ([n, m], d) => [n + d.drafted, m + d.accepted],
+      [0, 0],
+    );
     const graph = passes.reduce((n, p) => n + p.graphPads, 0);
-    tell(this.key, simple ? `${count(tokens)} [token|tokens]${pads ? ` + ${count(pads)} [pad|pads]` : ""}` : `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`);
+    tell(
+      this.key,
+      simple
+        ? `${count(tokens)} [token|tokens]${pads ? ` + ${count(pads)} [pad|pads]` : ""}`
+        : `${shape}${count(tokens)} [token|tokens]${over ? ` (${over} overrun)` : ""}${guessed ? `, ${guessed} guessed: ${right} right` : ""}${pads ? ` + ${count(pads)} [pad|pads]` : passes.length && !graph ? ", no padding" : ""}${graph ? ` + ${graph} graph padding` : ""}`,
+    );
     if (!surface.visible) return;
     const g = surface.begin();
     this.cells = [];
@@ -114,21 +166,31 @@ export class PackedRow extends CanvasView {
     }
     if (!passes.length) return;
     const phone = state.layout === "phone";
-    const style = alone ? { h: 54, pad: 13, font: 30, line: 10, least: 22 } : presenter ? { h: 38, pad: 9, font: 21, line: 4, least: 16 } : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
+    const style = alone
+      ? { h: 54, pad: 13, font: 30, line: 10, least: 22 }
+      : presenter
+        ? { h: 38, pad: 9, font: 21, line: 4, least: 16 }
+        : { h: 22, pad: 5, font: 12, line: 3, least: 9 };
     let shown = passes;
     /** @type {Pass[]} */
     let hidden = [];
     const fits = Math.floor((surface.h + style.line) / (style.h + style.line));
     if (passes.length > fits && !presenter) {
       const lines = Math.min(passes.length, Math.floor((surface.h + 1) / 14));
-      Object.assign(style, { h: Math.floor((surface.h - lines + 1) / lines), line: 1, font: phone ? 12 : 11 });
-      if (passes.length > lines) { // those in between become one line that counts them
+      Object.assign(style, {
+        h: Math.floor((surface.h - lines + 1) / lines),
+        line: 1,
+        font: phone ? 12 : 11,
+      });
+      if (passes.length > lines) {
+        // those in between become one line that counts them
         shown = [...passes.slice(0, Math.max(1, lines - 2)), passes[passes.length - 1]];
         hidden = passes.slice(shown.length - 1, -1);
       }
     }
     setFont(g, `${style.font}px ${palette.mono}`);
-    const thumb = passes.some((p) => p.padded && p.width > 1) && !phone ? Math.min(150, surface.w * 0.16) : 0;
+    const thumb =
+      passes.some((p) => p.padded && p.width > 1) && !phone ? Math.min(150, surface.w * 0.16) : 0;
     const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
     let placed = null;
     for (const most of [1e9, 24, 12, 6, 3, 2, 1, 0]) {
@@ -152,15 +214,34 @@ export class PackedRow extends CanvasView {
         g.fillText(String(pass.index + 1), thumb + 2, cell.y + style.h / 2 + 0.5);
       }
     }
-    const flying = moving && state.flights?.carries("row", state) ? some(placed.filter((cell) => !cell.pads && !cell.graph && !cell.sum), FLYING) : null;
+    const flying =
+      moving && state.flights?.carries("row", state)
+        ? some(
+            placed.filter((cell) => !cell.pads && !cell.graph && !cell.sum),
+            FLYING,
+          )
+        : null;
     placed.forEach((/** @type {PlacedCell} */ cell, n) => {
       Object.assign(cell, { flies: flying?.has(cell), come: turn(come, n, placed.length) });
       if (cell.come === 1 || !cell.flies) this.ink(g, state, cell, cell.come);
     });
     this.cells = placed;
-    const what = (/** @type {PassItem} */ i) => (i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`);
-    setAttr(surface.canvas, "aria-label", `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes.map((p) => p.items
-      .map((i) => `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : ""}`).join(", ")).join("; ")}`);
+    const what = (/** @type {PassItem} */ i) =>
+      i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`;
+    setAttr(
+      surface.canvas,
+      "aria-label",
+      `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes
+        .map((p) =>
+          p.items
+            .map(
+              (i) =>
+                `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : ""}`,
+            )
+            .join(", "),
+        )
+        .join("; ")}`,
+    );
   }
 
   /**
@@ -172,8 +253,21 @@ export class PackedRow extends CanvasView {
     for (let n = cells.length - 1; n >= 0; n -= Math.ceil(cells.length / 40)) {
       const rest = cells.slice(n);
       const tokens = rest.reduce((sum, c) => sum + (c.fold || 0), 0);
-      const last = { ...rest[0], fold: tokens, from: null, text: `+${t(`${count(tokens)} [token|tokens] of ${count(rest.filter((c) => !c.graph).length)} [request|requests]`)}`, sum: true };
-      const placed = this._place(g, [[...cells.slice(0, n), last]], style, left, this.surface.w, this.surface.h);
+      const last = {
+        ...rest[0],
+        fold: tokens,
+        from: null,
+        text: `+${t(`${count(tokens)} [token|tokens] of ${count(rest.filter((c) => !c.graph).length)} [request|requests]`)}`,
+        sum: true,
+      };
+      const placed = this._place(
+        g,
+        [[...cells.slice(0, n), last]],
+        style,
+        left,
+        this.surface.w,
+        this.surface.h,
+      );
       if (placed) return placed;
     }
     return [];
@@ -187,7 +281,8 @@ export class PackedRow extends CanvasView {
     const strength = alpha * (dims(focus, cell.item.request) || (focus && cell.graph) ? 0.2 : 1);
     g.globalAlpha = strength;
     const { x, y, w, h } = cell;
-    const forNobody = cell.pads || cell.graph || (cell.item.overrun && !cell.sum) || cell.guess === "forgotten";
+    const forNobody =
+      cell.pads || cell.graph || (cell.item.overrun && !cell.sum) || cell.guess === "forgotten";
     g.beginPath();
     g.roundRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5, 4);
     g.textBaseline = "middle";
@@ -213,8 +308,17 @@ export class PackedRow extends CanvasView {
       g.stroke();
       g.fillStyle = palette.ink;
     }
-    g.fillText(cell.text, x + Math.max(style.pad, (w - measure(g, cell.text)) / 2), y + h / 2 + 0.5);
-    if (hot && hot.request === cell.item.request && hot.q !== undefined && cell.position === hot.q) {
+    g.fillText(
+      cell.text,
+      x + Math.max(style.pad, (w - measure(g, cell.text)) / 2),
+      y + h / 2 + 0.5,
+    );
+    if (
+      hot &&
+      hot.request === cell.item.request &&
+      hot.q !== undefined &&
+      cell.position === hot.q
+    ) {
       strokeBox(g, palette.ink, 2, x, y, w, h);
     }
     g.globalAlpha = 1;
@@ -230,9 +334,24 @@ export class PackedRow extends CanvasView {
       if (!item.length) return;
       const colours = palette.ofItem(item);
       g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
-      fillBox(g, item.phase === "decode" ? colours.solid : colours.tint, item.pads * cw, 1 + row * rh, item.length * cw, rh - (rh > 4 ? 1 : 0));
+      fillBox(
+        g,
+        item.phase === "decode" ? colours.solid : colours.tint,
+        item.pads * cw,
+        1 + row * rh,
+        item.length * cw,
+        rh - (rh > 4 ? 1 : 0),
+      );
       if (item.phase !== "decode" && rh > 3) {
-        strokeBox(g, colours.solid, 1, item.pads * cw + 0.5, 1.5 + row * rh, item.length * cw - 1, rh - 2);
+        strokeBox(
+          g,
+          colours.solid,
+          1,
+          item.pads * cw + 0.5,
+          1.5 + row * rh,
+          item.length * cw - 1,
+          rh - 2,
+        );
       }
     });
     g.globalAlpha = 1;
@@ -245,21 +364,57 @@ export class PackedRow extends CanvasView {
     const { item, position = 0 } = cell;
     const request = item.request;
     if (cell.sum) return { request: null, lines: [[cell.text]] };
-    if (cell.graph) return { request: null, lines: [[`Graph padding: the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions], ${cell.graph} of them for no request`]] };
+    if (cell.graph)
+      return {
+        request: null,
+        lines: [
+          [
+            `Graph padding: the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions], ${cell.graph} of them for no request`,
+          ],
+        ],
+      };
     if (cell.pads) {
-      const why = item.finished ? "finished; its row is still computed until the wave ends" : "shorter than this pass is wide";
+      const why = item.finished
+        ? "finished; its row is still computed until the wave ends"
+        : "shorter than this pass is wide";
       return { request, lines: [[{ request }, ` ${count(cell.pads)} [pad|pads]: ${why}`]] };
     }
     if (cell.fold) {
       const range = cell.from === null ? "" : `, positions ${cell.from} to ${item.kvLen - 1}`;
-      return { request, lines: [[{ request }, ` ${count(cell.fold)} more [token|tokens]${range}`], ...(item.overrun ? [overrunWords(item)] : [])] };
+      return {
+        request,
+        lines: [
+          [{ request }, ` ${count(cell.fold)} more [token|tokens]${range}`],
+          ...(item.overrun ? [overrunWords(item)] : []),
+        ],
+      };
     }
-    if (cell.guess === "forgotten") return { request, lines: [[{ request }, ` position ${position}: a token that was guessed and turned out wrong; it is forgotten`]] };
+    if (cell.guess === "forgotten")
+      return {
+        request,
+        lines: [
+          [
+            { request },
+            ` position ${position}: a token that was guessed and turned out wrong; it is forgotten`,
+          ],
+        ],
+      };
     const text = this.state.run.tokenText(request, position);
     return {
       request,
       hot: { request, q: position, keys: [position, position + 1] },
-      lines: [[{ request }, ` token ${position}: “${visible(text, 40)}”`], item.overrun ? overrunWords(item) : cell.guess ? ["Guessed by speculation, correctly"] : [item.phase === "decode" ? "Decode: the token sampled last, fed back in" : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`]],
+      lines: [
+        [{ request }, ` token ${position}: “${visible(text, 40)}”`],
+        item.overrun
+          ? overrunWords(item)
+          : cell.guess
+            ? ["Guessed by speculation, correctly"]
+            : [
+                item.phase === "decode"
+                  ? "Decode: the token sampled last, fed back in"
+                  : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`,
+              ],
+      ],
     };
   }
 
@@ -272,11 +427,35 @@ export class PackedRow extends CanvasView {
     return {
       caption: t("Tokens of this forward pass, in order"),
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],
-      rows: frame.passes.flatMap((p) => p.items.map((i) => [
-        String(p.index + 1), i.request.letter, `${t(i.phase)}${i.overrun ? `, ${t("overrun")}` : ""}`, i.length ? t(`${i.start} to ${i.kvLen - 1}`) : "–",
-        Array.from({ length: Math.min(i.length, 40) }, (_, n) => (guessAt(i, i.start + n) === "forgotten" ? NOT_TAKEN : visible(run.tokenText(i.request, i.start + n)))).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
-        String(i.pads),
-      ]).concat(p.graphPads ? [[String(p.index + 1), t("nobody"), t("graph padding"), "–", "", String(p.graphPads)]] : [])),
+      rows: frame.passes.flatMap((p) =>
+        p.items
+          .map((i) => [
+            String(p.index + 1),
+            i.request.letter,
+            `${t(i.phase)}${i.overrun ? `, ${t("overrun")}` : ""}`,
+            i.length ? t(`${i.start} to ${i.kvLen - 1}`) : "–",
+            Array.from({ length: Math.min(i.length, 40) }, (_, n) =>
+              guessAt(i, i.start + n) === "forgotten"
+                ? NOT_TAKEN
+                : visible(run.tokenText(i.request, i.start + n)),
+            ).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
+            String(i.pads),
+          ])
+          .concat(
+            p.graphPads
+              ? [
+                  [
+                    String(p.index + 1),
+                    t("nobody"),
+                    t("graph padding"),
+                    "–",
+                    "",
+                    String(p.graphPads),
+                  ],
+                ]
+              : [],
+          ),
+      ),
     };
   }
 }

@@ -37,7 +37,17 @@ export class PeopleView {
     const canvas = h("canvas", { "aria-hidden": "true" });
     const strip = h("div", { class: "people-strip" }, canvas);
     this.chart = new LaneChart(canvas, redraw);
-    panel.append(h("h3", {}, this.title, this.key), this.box, this.note, h("div", { class: "people-door" }, h("p", { class: "door" }, h("span", { class: "door-title" })), this.why));
+    panel.append(
+      h("h3", {}, this.title, this.key),
+      this.box,
+      this.note,
+      h(
+        "div",
+        { class: "people-door" },
+        h("p", { class: "door" }, h("span", { class: "door-title" })),
+        this.why,
+      ),
+    );
     this.box.append(h("div", { class: "people-track" }, strip, this.list), this.invite);
     this.door = new DoorView(panel, DOOR);
     /** @type {PersonRow[]} */
@@ -72,7 +82,9 @@ export class PeopleView {
       const shown = request || left.get(lane);
       if (!shown) return this._free(row);
       const over = Boolean(shown.finished && shown.finished.step <= frame.i);
-      held += Number(Boolean(request && !(over && shown.finished && shown.finished.step < frame.i)));
+      held += Number(
+        Boolean(request && !(over && shown.finished && shown.finished.step < frame.i)),
+      );
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
     tell(this.key, `${held} of ${count(run.numLanes)} in use`);
@@ -88,7 +100,14 @@ export class PeopleView {
     const { w } = chart.surface;
     if (!chart.surface.visible) return;
     const per = state.presenter ? 1.5 * PER : PER;
-    chart.paint(state, `${state.index}/${state.presenter}`, () => ({ scale: windowScale(state.run, state.index, w - per, per), axis: 0, font: 12, end: w, gutter: 0, queue: false }));
+    chart.paint(state, `${state.index}/${state.presenter}`, () => ({
+      scale: windowScale(state.run, state.index, w - per, per),
+      axis: 0,
+      font: 12,
+      end: w,
+      gutter: 0,
+      queue: false,
+    }));
     chart.show(w);
   }
 
@@ -103,24 +122,51 @@ export class PeopleView {
     setStyle(this.panel, "--rows", String(lanes));
     while (this.rows.length < lanes) {
       const made = {
-        who: h("span", { class: "person-who" }), chip: h("span", {}), name: h("bdi", { class: "person-name" }), note: h("span", { class: "person-note" }),
-        words: h("p", { class: "person-words" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), fresh: h("mark", {}), did: h("span", { class: "person-did" }),
+        who: h("span", { class: "person-who" }),
+        chip: h("span", {}),
+        name: h("bdi", { class: "person-name" }),
+        note: h("span", { class: "person-note" }),
+        words: h("p", { class: "person-words" }),
+        prompt: h("span", { class: "prompt" }),
+        output: h("span", { class: "output" }),
+        fresh: h("mark", {}),
+        did: h("span", { class: "person-did" }),
       };
       made.who.append(made.chip, made.name, made.note);
       made.words.append(h("bdi", { dir: "auto" }, made.prompt, made.output, made.fresh));
-      const el = h("li", { class: "person" }, h("span", { class: "person-lane", "aria-hidden": "true" }, String(this.rows.length)), made.who, made.words, made.did);
+      const el = h(
+        "li",
+        { class: "person" },
+        h("span", { class: "person-lane", "aria-hidden": "true" }, String(this.rows.length)),
+        made.who,
+        made.words,
+        made.did,
+      );
       this.rows.push({ ...made, el });
       this.list.append(el);
     }
-    this.rows.forEach((row, lane) => { row.el.hidden = lane >= lanes; });
+    this.rows.forEach((row, lane) => {
+      row.el.hidden = lane >= lanes;
+    });
   }
 
   /** By lane, the request that finished in it last, not long ago. @param {Run} run @param {Frame} frame @returns {Map<number, RunRequest>} */
   _left(run, frame) {
     const left = new Map();
-    for (let n = run.laneSpans.length - 1; n >= 0 && n >= run.laneSpans.length - 4 * run.numLanes - 8 * STAYS; n -= 1) {
+    for (
+      let n = run.laneSpans.length - 1;
+      n >= 0 && n >= run.laneSpans.length - 4 * run.numLanes - 8 * STAYS;
+      n -= 1
+    ) {
       const { lane, to, request } = run.laneSpans[n];
-      if (!left.has(lane) && to < frame.i && to >= frame.i - STAYS && request.finished && request.finished.step <= frame.i) left.set(lane, request);
+      if (
+        !left.has(lane) &&
+        to < frame.i &&
+        to >= frame.i - STAYS &&
+        request.finished &&
+        request.finished.step <= frame.i
+      )
+        left.set(lane, request);
     }
     return left;
   }
@@ -129,7 +175,8 @@ export class PeopleView {
   _show({ el }) {
     const { box } = this;
     const top = el.getBoundingClientRect().top - this.list.getBoundingClientRect().top;
-    if (top < box.scrollTop || top + el.offsetHeight > box.scrollTop + box.clientHeight) box.scrollTop = top;
+    if (top < box.scrollTop || top + el.offsetHeight > box.scrollTop + box.clientHeight)
+      box.scrollTop = top;
   }
 
   /** @param {PersonRow} row */
@@ -150,13 +197,27 @@ export class PeopleView {
   _fill(row, state, request, { over, holds, status }) {
     const { run, frame, focus, language } = state;
     const mine = this.isMine(request.id);
-    if (row.request !== request || row.run !== run || row.held !== holds || row.language !== language) {
+    if (
+      row.request !== request ||
+      row.run !== run ||
+      row.held !== holds ||
+      row.language !== language
+    ) {
       if (mine && holds && row.request !== request) this._show(row);
       Object.assign(row, { request, run, held: holds, language });
-      row.chip.replaceChildren(...(request.isBot ? [icon("bot")] : []), chip(state, request, holds));
+      row.chip.replaceChildren(
+        ...(request.isBot ? [icon("bot")] : []),
+        chip(state, request, holds),
+      );
       row.el.dataset.request = String(request.index);
-      row.el.style.setProperty("--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
-      row.el.style.setProperty("--hue", request.hue < 0 ? "var(--rule)" : `var(--hue-${request.hue})`);
+      row.el.style.setProperty(
+        "--tint",
+        request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`,
+      );
+      row.el.style.setProperty(
+        "--hue",
+        request.hue < 0 ? "var(--rule)" : `var(--hue-${request.hue})`,
+      );
     }
     row.el.className = `person${over ? " over" : ""}${holds ? "" : " left"}${mine ? " mine" : ""}${dims(focus, request) ? " dim" : ""}`;
     setText(row.name, callsItself(request) || (mine ? t("you") : ""));
@@ -166,12 +227,38 @@ export class PeopleView {
     const prompt = run.texts.prompt[request.id] || [];
     const output = run.texts.output[request.id] || [];
     setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));
-    setText(row.output, written(run, output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "));
-    setText(row.fresh, clean((holds ? run.newPieces(request, frame.i) : []).join("")).slice(0, OUTPUT).replace(BREAKS, " "));
+    setText(
+      row.output,
+      written(run, output, Math.min(before, output.length), OUTPUT).replace(BREAKS, " "),
+    );
+    setText(
+      row.fresh,
+      clean((holds ? run.newPieces(request, frame.i) : []).join(""))
+        .slice(0, OUTPUT)
+        .replace(BREAKS, " "),
+    );
     row.fresh.hidden = total === before;
-    const doing = status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
-    setText(row.did, doing ? t(doing) : over ? `✓ ${count(total)}` : request.maxNew ? `${total} / ${request.maxNew}` : String(total));
-    setAttr(row.did, "title", t(over ? "Tokens written; finished" : "Tokens written, of those asked for"));
-    setStyle(row.el, "--share", request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0");
+    const doing =
+      status & STALLED ? "stalled" : status & PREFILL && !total ? "reads the prompt" : "";
+    setText(
+      row.did,
+      doing
+        ? t(doing)
+        : over
+          ? `✓ ${count(total)}`
+          : request.maxNew
+            ? `${total} / ${request.maxNew}`
+            : String(total),
+    );
+    setAttr(
+      row.did,
+      "title",
+      t(over ? "Tokens written; finished" : "Tokens written, of those asked for"),
+    );
+    setStyle(
+      row.el,
+      "--share",
+      request.maxNew ? Math.min(1, total / request.maxNew).toFixed(3) : "0",
+    );
   }
 }

@@ -38,7 +38,8 @@ export const easeOut = (t) => 1 - (1 - t) ** 3;
 export const easeBoth = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
 
 /** What moves in a picture, or null where all has settled. @param {ViewState} state */
-export const movingIn = ({ share = 1, run, frame }) => (share < 1 ? betweenSteps(run, frame.i) : null);
+export const movingIn = ({ share = 1, run, frame }) =>
+  share < 1 ? betweenSteps(run, frame.i) : null;
 
 /**
  ** At most `most` of a list, evenly spread, the first and the last among them; the others appear in their place.
@@ -49,5 +50,7 @@ export const movingIn = ({ share = 1, run, frame }) => (share < 1 ? betweenSteps
  */
 export function some(list, most) {
   if (list.length <= most) return new Set(list);
-  return new Set(Array.from({ length: most }, (_, n) => list[Math.round((n * (list.length - 1)) / (most - 1))]));
+  return new Set(
+    Array.from({ length: most }, (_, n) => list[Math.round((n * (list.length - 1)) / (most - 1))]),
+  );
 }

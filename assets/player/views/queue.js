@@ -15,7 +15,17 @@ const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
  * The parts of the budget's bar, of each request and phase in tokens, and what its whole width stands for; pads have a part where there is no limit, which they do not count towards.
  * @param {Run} run @param {Frame} frame
  */
-export function budgetParts(run, { event: { segments, overrun, budget: { limit, decode, prefill } }, passes }) {
+export function budgetParts(
+  run,
+  {
+    event: {
+      segments,
+      overrun,
+      budget: { limit, decode, prefill },
+    },
+    passes,
+  },
+) {
   const pads = passes.reduce((n, p) => n + p.padding, 0);
   /** @type {Map<string, {request: RunRequest | null, phase: string, n: number}>} */
   const byRequest = new Map();
@@ -23,9 +33,15 @@ export function budgetParts(run, { event: { segments, overrun, budget: { limit, 
   for (const s of segments) {
     const phase = nothing.has(s.request) ? "overrun" : s.phase;
     const key = phase + s.request;
-    byRequest.set(key, { request: run.request(s.request), phase, n: (byRequest.get(key)?.n || 0) + s.length });
+    byRequest.set(key, {
+      request: run.request(s.request),
+      phase,
+      n: (byRequest.get(key)?.n || 0) + s.length,
+    });
   }
-  const parts = [...byRequest.values()].sort((a, b) => (a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0));
+  const parts = [...byRequest.values()].sort((a, b) =>
+    a.phase < b.phase ? -1 : a.phase > b.phase ? 1 : 0,
+  );
   if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
   return { parts, pads, total: limit ?? decode + prefill + pads };
 }
@@ -65,7 +81,8 @@ export class QueueView {
   draw(state) {
     const before = movingIn(state)?.before;
     /** @type {(moment: Phase) => ViewState} */
-    const at = (moment) => (before && !phase(state.share, moment) ? { ...state, frame: before, index: before.i } : state); // each part changes when its moment has come
+    const at = (moment) =>
+      before && !phase(state.share, moment) ? { ...state, frame: before, index: before.i } : state; // each part changes when its moment has come
     this._waiting(at("lane"));
     this._budget(at("row"));
     this._gauges(at("block"));
@@ -82,7 +99,11 @@ export class QueueView {
    * @param {ViewState} state
    */
   _time({ run, frame }) {
-    const { tStart, tEnd, timings: { schedule, prepare, forward, sample } } = frame.event; // null: another engine did not record it
+    const {
+      tStart,
+      tEnd,
+      timings: { schedule, prepare, forward, sample },
+    } = frame.event; // null: another engine did not record it
     const total = tEnd - tStart;
     const beside = run.asynchronous;
     tell(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
@@ -94,11 +115,21 @@ export class QueueView {
       const { name, bar, value } = this.times[n];
       tell(name, part);
       tell(value, seconds === null ? "not recorded" : milliseconds(seconds));
-      setStyle(bar, "transform", `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`);
+      setStyle(
+        bar,
+        "transform",
+        `scaleX(${(total ? Math.min(1, seconds / total) : 0).toFixed(3)})`,
+      );
     });
     const idle = run.idleBefore(frame.i);
     this.waited.hidden = !idle?.worth;
-    if (idle?.worth) tell(this.waited, idle.forHost ? `Device waited ${milliseconds(idle.seconds)} for the host` : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`);
+    if (idle?.worth)
+      tell(
+        this.waited,
+        idle.forHost
+          ? `Device waited ${milliseconds(idle.seconds)} for the host`
+          : `Device idle ${milliseconds(idle.seconds)}: nobody to serve`,
+      );
   }
 
   /** @param {ViewState} state */
@@ -111,8 +142,18 @@ export class QueueView {
     tell(this.key, waiting.length ? count(waiting.length) : "nobody");
     this.empty.hidden = waiting.length > 0;
     while (this.rows.length < shown.length + 1) {
-      const row = { box: h("span", { class: "wait-chip" }), text: h("span", { class: "wait-text" }), since: h("span", { class: "wait-since" }), why: h("span", { class: "wait-why" }) };
-      const el = h("li", { class: "wait" }, row.box, h("span", { class: "wait-words" }, row.text, row.since, row.why));
+      const row = {
+        box: h("span", { class: "wait-chip" }),
+        text: h("span", { class: "wait-text" }),
+        since: h("span", { class: "wait-since" }),
+        why: h("span", { class: "wait-why" }),
+      };
+      const el = h(
+        "li",
+        { class: "wait" },
+        row.box,
+        h("span", { class: "wait-words" }, row.text, row.since, row.why),
+      );
       this.rows.push({ ...row, el });
       this.list.append(el);
     }
@@ -140,9 +181,15 @@ export class QueueView {
       const prompt = run.promptLength(wait.request);
       const since = run.stepOf(wait.since);
       const { by } = wait.request;
-      setText(row.text, `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${count(prompt)} [token|tokens]`)}`);
+      setText(
+        row.text,
+        `${by ? `${by}: ` : ""}${t(wait.preempted ? "preempted, waits again" : `prompt of ${count(prompt)} [token|tokens]`)}`,
+      );
       tell(row.since, `since step ${since}`);
-      setText(row.why, n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "");
+      setText(
+        row.why,
+        n === 0 && head.request === wait.request.id ? frame.caption?.waits || "" : "",
+      );
     });
   }
 
@@ -170,12 +217,19 @@ export class QueueView {
       setStyle(el, "--tint", hue < 0 ? "var(--empty)" : `var(--tint-${hue})`);
       if (part.request) el.dataset.request = String(part.request.index);
       else delete el.dataset.request;
-      setText(el, share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "");
+      setText(
+        el,
+        share > 11 && part.request && part.phase === "prefill" ? part.request.letter : "",
+      );
     });
     const over = frame.event.overrun.reduce((n, o) => n + o.rows, 0);
-    tell(this.split, (limit === null
-      ? `${decode} decode + ${prefill} prefill${pads ? ` + ${count(pads)} [pad|pads]` : ""}`
-      : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${count(pads)} [pad|pads] besides` : ""}`) + (over ? `; ${over} of it overrun` : ""));
+    tell(
+      this.split,
+      (limit === null
+        ? `${decode} decode + ${prefill} prefill${pads ? ` + ${count(pads)} [pad|pads]` : ""}`
+        : `${decode} decode + ${prefill} prefill + ${unused} unused${pads ? `; ${count(pads)} [pad|pads] besides` : ""}`) +
+        (over ? `; ${over} of it overrun` : ""),
+    );
     setAttr(bar, "aria-label", `${t("Token budget")}: ${this.split.textContent}`);
   }
 

@@ -33,11 +33,36 @@ class Band {
     const name = titleOf(member);
     this.pill = h("span", { class: "pill" });
     this.sentence = h("span", { class: "band-say" });
-    this.share = h("span", { class: "band-busy", title: t("The share of the time shown in which this rank computes steps") });
+    this.share = h("span", {
+      class: "band-busy",
+      title: t("The share of the time shown in which this rank computes steps"),
+    });
     const canvas = h("canvas", { role: "img" });
     this.stage = h("div", { class: "canvas" }, canvas);
-    this.el = h("section", { class: "band", "data-rank": String(member.rank) },
-      h("h4", {}, h("button", { type: "button", class: "mini", title: t(member.name ? "This engine alone, at this moment" : "This rank alone, at this moment"), onclick: () => view.actions.chooseRank(member) }, name), this.pill, this.sentence, this.share), this.stage);
+    this.el = h(
+      "section",
+      { class: "band", "data-rank": String(member.rank) },
+      h(
+        "h4",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mini",
+            title: t(
+              member.name ? "This engine alone, at this moment" : "This rank alone, at this moment",
+            ),
+            onclick: () => view.actions.chooseRank(member),
+          },
+          name,
+        ),
+        this.pill,
+        this.sentence,
+        this.share,
+      ),
+      this.stage,
+    );
     this.chart = new LaneChart(canvas, view.actions.redraw);
     this._said = "";
     this.at = { i: -1, inside: false }; // where it stands
@@ -59,10 +84,36 @@ class Band {
     const { run } = this;
     const { i, inside } = this.at;
     if (inside) return { pill: `step ${run.stepOf(i)}`, say: run.captionAt(i)?.say || [] };
-    const [before, after] = [i >= 0 ? stretch(this.member, i)[1] : 0, i + 1 < run.length ? stretch(this.member, i + 1)[0] : null];
-    if (after !== null) return { pill: "idle", say: [t(i < 0 ? `Its first step begins at ${duration(after)}.` : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`)] };
-    if (run.goesOn) return { pill: "so far", say: [t(`Nothing is recorded after step ${run.stepOf(i)} so far.`)] };
-    return { pill: run.complete ? "idle" : "over", say: [t(run.complete ? `Nothing after step ${run.stepOf(i)}.` : `Its recording breaks off after step ${run.stepOf(i)}.`)] };
+    const [before, after] = [
+      i >= 0 ? stretch(this.member, i)[1] : 0,
+      i + 1 < run.length ? stretch(this.member, i + 1)[0] : null,
+    ];
+    if (after !== null)
+      return {
+        pill: "idle",
+        say: [
+          t(
+            i < 0
+              ? `Its first step begins at ${duration(after)}.`
+              : `Nothing for ${duration(after - before)} between step ${run.stepOf(i)} and step ${run.stepOf(i + 1)}.`,
+          ),
+        ],
+      };
+    if (run.goesOn)
+      return {
+        pill: "so far",
+        say: [t(`Nothing is recorded after step ${run.stepOf(i)} so far.`)],
+      };
+    return {
+      pill: run.complete ? "idle" : "over",
+      say: [
+        t(
+          run.complete
+            ? `Nothing after step ${run.stepOf(i)}.`
+            : `Its recording breaks off after step ${run.stepOf(i)}.`,
+        ),
+      ],
+    };
   }
 
   /**
@@ -77,9 +128,19 @@ class Band {
     if (!surface.visible || !run.length) return;
     const place = () => {
       const scale = laneScale(run, true, view.x(stretch(member, 0)[0]), per);
-      return { scale, axis: STRIP, font: presenter ? 16 : layout === "phone" ? 12 : 11, end: run.complete ? surface.w : scale.to(run.length - 1) };
+      return {
+        scale,
+        axis: STRIP,
+        font: presenter ? 16 : layout === "phone" ? 12 : 11,
+        end: run.complete ? surface.w : scale.to(run.length - 1),
+      };
     };
-    chart.paint({ run, palette, focus: this.focus, presenter }, `${per}/${ranks.from}/${presenter}/${layout}`, place, (g) => this._ticks(g));
+    chart.paint(
+      { run, palette, focus: this.focus, presenter },
+      `${per}/${ranks.from}/${presenter}/${layout}`,
+      place,
+      (g) => this._ticks(g),
+    );
     const g = chart.show(view.x(ranks.now));
     if (this.at.inside) this._mark(g, palette);
   }
@@ -89,7 +150,13 @@ class Band {
     const { member, run } = this;
     if (this._length !== run.length) {
       this._length = run.length;
-      setAttr(this.chart.canvas, "aria-label", member.name ? t(`Lanes of {name}, ${count(run.length)} [step|steps]`, { name: member.name }) : t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`));
+      setAttr(
+        this.chart.canvas,
+        "aria-label",
+        member.name
+          ? t(`Lanes of {name}, ${count(run.length)} [step|steps]`, { name: member.name })
+          : t(`Lanes of rank ${member.rank}, ${count(run.length)} [step|steps]`),
+      );
       tell(this.share, `busy ${Math.round(100 * busy(member, ranks.from, ranks.span))} %`);
     }
     const { pill, say } = this.words();
@@ -98,7 +165,11 @@ class Band {
     this._said = said;
     tell(this.pill, pill);
     this.pill.classList.toggle("off", !this.at.inside);
-    const held = new Set((this.at.i >= 0 ? this.run.holders[this.at.i] : []).map((laneSpan) => this.run.laneSpans[laneSpan]?.request));
+    const held = new Set(
+      (this.at.i >= 0 ? this.run.holders[this.at.i] : []).map(
+        (laneSpan) => this.run.laneSpans[laneSpan]?.request,
+      ),
+    );
     this.sentence.replaceChildren(...spans(this, say, (r) => held.has(r)));
     for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // in the run on screen the id means another request
     this.sentence.title = this.sentence.textContent;
@@ -106,7 +177,10 @@ class Band {
 
   /** @param {Ink} g */
   _ticks(g) {
-    const { run, chart: { scale } } = this;
+    const {
+      run,
+      chart: { scale },
+    } = this;
     run.events.forEach((e, i) => {
       if (scale.from(i) < GUTTER) return;
       if (e.arrived.length) g.fillRect(scale.from(i), STRIP - 5, 1, 4);
@@ -118,7 +192,15 @@ class Band {
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
-    strokeBox(g, palette.ink, 1.5, left - 1, STRIP - 1, Math.max(3, scale.to(this.at.i) - left) + 2, this.run.numLanes * pitch + 2);
+    strokeBox(
+      g,
+      palette.ink,
+      1.5,
+      left - 1,
+      STRIP - 1,
+      Math.max(3, scale.to(this.at.i) - left) + 2,
+      this.run.numLanes * pitch + 2,
+    );
   }
 
   /** What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param {number} y */
@@ -126,9 +208,28 @@ class Band {
     const { scale } = this.chart;
     if (!this.chart.painted?.run.length || x < GUTTER) return null;
     const i = indexAt(this.run, scale, x);
-    if (x < scale.from(i) || x > scale.to(i) + 1) return { step: null, request: null, lines: [this.member.name ? [this.member.name, ": ", "nothing is computed here"] : [`rank ${this.member.rank} computes nothing here`]] };
+    if (x < scale.from(i) || x > scale.to(i) + 1)
+      return {
+        step: null,
+        request: null,
+        lines: [
+          this.member.name
+            ? [this.member.name, ": ", "nothing is computed here"]
+            : [`rank ${this.member.rank} computes nothing here`],
+        ],
+      };
     const found = this.chart.hit(x, y);
-    return { step: i, request: found && found.request, lines: [[this.member.name ? `${this.member.name}: ` : `rank ${this.member.rank}: `, ...(found ? found.lines[0] : [`step ${this.run.stepOf(i)}`])], ...(found ? found.lines.slice(1) : [])] };
+    return {
+      step: i,
+      request: found && found.request,
+      lines: [
+        [
+          this.member.name ? `${this.member.name}: ` : `rank ${this.member.rank}: `,
+          ...(found ? found.lines[0] : [`step ${this.run.stepOf(i)}`]),
+        ],
+        ...(found ? found.lines.slice(1) : []),
+      ],
+    };
   }
 }
 
@@ -181,7 +282,13 @@ export class RankLanes {
     }
     const { per } = this;
     for (const band of this.bands) band.draw(this.state, per);
-    drawTimeAxis(this.axis, palette, { span: ranks.room, from: ranks.from, per, clock: true, font: presenter ? 18 : layout === "phone" ? 12 : 11 });
+    drawTimeAxis(this.axis, palette, {
+      span: ranks.room,
+      from: ranks.from,
+      per,
+      clock: true,
+      font: presenter ? 18 : layout === "phone" ? 12 : 11,
+    });
     this.head.style.transform = `translateX(${this.x(ranks.now).toFixed(2)}px)`;
     tell(this.key, ranks.readout);
     setAttr(this.slider, "aria-valuemin", ranks.from.toFixed(3));
@@ -194,7 +301,9 @@ export class RankLanes {
 
   _point() {
     const { area, actions } = this;
-    const moment = (/** @type {PointerEvent} */ e) => (this.state?.ranks.from || 0) + (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
+    const moment = (/** @type {PointerEvent} */ e) =>
+      (this.state?.ranks.from || 0) +
+      (e.clientX - area.getBoundingClientRect().left - GUTTER) / this.per;
     /** @type {{x: number, found: ReturnType<RankLanes["_found"]>, dragged: boolean} | null} */
     let down = null;
     area.addEventListener("pointerdown", (e) => {
@@ -212,9 +321,12 @@ export class RankLanes {
     area.addEventListener("pointerup", () => {
       const at = down;
       down = null;
-      if (at && !at.dragged && at.found && at.found.step !== null) actions.chooseRank(at.found.member, at.found.step);
+      if (at && !at.dragged && at.found && at.found.step !== null)
+        actions.chooseRank(at.found.member, at.found.step);
     });
-    area.addEventListener("pointercancel", () => { down = null; });
+    area.addEventListener("pointercancel", () => {
+      down = null;
+    });
     area.addEventListener("pointerleave", () => this._light(null));
   }
 
@@ -248,8 +360,19 @@ export class RankLanes {
         const { pill, say } = band.words();
         const { run } = band;
         return [
-          band.member.name || String(band.member.rank), inside ? String(run.stepOf(i)) : t(pill), inside ? run.frame(i).lanes.map((l) => `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`).join("; ") : "",
-          i < 0 ? "0" : String(run.numWaiting[i]), plain(band, say),
+          band.member.name || String(band.member.rank),
+          inside ? String(run.stepOf(i)) : t(pill),
+          inside
+            ? run
+                .frame(i)
+                .lanes.map(
+                  (l) =>
+                    `${l.lane}: ${l.request ? `${l.request.letter} ${doingOf(l.status)}` : t("free")}`,
+                )
+                .join("; ")
+            : "",
+          i < 0 ? "0" : String(run.numWaiting[i]),
+          plain(band, say),
         ];
       }),
     };

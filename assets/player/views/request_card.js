@@ -23,26 +23,45 @@ export function timesOf(run, request, i) {
     if (request.unseen.some(([first, count]) => k >= first && k < first + count)) return null;
     const event = run.events[step];
     const mine = event.sampled.filter((s) => s.request === request.id); // several, where a step has several passes
-    const unseen = request.unseen.reduce((n, [first, count]) => n + (request.samples[first] === step ? count : 0), 0);
+    const unseen = request.unseen.reduce(
+      (n, [first, count]) => n + (request.samples[first] === step ? count : 0),
+      0,
+    );
     return event.passes[mine[k - countUpTo(request.samples, step - 1) - unseen].passIndex].tEnd;
   });
   const arrived = request.arrived ?? 0;
   const began = before?.computed ?? startOf(run, request, i);
   const first = before?.token ?? at[0] ?? null;
-  const gaps = at.slice(1).flatMap((t, k) => (t === null || at[k] === null ? [] : [t - (at[k] ?? 0)]));
+  const gaps = at
+    .slice(1)
+    .flatMap((t, k) => (t === null || at[k] === null ? [] : [t - (at[k] ?? 0)]));
   const n = run.numGenerated(request, i);
   const last = at.at(-1) ?? null;
   return {
-    waited: began === null ? null : began - arrived, ttft: first === null ? null : first - arrived, gaps,
+    waited: began === null ? null : began - arrived,
+    ttft: first === null ? null : first - arrived,
+    gaps,
     tpot: n > 1 && last !== null && first !== null ? (last - first) / (n - 1) : null,
-    lost: run.events.slice(0, i + 1).reduce((n, e) => n + e.preempted.reduce((m, p) => m + (p.request === request.id ? p.tokensLost : 0), 0), 0),
-    preemptions: request.waits.filter(([from, , preempted, place]) => preempted && place === undefined && from <= i).length,
+    lost: run.events
+      .slice(0, i + 1)
+      .reduce(
+        (n, e) =>
+          n + e.preempted.reduce((m, p) => m + (p.request === request.id ? p.tokensLost : 0), 0),
+        0,
+      ),
+    preemptions: request.waits.filter(
+      ([from, , preempted, place]) => preempted && place === undefined && from <= i,
+    ).length,
   };
 }
 
 /** When the first pass for a request began, among the steps up to i; null if there is none. @param {Run} run @param {RunRequest} request @param {number} i */
 function startOf(run, request, i) {
-  if (request.cameUnseen && (request.laneSpans[0]?.from === request.waits[0]?.[0] || request.waits[0]?.[2])) return null; // it was computed before it was seen
+  if (
+    request.cameUnseen &&
+    (request.laneSpans[0]?.from === request.waits[0]?.[0] || request.waits[0]?.[2])
+  )
+    return null; // it was computed before it was seen
   for (const { segments, passes } of run.events.slice(0, i + 1)) {
     const first = segments.find((s) => s.request === request.id);
     if (first) return passes[first.passIndex].tStart;
@@ -55,8 +74,14 @@ export function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;
   const total = n * bytes;
-  const words = total >= 2 ** 20 ? `${(total / 2 ** 20).toFixed(2)} MiB` : `${(total / 2 ** 10).toFixed(total < 10240 ? 1 : 0)} KiB`;
-  return [words, `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${count(run.header.model.layers)} [layer|layers])`];
+  const words =
+    total >= 2 ** 20
+      ? `${(total / 2 ** 20).toFixed(2)} MiB`
+      : `${(total / 2 ** 10).toFixed(total < 10240 ? 1 : 0)} KiB`;
+  return [
+    words,
+    `${count(n)} positions × ${count(bytes)} bytes (keys and values of ${count(run.header.model.layers)} [layer|layers])`,
+  ];
 }
 
 const HALF = new Set(["Waited", "TTFT", "TPOT", "Preempted"]); // two of these share a line
@@ -89,7 +114,12 @@ export class RequestCard extends CanvasView {
   _row(name, value, note = null) {
     let row = this.rows.get(name);
     if (!row) {
-      row = { dt: h("dt", {}), dd: h("dd", { class: HALF.has(name) ? null : "whole" }), value: document.createTextNode(""), note: h("small", {}) };
+      row = {
+        dt: h("dt", {}),
+        dd: h("dd", { class: HALF.has(name) ? null : "whole" }),
+        value: document.createTextNode(""),
+        note: h("small", {}),
+      };
       row.dd.append(row.value, row.note);
       this.list.append(row.dt, row.dd);
       this.rows.set(name, row);
@@ -97,7 +127,13 @@ export class RequestCard extends CanvasView {
     tell(row.dt, name);
     const said = t(value);
     if (row.value.data !== said) row.value.data = said;
-    setText(row.note, [note || ""].flat().map((part) => t(part)).join(" · "));
+    setText(
+      row.note,
+      [note || ""]
+        .flat()
+        .map((part) => t(part))
+        .join(" · "),
+    );
   }
 
   /** @param {ViewState} state */
@@ -108,23 +144,58 @@ export class RequestCard extends CanvasView {
     if (this._named.request !== request || this._named.run !== run) {
       this._named = { request, run };
       this.unfold(state.layout !== "phone");
-      this.name.replaceChildren(chip(state, request, true), request.by ? h("bdi", {}, request.by) : "", ` ${t("request")} ${request.id}`);
+      this.name.replaceChildren(
+        chip(state, request, true),
+        request.by ? h("bdi", {}, request.by) : "",
+        ` ${t("request")} ${request.id}`,
+      );
     }
     const { waited, ttft, gaps, tpot, preemptions, lost } = timesOf(run, request, frame.i);
     const lane = frame.lanes.find((l) => l.request === request);
     const n = run.numGenerated(request, frame.i);
     const { finished } = request;
-    const here = request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
-    this._row("Now", !here ? "has not arrived" : finished && finished.step <= frame.i ? `finished ${finished.reason === "not recorded" ? "before" : "in"} step ${run.stepOf(finished.step)}` : lane ? `in lane ${lane.lane}` : "waits");
-    this._row("Arrived", here ? `${request.cameUnseen ? "before " : ""}step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}` : "–");
-    this._row("Tokens", `${count(run.promptLength(request))} prompt [token|tokens] + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`);
+    const here =
+      request.arrived !== null && request.waits.length > 0 && request.waits[0][0] <= frame.i;
+    this._row(
+      "Now",
+      !here
+        ? "has not arrived"
+        : finished && finished.step <= frame.i
+          ? `finished ${finished.reason === "not recorded" ? "before" : "in"} step ${run.stepOf(finished.step)}`
+          : lane
+            ? `in lane ${lane.lane}`
+            : "waits",
+    );
+    this._row(
+      "Arrived",
+      here
+        ? `${request.cameUnseen ? "before " : ""}step ${run.stepOf(request.waits[0][0])}, ${milliseconds(request.arrived ?? 0)}`
+        : "–",
+    );
+    this._row(
+      "Tokens",
+      `${count(run.promptLength(request))} prompt [token|tokens] + ${n}${request.maxNew ? ` of ${request.maxNew}` : ""}`,
+    );
     this._row("Waited", here && waited !== null ? milliseconds(waited) : "–");
     this._row("TTFT", here && ttft !== null ? milliseconds(ttft) : "–");
     this._row("TPOT", tpot === null ? "–" : milliseconds(tpot));
-    this._row("Preempted", preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never", preemptions ? `lost ${count(lost)} cached [token|tokens]` : null);
+    this._row(
+      "Preempted",
+      preemptions === 1 ? "once" : preemptions ? `${preemptions} times` : "never",
+      preemptions ? `lost ${count(lost)} cached [token|tokens]` : null,
+    );
     const cache = lane && !run.isGrouped ? cacheWords(run, lane.kvLen) : null;
-    const held = lane && run.isGrouped ? run.bands.map((band) => heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens)) : null;
-    this._row("Cache", cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none", held || (cache && cache[1]));
+    const held =
+      lane && run.isGrouped
+        ? run.bands.map((band) =>
+            heldWords(band, lane.kvLen, heldBy(run, band, lane, frame.i).tokens),
+          )
+        : null;
+    this._row(
+      "Cache",
+      cache ? cache[0] : lane ? `${count(lane.kvLen)} [position|positions]` : "none",
+      held || (cache && cache[1]),
+    );
     this._went(run, request, state.language);
     this._gaps(gaps, state.palette, request);
   }
@@ -135,21 +206,37 @@ export class RequestCard extends CanvasView {
     const stamp = `${request.id}/${language}/${time?.whole}`;
     if (stamp === this._wentStamp) return;
     this._wentStamp = stamp;
-    tell(this.wentKey, time ? `${milliseconds(time.whole)}${time.ended ? "" : ", not at its end"}` : "known when the run has ended");
-    this.went.replaceChildren(...(time ? [timeBar(time), h("ul", { class: "went-legend" }, ...timeLegend(time))] : []));
+    tell(
+      this.wentKey,
+      time
+        ? `${milliseconds(time.whole)}${time.ended ? "" : ", not at its end"}`
+        : "known when the run has ended",
+    );
+    this.went.replaceChildren(
+      ...(time ? [timeBar(time), h("ul", { class: "went-legend" }, ...timeLegend(time))] : []),
+    );
   }
 
   /** @param {ViewState} state */
   table({ run, frame, pinned }) {
     const gaps = pinned ? timesOf(run, pinned, frame.i).gaps : [];
-    return { caption: pinned ? `${t("Gaps between the tokens of")} ${pinned.letter}` : t("No request is selected"), columns: ["Before token", "Gap"], rows: gaps.map((gap, k) => [String(k + 2), t(milliseconds(gap))]) };
+    return {
+      caption: pinned
+        ? `${t("Gaps between the tokens of")} ${pinned.letter}`
+        : t("No request is selected"),
+      columns: ["Before token", "Gap"],
+      rows: gaps.map((gap, k) => [String(k + 2), t(milliseconds(gap))]),
+    };
   }
 
   /** Every gap as a bar; the mean of them is TPOT. @param {number[]} gaps @param {Palette} palette @param {RunRequest} request */
   _gaps(gaps, palette, request) {
     const { surface } = this;
     const most = Math.max(...gaps, 1e-9);
-    tell(this.key, gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet");
+    tell(
+      this.key,
+      gaps.length ? `${count(gaps.length)} [gap|gaps], longest ${milliseconds(most)}` : "none yet",
+    );
     if (!surface.visible) return;
     const g = surface.begin();
     fillBox(g, palette.empty, 0, 0, surface.w, surface.h);

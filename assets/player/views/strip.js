@@ -37,10 +37,27 @@ export class StripView extends LaneChart {
     setStyle(this.panel, "--lane-count", String(run.numLanes));
     const stamp = `${state.language}/${state.presenter}/${state.layout}/${frame.i}/${share}`;
     const come = movingIn(state) ? easeOut(phase(share, "lane")) : 1;
-    this.paint(state, stamp, () => this._layout(state, Math.max(0, frame.i - 1 + come)), (g) => this._now(g, state));
+    this.paint(
+      state,
+      stamp,
+      () => this._layout(state, Math.max(0, frame.i - 1 + come)),
+      (g) => this._now(g, state),
+    );
     const g = this.show(this.now + this.scale.per, 0.3);
-    strokeBox(g, state.palette.ink, 2, this.now - 1, this.axis - 1, this.scale.per + 1, this.surface.h - this.axis);
-    setAttr(this.canvas, "aria-label", `${t("Lanes around this step")}: ${frame.lanes.map((l) => (l.request ? l.request.letter : t("free"))).join(", ")}`);
+    strokeBox(
+      g,
+      state.palette.ink,
+      2,
+      this.now - 1,
+      this.axis - 1,
+      this.scale.per + 1,
+      this.surface.h - this.axis,
+    );
+    setAttr(
+      this.canvas,
+      "aria-label",
+      `${t("Lanes around this step")}: ${frame.lanes.map((l) => (l.request ? l.request.letter : t("free"))).join(", ")}`,
+    );
   }
 
   /** Where "now" begins, in pixels. */
@@ -58,8 +75,20 @@ export class StripView extends LaneChart {
   /** @param {ViewState} state @param {number} at @returns {LaneLayout} */
   _layout({ run, presenter, frame, share = 1 }, at) {
     const axis = presenter ? 28 : 18;
-    const words = Math.min(presenter ? 20 : 13, Math.max(11, Math.floor((this.surface.h - axis) / run.numLanes) - 5));
-    return { scale: windowScale(run, at, this.now, this._per), axis, font: presenter ? 20 : 12, end: this.surface.w, gutter: 0, words, until: share < 1 ? frame.i - 1 : frame.i, queue: false };
+    const words = Math.min(
+      presenter ? 20 : 13,
+      Math.max(11, Math.floor((this.surface.h - axis) / run.numLanes) - 5),
+    );
+    return {
+      scale: windowScale(run, at, this.now, this._per),
+      axis,
+      font: presenter ? 20 : 12,
+      end: this.surface.w,
+      gutter: 0,
+      words,
+      until: share < 1 ? frame.i - 1 : frame.i,
+      queue: false,
+    };
   }
 
   /** @param {Ink} g @param {ViewState} state */
@@ -84,13 +113,22 @@ export class StripView extends LaneChart {
     canvas.addEventListener("pointermove", (e) => {
       if (!this.dragging || !this.state) return;
       moved ||= Math.abs(e.clientX - x) > DRAG;
-      const to = clamp(index - Math.round((e.clientX - x) / this._per), 0, this.state.run.length - 1);
+      const to = clamp(
+        index - Math.round((e.clientX - x) / this._per),
+        0,
+        this.state.run.length - 1,
+      );
       if (moved && to !== this.state.index) this.actions.scrub(to);
     });
     canvas.addEventListener("pointerup", (e) => {
-      if (this.dragging && !moved && this.painted) this.actions.scrub(indexAt(this.painted.run, this.scale, e.clientX - canvas.getBoundingClientRect().left));
+      if (this.dragging && !moved && this.painted)
+        this.actions.scrub(
+          indexAt(this.painted.run, this.scale, e.clientX - canvas.getBoundingClientRect().left),
+        );
       this.dragging = false;
     });
-    canvas.addEventListener("pointercancel", () => { this.dragging = false; });
+    canvas.addEventListener("pointercancel", () => {
+      this.dragging = false;
+    });
   }
 }

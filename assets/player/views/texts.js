@@ -33,10 +33,14 @@ export function tail(pieces, end, most) {
  * What a request has written so far: the end of its text. A simulated run has none.
  * @param {Run} run @param {string[]} pieces @param {number} end @param {number} most
  */
-export const written = (run, pieces, end, most) => (run.isSimulated ? end > 0 ? ` (${t("simulated: no text")}) ` : "" : tail(pieces, end, most));
+export const written = (run, pieces, end, most) =>
+  run.isSimulated ? (end > 0 ? ` (${t("simulated: no text")}) ` : "") : tail(pieces, end, most);
 
 /** @param {string} text */
-export const clean = (text) => text.replace(/\r?\n/g, "↵ ").replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
+export const clean = (text) =>
+  text
+    .replace(/\r?\n/g, "↵ ")
+    .replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "◌");
 
 const NAME = 40; // characters shown of a name
 
@@ -62,7 +66,9 @@ export class TextsView {
 
   /** Where a request's new text stands, if it is shown. @param {RunRequest} request @returns {Element | null} */
   freshOf(request) {
-    const row = this.rows.find((one) => one.request === request && !one.el.hidden && !one.fresh.hidden);
+    const row = this.rows.find(
+      (one) => one.request === request && !one.el.hidden && !one.fresh.hidden,
+    );
     return row ? row.fresh : null;
   }
 
@@ -83,11 +89,25 @@ export class TextsView {
     const { run, frame, pair, focus, simple } = state;
     const held = frame.lanes.flatMap((l) => l.request || []);
     const since = frame.i - 12; // a finished text stays for some steps, greyed
-    const shown = [...new Set([
-      ...held,
-      ...(simple ? frame.waiting.slice(0, WAITING) : frame.waiting.filter((w) => w.preempted)).map((w) => w.request),
-      ...run.requests.filter((r) => r.finished && r.finished.step < frame.i && r.finished.step >= since && !held.includes(r)).reverse().slice(0, 3),
-    ])];
+    const shown = [
+      ...new Set([
+        ...held,
+        ...(simple
+          ? frame.waiting.slice(0, WAITING)
+          : frame.waiting.filter((w) => w.preempted)
+        ).map((w) => w.request),
+        ...run.requests
+          .filter(
+            (r) =>
+              r.finished &&
+              r.finished.step < frame.i &&
+              r.finished.step >= since &&
+              !held.includes(r),
+          )
+          .reverse()
+          .slice(0, 3),
+      ]),
+    ];
     if (simple) shown.splice(Math.max(SEEN, held.length), Infinity);
     if (simple) shown.sort((a, b) => a.index - b.index); // everybody keeps their place
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
@@ -95,8 +115,32 @@ export class TextsView {
     const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
     tell(this.key, simple ? `${running} at once` : `${running} running`);
     while (this.rows.length < shown.length) {
-      const row = { chip: h("span", {}), by: h("span", { class: "by" }), prompt: h("span", { class: "prompt" }), output: h("span", { class: "output" }), changed: h("span", { class: "changed" }), fresh: h("mark", {}), note: h("span", { class: "note" }), masked: h("span", { class: "masked" }) };
-      const el = h("div", { class: "said" }, row.chip, h("bdi", { class: "words", dir: "auto" }, row.by, row.prompt, row.output, row.changed, row.fresh, row.note, row.masked));
+      const row = {
+        chip: h("span", {}),
+        by: h("span", { class: "by" }),
+        prompt: h("span", { class: "prompt" }),
+        output: h("span", { class: "output" }),
+        changed: h("span", { class: "changed" }),
+        fresh: h("mark", {}),
+        note: h("span", { class: "note" }),
+        masked: h("span", { class: "masked" }),
+      };
+      const el = h(
+        "div",
+        { class: "said" },
+        row.chip,
+        h(
+          "bdi",
+          { class: "words", dir: "auto" },
+          row.by,
+          row.prompt,
+          row.output,
+          row.changed,
+          row.fresh,
+          row.note,
+          row.masked,
+        ),
+      );
       this.rows.push({ ...row, el });
       this.box.append(el);
     }
@@ -110,7 +154,10 @@ export class TextsView {
         row.chip.replaceChildren(chip(state, request, holds));
         row.el.dataset.request = String(request.index);
       }
-      const done = request.finished && request.finished.step + Number(onTheWay) <= frame.i ? request.finished : null;
+      const done =
+        request.finished && request.finished.step + Number(onTheWay) <= frame.i
+          ? request.finished
+          : null;
       const total = run.numGenerated(request, frame.i);
       const before = run.numGenerated(request, frame.i - 1);
       const output = run.texts.output[request.id] || [];
@@ -118,10 +165,15 @@ export class TextsView {
       setText(row.by, callsItself(request));
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
-      const leaves = masked ? departs(run, masked, request.id) ?? Infinity : Infinity; // where the leak first changes its text
+      const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity; // where the leak first changes its text
       setText(row.output, written(run, output, Math.min(before, output.length, leaves), OUTPUT));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
-      setText(row.masked, masked && total > leaves ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}` : "");
+      setText(
+        row.masked,
+        masked && total > leaves
+          ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}`
+          : "",
+      );
       row.fresh.classList.toggle("changed", total > leaves);
       setText(row.fresh, clean(run.newPieces(request, frame.i).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
@@ -129,10 +181,25 @@ export class TextsView {
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
       setStyle(row.el, "--hue", request.hue < 0 ? "var(--soft)" : `var(--hue-${request.hue})`);
       /** @type {Record<string, string>} */
-      const words = { length: "finished", stop: "stopped", cancelled: run.header.engine ? "ended from outside" : "cancelled", error: "failed", "not recorded": "ended unseen" };
+      const words = {
+        length: "finished",
+        stop: "stopped",
+        cancelled: run.header.engine ? "ended from outside" : "cancelled",
+        error: "failed",
+        "not recorded": "ended unseen",
+      };
       const waited = simple && !holds && !done ? waitedBy(run, request, frame.i) : null;
       const lost = !holds && request.laneSpans.some((span) => span.from <= frame.i);
-      tell(row.note, done ? ` ${words[done.reason] || "done"}` : holds ? "" : waited === null ? " preempted, waits" : ` ${lost ? "lost its place, " : ""}waits ${wallClock(waited)}`);
+      tell(
+        row.note,
+        done
+          ? ` ${words[done.reason] || "done"}`
+          : holds
+            ? ""
+            : waited === null
+              ? " preempted, waits"
+              : ` ${lost ? "lost its place, " : ""}waits ${wallClock(waited)}`,
+      );
       row.el.classList.toggle("gone", Boolean(done && !holds));
       row.el.classList.toggle("dim", dims(focus, request));
     });

@@ -9,26 +9,52 @@ const SEEN = 0.02; // of the whole
 /** @typedef {NonNullable<ReturnType<typeof import("../run/delays.js").timeOf>>} RequestTime */
 
 /** @param {RequestTime} time */
-export const timeWords = (time) => `${t(milliseconds(time.whole))}: ${time.parts.map(({ label, seconds }) => `${t(label)} ${t(milliseconds(seconds))}`).join(", ")}`;
+export const timeWords = (time) =>
+  `${t(milliseconds(time.whole))}: ${time.parts.map(({ label, seconds }) => `${t(label)} ${t(milliseconds(seconds))}`).join(", ")}`;
 
 /** What a part is, and what it is made of. @param {RequestTime} time @param {RequestTime["parts"][number]} part */
 export function partWords(time, { name, label, means, seconds, steps }) {
   const head = `${t(label)}: ${t(milliseconds(seconds))}${steps ? `, ${t(`${steps} [step|steps]`)}` : ""}`;
-  const limits = name === "queued" ? time.limits.map(({ words, seconds: s }) => `${t(words)}: ${t(milliseconds(s))}`) : [];
-  const uncompared = name === "decode" && time.uncompared ? [t(`${milliseconds(time.uncompared)} of it with prompts of others in the pass: not comparable, the run has no pass like it without`)] : [];
+  const limits =
+    name === "queued"
+      ? time.limits.map(({ words, seconds: s }) => `${t(words)}: ${t(milliseconds(s))}`)
+      : [];
+  const uncompared =
+    name === "decode" && time.uncompared
+      ? [
+          t(
+            `${milliseconds(time.uncompared)} of it with prompts of others in the pass: not comparable, the run has no pass like it without`,
+          ),
+        ]
+      : [];
   return [head, ...limits, ...uncompared, t(means)].join("\n");
 }
 
 /** The bar. @param {RequestTime} time @param {number} most seconds that are its full width */
 export function timeBar(time, most = time.whole) {
-  const bar = h("span", { class: "time-bar", role: "img", "aria-label": timeWords(time) }, ...time.parts.map((part) => {
-    const el = h("i", { class: `went went-${part.name}`, title: partWords(time, part) });
-    el.style.flexGrow = String(Math.round(part.seconds * 1e6));
-    return el;
-  }));
+  const bar = h(
+    "span",
+    { class: "time-bar", role: "img", "aria-label": timeWords(time) },
+    ...time.parts.map((part) => {
+      const el = h("i", { class: `went went-${part.name}`, title: partWords(time, part) });
+      el.style.flexGrow = String(Math.round(part.seconds * 1e6));
+      return el;
+    }),
+  );
   bar.style.width = `${(100 * time.whole) / Math.max(most, 1e-9)}%`;
   return bar;
 }
 
 /** The parts in words, each with its colour; the bar's own words have those that are too small to be seen. @param {RequestTime} time */
-export const timeLegend = (time) => time.parts.filter((part) => part.seconds >= SEEN * time.whole).map((part) => h("li", { title: partWords(time, part) }, h("i", { class: `went went-${part.name}`, "aria-hidden": "true" }), `${t(part.label)} `, h("b", {}, t(milliseconds(part.seconds)))));
+export const timeLegend = (time) =>
+  time.parts
+    .filter((part) => part.seconds >= SEEN * time.whole)
+    .map((part) =>
+      h(
+        "li",
+        { title: partWords(time, part) },
+        h("i", { class: `went went-${part.name}`, "aria-hidden": "true" }),
+        `${t(part.label)} `,
+        h("b", {}, t(milliseconds(part.seconds))),
+      ),
+    );

@@ -12,7 +12,12 @@ const FIGURES = ["lanes", "row", "mask", "kv", "text"]; // the views that an emb
 /** Four whole numbers that name a part of a mask, or null. */
 function viewFrom(text) {
   const view = (text || "").split(",").map(Number);
-  return view.length === 4 && view.every((n) => Number.isInteger(n) && n >= 0) && view[0] < view[1] && view[2] < view[3] ? view : null;
+  return view.length === 4 &&
+    view.every((n) => Number.isInteger(n) && n >= 0) &&
+    view[0] < view[1] &&
+    view[2] < view[3]
+    ? view
+    : null;
 }
 
 const wholeFrom = (text) => (text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null);
@@ -37,9 +42,27 @@ export class Address {
     if (["time", "steps"].includes(p.get("axis"))) app.setClock(p.get("axis") === "time");
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
-      run: p.get("run"), comparison: p.get("racer") && p.get("comparison"), racer: p.get("racer"), step: wholeFrom(p.get("step")), pin: p.get("pin"), request: p.get("request"), zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
-      trace: p.has("trace") || p.get("run") || p.get("spec") ? p.getAll("trace") : new URLSearchParams(location.search).getAll("trace"),
-      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")), at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null, tab: p.get("tab"), pass: wholeFrom(p.get("pass")), layer: wholeFrom(p.get("layer")), view: p.get("view"), spec: p.get("spec"), what: p.get("spec") && p.get("what"), side: p.get("side"), beside: p.get("racer") && p.get("beside"),
+      run: p.get("run"),
+      comparison: p.get("racer") && p.get("comparison"),
+      racer: p.get("racer"),
+      step: wholeFrom(p.get("step")),
+      pin: p.get("pin"),
+      request: p.get("request"),
+      zoom: p.get("zoom") === "1" ? "pin" : viewFrom(p.get("zoom")),
+      trace:
+        p.has("trace") || p.get("run") || p.get("spec")
+          ? p.getAll("trace")
+          : new URLSearchParams(location.search).getAll("trace"),
+      rank: p.get("rank") === "all" ? "all" : wholeFrom(p.get("rank")),
+      at: /^\d+(\.\d+)?$/.test(p.get("at") || "") ? Number(p.get("at")) : null,
+      tab: p.get("tab"),
+      pass: wholeFrom(p.get("pass")),
+      layer: wholeFrom(p.get("layer")),
+      view: p.get("view"),
+      spec: p.get("spec"),
+      what: p.get("spec") && p.get("what"),
+      side: p.get("side"),
+      beside: p.get("racer") && p.get("beside"),
     };
   }
 
@@ -52,11 +75,17 @@ export class Address {
     if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
     if (app.options.replay && app.document === app.options.replay) return null; // the page is the run
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
-    if (entry?.written) return "A policy that you wrote made this run. In Write, Copy link gives its code.";
-    if (run.header.leak) return "This run leaks on purpose. Share the run as it was: the leak is one click from there.";
-    if (run.header.source === "uploaded") return "This run was opened from a file: it is on your machine alone.";
-    if (entry && entry.racer) return "This run was measured here, for you: nobody else can open it.";
-    return entry ? "What this run was asked is too long for an address." : "This run did not come to its end, and is kept nowhere.";
+    if (entry?.written)
+      return "A policy that you wrote made this run. In Write, Copy link gives its code.";
+    if (run.header.leak)
+      return "This run leaks on purpose. Share the run as it was: the leak is one click from there.";
+    if (run.header.source === "uploaded")
+      return "This run was opened from a file: it is on your machine alone.";
+    if (entry && entry.racer)
+      return "This run was measured here, for you: nobody else can open it.";
+    return entry
+      ? "What this run was asked is too long for an address."
+      : "This run did not come to its end, and is kept nowhere.";
   }
 
   /** all: what the reader has not chosen too, for a link: the theme, how much is shown. */
@@ -64,10 +93,12 @@ export class Address {
     const { app } = this;
     const p = new URLSearchParams();
     if (!this.hindrance) {
-      if (app.pair.address) for (const [key, value] of Object.entries(app.pair.address)) p.set(key, value);
+      if (app.pair.address)
+        for (const [key, value] of Object.entries(app.pair.address)) p.set(key, value);
       else if (app.entry && app.entry.name) p.set("run", app.entry.name);
       else if (app.entry && app.entry.spec) p.set("spec", app.entry.spec);
-      else if (app.entry && app.entry.comparison) for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
+      else if (app.entry && app.entry.comparison)
+        for (const key of ["comparison", "racer"]) p.set(key, app.entry[key]);
       else for (const address of tracesOf(app)) p.append("trace", address);
       if (app.ranks.current) p.set("rank", app.ranks.all ? "all" : String(app.ranks.current.rank));
       if (app.ranks.all) p.set("at", app.ranks.now.toFixed(4));
@@ -103,7 +134,12 @@ export class Address {
   }
 
   write() {
-    if (!this.app.run || (document.documentElement.dataset.part || "watch") !== "watch" || addressed().has("part")) return; // another part has the address
+    if (
+      !this.app.run ||
+      (document.documentElement.dataset.part || "watch") !== "watch" ||
+      addressed().has("part")
+    )
+      return; // another part has the address
     this._written = this._hash();
     setAddress(this._written);
   }
@@ -124,9 +160,21 @@ export class Address {
     const { app } = this;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
-    else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app))) openAddress(app, wanted.trace, wanted);
-    else if (wanted.comparison && (wanted.comparison !== app.entry?.comparison || wanted.racer !== app.entry.racer || wanted.beside !== (app.pair.address?.beside ?? null))) openRacer(app, wanted);
-    else if (wanted.spec && app.engines && (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)) app.editor.restore(wanted);
+    else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app)))
+      openAddress(app, wanted.trace, wanted);
+    else if (
+      wanted.comparison &&
+      (wanted.comparison !== app.entry?.comparison ||
+        wanted.racer !== app.entry.racer ||
+        wanted.beside !== (app.pair.address?.beside ?? null))
+    )
+      openRacer(app, wanted);
+    else if (
+      wanted.spec &&
+      app.engines &&
+      (wanted.what ? wanted.what !== app.pair.address?.what : wanted.spec !== app.entry?.spec)
+    )
+      app.editor.restore(wanted);
     else if (app.ranks.current) app.ranks.look(wanted);
     else if (app.run) app.look(wanted);
   }
@@ -135,32 +183,62 @@ export class Address {
   get embedCode() {
     const { app } = this;
     const { entry, options } = app;
-    if (!options.embed || !entry?.name || app.ranks.current || app.pair.address || this.hindrance) return null;
-    const p = new URLSearchParams({ run: entry.name, view: FIGURES.includes(app.alone) ? app.alone : "lanes,row,mask", step: String(app.run.stepOf(app.index)) });
+    if (!options.embed || !entry?.name || app.ranks.current || app.pair.address || this.hindrance)
+      return null;
+    const p = new URLSearchParams({
+      run: entry.name,
+      view: FIGURES.includes(app.alone) ? app.alone : "lanes,row,mask",
+      step: String(app.run.stepOf(app.index)),
+    });
     if (app.clock) p.set("axis", "time");
     if (app.chosenTheme) p.set("theme", app.chosenTheme);
     putLanguage(p);
     const src = new URL(`${options.embed}#${String(p).replaceAll("%2C", ",")}`, document.baseURI);
-    const frame = h("iframe", { src: src.href, title: `Inflight: ${t(entry.title)}`, width: "720", height: "560", style: "border: 0", loading: "lazy" });
+    const frame = h("iframe", {
+      src: src.href,
+      title: `Inflight: ${t(entry.title)}`,
+      width: "720",
+      height: "560",
+      style: "border: 0",
+      loading: "lazy",
+    });
     return frame.outerHTML;
   }
 
   embed() {
     const code = this.embedCode;
-    return code && copyText(this.app.root, "Copy this code", code, () => this.app.toast("Code copied: put it into any page."));
+    return (
+      code &&
+      copyText(this.app.root, "Copy this code", code, () =>
+        this.app.toast("Code copied: put it into any page."),
+      )
+    );
   }
 
   share() {
     const { app } = this;
     const why = this.hindrance;
     if (why) {
-      return noLink(app.root, why, app.run && app.run.length ? app.engines && app.runId
-        ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
-        : { text: "Save its replay (JSON)", act: () => app.take("replay") } : null);
+      return noLink(
+        app.root,
+        why,
+        app.run && app.run.length
+          ? app.engines && app.runId
+            ? { text: "Save it as one page (HTML)", act: () => app.take("html") }
+            : { text: "Save its replay (JSON)", act: () => app.take("replay") }
+          : null,
+      );
     }
     this.write();
-    return copyLink(app.root, linkTo(this._hash(true)), () => app.toast(app.pair.address?.what ? "Link copied: it runs both again, and opens them at this step." : "Link copied: it opens this run at this step.",
-      8000, this.embedCode && { text: "Copy embed code", act: () => this.embed() }));
+    return copyLink(app.root, linkTo(this._hash(true)), () =>
+      app.toast(
+        app.pair.address?.what
+          ? "Link copied: it runs both again, and opens them at this step."
+          : "Link copied: it opens this run at this step.",
+        8000,
+        this.embedCode && { text: "Copy embed code", act: () => this.embed() },
+      ),
+    );
   }
 }
 
@@ -169,24 +247,42 @@ const MOST_UNPACKED = 2 ** 20; // bytes that a link may inflate to
 
 /** The same text for the same data, regardless of the order of keys; defaults count as given. */
 export function canonical({ requests, arrival_unit: unit }) {
-  return JSON.stringify([unit || "step", requests.map((r) => [r.id, r.prompt ?? null, r.prompt_token_ids ?? null, r.arrival,
-    Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1))])]);
+  return JSON.stringify([
+    unit || "step",
+    requests.map((r) => [
+      r.id,
+      r.prompt ?? null,
+      r.prompt_token_ids ?? null,
+      r.arrival,
+      Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1)),
+    ]),
+  ]);
 }
 
 async function through(bytes, stream) {
-  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+  return new Uint8Array(
+    await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer(),
+  );
 }
 
 /** A spec for an address, or null if it is too long for one. */
 export async function pack(data) {
-  const bytes = await through(new TextEncoder().encode(JSON.stringify(data)), new CompressionStream("deflate-raw"));
+  const bytes = await through(
+    new TextEncoder().encode(JSON.stringify(data)),
+    new CompressionStream("deflate-raw"),
+  );
   if (bytes.length > 6000) return null; // too long for an address
-  return btoa(String.fromCharCode(...bytes)).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  return btoa(String.fromCharCode(...bytes))
+    .replace(/\+/g, "-")
+    .replace(/\//g, "_")
+    .replace(/=+$/, "");
 }
 
 /** The spec of an address. Throws if there is none. */
 export async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) => c.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (c) =>
+    c.charCodeAt(0),
+  );
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return JSON.parse(new TextDecoder().decode(await bytesOf(unpacked, MOST_UNPACKED)));
 }
@@ -196,7 +292,12 @@ export function isSpec(spec) {
   const plain = (value) => Boolean(value) && typeof value === "object" && !Array.isArray(value);
   if (!plain(spec) || !(spec.config === undefined || plain(spec.config))) return false;
   if (typeof spec.preset === "string") return true;
-  return plain(spec.config) && plain(spec.workload) && Array.isArray(spec.workload.requests) && spec.workload.requests.every(plain);
+  return (
+    plain(spec.config) &&
+    plain(spec.workload) &&
+    Array.isArray(spec.workload.requests) &&
+    spec.workload.requests.every(plain)
+  );
 }
 
 /** The workload in a saved text; null if it is something else. */

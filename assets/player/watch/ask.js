@@ -15,7 +15,14 @@ const EDGE = 8; // pixels that stay free around it
 
 /** A view in a panel of its own. @param {string} name of its canvas @param {string} key @param {(panel: HTMLElement, actions: ViewActions) => any} make */
 const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
-  const panel = h("div", { class: "ask-picture", "aria-hidden": "true" }, h("span", { class: "title", hidden: true }), h("span", { class: "tools", hidden: true }), h("i", { class: key, hidden: true }), h("div", { class: `canvas ${name}` }, h("canvas", {})));
+  const panel = h(
+    "div",
+    { class: "ask-picture", "aria-hidden": "true" },
+    h("span", { class: "title", hidden: true }),
+    h("span", { class: "tools", hidden: true }),
+    h("i", { class: key, hidden: true }),
+    h("div", { class: `canvas ${name}` }, h("canvas", {})),
+  );
   return { panel, view: make(panel, actions) };
 };
 
@@ -27,7 +34,12 @@ const VIEWS = {
   lengths: canvasOf("lengths", "lengths-key", (panel, actions) => new LengthsView(panel, actions)),
   blocks: canvasOf("blocks", "blocks-key", (panel, actions) => new BlocksView(panel, actions)),
   text: () => {
-    const panel = h("div", { class: "ask-picture", "aria-hidden": "true" }, h("i", { class: "key", hidden: true }), h("div", { class: "texts" }));
+    const panel = h(
+      "div",
+      { class: "ask-picture", "aria-hidden": "true" },
+      h("i", { class: "key", hidden: true }),
+      h("div", { class: "texts" }),
+    );
     return { panel, view: new TextsView(panel) };
   },
 };
@@ -43,12 +55,16 @@ export class Ask {
     app.root.append(this.note);
     /** @type {HTMLElement | null} */
     this.button = null; // that opened it
-    for (const button of app.root.querySelectorAll("[data-ask]")) button.addEventListener("click", () => this.open(/** @type {HTMLElement} */ (button)));
-    this.note.addEventListener("keydown", (e) => { if (e.key === "Escape") e.stopPropagation(); }); // it closes this alone
+    for (const button of app.root.querySelectorAll("[data-ask]"))
+      button.addEventListener("click", () => this.open(/** @type {HTMLElement} */ (button)));
+    this.note.addEventListener("keydown", (e) => {
+      if (e.key === "Escape") e.stopPropagation();
+    }); // it closes this alone
     this.note.addEventListener("toggle", (/** @type {any} */ e) => {
       if (e.newState === "open") return;
       this.button?.setAttribute("aria-expanded", "false");
-      if (document.activeElement === document.body || this.note.contains(document.activeElement)) this.button?.focus();
+      if (document.activeElement === document.body || this.note.contains(document.activeElement))
+        this.button?.focus();
       this.note.replaceChildren();
     });
   }
@@ -61,9 +77,34 @@ export class Ask {
     this.button = button;
     const here = app.options.tabs.some((/** @type {any} */ tab) => tab.name === "learn");
     note.setAttribute("aria-label", t(told.asks));
-    const close = h("button", { type: "button", class: "icon-button ask-close", "aria-label": t("Close"), onclick: () => note.hidePopover() }, "×");
-    note.replaceChildren(h("b", {}, t(told.asks)), close, h("p", {}, told.says.map((sentence) => t(sentence)).join(" ")), ...this._picture(told.picture),
-      ...(here ? [h("a", { href: `#part=learn&lesson=${told.lesson}&stop=${told.stop}`, onclick: () => note.hidePopover() }, t("The lesson that shows it"))] : []));
+    const close = h(
+      "button",
+      {
+        type: "button",
+        class: "icon-button ask-close",
+        "aria-label": t("Close"),
+        onclick: () => note.hidePopover(),
+      },
+      "×",
+    );
+    note.replaceChildren(
+      h("b", {}, t(told.asks)),
+      close,
+      h("p", {}, told.says.map((sentence) => t(sentence)).join(" ")),
+      ...this._picture(told.picture),
+      ...(here
+        ? [
+            h(
+              "a",
+              {
+                href: `#part=learn&lesson=${told.lesson}&stop=${told.stop}`,
+                onclick: () => note.hidePopover(),
+              },
+              t("The lesson that shows it"),
+            ),
+          ]
+        : []),
+    );
     note.showPopover();
     button.setAttribute("aria-expanded", "true");
     if (app.layout !== "phone") {
@@ -81,15 +122,36 @@ export class Ask {
     const { app } = this;
     const copied = COPIED[name];
     if (copied) {
-      const shown = [...app.root.querySelectorAll(copied)].find((el) => !(/** @type {HTMLElement} */ (el).hidden) && el.childNodes.length);
-      return shown ? [h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true)), this._from(app.frame.i)] : [];
+      const shown = [...app.root.querySelectorAll(copied)].find(
+        (el) => !(/** @type {HTMLElement} */ (el).hidden) && el.childNodes.length,
+      );
+      return shown
+        ? [
+            h("div", { class: "ask-picture", "aria-hidden": "true" }, shown.cloneNode(true)),
+            this._from(app.frame.i),
+          ]
+        : [];
     }
     const index = app.run.openingStep();
     const plain = viewState(app, index);
     /** @type {ViewState} */
-    const state = { ...plain, simple: true, presenter: false, alone: "", focus: null, hot: null, pinned: null, flights: null, fast: false, pass: plain.frame.passes.at(-1) || null,
-      leak: { offered: false, on: false, working: "" }, weights: { ...plain.weights, offered: false, on: false, found: null } };
-    const { panel, view } = VIEWS[name](/** @type {any} */ ({ redraw: () => view?.draw(state), explain: () => {}, hover: () => {} }));
+    const state = {
+      ...plain,
+      simple: true,
+      presenter: false,
+      alone: "",
+      focus: null,
+      hot: null,
+      pinned: null,
+      flights: null,
+      fast: false,
+      pass: plain.frame.passes.at(-1) || null,
+      leak: { offered: false, on: false, working: "" },
+      weights: { ...plain.weights, offered: false, on: false, found: null },
+    };
+    const { panel, view } = VIEWS[name](
+      /** @type {any} */ ({ redraw: () => view?.draw(state), explain: () => {}, hover: () => {} }),
+    );
     if (!panel.querySelector("canvas")) view.draw(state);
     return [panel, this._from(index)];
   }

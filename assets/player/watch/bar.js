@@ -12,14 +12,17 @@ import { showSlow } from "./slow.js";
 import { showWhatIf } from "./what_if.js";
 
 /** The width of an element when it is not shortened. */
-const widthOf = (el) => (el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth);
+const widthOf = (el) =>
+  el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth;
 
 export class Bar {
   constructor(app) {
     this.app = app;
     this.tight = 0; // how little room there is: see `_fitButtons`
     const { options, root, $ } = app;
-    this.chips = options.catalogue.map((entry) => h("button", { type: "button", class: "button", onclick: () => app.open(entry) }));
+    this.chips = options.catalogue.map((entry) =>
+      h("button", { type: "button", class: "button", onclick: () => app.open(entry) }),
+    );
     this.named();
     $(".presets").replaceChildren(...this.chips);
     $(".runs-button").hidden = options.catalogue.length < 2 && !app.engines;
@@ -32,13 +35,24 @@ export class Bar {
       ".more-button": (button) => app.menu.toggle(button, this._more()),
       ".policy-chip": () => app.run && showPolicy(app),
       ".source": () => app.run && showFacts(root, app.run),
-      ".race-button": () => root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { race: app.entry && (app.entry.comparison || app.entry.name) } }, bubbles: true })),
+      ".race-button": () =>
+        root.dispatchEvent(
+          new CustomEvent("inflight-tab", {
+            detail: {
+              name: "compare",
+              wish: { race: app.entry && (app.entry.comparison || app.entry.name) },
+            },
+            bubbles: true,
+          }),
+        ),
       ".what-button": () => showWhatIf(app),
       ".slow-button": () => showSlow(app),
       ".share-button": () => app.address.share(),
       ".edit-button": () => app.editor.toggle(),
     };
-    for (const [selector, act] of Object.entries(clicked)) for (const button of root.querySelectorAll(selector)) button.addEventListener("click", () => act(button));
+    for (const [selector, act] of Object.entries(clicked))
+      for (const button of root.querySelectorAll(selector))
+        button.addEventListener("click", () => act(button));
   }
 
   /** What depends on the language and not on the run. */
@@ -55,38 +69,125 @@ export class Bar {
   _more() {
     const { app } = this;
     const items = [];
-    if (app.opening.offer) items.push({ text: "Play the opening", note: "Twenty seconds: what all this is about", act: () => app.opening.play() });
+    if (app.opening.offer)
+      items.push({
+        text: "Play the opening",
+        note: "Twenty seconds: what all this is about",
+        act: () => app.opening.play(),
+      });
     const small = app.layout === "phone" || app.narrow;
     if (small || this.tight >= 2) {
       const race = app.$(".race-button");
-      if (!race.hidden) items.push({ text: "Race", note: "These requests under several policies", act: () => race.click() });
-      if (app.engines && !app.entry?.written) items.push({ text: "What if …", note: "The same requests with one setting changed", act: () => showWhatIf(app) });
-      if (app.run?.delays) items.push({ text: "What was slow?", note: "The longest gaps and waits, and why", act: () => showSlow(app) });
-      items.push({ text: "Copy link", act: () => app.address.share() }, "-", ...exportMenu(app), "-",
-        { text: `Axis: ${app.clock ? "measured time" : "steps"}`, act: () => app.setClock(!app.clock) },
-        { text: "Next event", act: () => app.transport.jump(1, "any") }, { text: "Previous event", act: () => app.transport.jump(-1, "any") });
+      if (!race.hidden)
+        items.push({
+          text: "Race",
+          note: "These requests under several policies",
+          act: () => race.click(),
+        });
+      if (app.engines && !app.entry?.written)
+        items.push({
+          text: "What if …",
+          note: "The same requests with one setting changed",
+          act: () => showWhatIf(app),
+        });
+      if (app.run?.delays)
+        items.push({
+          text: "What was slow?",
+          note: "The longest gaps and waits, and why",
+          act: () => showSlow(app),
+        });
+      items.push(
+        { text: "Copy link", act: () => app.address.share() },
+        "-",
+        ...exportMenu(app),
+        "-",
+        {
+          text: `Axis: ${app.clock ? "measured time" : "steps"}`,
+          act: () => app.setClock(!app.clock),
+        },
+        { text: "Next event", act: () => app.transport.jump(1, "any") },
+        { text: "Previous event", act: () => app.transport.jump(-1, "any") },
+      );
     }
     if (small || this.tight >= 3) {
-      items.push(app.detail.simple ? { text: "Full", note: "Also the token budget, caches, latencies and events", act: () => app.detail.turn() } : { text: "Simple", note: "Lanes, one pass, the mask, memory and texts", act: () => app.detail.turn() });
+      items.push(
+        app.detail.simple
+          ? {
+              text: "Full",
+              note: "Also the token budget, caches, latencies and events",
+              act: () => app.detail.turn(),
+            }
+          : {
+              text: "Simple",
+              note: "Lanes, one pass, the mask, memory and texts",
+              act: () => app.detail.turn(),
+            },
+      );
     }
     if (app.layout !== "phone") {
-      items.push({ text: "Presenter", note: "Larger type, fewer panels; Esc leaves", act: () => app.present(true) });
+      items.push({
+        text: "Presenter",
+        note: "Larger type, fewer panels; Esc leaves",
+        act: () => app.present(true),
+      });
     }
     items.push(
-      { text: app.palette.dark ? "Light" : "Dark", act: () => app.setTheme(app.palette.dark ? "light" : "dark") },
-      { text: app.tables.on ? "Pictures" : "Tables", note: "Every picture as a table of this step", act: () => app.tables.toggle() },
-      { text: "Keys", note: "What the keyboard does", act: () => showKeys(app.root, app.intro.words) });
+      {
+        text: app.palette.dark ? "Light" : "Dark",
+        act: () => app.setTheme(app.palette.dark ? "light" : "dark"),
+      },
+      {
+        text: app.tables.on ? "Pictures" : "Tables",
+        note: "Every picture as a table of this step",
+        act: () => app.tables.toggle(),
+      },
+      {
+        text: "Keys",
+        note: "What the keyboard does",
+        act: () => showKeys(app.root, app.intro.words),
+      },
+    );
     if (app.options.tabs.some((tab) => tab.name === "learn")) {
-      const learn = (section) => () => { location.hash = `part=learn&at=${section}`; };
-      items.push({ text: "Glossary", note: "What the words mean, and vLLM's names", act: learn("glossary") }, { text: "Questions people ask", note: "Each answered at a step of a run", act: learn("questions") });
+      const learn = (section) => () => {
+        location.hash = `part=learn&at=${section}`;
+      };
+      items.push(
+        { text: "Glossary", note: "What the words mean, and vLLM's names", act: learn("glossary") },
+        {
+          text: "Questions people ask",
+          note: "Each answered at a step of a run",
+          act: learn("questions"),
+        },
+      );
     }
     const languages = app.options.tabs.find((tab) => tab.speaks)?.speaks || {};
-    for (const [language, text] of Object.entries(languages).filter(([name]) => name !== app.speech.name)) {
-      items.push({ text, act: () => app.root.dispatchEvent(new CustomEvent("inflight-language", { detail: { language }, bubbles: true })) });
+    for (const [language, text] of Object.entries(languages).filter(
+      ([name]) => name !== app.speech.name,
+    )) {
+      items.push({
+        text,
+        act: () =>
+          app.root.dispatchEvent(
+            new CustomEvent("inflight-language", { detail: { language }, bubbles: true }),
+          ),
+      });
     }
     const story = app.options.tabs.find((tab) => tab.href);
-    if (story) items.push({ text: "Story", note: "Continuous batching, told on recorded runs", act: () => location.assign(story.href + (app.speech.name === "en" ? "" : `?lang=${app.speech.name}`)) });
-    if (app.run) items.push({ text: "About this run", note: "Model, device, limits, memory", act: () => showFacts(app.root, app.run) });
+    if (story)
+      items.push({
+        text: "Story",
+        note: "Continuous batching, told on recorded runs",
+        act: () =>
+          location.assign(
+            story.href + (app.speech.name === "en" ? "" : `?lang=${app.speech.name}`),
+          ),
+      });
+    if (app.run)
+      items.push({
+        text: "About this run",
+        note: "Model, device, limits, memory",
+        act: () => showFacts(app.root, app.run),
+      });
     return items;
   }
 
@@ -99,24 +200,44 @@ export class Bar {
     const model = (header.model && header.model.name) || "";
     const mark = app.$(".source");
     setText(mark.querySelector(".word"), t(sourceOf(app.run)));
-    setText(mark.querySelector(".rest"), [model.split("/").at(-1), String(header.device || "").toUpperCase()].filter(Boolean).map((word) => ` · ${word}`).join(""));
-    mark.title = factsOf(app.run).map(([name, words]) => `${t(name)}: ${words}`).join("\n");
+    setText(
+      mark.querySelector(".rest"),
+      [model.split("/").at(-1), String(header.device || "").toUpperCase()]
+        .filter(Boolean)
+        .map((word) => ` · ${word}`)
+        .join(""),
+    );
+    mark.title = factsOf(app.run)
+      .map(([name, words]) => `${t(name)}: ${words}`)
+      .join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
-    for (const mark of root.querySelectorAll(".inferred")) { // not recorded by the other engine: show the rule by which it was inferred
+    for (const mark of root.querySelectorAll(".inferred")) {
+      // not recorded by the other engine: show the rule by which it was inferred
       mark.title = t((header.inferred || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }
     for (const chip of root.querySelectorAll(".policy-chip")) {
-      setText(chip, limits.map(([words], i) => (i && words !== policy ? t(words) : words)).join(" · "));
+      setText(
+        chip,
+        limits.map(([words], i) => (i && words !== policy ? t(words) : words)).join(" · "),
+      );
       chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
-    root.querySelector(".totals").replaceChildren(...(app.run.totals || []).map(({ name, value, means }) => h("span", { title: means }, `${name} `, h("b", {}, value))));
+    root
+      .querySelector(".totals")
+      .replaceChildren(
+        ...(app.run.totals || []).map(({ name, value, means }) =>
+          h("span", { title: means }, `${name} `, h("b", {}, value)),
+        ),
+      );
     app.$(".slow-button").hidden = !app.run.delays;
     root.toggleAttribute("data-own-policy", Boolean(app.entry?.written)); // no engine outside the sandbox can run it again
-    this.chips.forEach((chip, i) => chip.classList.toggle("on", app.options.catalogue[i] === app.entry));
+    this.chips.forEach((chip, i) =>
+      chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
+    );
     app.root.querySelector(".legend-pad").hidden = (header.batching || {}).layout === "packed";
     app.root.querySelector(".mask .legend-overrun").hidden = !app.run.asynchronous;
     this.fitChips();
@@ -127,7 +248,8 @@ export class Bar {
     const { root, $ } = this.app;
     const [top, box] = [$(".top"), $(".presets")];
     box.style.display = "none"; // chips take what is left
-    const right = top.getBoundingClientRect().right - parseFloat(getComputedStyle(top).paddingRight);
+    const right =
+      top.getBoundingClientRect().right - parseFloat(getComputedStyle(top).paddingRight);
     for (this.tight = 0; this.tight <= 4; this.tight += 1) {
       root.dataset.tight = String(this.tight);
       if ($(".more-button").getBoundingClientRect().right <= right + 1) break;
@@ -142,7 +264,14 @@ export class Bar {
     if (!chips.length || app.layout === "phone" || app.presenter) return;
     const box = app.$(".presets");
     for (const chip of chips) chip.hidden = false;
-    const room = app.$(".top").clientWidth - 48 - 24 - [...app.$(".top").children].reduce((n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : widthOf(el) + 8), 8);
+    const room =
+      app.$(".top").clientWidth -
+      48 -
+      24 -
+      [...app.$(".top").children].reduce(
+        (n, el) => n + (el === box || el.matches(".spring") || el.hidden ? 0 : widthOf(el) + 8),
+        8,
+      );
     const open = chips[app.options.catalogue.indexOf(app.entry)];
     let used = open ? open.offsetWidth + 8 : 0;
     let full = false;

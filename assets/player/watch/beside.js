@@ -38,14 +38,26 @@ export class Beside {
     const { entry, options } = this.app;
     const name = entry?.racer ? POLICIES.includes(entry.racer) && entry.comparison : entry?.name;
     const known = options.catalogue.find((/** @type {any} */ e) => e.name === name);
-    return known?.beside && (this.app.engines?.can("open_comparison") || options.comparisons?.some((/** @type {any} */ e) => e.name === name)) ? name : null;
+    return known?.beside &&
+      (this.app.engines?.can("open_comparison") ||
+        options.comparisons?.some((/** @type {any} */ e) => e.name === name))
+      ? name
+      : null;
   }
 
   /** Whether it can be shown: recorded, or run by an engine. */
   get offered() {
     const { run, engines, running, ranks, pair } = this.app;
     if (this.on) return true;
-    if (!run?.length || running || ranks.current || pair.members.length || run.header.engine || run.header.leak) return false;
+    if (
+      !run?.length ||
+      running ||
+      ranks.current ||
+      pair.members.length ||
+      run.header.engine ||
+      run.header.leak
+    )
+      return false;
     return Boolean(this.recorded || (engines && POLICIES.includes(run.header.policy)));
   }
 
@@ -73,23 +85,41 @@ export class Beside {
     const { app } = this;
     const { run: before, entry, index } = app;
     const doc = await comparisonOf(app, comparison);
-    for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50) await new Promise((done) => { setTimeout(done, 50); });
+    for (let waits = 0; speaking() !== wantedLanguage() && waits < PATIENCE; waits += 50)
+      await new Promise((done) => {
+        setTimeout(done, 50);
+      });
     if (app.run !== before) return; // another was opened meanwhile
     const said = inLanguage(doc);
     const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];
     const below = POLICIES.find((name) => name !== front);
     const members = [front, below].map((racer) => {
       const replay = { ...doc.runs[racer], ...said.runs[racer] };
-      return { run: new Run(replay), entry: { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer }, replay, name: racer };
+      return {
+        run: new Run(replay),
+        entry: { name: null, title: `${t(doc.title)}: ${racer}`, comparison, racer },
+        replay,
+        name: racer,
+      };
     });
     this._begin();
-    app.pair.open({ members, step: null, says: said.says.headline, caption: [], link: { comparison, racer: front, beside: below }, front: members[0], at: before.stepOf(index) });
+    app.pair.open({
+      members,
+      step: null,
+      says: said.says.headline,
+      caption: [],
+      link: { comparison, racer: front, beside: below },
+      front: members[0],
+      at: before.stepOf(index),
+    });
   }
 
   async _run() {
     const { app } = this;
     this._begin();
-    const failed = await runBeside(app, this.policy, (/** @type {string} */ words) => app.toast(t(words), 8000));
+    const failed = await runBeside(app, this.policy, (/** @type {string} */ words) =>
+      app.toast(t(words), 8000),
+    );
     if (failed || !app.pair.members.length) this._end();
     if (failed) app.toast(failed, 8000);
   }
@@ -116,7 +146,12 @@ export class Beside {
   /** @param {ViewState} state */
   draw(state) {
     this.button.hidden = !this.offered;
-    setText(this.button, t("{policy} below", { policy: this.on ? this.app.pair.other?.run.header.policy || this.policy : this.policy }));
+    setText(
+      this.button,
+      t("{policy} below", {
+        policy: this.on ? this.app.pair.other?.run.header.policy || this.policy : this.policy,
+      }),
+    );
     setAttr(this.button, "aria-pressed", String(this.on));
     this.app.root.toggleAttribute("data-beside", this.on);
     const { other } = state.pair;
@@ -125,7 +160,10 @@ export class Beside {
     if (!shown) return;
     const { run, frame } = state;
     const moment = frame.event.tEnd - run.events[0].tStart;
-    const there = Math.max(0, countUpTo(other.run.events, moment + 1e-9, (e) => e.tEnd - other.run.events[0].tStart) - 1);
+    const there = Math.max(
+      0,
+      countUpTo(other.run.events, moment + 1e-9, (e) => e.tEnd - other.run.events[0].tStart) - 1,
+    );
     this.lines[1].style.order = this.app.pair.members[0].run === other.run ? "-1" : "1";
     this._tell(this.lines[0], state, run, frame.i);
     this._tell(this.lines[1], state, other.run, there);
@@ -136,13 +174,24 @@ export class Beside {
    * @param {HTMLElement} line @param {ViewState} state @param {Run} run @param {number} i
    */
   _tell(line, state, run, i) {
-    const waited = run.requests.map((request) => ({ request, seconds: waitedSoFar(run, request, i) })).filter(({ seconds }) => seconds >= 0.005);
+    const waited = run.requests
+      .map((request) => ({ request, seconds: waitedSoFar(run, request, i) }))
+      .filter(({ seconds }) => seconds >= 0.005);
     const named = [...waited].sort((a, b) => b.seconds - a.seconds).slice(0, MOST[state.layout]);
     const all = waited.reduce((sum, { seconds }) => sum + seconds, 0);
     line.replaceChildren(
-      h("b", {}, run.header.policy), h("span", { class: "long" }, t("waited so far")),
-      ...named.map(({ request, seconds }) => h("span", { class: "waiter" }, chip({ run, index: i }, request), t(wallClock(seconds)))),
-      h("span", { class: waited.length ? "long" : null }, !waited.length ? t("nobody has waited") : t("{seconds} in all", { seconds: t(wallClock(all)) })),
+      h("b", {}, run.header.policy),
+      h("span", { class: "long" }, t("waited so far")),
+      ...named.map(({ request, seconds }) =>
+        h("span", { class: "waiter" }, chip({ run, index: i }, request), t(wallClock(seconds))),
+      ),
+      h(
+        "span",
+        { class: waited.length ? "long" : null },
+        !waited.length
+          ? t("nobody has waited")
+          : t("{seconds} in all", { seconds: t(wallClock(all)) }),
+      ),
     );
   }
 }

@@ -8,7 +8,14 @@ import { keep, kept } from "../parts/kept.js";
 
 const KEPT = "inflight-detail";
 /** @type {Record<string, string | null>} */
-const ONLY_FULL = { rank: null, layer: null, request: null, axis: "time", view: "kv", tab: "queue" }; // in an address: what Simple has no place for; null: with any value
+const ONLY_FULL = {
+  rank: null,
+  layer: null,
+  request: null,
+  axis: "time",
+  view: "kv",
+  tab: "queue",
+}; // in an address: what Simple has no place for; null: with any value
 
 /** @typedef {"simple" | "full"} HowMuch */
 
@@ -16,7 +23,13 @@ const ONLY_FULL = { rank: null, layer: null, request: null, axis: "time", view: 
 const known = (text) => (text === "simple" || text === "full" ? text : null);
 
 /** What an address asks for: in words, or by naming something that only Full shows. @param {URLSearchParams} p */
-export const detailOf = (p) => known(p.get("detail")) || (Object.entries(ONLY_FULL).some(([name, value]) => p.has(name) && (value === null || p.get(name) === value)) ? "full" : null);
+export const detailOf = (p) =>
+  known(p.get("detail")) ||
+  (Object.entries(ONLY_FULL).some(
+    ([name, value]) => p.has(name) && (value === null || p.get(name) === value),
+  )
+    ? "full"
+    : null);
 
 export class Detail {
   /** @param {App} app */
@@ -27,7 +40,10 @@ export class Detail {
     /** @type {HowMuch | null} */
     this.linked = null; // by the address
     this.buttons = [...app.root.querySelectorAll("[data-show]")];
-    for (const button of this.buttons) button.addEventListener("click", () => this.choose(/** @type {HTMLElement} */ (button).dataset.show));
+    for (const button of this.buttons)
+      button.addEventListener("click", () =>
+        this.choose(/** @type {HTMLElement} */ (button).dataset.show),
+      );
     this.apply();
   }
 
@@ -38,10 +54,17 @@ export class Detail {
 
   /** @returns {HowMuch} */
   get now() {
-    return this.needed || this.chosen || known(this.app.options.detail) || (isBrought(this.app) ? "full" : "simple");
+    return (
+      this.needed ||
+      this.chosen ||
+      known(this.app.options.detail) ||
+      (isBrought(this.app) ? "full" : "simple")
+    );
   }
 
-  get simple() { return this.now === "simple"; }
+  get simple() {
+    return this.now === "simple";
+  }
 
   /** What the visitor asks for: remembered. */
   choose(detail) {
@@ -51,7 +74,9 @@ export class Detail {
     this.app.changed();
   }
 
-  turn() { this.choose(this.simple ? "full" : "simple"); }
+  turn() {
+    this.choose(this.simple ? "full" : "simple");
+  }
 
   /** What a lesson needs; null once it has ended. @param {HowMuch | null} detail */
   need(detail) {
@@ -68,7 +93,12 @@ export class Detail {
   /** Show as much as is wanted now. */
   apply() {
     const { app, now } = this;
-    for (const button of this.buttons) setAttr(button, "aria-pressed", String(/** @type {HTMLElement} */ (button).dataset.show === now));
+    for (const button of this.buttons)
+      setAttr(
+        button,
+        "aria-pressed",
+        String(/** @type {HTMLElement} */ (button).dataset.show === now),
+      );
     if (app.root.dataset.detail === now) return;
     app.root.dataset.detail = now;
     app.tooltip?.hide();
@@ -78,5 +108,8 @@ export class Detail {
 
 /** Whether its reader brought the run: whoever opens a recording of vLLM wants its blocks and its budget. @param {App} app */
 function isBrought({ run, entry }) {
-  return Boolean(run && (run.header.source === "uploaded" || (run.header.engine && !entry?.name && !entry?.comparison)));
+  return Boolean(
+    run &&
+    (run.header.source === "uploaded" || (run.header.engine && !entry?.name && !entry?.comparison)),
+  );
 }

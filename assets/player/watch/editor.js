@@ -26,19 +26,43 @@ export class Editor {
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
-    this.frame = new Drawer(drawer, "Edit requests", { close: () => this.toggle(false), cancel: () => app.live.cancel() });
+    this.frame = new Drawer(drawer, "Edit requests", {
+      close: () => this.toggle(false),
+      cancel: () => app.live.cancel(),
+    });
     this.frame.button.disabled = true; // until the form is filled
     $(".add-request").addEventListener("click", () => {
-      this._row({ prompt: "To be, or not to be", sampling: { max_new_tokens: 16 }, arrival: this.rows.length }, true);
+      this._row(
+        {
+          prompt: "To be, or not to be",
+          sampling: { max_new_tokens: 16 },
+          arrival: this.rows.length,
+        },
+        true,
+      );
       this.touch();
     });
-    $(".save-workload").addEventListener("click", () => download("inflight-workload.json", new Blob([JSON.stringify(this.spec(), null, 1)], { type: "application/json" })));
+    $(".save-workload").addEventListener("click", () =>
+      download(
+        "inflight-workload.json",
+        new Blob([JSON.stringify(this.spec(), null, 1)], { type: "application/json" }),
+      ),
+    );
     $(".load-workload").addEventListener("click", () => $(".workload-file").click());
     $(".workload-file").addEventListener("change", (e) => loadWorkload(this, e.target));
     const compare = $(".compare-these");
     compare.hidden = !app.options.tabs.some((tab) => tab.name === "compare");
-    compare.addEventListener("click", () => app.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: "watched" }, bubbles: true })));
-    this.field("preset").addEventListener("change", () => this.setAside(() => this._preset(this.field("preset").value)));
+    compare.addEventListener("click", () =>
+      app.root.dispatchEvent(
+        new CustomEvent("inflight-tab", {
+          detail: { name: "compare", wish: "watched" },
+          bubbles: true,
+        }),
+      ),
+    );
+    this.field("preset").addEventListener("change", () =>
+      this.setAside(() => this._preset(this.field("preset").value)),
+    );
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
       this.refused = null;
@@ -52,7 +76,9 @@ export class Editor {
     this.touchedSampling = new Set();
     this.refused = null; // says of a link, which the form holds until it is changed, why it was not run
     this.model = new ModelField(drawer, {
-      call: (name, ...args) => app.engines.call(name, ...args), device: () => this.device.value, blockSize: () => Number(this.field("block_size").value),
+      call: (name, ...args) => app.engines.call(name, ...args),
+      device: () => this.device.value,
+      blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
@@ -77,7 +103,11 @@ export class Editor {
     if (!(await this.ready())) return false;
     const { run } = this.app;
     if (!run || this.refused || (this.asShown !== undefined && this.shown === run)) return true;
-    if (this.edited) this.frame.say("These are your edits; another run is on screen.", false, { text: "Show its requests", act: () => this.setAside(() => this._fromRun()) });
+    if (this.edited)
+      this.frame.say("These are your edits; another run is on screen.", false, {
+        text: "Show its requests",
+        act: () => this.setAside(() => this._fromRun()),
+      });
     else this._fromRun();
     return true;
   }
@@ -93,7 +123,8 @@ export class Editor {
     this.model.named();
     this.device.named();
     const titles = [t("the run on screen"), ...this.state.presets.map((p) => t(p.title))];
-    for (const [n, option] of [...this.field("preset").options].entries()) option.textContent = titles[n];
+    for (const [n, option] of [...this.field("preset").options].entries())
+      option.textContent = titles[n];
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
@@ -103,7 +134,8 @@ export class Editor {
   /** Another run came on screen. */
   followed() {
     const { app } = this;
-    if (this._opening) this.shown = app.run; // it matches the form
+    if (this._opening)
+      this.shown = app.run; // it matches the form
     else if (this.frame.isOpen && this.state) this._follow();
   }
 
@@ -121,11 +153,15 @@ export class Editor {
   setAside(fill) {
     const edits = this.edited ? this.spec() : null;
     fill();
-    if (edits) this.frame.say("Your edits were set aside.", false, { text: "Restore them", act: () => {
-      this.fill(edits);
-      this.asShown = null;
-      this.touch();
-    } });
+    if (edits)
+      this.frame.say("Your edits were set aside.", false, {
+        text: "Restore them",
+        act: () => {
+          this.fill(edits);
+          this.asShown = null;
+          this.touch();
+        },
+      });
   }
 
   /** Put a spec into the form. */
@@ -140,12 +176,18 @@ export class Editor {
     if (!(await this._follow())) throw new Error(this.frame.message.textContent);
     const fault = this._fault();
     if (fault) throw new Error(`The Watch tab's requests cannot be run: ${fault}`);
-    return { spec: this.spec(), says: `${count(this.rows.length)} [request|requests], ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.` };
+    return {
+      spec: this.spec(),
+      says: `${count(this.rows.length)} [request|requests], ${this.asShown === JSON.stringify(this.spec()) ? "those of the run on screen there" : "as edited there"}.`,
+    };
   }
 
   /** Ask once what can be run here; false if no engine answers. */
   async ready() {
-    if (!this.state) await (this._asking ??= this._ask().finally(() => { this._asking = null; }));
+    if (!this.state)
+      await (this._asking ??= this._ask().finally(() => {
+        this._asking = null;
+      }));
     return Boolean(this.state);
   }
 
@@ -158,8 +200,13 @@ export class Editor {
     }
     const { presets, policies, limits } = this.state;
     this.limits = limits || {};
-    this.field("preset").replaceChildren(h("option", { value: "" }, t("the run on screen")), ...presets.map((p) => h("option", { value: p.name }, t(p.title))));
-    this.field("policy").replaceChildren(...policies.map((p) => h("option", { value: p.name }, p.name)));
+    this.field("preset").replaceChildren(
+      h("option", { value: "" }, t("the run on screen")),
+      ...presets.map((p) => h("option", { value: p.name }, t(p.title))),
+    );
+    this.field("policy").replaceChildren(
+      ...policies.map((p) => h("option", { value: p.name }, p.name)),
+    );
     this.model.fill(this.state);
     this.frame.button.disabled = false;
   }
@@ -168,14 +215,34 @@ export class Editor {
 
   _row(request, focus = false) {
     const ids = request.prompt_token_ids;
-    const prompt = h("textarea", { rows: "1", "aria-label": t(`Prompt of request ${this.rows.length + 1}`), spellcheck: "false" });
+    const prompt = h("textarea", {
+      rows: "1",
+      "aria-label": t(`Prompt of request ${this.rows.length + 1}`),
+      spellcheck: "false",
+    });
     prompt.value = ids ? `${ids.length} token ids` : request.prompt || "";
     if (ids) prompt.title = t("Given as token ids; type to replace them with text");
-    const tokens = h("input", { type: "number", inputmode: "numeric", min: "1", step: "1", "aria-label": t("New tokens") });
+    const tokens = h("input", {
+      type: "number",
+      inputmode: "numeric",
+      min: "1",
+      step: "1",
+      "aria-label": t("New tokens"),
+    });
     tokens.value = String((request.sampling || {}).max_new_tokens ?? 32);
-    const arrival = h("input", { type: "number", inputmode: "decimal", min: "0", step: "any", "aria-label": t("Arrival") });
+    const arrival = h("input", {
+      type: "number",
+      inputmode: "decimal",
+      min: "0",
+      step: "any",
+      "aria-label": t("Arrival"),
+    });
     arrival.value = String(request.arrival ?? 0);
-    const remove = h("button", { type: "button", class: "icon-button", "aria-label": t("Remove this request") }, icon("trash"));
+    const remove = h(
+      "button",
+      { type: "button", class: "icon-button", "aria-label": t("Remove this request") },
+      icon("trash"),
+    );
     const el = h("div", { class: "request-row" }, prompt, tokens, arrival, remove);
     const row = { el, prompt, tokens, arrival, request, asGiven: prompt.value };
     remove.addEventListener("click", () => {
@@ -202,7 +269,8 @@ export class Editor {
     for (const name of CHECKS) this.field(name).checked = Boolean(config[name]);
     this.model.choose({ model, dtype });
     this.device.choose(device || "auto");
-    for (const name of SAMPLING) this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
+    for (const name of SAMPLING)
+      this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
     this.touchedSampling.clear();
     this._policy();
     this.asShown = JSON.stringify(this.spec());
@@ -220,8 +288,15 @@ export class Editor {
     if (kept) return kept.spec;
     const { header } = run;
     const name = (header.model && header.model.name) || "";
-    const model = this.state.models.find((m) => m === name || m.split("/").at(-1) === name.split("/").at(-1));
-    return { workload: header.workload, config: header.config, model: model || name, device: "auto" };
+    const model = this.state.models.find(
+      (m) => m === name || m.split("/").at(-1) === name.split("/").at(-1),
+    );
+    return {
+      workload: header.workload,
+      config: header.config,
+      model: model || name,
+      device: "auto",
+    };
   }
 
   _fromRun() {
@@ -240,21 +315,26 @@ export class Editor {
     const own = this.model.isOwn && this.model.facts && this.model.spec; // it stays: a person brought it
     this.fill(own ? { ...preset.spec, ...own } : preset.spec);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
-    if (entry && entry !== this.app.entry) { // it is recorded: show it at once
+    if (entry && entry !== this.app.entry) {
+      // it is recorded: show it at once
       this._opening = true;
-      this.app.open(entry).finally(() => { this._opening = false; });
+      this.app.open(entry).finally(() => {
+        this._opening = false;
+      });
     }
     this.asShown = entry && !own ? JSON.stringify(this.spec()) : null;
     this.touch();
   }
 
   _policy() {
-    const policy = this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
+    const policy =
+      this.state && this.state.policies.find((p) => p.name === this.field("policy").value);
     if (!policy) return;
     setText(this.$(".policy-shows"), t(policy.shows));
     for (const name of optional(this.state.policies)) {
       this.field(name).disabled = !policy.knobs.includes(name);
-      if (this.field(name).disabled && OFF_ELSEWHERE.includes(name)) this.field(name).checked = false;
+      if (this.field(name).disabled && OFF_ELSEWHERE.includes(name))
+        this.field(name).checked = false;
     }
   }
 
@@ -264,19 +344,38 @@ export class Editor {
     const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven, messages }, i) => {
       const sampling = { ...(request.sampling || {}), max_new_tokens: Number(tokens.value) };
       for (const name of SAMPLING) {
-        if (this.touchedSampling.has(name) || !request.sampling) sampling[name] = number(name) + (name === "seed" ? i : 0);
+        if (this.touchedSampling.has(name) || !request.sampling)
+          sampling[name] = number(name) + (name === "seed" ? i : 0);
       }
-      const given = messages ? { messages: messages.value } : request.prompt_token_ids && prompt.value === asGiven ? { prompt_token_ids: request.prompt_token_ids } : { prompt: prompt.value };
-      return { id: request.id || this._freshId(), ...given, sampling, arrival: Number(arrival.value) };
+      const given = messages
+        ? { messages: messages.value }
+        : request.prompt_token_ids && prompt.value === asGiven
+          ? { prompt_token_ids: request.prompt_token_ids }
+          : { prompt: prompt.value };
+      return {
+        id: request.id || this._freshId(),
+        ...given,
+        sampling,
+        arrival: Number(arrival.value),
+      };
     });
-    requests.forEach((r, i) => { this.rows[i].request = { ...this.rows[i].request, id: r.id }; });
+    requests.forEach((r, i) => {
+      this.rows[i].request = { ...this.rows[i].request, id: r.id };
+    });
     const config = { policy: this.field("policy").value };
     for (const name of NUMBERS) config[name] = number(name);
     config.num_blocks = this.field("num_blocks").value === "" ? null : number("num_blocks");
     for (const name of CHECKS) config[name] = this.field(name).checked;
     return {
-      workload: { schema: 1, name: this.workloadName || "custom", arrival_unit: this.field("arrival_unit").value, requests },
-      config, ...this.model.spec, device: this.device.value,
+      workload: {
+        schema: 1,
+        name: this.workloadName || "custom",
+        arrival_unit: this.field("arrival_unit").value,
+        requests,
+      },
+      config,
+      ...this.model.spec,
+      device: this.device.value,
     };
   }
 
@@ -290,7 +389,8 @@ export class Editor {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
     if (this.refused) this.refused();
-    else if (!this.app.running) this.frame.say(changed ? "Changed: the picture still shows the last run." : "");
+    else if (!this.app.running)
+      this.frame.say(changed ? "Changed: the picture still shows the last run." : "");
   }
 
   _fault() {
@@ -306,13 +406,19 @@ export class Editor {
       const who = `Request ${i + 1}`;
       if (row.messages?.empty) return bad(row.messages.empty, `${who} has an empty message.`);
       if (!row.messages && !row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
-      if (!/^\d+$/.test(row.tokens.value) || Number(row.tokens.value) < 1) return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
-      if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0)) return bad(row.arrival, `${who}: the arrival must be a number of at least 0.`);
+      if (!/^\d+$/.test(row.tokens.value) || Number(row.tokens.value) < 1)
+        return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
+      if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0))
+        return bad(row.arrival, `${who}: the arrival must be a number of at least 0.`);
     }
     for (const name of [...NUMBERS, ...SAMPLING, "num_blocks"]) {
       const el = this.field(name);
       if (el.disabled || (name === "num_blocks" && el.value === "" && el.validity.valid)) continue;
-      if (el.value === "" || !el.validity.valid) return bad(el, `${el.closest("label").querySelector("span").textContent}: ${el.validationMessage || "this needs a number"}`);
+      if (el.value === "" || !el.validity.valid)
+        return bad(
+          el,
+          `${el.closest("label").querySelector("span").textContent}: ${el.validationMessage || "this needs a number"}`,
+        );
     }
     return null;
   }
@@ -326,7 +432,9 @@ export class Editor {
   }
 
   async runSpec(spec) {
-    return this._running(spec, "Starting the engine.", (tell) => this.app.live.start(spec, this.app.visit.visitor, tell));
+    return this._running(spec, "Starting the engine.", (tell) =>
+      this.app.live.start(spec, this.app.visit.visitor, tell),
+    );
   }
 
   /** Return to the run that was in progress before the page was reloaded; whether there was one. */
@@ -390,7 +498,9 @@ export class Editor {
   /** The title of a run of this spec among those of this visit. */
   titleOf(spec) {
     const preset = this._presetOf(spec);
-    return preset ? t(preset.title) : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
+    return preset
+      ? t(preset.title)
+      : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
 
   /** A spec for a link, in the shortest form: a preset and the differences from it, otherwise everything. */
@@ -399,7 +509,13 @@ export class Editor {
     if (!preset) return pack(spec);
     const differs = ([key, value]) => preset.spec.config[key] !== value;
     const same = (key) => (spec[key] === preset.spec[key] ? undefined : spec[key]);
-    return pack({ preset: preset.name, config: Object.fromEntries(Object.entries(spec.config).filter(differs)), model: same("model"), device: same("device"), dtype: same("dtype") });
+    return pack({
+      preset: preset.name,
+      config: Object.fromEntries(Object.entries(spec.config).filter(differs)),
+      model: same("model"),
+      device: same("device"),
+      dtype: same("dtype"),
+    });
   }
 
   /** Run the spec of a link, and go to its step. */
@@ -415,16 +531,32 @@ export class Editor {
     if (spec.preset) {
       const preset = this.state.presets.find((p) => p.name === spec.preset);
       if (!preset) return this.app.toast("This link names a preset that is not here.");
-      spec = { ...preset.spec, config: { ...preset.spec.config, ...spec.config }, model: spec.model || preset.spec.model, device: spec.device || preset.spec.device, dtype: spec.dtype };
+      spec = {
+        ...preset.spec,
+        config: { ...preset.spec.config, ...spec.config },
+        model: spec.model || preset.spec.model,
+        device: spec.device || preset.spec.device,
+        dtype: spec.dtype,
+      };
     }
     this.fill(spec);
-    if (!this.state.models.includes(spec.model)) { // a path or a hub id: following a link must not load it
-      this.refused = () => this.frame.say(t(this.state.any_model ? "This link asks for the model {name}, which is not built in: run it if you trust it." : "This link asks for the model {name}, which this page cannot load: choose one of its own.", { name: spec.model }), true);
+    if (!this.state.models.includes(spec.model)) {
+      // a path or a hub id: following a link must not load it
+      this.refused = () =>
+        this.frame.say(
+          t(
+            this.state.any_model
+              ? "This link asks for the model {name}, which is not built in: run it if you trust it."
+              : "This link asks for the model {name}, which this page cannot load: choose one of its own.",
+            { name: spec.model },
+          ),
+          true,
+        );
       await this.toggle(true);
       return this.refused();
     }
     this.app.toast("Running what the link describes.");
-    if (wanted.what && await restoreFork(this.app, spec, wanted)) return;
+    if (wanted.what && (await restoreFork(this.app, spec, wanted))) return;
     if (await this.runSpec(spec)) this.app.look(wanted);
   }
 }

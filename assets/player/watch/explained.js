@@ -7,42 +7,82 @@
 export const EXPLAINED = {
   lanes: {
     asks: "What are lanes?",
-    says: ["A lane is one request’s place in the batch. Each cell is one pass, and the word in it is what that pass wrote.", "Whoever is done leaves, and the next one takes the lane at once, while the others go on."],
-    picture: "lanes", lesson: "dynamic-scheduling", stop: "refill",
+    says: [
+      "A lane is one request’s place in the batch. Each cell is one pass, and the word in it is what that pass wrote.",
+      "Whoever is done leaves, and the next one takes the lane at once, while the others go on.",
+    ],
+    picture: "lanes",
+    lesson: "dynamic-scheduling",
+    stop: "refill",
   },
   row: {
     asks: "What is one pass?",
-    says: ["All tokens that the model reads in this step lie side by side in one row: one pass serves everybody.", "A newcomer brings its whole prompt, the others only the token that they wrote last."],
-    picture: "row", lesson: "one-pass", stop: "mixed",
+    says: [
+      "All tokens that the model reads in this step lie side by side in one row: one pass serves everybody.",
+      "A newcomer brings its whole prompt, the others only the token that they wrote last.",
+    ],
+    picture: "row",
+    lesson: "one-pass",
+    stop: "mixed",
   },
   mask: {
     asks: "What does the mask show?",
-    says: ["A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other.", "Nobody looks into somebody else’s text, and nobody into the future."],
-    picture: "mask", lesson: "ragged-batching", stop: "apart",
+    says: [
+      "A row for each token of this pass, a column for each token that is remembered. Where a cell is filled, the one may look at the other.",
+      "Nobody looks into somebody else’s text, and nobody into the future.",
+    ],
+    picture: "mask",
+    lesson: "ragged-batching",
+    stop: "apart",
   },
   lengths: {
     asks: "What is a cache?",
-    says: ["Of every token that it has read, the model keeps a key and a value, so that it need not read it again.", "A bar is what one request holds: it grows by a prompt at first, then by one token in each step."],
-    picture: "lengths", lesson: "one-token", stop: "cache",
+    says: [
+      "Of every token that it has read, the model keeps a key and a value, so that it need not read it again.",
+      "A bar is what one request holds: it grows by a prompt at first, then by one token in each step.",
+    ],
+    picture: "lengths",
+    lesson: "one-token",
+    stop: "cache",
   },
   blocks: {
     asks: "What is in the memory?",
-    says: ["What the model has read is kept in blocks of equal size, so that it need not be read again.", "A full block calls for the next one, and whoever leaves gives all of them back."],
-    picture: "blocks", lesson: "paged-kv", stop: "blocks",
+    says: [
+      "What the model has read is kept in blocks of equal size, so that it need not be read again.",
+      "A full block calls for the next one, and whoever leaves gives all of them back.",
+    ],
+    picture: "blocks",
+    lesson: "paged-kv",
+    stop: "blocks",
   },
   text: {
     asks: "What do the colours of a text mean?",
-    says: ["Grey is what was asked, black is what the model has written so far, and the marked word is the newest.", "Sharing a pass does not mix texts: nobody looks at somebody else’s tokens."],
-    picture: "text", lesson: "ragged-batching", stop: "same-text",
+    says: [
+      "Grey is what was asked, black is what the model has written so far, and the marked word is the newest.",
+      "Sharing a pass does not mix texts: nobody looks at somebody else’s tokens.",
+    ],
+    picture: "text",
+    lesson: "ragged-batching",
+    stop: "same-text",
   },
   budget: {
     asks: "What is the token budget?",
-    says: ["It is the most tokens that one step may compute, so that no step takes too long.", "Whoever writes takes one token of it; prompts take what is left, in pieces if they must."],
-    picture: "budget", lesson: "one-pass", stop: "gauge-budget",
+    says: [
+      "It is the most tokens that one step may compute, so that no step takes too long.",
+      "Whoever writes takes one token of it; prompts take what is left, in pieces if they must.",
+    ],
+    picture: "budget",
+    lesson: "one-pass",
+    stop: "gauge-budget",
   },
   waiting: {
     asks: "Who waits here?",
-    says: ["Requests that have arrived but hold no lane yet, in the order in which they will be let in.", "Below the first one stands why it still waits: the scheduler’s own reason, not a guess."],
-    picture: "waiting", lesson: "one-at-a-time", stop: "queue",
+    says: [
+      "Requests that have arrived but hold no lane yet, in the order in which they will be let in.",
+      "Below the first one stands why it still waits: the scheduler’s own reason, not a guess.",
+    ],
+    picture: "waiting",
+    lesson: "one-at-a-time",
+    stop: "queue",
   },
 };

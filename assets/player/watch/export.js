@@ -22,19 +22,29 @@ export async function picture(app) {
     image.setAttribute("style", "position:absolute;inset:0;width:100%;height:100%");
     canvas.replaceWith(image);
   });
-  for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text")) gone.remove();
+  for (const gone of copy.querySelectorAll(".tooltip, .menu, .toast, .card, .hidden-text"))
+    gone.remove();
   const scrolls = [...root.querySelectorAll(".texts")];
-  [...copy.querySelectorAll(".texts")].forEach((el, i) => { Object.assign(el.style, { marginTop: `${-scrolls[i].scrollTop}px`, overflow: "hidden" }); });
+  [...copy.querySelectorAll(".texts")].forEach((el, i) => {
+    Object.assign(el.style, { marginTop: `${-scrolls[i].scrollTop}px`, overflow: "hidden" });
+  });
   copy.style.position = "relative";
   copy.style.width = `${width}px`;
   copy.style.height = `${height}px`;
   const fields = [...root.querySelectorAll("input, select, textarea")];
-  [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) => said(field, fields[i]));
-  const css = [...document.querySelectorAll("style")].map((sheet) => sheet.textContent).filter((text) => text.includes(".inflight")).join("\n"); // as written: a serialized style sheet loses the fonts
+  [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) =>
+    said(field, fields[i]),
+  );
+  const css = [...document.querySelectorAll("style")]
+    .map((sheet) => sheet.textContent)
+    .filter((text) => text.includes(".inflight"))
+    .join("\n"); // as written: a serialized style sheet loses the fonts
   const style = document.createElement("style");
   style.textContent = `${css}\n.inflight * { animation: none !important; }`; // what fades in would be drawn as it begins: not at all
   copy.prepend(style);
-  const markup = new XMLSerializer().serializeToString(copy).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
+  const markup = new XMLSerializer()
+    .serializeToString(copy)
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width * scale}" height="${height * scale}" viewBox="0 0 ${width} ${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
@@ -43,7 +53,9 @@ export async function picture(app) {
   canvas.width = Math.round(width * scale);
   canvas.height = Math.round(height * scale);
   canvas.getContext("2d").drawImage(image, 0, 0);
-  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
+  return new Promise((resolve, reject) =>
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"),
+  );
 }
 
 /** Copy the value of a form field into its clone. */
@@ -58,15 +70,37 @@ function said(copy, field) {
 function nameOf(app, step = null) {
   const { name, comparison, racer } = app.entry || {};
   const known = comparison ? `${comparison}-${racer}`.replace(/[^\w-]+/g, "-") : name;
-  const run = /^[\w-]+$/.test(known || "") ? known : app.run.header.source === "uploaded" ? "uploaded" : app.run.header.policy;
+  const run = /^[\w-]+$/.test(known || "")
+    ? known
+    : app.run.header.source === "uploaded"
+      ? "uploaded"
+      : app.run.header.policy;
   return [NAME, run, ...(step === null ? [] : ["step", step])].join("-");
 }
 
 const FILES = {
-  jsonl: { text: "Trace", note: "JSON lines: open it here again, or with core.Trace.load", ending: "jsonl" },
-  html: { text: "One page", note: "HTML that opens from disk at this step, with no network", ending: "html", step: true },
-  perfetto: { text: "Perfetto", note: "JSON for ui.perfetto.dev: a track for each lane", ending: "perfetto.json" },
-  plotly: { text: "This step as a figure", note: "HTML, interactive; 5 MB, as Plotly is in it", ending: "figure.html", step: true },
+  jsonl: {
+    text: "Trace",
+    note: "JSON lines: open it here again, or with core.Trace.load",
+    ending: "jsonl",
+  },
+  html: {
+    text: "One page",
+    note: "HTML that opens from disk at this step, with no network",
+    ending: "html",
+    step: true,
+  },
+  perfetto: {
+    text: "Perfetto",
+    note: "JSON for ui.perfetto.dev: a track for each lane",
+    ending: "perfetto.json",
+  },
+  plotly: {
+    text: "This step as a figure",
+    note: "HTML, interactive; 5 MB, as Plotly is in it",
+    ending: "figure.html",
+    step: true,
+  },
 };
 
 /** Download the run on screen. kind: png, replay or what an engine writes. */
@@ -77,14 +111,20 @@ export async function take(app, kind) {
     if (kind === "replay") return await saveReplay(app);
     if (!app.runId) return app.toast("Only recorded, uploaded and finished runs can be exported.");
     const place = { step, rank: null, at: null, ...app.ranks.place };
-    const answer = await (kind === "html" && app.ranks.current ? app.engines.call("export_ranks", app.entry.id, place.step, place.rank, place.at) : app.engines.call("export", kind, app.runId, step));
+    const answer = await (kind === "html" && app.ranks.current
+      ? app.engines.call("export_ranks", app.entry.id, place.step, place.rank, place.at)
+      : app.engines.call("export", kind, app.runId, step));
     if (!answer || answer.error) throw new Error(answer ? answer.error : "nothing came back");
     const file = FILES[kind];
     const blob = await whole(app, await (await fetch(answer.url)).blob(), kind);
     download(`${nameOf(app, file.step ? step : null)}.${file.ending}`, blob);
     if (blob.size > 2 ** 20) app.toast(`The file has ${(blob.size / 2 ** 20).toFixed(1)} MiB.`);
   } catch (error) {
-    app.toast(kind === "png" ? "This browser could not draw the picture." : `The export failed: ${error.message}`);
+    app.toast(
+      kind === "png"
+        ? "This browser could not draw the picture."
+        : `The export failed: ${error.message}`,
+    );
   }
 }
 
@@ -92,26 +132,57 @@ export async function take(app, kind) {
 async function whole(app, blob, kind) {
   if (kind !== "plotly") return blob;
   const page = await blob.text();
-  return new Blob([page.includes(PLOTLY) ? page.split(PLOTLY).join(inPage(await plotlySource(app.options.plotly))) : page], { type: "text/html" });
+  return new Blob(
+    [
+      page.includes(PLOTLY)
+        ? page.split(PLOTLY).join(inPage(await plotlySource(app.options.plotly)))
+        : page,
+    ],
+    { type: "text/html" },
+  );
 }
 
 export function exportMenu(app) {
   const file = (kind, text, note) => ({ text, note, act: () => take(app, kind) });
   /** @type {any[]} */
   const items = [file("png", "Picture of this view", "PNG")];
-  if (!app.running && app.run) items.push(file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"));
+  if (!app.running && app.run)
+    items.push(
+      file("replay", "Replay", "JSON: every step, text and sentence; it opens here again"),
+    );
   if (app.runId && !app.running && app.engines?.can("export", app.runId)) {
-    for (const [kind, { text, note }] of Object.entries(FILES)) if (kind !== "plotly" || app.engines.server || app.options.plotly) items.push(file(kind, text, note));
+    for (const [kind, { text, note }] of Object.entries(FILES))
+      if (kind !== "plotly" || app.engines.server || app.options.plotly)
+        items.push(file(kind, text, note));
   }
-  if (app.address.embedCode) items.push({ text: "Copy embed code", note: "A frame for your own page, at this step", act: () => app.address.embed() });
-  items.push("-", app.engines?.can("uploads") ? { text: "Open a trace or a replay", note: app.engines.tab ? "Or a recording of vLLM or transformers" : "Saved from here or by core", act: () => openFile(app) }
-    : { text: "Open a replay", note: "JSON saved from here", act: () => openFile(app) });
+  if (app.address.embedCode)
+    items.push({
+      text: "Copy embed code",
+      note: "A frame for your own page, at this step",
+      act: () => app.address.embed(),
+    });
+  items.push(
+    "-",
+    app.engines?.can("uploads")
+      ? {
+          text: "Open a trace or a replay",
+          note: app.engines.tab
+            ? "Or a recording of vLLM or transformers"
+            : "Saved from here or by core",
+          act: () => openFile(app),
+        }
+      : { text: "Open a replay", note: "JSON saved from here", act: () => openFile(app) },
+  );
   return items;
 }
 
 /** The replay as received; a streamed run is assembled from its pieces. */
 async function saveReplay(app) {
-  const data = app.document || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
+  const data =
+    app.document || (app.entry && app.entry.url ? await (await fetch(app.entry.url)).json() : null);
   if (!data) throw new Error("this run is kept nowhere");
-  download(`${nameOf(app)}.replay.json`, new Blob([JSON.stringify(data)], { type: "application/json" }));
+  download(
+    `${nameOf(app)}.replay.json`,
+    new Blob([JSON.stringify(data)], { type: "application/json" }),
+  );
 }

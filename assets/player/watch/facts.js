@@ -6,34 +6,113 @@ import { bytes, count, milliseconds } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { warningsOf } from "../run/events.js";
 
-const SOURCES = { recorded: "Recorded", live: "Run by the server", uploaded: "From a file", simulated: "Simulated" };
+const SOURCES = {
+  recorded: "Recorded",
+  live: "Run by the server",
+  uploaded: "From a file",
+  simulated: "Simulated",
+};
 const MEMORY = { weights: "weights", kv_pool: "KV pool", peak: "at the peak" };
 
 /** Where the run on screen comes from, in a word or two. */
-export const sourceOf = ({ goesOn, header }) => (goesOn ? "Live run" : header.source === "live" && header.versions?.pyodide ? "Run in a browser tab" : SOURCES[header.source] || SOURCES.recorded);
+export const sourceOf = ({ goesOn, header }) =>
+  goesOn
+    ? "Live run"
+    : header.source === "live" && header.versions?.pyodide
+      ? "Run in a browser tab"
+      : SOURCES[header.source] || SOURCES.recorded;
 
 /** The header as [name, words] rows, without rows for which the header has nothing. */
 export function factsOf(run) {
   const { header } = run;
   const { model = {}, config = {}, execution, memory, versions = {}, engine } = header;
   const [unit, letter] = model.parameters >= 1e9 ? [1e9, "B"] : [1e6, "M"];
-  const size = model.parameters >= 1e6 ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`) : model.parameters && t(`${count(model.parameters)} parameters`);
-  const device = [String(header.device || "").toUpperCase(), header.device_name, header.threads && !/cuda/i.test(header.device) ? t(`${count(header.threads)} [thread|threads]`) : ""];
-  const how = execution && Object.entries({ asynchronous: "asynchronous", cuda_graphs: "CUDA graphs", fused_sampling: "fused sampling", fused_norms: "fused norms" }).flatMap(([key, word]) => (execution[key] ? [word] : []));
+  const size =
+    model.parameters >= 1e6
+      ? t(`${(model.parameters / unit).toPrecision(3)} ${letter} parameters`)
+      : model.parameters && t(`${count(model.parameters)} parameters`);
+  const device = [
+    String(header.device || "").toUpperCase(),
+    header.device_name,
+    header.threads && !/cuda/i.test(header.device)
+      ? t(`${count(header.threads)} [thread|threads]`)
+      : "",
+  ];
+  const how =
+    execution &&
+    Object.entries({
+      asynchronous: "asynchronous",
+      cuda_graphs: "CUDA graphs",
+      fused_sampling: "fused sampling",
+      fused_norms: "fused norms",
+    }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
-    [sourceOf(run), list([String(header.created || "").slice(0, 10), run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end")])],
-    ["Engine", engine && list([`${engine.name} ${engine.version}`, engine.scheduler, engine.async && "asynchronous", engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`])],
-    ["Model", list([model.name, size, model.layers && t(`${count(model.layers)} [layer|layers]`), header.dtype])],
+    [
+      sourceOf(run),
+      list([
+        String(header.created || "").slice(0, 10),
+        run.goesOn ? t("still running") : run.complete ? "" : t("stopped before its end"),
+      ]),
+    ],
+    [
+      "Engine",
+      engine &&
+        list([
+          `${engine.name} ${engine.version}`,
+          engine.scheduler,
+          engine.async && "asynchronous",
+          engine.ranks > 1 && `rank ${engine.rank} of ${engine.ranks}`,
+        ]),
+    ],
+    [
+      "Model",
+      list([
+        model.name,
+        size,
+        model.layers && t(`${count(model.layers)} [layer|layers]`),
+        header.dtype,
+      ]),
+    ],
     ["Device", list(device)],
     ["Cost model", costOf(header)],
-    ["Leak", run.header.leak && "on purpose, every request also read the keys of the next one in the pass"],
-    ["Policy", list([header.policy, config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`), run.numBlocks && t(`${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`)])],
-    ["Execution", how && list([execution.attention && `attention: ${execution.attention}`, ...how])],
-    ["Memory", memory && list(Object.entries(MEMORY).flatMap(([key, word]) => (Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [])))],
-    ["Versions", Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(", ")],
+    [
+      "Leak",
+      run.header.leak && "on purpose, every request also read the keys of the next one in the pass",
+    ],
+    [
+      "Policy",
+      list([
+        header.policy,
+        config.max_num_seqs && t(`${count(run.numLanes)} [lane|lanes]`),
+        run.numBlocks &&
+          t(`${count(run.numBlocks)} KV [block|blocks] of ${count(run.blockSize)} [token|tokens]`),
+      ]),
+    ],
+    [
+      "Execution",
+      how && list([execution.attention && `attention: ${execution.attention}`, ...how]),
+    ],
+    [
+      "Memory",
+      memory &&
+        list(
+          Object.entries(MEMORY).flatMap(([key, word]) =>
+            Number.isFinite(memory[key]) ? [`${bytes(memory[key])} ${word}`] : [],
+          ),
+        ),
+    ],
+    [
+      "Versions",
+      Object.entries(versions)
+        .map(([name, version]) => `${name} ${version}`)
+        .join(", "),
+    ],
     ["Not recorded by the engine", list(header.absent || [])],
-    ...Object.entries(header.inferred || {}).map(([fact, rule]) => ["Inferred", `${fact}: ${rule}`]),
+    ...Object.entries(header.inferred || {}).map(([fact, rule]) => [
+      "Inferred",
+      `${fact}: ${rule}`,
+    ]),
     ["Warnings", oddSteps(run)],
     ...notesOf(header).map((note) => ["Note", note]),
   ].filter(([, words]) => words);
@@ -43,19 +122,52 @@ const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
 /** What the times of a simulated run rest on: data sheets and what is assumed beside them, or a fit and its error. */
 function costOf({ cost }) {
-  const { accelerator, model, reached, overhead_s: besides, memory_share: memory, error, about } = cost || {};
+  const {
+    accelerator,
+    model,
+    reached,
+    overhead_s: besides,
+    memory_share: memory,
+    error,
+    about,
+  } = cost || {};
   if (accelerator && model && [reached, besides, memory].every(Number.isFinite))
-    return t("nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used",
-      { card: String(accelerator.title), model: String(model.title), reached: percent(reached), besides: t(milliseconds(besides)), memory: percent(memory) });
-  return error && about && [about.steps, error.median, error.p90, error.total].every(Number.isFinite)
-    && t("fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}",
-      { steps: count(about.steps), engine: about.engine || t("this engine"), median: percent(error.median), most: percent(error.p90), total: percent(error.total) });
+    return t(
+      "nothing was measured: times follow from the data sheet of {card} and the config of {model}; assumed: {reached} of each peak number is reached, each pass takes {besides} besides, {memory} of memory may be used",
+      {
+        card: String(accelerator.title),
+        model: String(model.title),
+        reached: percent(reached),
+        besides: t(milliseconds(besides)),
+        memory: percent(memory),
+      },
+    );
+  return (
+    error &&
+    about &&
+    [about.steps, error.median, error.p90, error.total].every(Number.isFinite) &&
+    t(
+      "fitted to {steps} measured steps of {engine}; on steps left out of the fit it is off by {median} (median), by {most} for one in ten, and in total by {total}",
+      {
+        steps: count(about.steps),
+        engine: about.engine || t("this engine"),
+        median: percent(error.median),
+        most: percent(error.p90),
+        total: percent(error.total),
+      },
+    )
+  );
 }
 
 /** How many steps are against a rule that every run obeys, and which is the first. */
 function oddSteps(run) {
   const odd = run.events.filter((event) => warningsOf(event).length);
-  return odd.length && t(`${count(odd.length)} [step is|steps are] against a rule that every run obeys, first step ${odd[0].step}`);
+  return (
+    odd.length &&
+    t(
+      `${count(odd.length)} [step is|steps are] against a rule that every run obeys, first step ${odd[0].step}`,
+    )
+  );
 }
 
 /** The policy and its limits: in our words, in vLLM's, and the glossary's term for each. */
@@ -64,12 +176,38 @@ export function limitsOf(run) {
   const budget = config.max_num_batched_tokens;
   const unlimited = batching.token_budget === false;
   return [
-    ...(run.header.engine ? [[`${run.header.engine.name} ${run.header.engine.version}`, `recorded inside ${run.header.engine.name}`]] : []),
+    ...(run.header.engine
+      ? [
+          [
+            `${run.header.engine.name} ${run.header.engine.version}`,
+            `recorded inside ${run.header.engine.name}`,
+          ],
+        ]
+      : []),
     [policy, `policy: ${policy}`],
     [`${count(run.numLanes)} [lane|lanes]`, `max_num_seqs = ${run.numLanes}`, "lane"],
-    ...(budget && !unlimited ? [[`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`, "token budget"], [config.chunked_prefill ? "chunked" : "whole prompts", `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`, "chunk"]] : []),
-    ...(run.numBlocks ? [[`${count(run.numBlocks)} blocks of ${run.blockSize}`, `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`, "block"]] : []),
-    ...(config.prefix_caching ? [["prefix cache", "enable_prefix_caching = True", "prefix caching"]] : []),
+    ...(budget && !unlimited
+      ? [
+          [`budget ${count(budget)}`, `max_num_batched_tokens = ${budget}`, "token budget"],
+          [
+            config.chunked_prefill ? "chunked" : "whole prompts",
+            `enable_chunked_prefill = ${config.chunked_prefill ? "True" : "False"}`,
+            "chunk",
+          ],
+        ]
+      : []),
+    ...(run.numBlocks
+      ? [
+          [
+            `${count(run.numBlocks)} blocks of ${run.blockSize}`,
+            `num_gpu_blocks = ${run.numBlocks}, block_size = ${run.blockSize}`,
+            "block",
+          ],
+        ]
+      : []),
+    ...(config.prefix_caching
+      ? [["prefix cache", "enable_prefix_caching = True", "prefix caching"]]
+      : []),
   ];
 }
 
@@ -79,15 +217,51 @@ export function showPolicy(app) {
   const policy = header.policy || header.config?.policy;
   const terms = app.speech.language?.terms || app.options.terms || {};
   const rows = limitsOf(app.run).map(([words, theirs, term]) => {
-    const means = words === policy ? t(app.options.policies?.[policy] || header.shows || "") : terms[term]?.means || "";
-    return [h("dt", {}, h("bdi", {}, words === policy ? words : t(words))), h("dd", {}, means, means && " ", words === policy ? "" : h("code", {}, theirs))];
+    const means =
+      words === policy
+        ? t(app.options.policies?.[policy] || header.shows || "")
+        : terms[term]?.means || "";
+    return [
+      h("dt", {}, h("bdi", {}, words === policy ? words : t(words))),
+      h("dd", {}, means, means && " ", words === policy ? "" : h("code", {}, theirs)),
+    ];
   });
-  const card = showCard(app.root, "What was decided, and within which limits", h("dl", { class: "policy-words" }, ...rows.flat()),
-    h("p", {}, h("small", {}, t("The names are vLLM's."))), h("button", { type: "button", class: "button", onclick: () => { card.close(); showFacts(app.root, app.run); } }, t("About this run")));
+  const card = showCard(
+    app.root,
+    "What was decided, and within which limits",
+    h("dl", { class: "policy-words" }, ...rows.flat()),
+    h("p", {}, h("small", {}, t("The names are vLLM's."))),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "button",
+        onclick: () => {
+          card.close();
+          showFacts(app.root, app.run);
+        },
+      },
+      t("About this run"),
+    ),
+  );
 }
 
-export const notesOf = (header) => (Array.isArray(header.notes) ? header.notes.filter((note) => typeof note === "string" && note) : []);
+export const notesOf = (header) =>
+  Array.isArray(header.notes)
+    ? header.notes.filter((note) => typeof note === "string" && note)
+    : [];
 
 export function showFacts(root, run) {
-  showCard(root, "About this run", h("dl", {}, ...factsOf(run).flatMap(([name, words]) => [h("dt", {}, t(name)), h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words))])));
+  showCard(
+    root,
+    "About this run",
+    h(
+      "dl",
+      {},
+      ...factsOf(run).flatMap(([name, words]) => [
+        h("dt", {}, t(name)),
+        h("dd", { class: name === "Note" ? "remark" : null }, h("bdi", {}, words)),
+      ]),
+    ),
+  );
 }

@@ -14,10 +14,11 @@ const TABS = ["mask", "kv", "queue", "text"];
  * @param {App} app
  */
 export function keepFitted(app) {
-  for (const button of app.root.querySelectorAll(".view-tabs [data-tab]")) button.addEventListener("click", () => {
-    chooseTab(app, button.dataset.tab);
-    app.changed();
-  });
+  for (const button of app.root.querySelectorAll(".view-tabs [data-tab]"))
+    button.addEventListener("click", () => {
+      chooseTab(app, button.dataset.tab);
+      app.changed();
+    });
   chooseTab(app, app.tab);
   new ResizeObserver(() => app.sized()).observe(app.$(".stage"));
   onTheme(() => paint(app));
@@ -56,7 +57,8 @@ export function chooseTab(app, tab) {
   app.tab = tab;
   const shown = app.layout === "tablet" && tab === "mask" ? "kv" : tab;
   app.root.dataset.tab = shown;
-  for (const button of app.root.querySelectorAll(".view-tabs [data-tab]")) setAttr(button, "aria-selected", String(button.dataset.tab === shown));
+  for (const button of app.root.querySelectorAll(".view-tabs [data-tab]"))
+    setAttr(button, "aria-selected", String(button.dataset.tab === shown));
   app.redraw();
 }
 
@@ -77,7 +79,8 @@ export const ownAxis = (app) => app.entry?.axis === "time";
  * @param {App} app
  */
 export function openAxis(app) {
-  if (app.chosenAxis === undefined && !app.pair.members.length && app.clock !== ownAxis(app)) setAxis(app, ownAxis(app));
+  if (app.chosenAxis === undefined && !app.pair.members.length && app.clock !== ownAxis(app))
+    setAxis(app, ownAxis(app));
 }
 
 /**

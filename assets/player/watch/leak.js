@@ -18,7 +18,9 @@ export class Leak {
   /** Whether it is available: the run is over, and there is an engine or a recorded leak. */
   get offered() {
     const { app } = this;
-    return Boolean((app.engines || this._recorded.length) && !app.running && app.run && !app.run.goesOn);
+    return Boolean(
+      (app.engines || this._recorded.length) && !app.running && app.run && !app.run.goesOn,
+    );
   }
 
   /** Its state for views. */
@@ -51,9 +53,29 @@ export class Leak {
       const run = new Run(replay);
       const change = firstChange(before.run, run);
       app.pair.open({
-        members: [before, { run, entry: { name: null, id: answer.id, url: answer.url }, replay, name: t("with the leak") }], leaks: true, step: change && change.step,
-        says: t(change ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.` : "Every request also reads the next one's keys; no token changes."),
-        caption: change ? translateLine(["The leak: ", { r: change.id }, ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`]) : [],
+        members: [
+          before,
+          {
+            run,
+            entry: { name: null, id: answer.id, url: answer.url },
+            replay,
+            name: t("with the leak"),
+          },
+        ],
+        leaks: true,
+        step: change && change.step,
+        says: t(
+          change
+            ? `Every request also reads the next one's keys: ${change.texts} of ${count(run.requests.length)} [text|texts] change.`
+            : "Every request also reads the next one's keys; no token changes.",
+        ),
+        caption: change
+          ? translateLine([
+              "The leak: ",
+              { r: change.id },
+              ` writes “${change.writes}”, where it wrote “${change.wrote}” with the mask.`,
+            ])
+          : [],
       });
     } catch (error) {
       app.toast(error.message, 8000);
@@ -67,7 +89,21 @@ export class Leak {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
     if (!spec) return null;
-    const answer = await app.engines.ask("leak", spec, app.visit.visitor, ({ step, ahead, loading }) => this._tell(loading ? "loading the model" : ahead ? `${ahead} ahead` : step === null ? "starting" : `step ${step}`));
+    const answer = await app.engines.ask(
+      "leak",
+      spec,
+      app.visit.visitor,
+      ({ step, ahead, loading }) =>
+        this._tell(
+          loading
+            ? "loading the model"
+            : ahead
+              ? `${ahead} ahead`
+              : step === null
+                ? "starting"
+                : `step ${step}`,
+        ),
+    );
     if (!answer.url) throw new Error(answer.unkept || "the server kept nothing");
     return answer;
   }
@@ -75,12 +111,36 @@ export class Leak {
   /** The runs that it was recorded for, on a page without an engine. */
   _sayWhere() {
     const { app } = this;
-    const card = showCard(app.root, "Leak", h("p", {}, t("To break the mask, an engine has to run the requests again, and this page has none. It was recorded for these runs:")),
-      h("div", { class: "choices" }, ...this._recorded.map((entry) => h("button", { type: "button", class: "button", onclick: async () => {
-        card.close();
-        await app.open(entry);
-        if (app.entry === entry) await this.toggle();
-      } }, t(entry.title)))));
+    const card = showCard(
+      app.root,
+      "Leak",
+      h(
+        "p",
+        {},
+        t(
+          "To break the mask, an engine has to run the requests again, and this page has none. It was recorded for these runs:",
+        ),
+      ),
+      h(
+        "div",
+        { class: "choices" },
+        ...this._recorded.map((entry) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: "button",
+              onclick: async () => {
+                card.close();
+                await app.open(entry);
+                if (app.entry === entry) await this.toggle();
+              },
+            },
+            t(entry.title),
+          ),
+        ),
+      ),
+    );
   }
 
   _tell(words) {

@@ -54,13 +54,15 @@ export class Live {
     try {
       this.id = await begin(this._abort.signal);
       for await (const delta of app.engines.follow(this.id, this._abort.signal)) {
-        if (delta.header) begun = { header: { ...delta.header, source: "live" }, records: delta.records };
+        if (delta.header)
+          begun = { header: { ...delta.header, source: "live" }, records: delta.records };
         if (delta.events && delta.events.length) {
           if (!this.run) {
             app.transport.toggle(false);
             this.run = new Run({ ...begun, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
-            if (app.edge === this) this.show({ run: this.run, entry: null, replay: null, index: 0 });
+            if (app.edge === this)
+              this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }
           if (app.run === this.run) app.extend(delta);
           else this.run.append(delta.events, delta.captions, delta); // the visitor is looking at another run
@@ -70,7 +72,13 @@ export class Live {
       }
     } catch (error) {
       if (error.name === "AbortError") ended = { stopped: "The run was cancelled." };
-      else ended = { error: this.id && !(error instanceof Refusal) ? `The run broke off: ${error.message}.` : error.message };
+      else
+        ended = {
+          error:
+            this.id && !(error instanceof Refusal)
+              ? `The run broke off: ${error.message}.`
+              : error.message,
+        };
     }
     remember(null);
     this.going = false;
@@ -89,7 +97,13 @@ export class Live {
     app.redraw();
     this.ended = ended.error ? null : this.run && { run: this.run, entry: this._entry };
     if (ended.error) this._failed(ended.error, app.run === this.run ? before : this._held(), tell);
-    else tell.done([ended.stopped, ended.unkept].filter(Boolean).join(" ") || (this.run ? `Done: ${count(this.run.length)} [step|steps].` : "Done: there was nothing to compute."));
+    else
+      tell.done(
+        [ended.stopped, ended.unkept].filter(Boolean).join(" ") ||
+          (this.run
+            ? `Done: ${count(this.run.length)} [step|steps].`
+            : "Done: there was nothing to compute."),
+      );
     return !ended.error && Boolean(this.run || !ended.stopped);
   }
 
@@ -112,7 +126,10 @@ export class Live {
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
     const offer = (shown, other, text) => {
       this.show(shown);
-      tell.failed(sentence, { text, act: () => offer(other, shown, shown === before ? "Back to the run before" : whole) });
+      tell.failed(sentence, {
+        text,
+        act: () => offer(other, shown, shown === before ? "Back to the run before" : whole),
+      });
     };
     const whole = `Show the ${count(failed.run.length)} [step|steps] until it failed`;
     return offer(before, failed, whole);
@@ -120,7 +137,8 @@ export class Live {
 
   /** Show the run in progress again. */
   back() {
-    if (this.run && this.app.run !== this.run) this.show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
+    if (this.run && this.app.run !== this.run)
+      this.show({ run: this.run, entry: null, replay: null, index: this.run.length - 1 });
   }
 
   /** Remember the run on screen, to return to it. */
@@ -145,7 +163,10 @@ export class Live {
     badge.classList.toggle("behind", !app.following);
     const { track, place } = app.transport;
     const behind = app.edge.run === app.run ? track.length - 1 - place : 0;
-    tell(badge, app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live");
+    tell(
+      badge,
+      app.following ? "live" : behind ? `${behind} behind: back to live` : "back to live",
+    );
   }
 
   async cancel() {
@@ -159,7 +180,10 @@ function progressOf({ step, tokens, total_tokens: total, ahead, loading }) {
   if (loading) return loadingWords(loading);
   if (ahead) return [0, `${count(ahead)} [run|runs] ahead of yours.`];
   const where = Number.isInteger(step) ? `Step ${step}: ` : tokens ? "" : "Starting: ";
-  return [total ? tokens / total : 0, `${where}${tokens || 0} of ${count(total || 0)} [token|tokens].`];
+  return [
+    total ? tokens / total : 0,
+    `${where}${tokens || 0} of ${count(total || 0)} [token|tokens].`,
+  ];
 }
 
 const remember = (run) => keep("visit", GOES_ON, run && JSON.stringify(run));

@@ -30,7 +30,8 @@ export class Messages {
   added(row) {
     const { messages } = row.request;
     if (messages) this._write(row, messages);
-    else if (this.switch.checked && !row.request.prompt_token_ids) this._write(row, [{ role: "user", content: row.prompt.value }]);
+    else if (this.switch.checked && !row.request.prompt_token_ids)
+      this._write(row, [{ role: "user", content: row.prompt.value }]);
     if (!row.messages) return;
     this.label.hidden = false;
     this.switch.checked = true;
@@ -39,7 +40,8 @@ export class Messages {
   /** @param {boolean} on */
   _turn(on) {
     for (const row of this.rows) {
-      if (on && !row.messages && !row.request.prompt_token_ids) this._write(row, [{ role: "user", content: row.prompt.value }]);
+      if (on && !row.messages && !row.request.prompt_token_ids)
+        this._write(row, [{ role: "user", content: row.prompt.value }]);
       else if (!on && row.messages) {
         row.prompt.value = row.messages.value.map(({ content }) => content).join("\n");
         row.messages.el.replaceWith(row.prompt);
@@ -51,7 +53,11 @@ export class Messages {
 
   /** @param {Row} row @param {Message[]} messages */
   _write(row, messages) {
-    row.messages = new Conversation(messages, this.touched, row.prompt.getAttribute("aria-label") || "");
+    row.messages = new Conversation(
+      messages,
+      this.touched,
+      row.prompt.getAttribute("aria-label") || "",
+    );
     row.prompt.replaceWith(row.messages.el);
   }
 }
@@ -63,8 +69,20 @@ class Conversation {
   constructor(messages, touched, name) {
     this.touched = touched;
     this.list = h("div", { class: "message-list" });
-    this.el = h("div", { class: "messages", role: "group", "aria-label": name }, this.list,
-      h("button", { type: "button", class: "link add-message", onclick: () => this._add({ role: this._next, content: "" }, true) }, t("Add a message")));
+    this.el = h(
+      "div",
+      { class: "messages", role: "group", "aria-label": name },
+      this.list,
+      h(
+        "button",
+        {
+          type: "button",
+          class: "link add-message",
+          onclick: () => this._add({ role: this._next, content: "" }, true),
+        },
+        t("Add a message"),
+      ),
+    );
     for (const message of messages) this._add(message);
   }
 
@@ -75,14 +93,27 @@ class Conversation {
 
   /** @param {Message} message */
   _add({ role, content }, focus = false) {
-    const roles = h("select", { "aria-label": t("Role") }, ...ROLES.map((name) => h("option", { value: name, selected: name === role }, name)));
+    const roles = h(
+      "select",
+      { "aria-label": t("Role") },
+      ...ROLES.map((name) => h("option", { value: name, selected: name === role }, name)),
+    );
     const text = h("textarea", { rows: "1", "aria-label": t("Message"), spellcheck: "false" });
     text.value = content;
-    const remove = h("button", { type: "button", class: "icon-button", "aria-label": t("Remove this message"), onclick: () => {
-      line.remove();
-      this._count();
-      this.touched();
-    } }, icon("close"));
+    const remove = h(
+      "button",
+      {
+        type: "button",
+        class: "icon-button",
+        "aria-label": t("Remove this message"),
+        onclick: () => {
+          line.remove();
+          this._count();
+          this.touched();
+        },
+      },
+      icon("close"),
+    );
     const line = h("div", { class: "message" }, roles, remove, text);
     this.list.append(line);
     this._count();
@@ -98,7 +129,10 @@ class Conversation {
 
   /** @returns {Message[]} */
   get value() {
-    return [...this.list.children].map((line) => ({ role: line.querySelector("select")?.value || "user", content: line.querySelector("textarea")?.value || "" }));
+    return [...this.list.children].map((line) => ({
+      role: line.querySelector("select")?.value || "user",
+      content: line.querySelector("textarea")?.value || "",
+    }));
   }
 
   /** The first message without a text, if any. */

@@ -28,7 +28,14 @@ export class Motion {
   /** Whether a step of the run on screen may move. */
   get _may() {
     const { app } = this;
-    return !reducedMotion() && !document.hidden && !app.ranks.current && !app.lanes.dragging && !app.strip.dragging && app.root.getClientRects().length > 0;
+    return (
+      !reducedMotion() &&
+      !document.hidden &&
+      !app.ranks.current &&
+      !app.lanes.dragging &&
+      !app.strip.dragging &&
+      app.root.getClientRects().length > 0
+    );
   }
 
   /** From one step to the next or the one before: it moves if steps are taken slowly enough. by hand: by key or button, one at a time. @param {number} from @param {number} to */
@@ -39,7 +46,8 @@ export class Motion {
     this.settle();
     if (Math.abs(to - from) !== 1 || !this._may || gap < (byHand ? HELD : 900 / SLOW)) return;
     const { transport } = this.app;
-    const length = to < from ? BACK : transport.playing ? Math.min(FORWARD, 880 / transport.speed) : FORWARD;
+    const length =
+      to < from ? BACK : transport.playing ? Math.min(FORWARD, 880 / transport.speed) : FORWARD;
     this._run(Math.max(from, to), to > from ? 0 : 1, to > from ? 1 : 0, length);
   }
 
@@ -51,7 +59,8 @@ export class Motion {
     let start = 0;
     const tick = (/** @type {number} */ now) => {
       if (!this.going) return;
-      if (this.app.drawsSoon) start = now; // first all is drawn at the share it begins with
+      if (this.app.drawsSoon)
+        start = now; // first all is drawn at the share it begins with
       else {
         start ||= now;
         const done = Math.min(1, (now - start) / length);
@@ -96,7 +105,12 @@ export class Motion {
 
   /** Whether a view looks other than the last time: on a canvas with every frame of its part, in words when a part begins and ends. @param {any} view */
   _changes(view) {
-    const now = view.moves.map((/** @type {Phase} */ name) => phase(this.share, name)).map((/** @type {number} */ come) => (view.surface ? come : Math.ceil(come) + Math.floor(come))).join();
+    const now = view.moves
+      .map((/** @type {Phase} */ name) => phase(this.share, name))
+      .map((/** @type {number} */ come) =>
+        view.surface ? come : Math.ceil(come) + Math.floor(come),
+      )
+      .join();
     const changes = this._drawn.get(view) !== now;
     this._drawn.set(view, now);
     return changes;

@@ -10,7 +10,11 @@ import { comparisonUrl } from "../parts/server.js";
 import { inLanguage } from "../parts/speech.js";
 
 const MOST = 32 * 2 ** 20; // bytes, unless the server says otherwise
-const WHAT = { file: "The file", address: "The run at this address", comparison: "This run of a comparison" };
+const WHAT = {
+  file: "The file",
+  address: "The run at this address",
+  comparison: "This run of a comparison",
+};
 
 /** A file that the visitor chooses, or several: the ranks of one engine. */
 export function openFile(app) {
@@ -18,12 +22,14 @@ export function openFile(app) {
   input.type = "file";
   input.multiple = true;
   input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
-  input.addEventListener("change", () => tried(app, "file", async () => {
-    if (!input.files.length) return;
-    const files = [];
-    for (const file of input.files) files.push([file.name, await textOf(app, file.stream())]);
-    await openTexts(app, files, {});
-  }));
+  input.addEventListener("change", () =>
+    tried(app, "file", async () => {
+      if (!input.files.length) return;
+      const files = [];
+      for (const file of input.files) files.push([file.name, await textOf(app, file.stream())]);
+      await openTexts(app, files, {});
+    }),
+  );
   input.click();
 }
 
@@ -31,7 +37,9 @@ export function openFile(app) {
 export async function openAddress(app, addresses, wanted = {}) {
   return tried(app, "address", async () => {
     const urls = addresses.map((address) => allowed(app, address));
-    const files = await Promise.all(urls.map(async (url) => [url.pathname.split("/").at(-1), await textAt(app, url)]));
+    const files = await Promise.all(
+      urls.map(async (url) => [url.pathname.split("/").at(-1), await textAt(app, url)]),
+    );
     await openTexts(app, files, { trace: addresses.length > 1 ? addresses : addresses[0] }, wanted);
   });
 }
@@ -41,13 +49,20 @@ export async function openRacer(app, { comparison, racer, ...wanted }) {
   return tried(app, "comparison", async () => {
     const doc = await comparisonOf(app, comparison);
     if (!doc.runs[racer]) throw new Error(`nobody in it is called ${racer}.`);
-    app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).runs[racer] }, wanted, { name: null, title: `${doc.title}: ${racer}`, comparison, racer });
+    app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).runs[racer] }, wanted, {
+      name: null,
+      title: `${doc.title}: ${racer}`,
+      comparison,
+      racer,
+    });
   });
 }
 
 /** The document of a recorded comparison, by its name. */
 export async function comparisonOf(app, comparison) {
-  const entry = (app.options.comparisons || []).find((e) => e.name === comparison) || (app.engines?.can("open_comparison") && { name: comparison });
+  const entry =
+    (app.options.comparisons || []).find((e) => e.name === comparison) ||
+    (app.engines?.can("open_comparison") && { name: comparison });
   if (!entry) throw new Error(`there is no comparison ${comparison} here.`);
   return app.fetch(await comparisonUrl(app.engines, entry));
 }
@@ -55,7 +70,10 @@ export async function comparisonOf(app, comparison) {
 async function textAt(app, url) {
   let answer;
   try {
-    answer = await fetch(url, { credentials: url.origin === location.origin ? "same-origin" : "omit", referrerPolicy: "no-referrer" });
+    answer = await fetch(url, {
+      credentials: url.origin === location.origin ? "same-origin" : "omit",
+      referrerPolicy: "no-referrer",
+    });
   } catch {
     throw new Error(`${url.host} did not answer, or does not let other pages read it (CORS).`);
   }
@@ -81,10 +99,13 @@ function allowed(app, address) {
   } catch {
     throw new Error("it is no address.");
   }
-  if (location.protocol === "file:") throw new Error("a page that was opened from disk may fetch nothing.");
+  if (location.protocol === "file:")
+    throw new Error("a page that was opened from disk may fetch nothing.");
   const hosts = app.options.traceHosts || [];
   if (url.origin !== location.origin && !hosts.includes(url.origin)) {
-    throw new Error(`this page opens runs of its own address${hosts.length ? ` and of ${hosts.join(", ")}` : ""}, and of no other.`);
+    throw new Error(
+      `this page opens runs of its own address${hosts.length ? ` and of ${hosts.join(", ")}` : ""}, and of no other.`,
+    );
   }
   return url;
 }
@@ -96,7 +117,10 @@ async function textOf(app, stream) {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return new TextDecoder().decode(bytes);
   let unpacked;
   try {
-    unpacked = await bytesOf(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")), most);
+    unpacked = await bytesOf(
+      new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")),
+      most,
+    );
   } catch (error) {
     throw error instanceof TypeError ? new Error("it is packed, and breaks off.") : error;
   }
@@ -113,7 +137,9 @@ export async function bytesOf(stream, most) {
     size += value.length;
     if (size > most) {
       reader.cancel().catch(() => {});
-      throw new Error(`it has more than ${Math.round(most / 2 ** 20)} MiB, and this page opens no larger one.`);
+      throw new Error(
+        `it has more than ${Math.round(most / 2 ** 20)} MiB, and this page opens no larger one.`,
+      );
     }
     chunks.push(value);
   }
@@ -123,27 +149,63 @@ export async function bytesOf(stream, most) {
 async function openTexts(app, files, entry, wanted = {}) {
   const replays = files.map(([, text]) => replayIn(text));
   if (replays[0] && files.length === 1) {
-    app.openReplay(replays[0].ranks ? { ...replays[0], ranks: replays[0].ranks.map((rank) => ({ ...rank, id: null, replay: uploaded(rank.replay) })) } : uploaded(replays[0]), wanted, entry.trace ? { name: null, ...entry } : null);
+    app.openReplay(
+      replays[0].ranks
+        ? {
+            ...replays[0],
+            ranks: replays[0].ranks.map((rank) => ({
+              ...rank,
+              id: null,
+              replay: uploaded(rank.replay),
+            })),
+          }
+        : uploaded(replays[0]),
+      wanted,
+      entry.trace ? { name: null, ...entry } : null,
+    );
     return app.changed();
   }
-  if (replays.some(Boolean)) throw new Error("a replay is opened alone; one that was saved with several ranks on screen has all of them.");
-  if (!app.engines?.can("uploads")) throw new Error("it is no replay, and this page has no engine that could read a trace or a recording.");
+  if (replays.some(Boolean))
+    throw new Error(
+      "a replay is opened alone; one that was saved with several ranks on screen has all of them.",
+    );
+  if (!app.engines?.can("uploads"))
+    throw new Error(
+      "it is no replay, and this page has no engine that could read a trace or a recording.",
+    );
   const names = files.map(([name]) => name);
-  const answer = await app.engines.send(`inflight/uploads?${names.map((name) => `name=${encodeURIComponent(name)}`).join("&")}`, files.map(([, text]) => text).join("\x1e"));
+  const answer = await app.engines.send(
+    `inflight/uploads?${names.map((name) => `name=${encodeURIComponent(name)}`).join("&")}`,
+    files.map(([, text]) => text).join("\x1e"),
+  );
   if (answer.error) throw new Error(answer.error);
   await app.open({ name: null, title: names[0], ...entry, ...answer }, wanted);
-  if (isOurs(answer.id)) app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
+  if (isOurs(answer.id))
+    app.toast("Read and checked in this tab: nothing of it left your machine.", 8000);
 }
 
 /** A replay marked as coming from elsewhere. */
 function uploaded(replay) {
   const { source } = replay.header;
-  return { ...replay, header: { ...replay.header, source: source === "simulated" ? source : "uploaded" } };
+  return {
+    ...replay,
+    header: { ...replay.header, source: source === "simulated" ? source : "uploaded" },
+  };
 }
 
-const isReplay = (data) => Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
-const isRanks = (data) => Boolean(data && Array.isArray(data.ranks) && data.ranks.length && Array.isArray(data.says)
-  && data.ranks.every(({ rank, offset, replay }) => Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay)));
+const isReplay = (data) =>
+  Boolean(data && data.header && Array.isArray(data.events) && Array.isArray(data.captions));
+const isRanks = (data) =>
+  Boolean(
+    data &&
+    Array.isArray(data.ranks) &&
+    data.ranks.length &&
+    Array.isArray(data.says) &&
+    data.ranks.every(
+      ({ rank, offset, replay }) =>
+        Number.isInteger(rank) && Number.isFinite(offset) && isReplay(replay),
+    ),
+  );
 
 /** The replay in a text, of a run or of all ranks, or null if it is something else. */
 function replayIn(text) {

@@ -32,16 +32,27 @@ export class Pair {
    * shown first and at which step, by default the second, where they diverge.
    * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
-  open({ members, step, says, caption, leaks = false, link = null, front = members[1], at = step ?? undefined }) {
+  open({
+    members,
+    step,
+    says,
+    caption,
+    leaks = false,
+    link = null,
+    front = members[1],
+    at = step ?? undefined,
+  }) {
     const { run, entry, replay, index } = this.app;
     this.back = { run, entry, replay, step: run.stepOf(index) };
     const [before, after] = members.map((m) => m.run);
-    for (const request of after.requests) request.hue = before.request(request.id)?.hue ?? request.hue;
-    if (step !== null) for (const { run } of leaks ? [members[1]] : members) {
-      run.replaceCaption(run.indexOf(step), caption);
-    }
+    for (const request of after.requests)
+      request.hue = before.request(request.id)?.hue ?? request.hue;
+    if (step !== null)
+      for (const { run } of leaks ? [members[1]] : members) {
+        run.replaceCaption(run.indexOf(step), caption);
+      }
     Object.assign(this, { members, step, says, leaks, link });
-    this.show(front, leaks ? this.back.step : at ?? this.back.step);
+    this.show(front, leaks ? this.back.step : (at ?? this.back.step));
   }
 
   /** Whether there is a pair, and which of its runs is not on screen. */
@@ -53,7 +64,10 @@ export class Pair {
   get address() {
     const { members, link, app } = this;
     if (!members.length || !link) return null;
-    if (link.beside) return app.run === members[0].run ? link : { ...link, racer: link.beside, beside: link.racer };
+    if (link.beside)
+      return app.run === members[0].run
+        ? link
+        : { ...link, racer: link.beside, beside: link.racer };
     return app.run === members[0].run ? { ...link, side: "before" } : link;
   }
 
@@ -74,7 +88,10 @@ export class Pair {
    */
   show({ run, entry, replay }, step = this.app.run.stepOf(this.app.index)) {
     const { pinned, pass } = this.app;
-    this.app.put({ run, entry, replay }, { step, pin: pinned && pinned.letter, pass: pass === Infinity ? null : pass });
+    this.app.put(
+      { run, entry, replay },
+      { step, pin: pinned && pinned.letter, pass: pass === Infinity ? null : pass },
+    );
   }
 
   flip() {
@@ -95,11 +112,27 @@ export class Pair {
     this.app.root.toggleAttribute("data-pair", this.charted.length > 0);
     this.app.$(".what-button").hidden = !this.app.engines || this.members.length > 0;
     if (!this.members.length) return;
-    this.names.replaceChildren(...this.members.map((member) => h("button", {
-      type: "button", class: "button", "aria-pressed": String(member.run === this.app.run), onclick: () => { if (member.run !== this.app.run) this.show(member); },
-    }, member.name)));
+    this.names.replaceChildren(
+      ...this.members.map((member) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "button",
+            "aria-pressed": String(member.run === this.app.run),
+            onclick: () => {
+              if (member.run !== this.app.run) this.show(member);
+            },
+          },
+          member.name,
+        ),
+      ),
+    );
     setText(this.words, this.says);
     this.go.hidden = this.step === null;
-    this.go.replaceChildren(h("span", { class: "long" }, t("Where they diverge: ")), t(`step ${this.step}`));
+    this.go.replaceChildren(
+      h("span", { class: "long" }, t("Where they diverge: ")),
+      t(`step ${this.step}`),
+    );
   }
 }

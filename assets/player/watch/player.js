@@ -106,12 +106,44 @@ export class Player {
     this.ranks = new Ranks(this);
     this.rankLanes = new RankLanes($(".panel.ranks"), actions);
     const canvases = [this.row, this.mask, this.lengths, this.blocks, this.lanes];
-    this.tables = new Tables(this, [...canvases, this.card, { surface: this.strip.surface, table: (state) => this.lanes.table(state) }, { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) }, this.rankLanes].map((v) => [v, v.surface.canvas]));
-    this.cursors = [new Cursor(this, this.row, "tokens of this pass"), new Cursor(this, this.mask, "cells of the mask"), new Cursor(this, this.lengths, "caches by lane"), new Cursor(this, this.blocks, "memory blocks")];
-    this.views = [this.narration, this.row, this.mask, this.lengths, this.blocks, this.queue, this.texts, this.door, this.card, this.lanes, this.strip, this.ranks, this.rankLanes, this.transport, this.tables, ...this.cursors];
+    this.tables = new Tables(
+      this,
+      [
+        ...canvases,
+        this.card,
+        { surface: this.strip.surface, table: (state) => this.lanes.table(state) },
+        { surface: this.lanes.other.surface, table: (state) => this.lanes.besideTable(state) },
+        this.rankLanes,
+      ].map((v) => [v, v.surface.canvas]),
+    );
+    this.cursors = [
+      new Cursor(this, this.row, "tokens of this pass"),
+      new Cursor(this, this.mask, "cells of the mask"),
+      new Cursor(this, this.lengths, "caches by lane"),
+      new Cursor(this, this.blocks, "memory blocks"),
+    ];
+    this.views = [
+      this.narration,
+      this.row,
+      this.mask,
+      this.lengths,
+      this.blocks,
+      this.queue,
+      this.texts,
+      this.door,
+      this.card,
+      this.lanes,
+      this.strip,
+      this.ranks,
+      this.rankLanes,
+      this.transport,
+      this.tables,
+      ...this.cursors,
+    ];
     this.flights = new Flights($(".stage"), this, actions.redraw);
     this.motion = new Motion(this);
-    for (const view of [...canvases, this.strip]) pointCanvas(this, view, view === this.lanes || view === this.strip);
+    for (const view of [...canvases, this.strip])
+      pointCanvas(this, view, view === this.lanes || view === this.strip);
     pointElements(this);
     this.ask = new Ask(this);
     this.menu = new Menu($(".menu"), this);
@@ -119,11 +151,16 @@ export class Player {
     this.engines = Engines.of(this.options);
     this.visit = new Visit(this);
     this.pair = new Pair(this);
-    /** @type {any[]} */ (this.views).push(this.beside = new Beside(this));
+    /** @type {any[]} */ (this.views).push((this.beside = new Beside(this)));
     this.leak = new Leak(this);
     this.edge = /** @type {Edge} */ (this.live = new Live(this));
     this.editor = new Editor($(".drawer"), this);
-    this.speech = new Speech(root, () => { this.bar.named(); this.editor.named(); this.redraw(); this.changed(); });
+    this.speech = new Speech(root, () => {
+      this.bar.named();
+      this.editor.named();
+      this.redraw();
+      this.changed();
+    });
     this.bar = new Bar(this);
     this.opening = new Opening(this);
     this.intro = new Intro($(".intro"), this);
@@ -134,35 +171,50 @@ export class Player {
   }
 
   /** The document of the run on screen: its replay, or that of all ranks. */
-  get document() { return this.ranks.current ? this.ranks.doc : this.replay; }
+  get document() {
+    return this.ranks.current ? this.ranks.doc : this.replay;
+  }
   /** The server's id of the run on screen, if it has one. */
-  get runId() { return (this.ranks.current || this.entry)?.id || null; }
+  get runId() {
+    return (this.ranks.current || this.entry)?.id || null;
+  }
 
-  get running() { return Boolean(this.edge?.going); }
+  get running() {
+    return Boolean(this.edge?.going);
+  }
 
   /** The one view on a presenter's screen, or "". */
-  get alone() { return (this.presenter && this.root.dataset.focusView) || ""; }
+  get alone() {
+    return (this.presenter && this.root.dataset.focusView) || "";
+  }
 
   // -- opening a run ---------------------------------------------------------------------------------------------------
 
   async start() {
     const { options, address } = this;
     const wanted = address.read();
-    for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"]) wanted[key] ??= options[key] ?? null;
-    if (wanted.trace.length && await openAddress(this, wanted.trace, wanted)) return;
-    if (wanted.comparison && await openRacer(this, wanted)) return;
+    for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"])
+      wanted[key] ??= options[key] ?? null;
+    if (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) return;
+    if (wanted.comparison && (await openRacer(this, wanted))) return;
     const { request } = wanted;
     if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null; // of a run that is not here, or not yet
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else if (!(await this.opening.begin())) {
-      const entry = options.catalogue.find((e) => e.name === wanted.run) || (options.url ? { url: options.url } : options.catalogue[0]);
+      const entry =
+        options.catalogue.find((e) => e.name === wanted.run) ||
+        (options.url ? { url: options.url } : options.catalogue[0]);
       if (entry) await this.open(entry, wanted);
       else this.empty("There is no recorded run here yet. Edit requests and run them.");
     }
     if (this.engines && (await this.editor.resume())) return;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
-    else if (options.model && !wanted.run) await this.editor.toggle(true).then(() => this.editor.model.choose({ model: options.model, seen: true }));
-    else if (wanted.spec) this.toast("This link describes a run that only a page with an engine can make.", 8000);
+    else if (options.model && !wanted.run)
+      await this.editor
+        .toggle(true)
+        .then(() => this.editor.model.choose({ model: options.model, seen: true }));
+    else if (wanted.spec)
+      this.toast("This link describes a run that only a page with an engine can make.", 8000);
   }
 
   /** A recorded run of the catalogue: fetched once, then kept. */
@@ -182,27 +234,37 @@ export class Player {
 
   /** A document by its address, fetched once. */
   fetch(url) {
-    if (!this._fetched.has(url)) this._fetched.set(url, fetchJson(url).catch((error) => {
-      this._fetched.delete(url);
-      throw error;
-    }));
+    if (!this._fetched.has(url))
+      this._fetched.set(
+        url,
+        fetchJson(url).catch((error) => {
+          this._fetched.delete(url);
+          throw error;
+        }),
+      );
     return this._fetched.get(url);
   }
 
   /** Show a replay that is already loaded, from a file or another part. A broken one changes nothing on screen. */
   openReplay(replay, wanted = {}, entry = null) {
-    for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map((one) => new Run(one))) for (let i = 0; i < run.length; i += 1) run.frame(i);
+    for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map(
+      (one) => new Run(one),
+    ))
+      for (let i = 0; i < run.length; i += 1) run.frame(i);
     this.entry = entry;
     this.show(replay, wanted);
   }
 
   /** The run on screen as a file; see export.js. */
-  take(kind) { return take(this, kind); }
+  take(kind) {
+    return take(this, kind);
+  }
 
   /** Draw a replay, or those of ranks. wanted: {step, pin, view} from an address. */
   show(replay, wanted = {}) {
     if (replay?.ranks?.length) return this.ranks.show(replay, wanted);
-    if (!replay || !replay.header || !Array.isArray(replay.events)) return this.toast("This is not a replay.");
+    if (!replay || !replay.header || !Array.isArray(replay.events))
+      return this.toast("This is not a replay.");
     this.put({ run: new Run(replay), entry: this.entry, replay }, wanted);
   }
 
@@ -245,12 +307,16 @@ export class Player {
     const named = requestNamed(run, wanted.request);
     if (wanted.request && !named) return this._unknown(wanted.request);
     if (Number.isInteger(wanted.step)) this.index = run.indexOf(wanted.step);
-    else if (named && !Number.isFinite(wanted.at)) this.index = Math.min(firstStepOf(named), run.length - 1);
-    const request = named || (wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null);
+    else if (named && !Number.isFinite(wanted.at))
+      this.index = Math.min(firstStepOf(named), run.length - 1);
+    const request =
+      named || (wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null);
     if (request && request !== this.pinned) this.pin(request);
     if (Number.isInteger(wanted.pass)) this.pass = wanted.pass;
-    if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length) this.mask.layer = wanted.layer;
-    if (wanted.zoom) this.mask.zoom = wanted.zoom === "pin" ? request && { request } : { view: wanted.zoom };
+    if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length)
+      this.mask.layer = wanted.layer;
+    if (wanted.zoom)
+      this.mask.zoom = wanted.zoom === "pin" ? request && { request } : { view: wanted.zoom };
     if (wanted.tab) this.chooseTab(wanted.tab);
     if (wanted.view && this.presenter) focusView(this, wanted.view);
     this.redraw();
@@ -260,10 +326,15 @@ export class Player {
   _unknown(id) {
     this.redraw();
     this.changed(); // the address names what is on screen
-    this.toast(`No request of this run has the id “${[...id.replace(/[“”]/g, "")].slice(0, 80).join("")}”.`, 6000);
+    this.toast(
+      `No request of this run has the id “${[...id.replace(/[“”]/g, "")].slice(0, 80).join("")}”.`,
+      6000,
+    );
   }
 
-  empty(sentence) { showEmpty(this.root, sentence); }
+  empty(sentence) {
+    showEmpty(this.root, sentence);
+  }
 
   /** Steps from a running engine. */
   extend(delta) {
@@ -286,7 +357,11 @@ export class Player {
   /** Go to a step index. by hand: requested by the visitor, so it stops following the live edge. */
   seek(index, byHand = false) {
     if (!this.run || !this.run.length) return;
-    const to = clamp(Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0), 0, this.transport.track.length - 1);
+    const to = clamp(
+      Math.trunc(Number.isFinite(index) ? index : index > 0 ? Infinity : 0),
+      0,
+      this.transport.track.length - 1,
+    );
     if (this.ranks.all) return this.ranks.seek(to);
     if (byHand && this.running) this.following = to === this.run.length - 1;
     if (byHand) this.intro.used();
@@ -362,7 +437,9 @@ export class Player {
 
   // -- drawing -----------------------------------------------------------------------------------------------------------------
 
-  redraw() { drawSoon(this); }
+  redraw() {
+    drawSoon(this);
+  }
 
   draw() {
     if (!this.run || !this.run.length) return;
@@ -385,7 +462,9 @@ export class Player {
 
   _buttons() {
     const { $ } = this;
-    $(".speed").replaceChildren(...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)));
+    $(".speed").replaceChildren(
+      ...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)),
+    );
     this.transport.setSpeed(2);
     $(".live-badge").addEventListener("click", () => this.follow());
   }
@@ -397,10 +476,18 @@ export class Player {
   }
 
   /** Another size, tab, axis or theme: see layout.js. */
-  sized() { fit(this); }
-  chooseTab(tab) { chooseTab(this, tab); }
-  setClock(on) { chooseAxis(this, on); }
-  present(on, quiet = false) { present(this, on, quiet); }
+  sized() {
+    fit(this);
+  }
+  chooseTab(tab) {
+    chooseTab(this, tab);
+  }
+  setClock(on) {
+    chooseAxis(this, on);
+  }
+  present(on, quiet = false) {
+    present(this, on, quiet);
+  }
 
   setTheme(theme) {
     this.chosenTheme = theme;
@@ -410,7 +497,9 @@ export class Player {
 
   // -- small services -----------------------------------------------------------------------------------------------------------------
 
-  toast(sentence, ms = 4000, action = null) { showToast(this.root, sentence, ms, action); }
+  toast(sentence, ms = 4000, action = null) {
+    showToast(this.root, sentence, ms, action);
+  }
 
   /** Update the address, soon. */
   changed() {
@@ -429,6 +518,9 @@ export class Player {
 }
 
 /** Create a player in its markup, as soon as that is styled; the last one is `window.inflight`. */
-export const mount = (root, options) => whenStyled(root, () => { window.inflight = new Player(root, options); });
+export const mount = (root, options) =>
+  whenStyled(root, () => {
+    window.inflight = new Player(root, options);
+  });
 
 window.Inflight = { mount, icon };

@@ -19,12 +19,15 @@ export function pointCanvas(app, view, seeks = false) {
   });
   canvas.addEventListener("pointerleave", () => app.hover(null));
   let down = null;
-  canvas.addEventListener("pointerdown", (e) => { down = [e.clientX, e.clientY]; });
+  canvas.addEventListener("pointerdown", (e) => {
+    down = [e.clientX, e.clientY];
+  });
   canvas.addEventListener("click", (e) => {
     if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return; // a drag
     const found = find(e);
     if (found && found.keepsPin) return;
-    if (e.pointerType === "touch" || e.pointerType === "pen") app.hover(found, e.clientX, e.clientY);
+    if (e.pointerType === "touch" || e.pointerType === "pen")
+      app.hover(found, e.clientX, e.clientY);
     app.pin(found ? found.request : null);
   });
 }
@@ -88,9 +91,22 @@ export class Cursor {
     this.at = 0;
     this.name = name;
     this.said = h("span", { class: "hidden-text" }, HOW);
-    this.option = h("span", { role: "option", class: "cursor-at", "aria-selected": "false", id: `cursor-${name.replaceAll(" ", "-")}` }, this.said);
+    this.option = h(
+      "span",
+      {
+        role: "option",
+        class: "cursor-at",
+        "aria-selected": "false",
+        id: `cursor-${name.replaceAll(" ", "-")}`,
+      },
+      this.said,
+    );
     this._shown = ""; // its last position
-    this.el = h("div", { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id }, this.option);
+    this.el = h(
+      "div",
+      { class: "cursor", role: "listbox", tabindex: "0", "aria-activedescendant": this.option.id },
+      this.option,
+    );
     view.surface.canvas.parentElement.append(this.el);
     this.el.addEventListener("keydown", (e) => this._key(e));
     this.el.addEventListener("focus", () => this.draw());
@@ -141,10 +157,18 @@ export class Cursor {
     const place = places[this.at];
     const found = this._found(places);
     const { style } = this.option;
-    [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map((n) => `${n}px`);
-    const words = (found && found.lines ? found.lines : []).map((line) => plain(this.app, translateLine(line))).join(". ");
+    [style.left, style.top, style.width, style.height] = [place.x, place.y, place.w, place.h].map(
+      (n) => `${n}px`,
+    );
+    const words = (found && found.lines ? found.lines : [])
+      .map((line) => plain(this.app, translateLine(line)))
+      .join(". ");
     setText(this.said, words || t("nothing"));
-    setAttr(this.option, "aria-selected", String(Boolean(found && found.request && found.request === this.app.pinned)));
+    setAttr(
+      this.option,
+      "aria-selected",
+      String(Boolean(found && found.request && found.request === this.app.pinned)),
+    );
     setAttr(this.option, "aria-posinset", String(this.at + 1));
     setAttr(this.option, "aria-setsize", String(places.length));
     const shown = JSON.stringify([this.app.frame.i, place.x, place.y, place.w, place.h]);

@@ -25,8 +25,13 @@ export function present(app, on, quiet) {
   if (!on && document.fullscreenElement) document.exitFullscreen();
   app.sized();
   app.changed();
-  if (!on) hideToast(app.root); // it may still show the presenter's keys
-  else if (!quiet) app.toast("Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.", 3000);
+  if (!on)
+    hideToast(app.root); // it may still show the presenter's keys
+  else if (!quiet)
+    app.toast(
+      "Space plays, R shows the reasons, 1 to 6 show one view, F fills the screen, Esc leaves.",
+      3000,
+    );
 }
 
 /**

@@ -36,19 +36,32 @@ export class Ranks {
    */
   show(doc, wanted = {}) {
     const { app } = this;
-    this.members = doc.ranks.map(({ rank, offset, id, replay }) => ({ rank, offset, id, replay, run: new Run(replay) }));
+    this.members = doc.ranks.map(({ rank, offset, id, replay }) => ({
+      rank,
+      offset,
+      id,
+      replay,
+      run: new Run(replay),
+    }));
     this.doc = doc;
     this.says = doc.says;
     this.all = false;
     this._held = null;
     this.alone = null;
     this.from = 0;
-    this.span = this.room = Math.max(1e-9, ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])));
+    this.span = this.room = Math.max(
+      1e-9,
+      ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])),
+    );
     this._walk();
     app.transport.toggle(false);
     app.following = false;
     this._put(this.members[0]);
-    this.look(Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) || wanted.request ? wanted : { ...wanted, rank: "all" });
+    this.look(
+      Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) || wanted.request
+        ? wanted
+        : { ...wanted, rank: "all" },
+    );
   }
 
   /**
@@ -83,8 +96,11 @@ export class Ranks {
   /** Apply an address. wanted: {rank: a number, "all" or null, at: seconds or null, step} */
   look(wanted) {
     const { app } = this;
-    const having = [this.current, ...this.members].find((m) => m && requestNamed(m.run, wanted.request));
-    const member = this.members.find((m) => m.rank === wanted.rank) || having || this.current || this.members[0];
+    const having = [this.current, ...this.members].find(
+      (m) => m && requestNamed(m.run, wanted.request),
+    );
+    const member =
+      this.members.find((m) => m.rank === wanted.rank) || having || this.current || this.members[0];
     if (member !== this.current) this._put(member);
     if (wanted.rank === "all") this.showAll(true, wanted.at ?? this.now);
     else this.showAll(false);
@@ -114,7 +130,9 @@ export class Ranks {
     const { run, index } = this.app;
     const held = this._held;
     if (held && held.run === run && held.index === index) return held.now;
-    return run.length ? stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0] : 0;
+    return run.length
+      ? stretch(/** @type {Rank} */ (this.current), Math.min(index, run.length - 1))[0]
+      : 0;
   }
 
   /** Go to a moment: the run on screen goes to the step that has begun by then. */
@@ -182,13 +200,27 @@ export class Ranks {
   _buttons() {
     const { current } = this;
     if (!current) return;
-    const button = (text, on, act) => h("button", { type: "button", class: "button", "aria-pressed": String(on), onclick: act }, t(text));
+    const button = (text, on, act) =>
+      h(
+        "button",
+        { type: "button", class: "button", "aria-pressed": String(on), onclick: act },
+        t(text),
+      );
     const focused = [...this.names.children].indexOf(document.activeElement);
-    this.names.replaceChildren(...(this.members.length > 1 ? [button("All ranks", this.all, () => this.showAll(!this.all))] : []),
-      ...this.members.map((m) => button(m.name || `Rank ${m.rank}`, !this.all && m === current, () => this.choose(m))));
+    this.names.replaceChildren(
+      ...(this.members.length > 1
+        ? [button("All ranks", this.all, () => this.showAll(!this.all))]
+        : []),
+      ...this.members.map((m) =>
+        button(m.name || `Rank ${m.rank}`, !this.all && m === current, () => this.choose(m)),
+      ),
+    );
     if (focused >= 0) /** @type {HTMLElement} */ (this.names.children[focused])?.focus();
     const [aligned, ...faults] = this.says;
-    this.words.replaceChildren(...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")), this.members.length > 1 ? t(aligned) : "");
+    this.words.replaceChildren(
+      ...faults.map((fault) => h("b", {}, h("bdi", {}, t(fault)), " ")),
+      this.members.length > 1 ? t(aligned) : "",
+    );
     this.words.title = this.words.textContent;
   }
 
@@ -197,7 +229,14 @@ export class Ranks {
     if (!current) return;
     this.moment.hidden = this.all || this.members.length < 2;
     const { i, inside } = standing(current, this.now);
-    tell(this.moment, inside ? this.readout : i < 0 ? `${this.readout}: before its first step` : `${this.readout}: idle after step ${current.run.stepOf(i)}`);
+    tell(
+      this.moment,
+      inside
+        ? this.readout
+        : i < 0
+          ? `${this.readout}: before its first step`
+          : `${this.readout}: idle after step ${current.run.stepOf(i)}`,
+    );
   }
 
   // -- what the transport walks along where all are on screen: the moments at which one of them begins a step -----------------
@@ -217,7 +256,11 @@ export class Ranks {
   /** Moments at which something of a kind happens in one of them; see `Run.eventSteps`. */
   eventSteps(kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
-    return this._moments.flatMap((moment, n) => (moment.steps.some(({ placed, i }) => steps.get(/** @type {any} */ (placed)).has(i)) ? [n] : []));
+    return this._moments.flatMap((moment, n) =>
+      moment.steps.some(({ placed, i }) => steps.get(/** @type {any} */ (placed)).has(i))
+        ? [n]
+        : [],
+    );
   }
 
   get readout() {
@@ -229,4 +272,3 @@ export class Ranks {
     return this.members.map((m) => ({ rank: m.rank, ...standing(m, this.now) }));
   }
 }
-

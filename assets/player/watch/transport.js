@@ -10,7 +10,17 @@ import { showSlow } from "./slow.js";
 export const SPEEDS = [1, 2, 4, 8, 15, 30, 60];
 
 const KEYS = {
-  ArrowRight: "next", ArrowLeft: "prev", PageDown: "next-page", PageUp: "prev-page", Home: "first", End: "last", " ": "play", n: "next-event", b: "prev-event", "+": "faster", "-": "slower",
+  ArrowRight: "next",
+  ArrowLeft: "prev",
+  PageDown: "next-page",
+  PageUp: "prev-page",
+  Home: "first",
+  End: "last",
+  " ": "play",
+  n: "next-event",
+  b: "prev-event",
+  "+": "faster",
+  "-": "slower",
 };
 
 export class Transport {
@@ -68,8 +78,13 @@ export class Transport {
     const { app } = this;
     if (!app.run) return;
     const steps = this.track.eventSteps(kind);
-    const target = direction > 0 ? steps.find((i) => i > this.place) : steps.findLast((i) => i < this.place);
-    if (target === undefined) app.toast(`No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`, 2500);
+    const target =
+      direction > 0 ? steps.find((i) => i > this.place) : steps.findLast((i) => i < this.place);
+    if (target === undefined)
+      app.toast(
+        `No ${direction > 0 ? "later" : "earlier"} ${kind === "any" ? "event" : kind} in this run.`,
+        2500,
+      );
     else app.seek(target, true);
   }
 
@@ -91,7 +106,7 @@ export class Transport {
     let due = 0;
     const tick = (t) => {
       if (!this.playing) return;
-      due += clamp(t - last, 0, 500) * this.speed / 1000;
+      due += (clamp(t - last, 0, 500) * this.speed) / 1000;
       last = t;
       const n = Math.floor(due);
       if (n) {
@@ -112,7 +127,10 @@ export class Transport {
   /** @param {ViewState} state */
   draw({ run, frame, ranks }) {
     const { track, place } = this;
-    setText(this.count, ranks ? ranks.readout : `${frame.event.step} / ${run.stepOf(run.length - 1)}`);
+    setText(
+      this.count,
+      ranks ? ranks.readout : `${frame.event.step} / ${run.stepOf(run.length - 1)}`,
+    );
     const share = track.length > 1 ? place / (track.length - 1) : 1;
     this.progress.style.transform = `scaleX(${share})`;
   }
@@ -140,10 +158,18 @@ function leave(app) {
 /** Select the next request: first those in lanes, then those that wait. */
 function selectNext(app, by) {
   if (!app.frame) return;
-  const present = [...new Set([...app.frame.lanes.map((l) => l.request).filter(Boolean), ...app.frame.waiting.map((w) => w.request)])];
+  const present = [
+    ...new Set([
+      ...app.frame.lanes.map((l) => l.request).filter(Boolean),
+      ...app.frame.waiting.map((w) => w.request),
+    ]),
+  ];
   if (!present.length) return;
   const at = present.indexOf(app.pinned);
-  const next = present[at < 0 ? (by > 0 ? 0 : present.length - 1) : (at + by + present.length) % present.length];
+  const next =
+    present[
+      at < 0 ? (by > 0 ? 0 : present.length - 1) : (at + by + present.length) % present.length
+    ];
   if (next !== app.pinned) app.pin(next);
 }
 
@@ -163,8 +189,7 @@ export function playerKeys(app) {
       e.preventDefault(); // it would be typed there
       if (app.edge.find) app.edge.find();
       else showSlow(app, true);
-    }
-    else if (e.key === "d") app.detail.turn();
+    } else if (e.key === "d") app.detail.turn();
     else if (e.key === "c") app.setClock(!app.clock);
     else if (e.key === "j" || e.key === "k") selectNext(app, e.key === "j" ? 1 : -1);
     else if (e.key === "s") app.beside.toggle();
@@ -172,9 +197,11 @@ export function playerKeys(app) {
     else if (e.key === "a" && app.ranks.current) app.ranks.showAll(!app.ranks.all);
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
     else if (e.key === "r") app.narration.open(app.narration.list.hidden);
-    else if (app.presenter && e.key === "f") document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
+    else if (app.presenter && e.key === "f")
+      document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
     else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, Number(e.key));
-    else if (!app.presenter && /^[0-9]$/.test(e.key)) app.ranks.choose(app.ranks.members.find((m) => m.rank === Number(e.key)));
+    else if (!app.presenter && /^[0-9]$/.test(e.key))
+      app.ranks.choose(app.ranks.members.find((m) => m.rank === Number(e.key)));
     else return;
     app.root.classList.add("by-keys");
   });

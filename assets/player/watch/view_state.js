@@ -12,9 +12,31 @@ export function viewState(app, index = app.index, share = 1) {
   const frame = run.frame(Math.min(index, run.length - 1));
   const pass = frame.passes[clamp(app.pass, 0, frame.passes.length - 1)] || null;
   return {
-    run, frame, index: frame.i, share, flights: app.flights, pass, palette, focus, hot, pinned, presenter: app.presenter || app.large, alone, layout, clock, simple: detail.simple, language: app.speech.name,
-    fast: app.lanes.dragging || app.strip.dragging || (transport.playing && transport.speed > 8) || (app.running && app.following),
-    pair: app.pair.state, leak: app.leak.state, weights: app.weights.state(frame, pass), ranks: app.ranks.state,
+    run,
+    frame,
+    index: frame.i,
+    share,
+    flights: app.flights,
+    pass,
+    palette,
+    focus,
+    hot,
+    pinned,
+    presenter: app.presenter || app.large,
+    alone,
+    layout,
+    clock,
+    simple: detail.simple,
+    language: app.speech.name,
+    fast:
+      app.lanes.dragging ||
+      app.strip.dragging ||
+      (transport.playing && transport.speed > 8) ||
+      (app.running && app.following),
+    pair: app.pair.state,
+    leak: app.leak.state,
+    weights: app.weights.state(frame, pass),
+    ranks: app.ranks.state,
   };
 }
 

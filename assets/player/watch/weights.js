@@ -21,7 +21,14 @@ export class Weights {
   /** Only runs that an engine has can be computed again. */
   get offered() {
     const { app } = this;
-    return Boolean(app.runId && app.engines?.can("attention", app.runId) && !app.running && !app.leak.on && app.run.header.model && app.run.header.model.layers);
+    return Boolean(
+      app.runId &&
+      app.engines?.can("attention", app.runId) &&
+      !app.running &&
+      !app.leak.on &&
+      app.run.header.model &&
+      app.run.header.model.layers,
+    );
   }
 
   /**
@@ -48,13 +55,21 @@ export class Weights {
       const { run } = app;
       let answer;
       try {
-        answer = await app.engines.call("attention", app.runId, step, passIndex, this.layer, this.head);
+        answer = await app.engines.call(
+          "attention",
+          app.runId,
+          step,
+          passIndex,
+          this.layer,
+          this.head,
+        );
       } catch (error) {
         answer = { error: `The weights could not be fetched: ${error.message}.` };
       }
       if (app.run !== run) return;
       if (answer.error) {
-        if (this.head > 0 && /no head/.test(answer.error)) this.head = 0; // past the last head: start over
+        if (this.head > 0 && /no head/.test(answer.error))
+          this.head = 0; // past the last head: start over
         else this.error = answer.error;
         this.known.delete(key);
       } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));

@@ -11,11 +11,30 @@ import { Run } from "../run/run.js";
 const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
 /** @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n: number) => string][]} */
 const NUMBERS = [
-  ["max_num_seqs", "Lanes", (n) => [n * 2, Math.max(1, Math.floor(n / 2))], (n) => `${count(n)} [lane|lanes]`],
-  ["max_num_batched_tokens", "Token budget", (n, config) => [n * 4, Math.max(config.max_num_seqs, Math.floor(n / 2))], (n) => `a token budget of ${n}`],
-  ["num_blocks", "KV blocks", (n) => [n * 2, Math.ceil(n / 2)], (n) => `${count(n)} KV [block|blocks]`],
+  [
+    "max_num_seqs",
+    "Lanes",
+    (n) => [n * 2, Math.max(1, Math.floor(n / 2))],
+    (n) => `${count(n)} [lane|lanes]`,
+  ],
+  [
+    "max_num_batched_tokens",
+    "Token budget",
+    (n, config) => [n * 4, Math.max(config.max_num_seqs, Math.floor(n / 2))],
+    (n) => `a token budget of ${n}`,
+  ],
+  [
+    "num_blocks",
+    "KV blocks",
+    (n) => [n * 2, Math.ceil(n / 2)],
+    (n) => `${count(n)} KV [block|blocks]`,
+  ],
 ];
-const SWITCHES = [["chunked_prefill", "Prompts in chunks"], ["prefill_first", "Prefill before decode"], ["prefix_caching", "Prefix cache"]];
+const SWITCHES = [
+  ["chunked_prefill", "Prompts in chunks"],
+  ["prefill_first", "Prefill before decode"],
+  ["prefix_caching", "Prefix cache"],
+];
 
 /**
  ** The settings that can be changed: name, current value, and others to try. The one that limited the step comes first.
@@ -29,14 +48,36 @@ export function changesOf(config, policies, binding = "none") {
   /** @type {{knob: string, name: string, now: string, others: {text: string, value: any, says: string}[]}[]} */
   const settings = [
     ...NUMBERS.filter(([knob]) => has(knob) && config[knob]).map(([knob, name, others, words]) => ({
-      knob, name, now: String(config[knob]),
-      others: others(config[knob], config).filter((n) => n !== config[knob]).map((n) => ({ text: String(n), value: n, says: `${words(n)} instead of ${config[knob]}` })),
+      knob,
+      name,
+      now: String(config[knob]),
+      others: others(config[knob], config)
+        .filter((n) => n !== config[knob])
+        .map((n) => ({
+          text: String(n),
+          value: n,
+          says: `${words(n)} instead of ${config[knob]}`,
+        })),
     })),
     ...SWITCHES.filter(([knob]) => has(knob)).map(([knob, name]) => {
       const [now, other] = config[knob] ? ["on", "off"] : ["off", "on"];
-      return { knob, name, now, others: [{ text: other, value: !config[knob], says: `${name.toLowerCase()}: ${other}` }] };
+      return {
+        knob,
+        name,
+        now,
+        others: [{ text: other, value: !config[knob], says: `${name.toLowerCase()}: ${other}` }],
+      };
     }),
-    { knob: "policy", name: "Policy", now: config.policy, others: elsewhere.map((p) => ({ text: p, value: p, says: `the policy “${p}” instead of “${config.policy}”` })) },
+    {
+      knob: "policy",
+      name: "Policy",
+      now: config.policy,
+      others: elsewhere.map((p) => ({
+        text: p,
+        value: p,
+        says: `the policy “${p}” instead of “${config.policy}”`,
+      })),
+    },
   ].filter(({ others }) => others.length);
   const first = KNOB_OF[binding];
   return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
@@ -63,14 +104,51 @@ export async function showWhatIf(app) {
   const choice = (knob, { text, value, says }) => {
     const policy = knob === "policy" && editor.state.policies.find((p) => p.name === value);
     const words = policy ? [h("b", {}, text), h("small", {}, t(policy.shows))] : [t(text)];
-    const button = h("button", { type: "button", class: `button what-choice${policy ? " what-policy" : ""}`, title: t(says), "aria-label": t(says), onclick: () => act({ knob, value, says }, button) }, ...words);
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: `button what-choice${policy ? " what-policy" : ""}`,
+        title: t(says),
+        "aria-label": t(says),
+        onclick: () => act({ knob, value, says }, button),
+      },
+      ...words,
+    );
     buttons.push(button);
     return button;
   };
-  const card = showCard(app.root, "What if …", h("p", {}, t("Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.")),
-    h("dl", { class: "what-settings" }, ...changesOf(spec.config, editor.state.policies, binding).flatMap(({ knob, name, now, others }) => [
-      h("dt", {}, t(name), h("small", {}, `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it limited step ${app.frame.event.step}`)}` : ""}`)), h("dd", {}, ...others.map((other) => choice(knob, other))),
-    ])), message);
+  const card = showCard(
+    app.root,
+    "What if …",
+    h(
+      "p",
+      {},
+      t(
+        "Choose a change. The engine then runs these requests again from their first step, once as they are and once with the change, and shows the first step at which the two runs differ.",
+      ),
+    ),
+    h(
+      "dl",
+      { class: "what-settings" },
+      ...changesOf(spec.config, editor.state.policies, binding).flatMap(
+        ({ knob, name, now, others }) => [
+          h(
+            "dt",
+            {},
+            t(name),
+            h(
+              "small",
+              {},
+              `${t("now")} ${knob === "policy" ? now : t(now)}${knob === KNOB_OF[binding] ? `: ${t(`it limited step ${app.frame.event.step}`)}` : ""}`,
+            ),
+          ),
+          h("dd", {}, ...others.map((other) => choice(knob, other))),
+        ],
+      ),
+    ),
+    message,
+  );
 }
 
 /** Run again what a link describes: its spec, with the change that it names (`knob:value`). Returns whether it is one of the changes offered. */
@@ -90,7 +168,18 @@ export async function restoreFork(app, spec, wanted) {
 export async function runBeside(app, policy, tell) {
   if (app.running) return t("A run is in progress: wait for it to end, or cancel it.");
   const spec = await app.editor.specOnScreen();
-  return spec ? fork(app, spec, { knob: "policy", value: policy, says: `the policy “${policy}” instead of “${spec.config.policy}”` }, tell) : null;
+  return spec
+    ? fork(
+        app,
+        spec,
+        {
+          knob: "policy",
+          value: policy,
+          says: `the policy “${policy}” instead of “${spec.config.policy}”`,
+        },
+        tell,
+      )
+    : null;
 }
 
 /** Run both and show them; returns a sentence if that failed. */
@@ -100,17 +189,44 @@ async function fork(app, spec, { says, knob, value }, tell) {
   const title = editor.titleOf(spec);
   try {
     tell("Starting the engine.");
-    const answer = await app.engines.ask("fork", { ...spec, knob, value }, app.visit.visitor, ({ ahead, total, index, loading }) => tell(loading ? loadingWords(loading)[1] : ahead ? `${ahead} ahead of yours.` : total ? `Run ${index + 1} of ${total}.` : "Loading the model."));
+    const answer = await app.engines.ask(
+      "fork",
+      { ...spec, knob, value },
+      app.visit.visitor,
+      ({ ahead, total, index, loading }) =>
+        tell(
+          loading
+            ? loadingWords(loading)[1]
+            : ahead
+              ? `${ahead} ahead of yours.`
+              : total
+                ? `Run ${index + 1} of ${total}.`
+                : "Loading the model.",
+        ),
+    );
     const { runs, ...doc } = await app.fetch(answer.url);
     if (app.run !== before) return null; // a different run was opened meanwhile
     const said = inLanguage(doc);
-    const members = runs.map((run, n) => ({ ...run, ...said.runs?.[n] })).map((replay, n) => ({ run: new Run(replay), entry: { name: null, ...answer.runs[n] }, replay, name: said.names[n] }));
+    const members = runs
+      .map((run, n) => ({ ...run, ...said.runs?.[n] }))
+      .map((replay, n) => ({
+        run: new Run(replay),
+        entry: { name: null, ...answer.runs[n] },
+        replay,
+        name: said.names[n],
+      }));
     const [, changed] = members;
     const asked = { ...spec, config: changed.run.header.config };
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
-    const packed = members[0].entry.spec = await editor.packed(spec);
+    const packed = (members[0].entry.spec = await editor.packed(spec));
     const [caption, after] = said.says;
-    app.pair.open({ members, link: packed && { spec: packed, what: `${knob}:${value}` }, step: doc.step, caption, says: doc.step === null ? caption[0] : after });
+    app.pair.open({
+      members,
+      link: packed && { spec: packed, what: `${knob}:${value}` },
+      step: doc.step,
+      caption,
+      says: doc.step === null ? caption[0] : after,
+    });
     return null;
   } catch (error) {
     return error.message;

@@ -9,26 +9,41 @@ export async function loadWorkload(editor, input) {
   input.value = "";
   if (!file) return;
   const most = editor.limits.upload_bytes;
-  if (file.size > most) return editor.frame.say(`${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`, true);
+  if (file.size > most)
+    return editor.frame.say(
+      `${file.name} has ${Math.round(file.size / 2 ** 20)} MiB; this page opens at most ${Math.round(most / 2 ** 20)} MiB.`,
+      true,
+    );
   const text = await file.text();
   const data = savedIn(text);
   if (!data) return published(editor, text, file.name);
   const now = editor.spec();
-  take(editor, { workload: data.workload || data, config: { ...now.config, ...(data.config || {}) }, model: data.model || now.model, device: data.device || now.device, dtype: data.dtype || now.dtype });
+  take(editor, {
+    workload: data.workload || data,
+    config: { ...now.config, ...(data.config || {}) },
+    model: data.model || now.model,
+    device: data.device || now.device,
+    dtype: data.dtype || now.dtype,
+  });
 }
 
 /** One that a service published, scaled to the model in the form; the sentence about the scaling stays in view. */
 async function published(editor, text, name) {
   editor.frame.busy(true);
   editor.frame.say(`Reading ${name}.`);
-  const answer = await editor.app.engines.send(`inflight/datasets?${new URLSearchParams({ name, model: editor.model.value })}`, text)
+  const answer = await editor.app.engines
+    .send(`inflight/datasets?${new URLSearchParams({ name, model: editor.model.value })}`, text)
     .catch((error) => ({ error: `The engine cannot be reached: ${error.message}.` }));
   editor.frame.busy(false);
-  if (!answer || answer.error) return editor.frame.say(answer ? answer.error : "Nothing came back.", true);
+  if (!answer || answer.error)
+    return editor.frame.say(answer ? answer.error : "Nothing came back.", true);
   const { workload, block_size: shared, says } = answer;
   const now = editor.spec();
   const policy = editor.state.policies.find((p) => p.name === now.config.policy);
-  const config = shared && policy.knobs.includes("prefix_caching") ? { ...now.config, prefix_caching: true, block_size: shared } : now.config;
+  const config =
+    shared && policy.knobs.includes("prefix_caching")
+      ? { ...now.config, prefix_caching: true, block_size: shared }
+      : now.config;
   take(editor, { ...now, workload, config }, () => {
     editor.field("preset").value = "";
     setText(editor.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);

@@ -12,7 +12,9 @@ const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 export function believed(delta) {
   try {
     if (isTrial(delta)) return delta;
-  } catch { /* a run that cannot be followed */ }
+  } catch {
+    /* a run that cannot be followed */
+  }
   throw new Error("This code answered with something that is not an answer.");
 }
 
@@ -22,22 +24,49 @@ const isRecord = (value) => typeof value === "object" && value !== null && !Arra
 const orNone = (is) => (value) => value === null || is(value);
 const isList = (is) => (value) => Array.isArray(value) && value.every(is);
 const isRecordOf = (is) => (value) => isRecord(value) && Object.values(value).every(is);
-const has = (parts) => (value) => isRecord(value) && Object.entries(parts).every(([name, is]) => is(value[name]));
+const has = (parts) => (value) =>
+  isRecord(value) && Object.entries(parts).every(([name, is]) => is(value[name]));
 
 const isGoal = has({ name: isText, met: (met) => typeof met === "boolean", says: orNone(isText) });
-const isFault = has({ says: isText, line: orNone(isNumber), step: orNone(isNumber), holes: isRecordOf(isText) });
-const isCase = has({ lines: isList(isText), expected: orNone(isText), got: orNone(isText), printed: isText });
-const isAttempt = has({ task: isText, goals: isList(isGoal), help: orNone(isText), fault: orNone(isFault), replay: orNone(isRun), case: (value) => value === undefined || orNone(isCase)(value) });
-const isFigure = has({ name: isText, figure: has({ data: isList(has({ type: (type) => CHARTS.includes(type) })), layout: isRecord }) });
+const isFault = has({
+  says: isText,
+  line: orNone(isNumber),
+  step: orNone(isNumber),
+  holes: isRecordOf(isText),
+});
+const isCase = has({
+  lines: isList(isText),
+  expected: orNone(isText),
+  got: orNone(isText),
+  printed: isText,
+});
+const isAttempt = has({
+  task: isText,
+  goals: isList(isGoal),
+  help: orNone(isText),
+  fault: orNone(isFault),
+  replay: orNone(isRun),
+  case: (value) => value === undefined || orNone(isCase)(value),
+});
+const isFigure = has({
+  name: isText,
+  figure: has({ data: isList(has({ type: (type) => CHARTS.includes(type) })), layout: isRecord }),
+});
 const isComparison = has({
-  name: isText, title: isText, names: isList(isText), runs: isRecordOf(isRun), figures: isList(isFigure),
+  name: isText,
+  title: isText,
+  names: isList(isText),
+  runs: isRecordOf(isRun),
+  figures: isList(isFigure),
   translations: isRecordOf(has({ figures: isList(isFigure) })),
 });
 
 function isTrial(delta) {
-  if (!delta.done) return isRecord(delta.loading ?? {}) && isRecordOf(isNumber)(delta.progress ?? {});
+  if (!delta.done)
+    return isRecord(delta.loading ?? {}) && isRecordOf(isNumber)(delta.progress ?? {});
   if (!isHarmless(delta, 0)) return false;
-  if ("error" in delta || "stopped" in delta) return isText(delta.error ?? "") && isText(delta.stopped ?? "");
+  if ("error" in delta || "stopped" in delta)
+    return isText(delta.error ?? "") && isText(delta.stopped ?? "");
   return "comparison" in delta ? isComparison(delta.comparison) : isAttempt(delta.attempt);
 }
 
@@ -45,13 +74,20 @@ function isTrial(delta) {
 function isHarmless(value, depth) {
   if (isText(value)) return !ADDRESS.test(value);
   if (typeof value !== "object" || value === null) return true;
-  return depth < MOST.depth && Object.entries(value).every(([name, part]) => (Array.isArray(value) || !FETCHED.includes(name)) && isHarmless(part, depth + 1));
+  return (
+    depth < MOST.depth &&
+    Object.entries(value).every(
+      ([name, part]) =>
+        (Array.isArray(value) || !FETCHED.includes(name)) && isHarmless(part, depth + 1),
+    )
+  );
 }
 
 /** Whether it can be followed from its first step to its last. */
 function isRun(replay) {
   const { max_num_seqs: lanes = 1, num_blocks: blocks } = replay.header.config;
-  if (!(lanes <= MOST.lanes && (replay.header.num_blocks ?? blocks ?? 0) <= MOST.blocks)) return false;
+  if (!(lanes <= MOST.lanes && (replay.header.num_blocks ?? blocks ?? 0) <= MOST.blocks))
+    return false;
   const run = new Run(replay);
   for (let step = 0; step < run.length; step += 1) run.frame(step);
   return true;

@@ -9,10 +9,16 @@ let fetched;
 /** @param {string} url where the bundle is (assets/vendor/codemirror.in.js has what is in it) */
 function codeMirror(url) {
   fetched ??= new Promise((resolve, reject) => {
-    const script = h("script", { src: url, onload: () => resolve(window.inflightCodeMirror), onerror: () => reject(new Error("the editor could not be fetched")) });
+    const script = h("script", {
+      src: url,
+      onload: () => resolve(window.inflightCodeMirror),
+      onerror: () => reject(new Error("the editor could not be fetched")),
+    });
     document.head.append(script);
   });
-  fetched.catch(() => { fetched = undefined; });
+  fetched.catch(() => {
+    fetched = undefined;
+  });
   return fetched;
 }
 
@@ -25,11 +31,23 @@ export class CodeField {
     this.holder = holder;
     this.options = options;
     this.view = null; // CodeMirror's, once it is there
-    this.field = h("textarea", { class: "code-field", spellcheck: "false", autocapitalize: "off", autocomplete: "off", "aria-describedby": options.describedBy, oninput: () => options.changed(),
-      onkeydown: (e) => { if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) options.run(); } });
+    this.field = h("textarea", {
+      class: "code-field",
+      spellcheck: "false",
+      autocapitalize: "off",
+      autocomplete: "off",
+      "aria-describedby": options.describedBy,
+      oninput: () => options.changed(),
+      onkeydown: (e) => {
+        if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) options.run();
+      },
+    });
     holder.replaceChildren(this.field);
     this.named();
-    codeMirror(options.url).then((cm) => this._become(cm), () => {}); // a text field will do
+    codeMirror(options.url).then(
+      (cm) => this._become(cm),
+      () => {},
+    ); // a text field will do
   }
 
   get code() {
@@ -52,14 +70,31 @@ export class CodeField {
     if (!this.view) return;
     const { state } = this.view;
     const found = line && line <= state.doc.lines ? state.doc.line(line) : null;
-    this.view.dispatch(this.cm.setDiagnostics(state, found ? [{ from: found.from + /^\s*/.exec(found.text)[0].length, to: found.to, severity: "error", message: says }] : []));
+    this.view.dispatch(
+      this.cm.setDiagnostics(
+        state,
+        found
+          ? [
+              {
+                from: found.from + /^\s*/.exec(found.text)[0].length,
+                to: found.to,
+                severity: "error",
+                message: says,
+              },
+            ]
+          : [],
+      ),
+    );
   }
 
   /** Put the cursor on a line. @param {number} line from 1 */
   go(line) {
     if (!this.view) return this.field.focus();
     const { from } = this.view.state.doc.line(Math.min(line, this.view.state.doc.lines));
-    this.view.dispatch({ selection: { anchor: from }, effects: this.cm.EditorView.scrollIntoView(from, { y: "center" }) });
+    this.view.dispatch({
+      selection: { anchor: from },
+      effects: this.cm.EditorView.scrollIntoView(from, { y: "center" }),
+    });
     this.view.focus();
   }
 
@@ -78,13 +113,32 @@ export class CodeField {
       options.run();
       return true;
     };
-    return cm.EditorState.create({ doc: code, extensions: [
-      cm.Prec.highest(cm.keymap.of([{ key: "Mod-Enter", run }])),
-      cm.lineNumbers(), cm.highlightActiveLineGutter(), cm.highlightSpecialChars(), cm.history(), cm.drawSelection(), cm.indentUnit.of("    "), cm.indentOnInput(), cm.bracketMatching(),
-      cm.highlightActiveLine(), cm.python(), cm.syntaxHighlighting(cm.classHighlighter), cm.lintGutter(), cm.EditorView.lineWrapping,
-      cm.keymap.of([...cm.defaultKeymap, ...cm.historyKeymap, cm.indentWithTab]),
-      cm.EditorView.contentAttributes.of({ "aria-label": t("Your code, in Python"), "aria-describedby": options.describedBy }),
-      cm.EditorView.updateListener.of((update) => { if (update.docChanged) options.changed(); }),
-    ] });
+    return cm.EditorState.create({
+      doc: code,
+      extensions: [
+        cm.Prec.highest(cm.keymap.of([{ key: "Mod-Enter", run }])),
+        cm.lineNumbers(),
+        cm.highlightActiveLineGutter(),
+        cm.highlightSpecialChars(),
+        cm.history(),
+        cm.drawSelection(),
+        cm.indentUnit.of("    "),
+        cm.indentOnInput(),
+        cm.bracketMatching(),
+        cm.highlightActiveLine(),
+        cm.python(),
+        cm.syntaxHighlighting(cm.classHighlighter),
+        cm.lintGutter(),
+        cm.EditorView.lineWrapping,
+        cm.keymap.of([...cm.defaultKeymap, ...cm.historyKeymap, cm.indentWithTab]),
+        cm.EditorView.contentAttributes.of({
+          "aria-label": t("Your code, in Python"),
+          "aria-describedby": options.describedBy,
+        }),
+        cm.EditorView.updateListener.of((update) => {
+          if (update.docChanged) options.changed();
+        }),
+      ],
+    });
   }
 }

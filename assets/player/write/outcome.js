@@ -5,13 +5,26 @@ import { bytes } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
 /** A sentence with its `code`. @param {string} text */
-export const coded = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+export const coded = (text) =>
+  text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
 /** The case that shows what is wrong, as it can be run by hand; the rest are Python's comments. */
 function caseOf({ lines, expected, got, printed }) {
-  const said = printed.split("\n").filter(Boolean).map((line) => `# ${t("printed")} ${line}`);
-  const text = [...lines, ...(expected === null ? [] : [`# ${t("expected")} ${expected}`]), ...(got === null ? [] : [`# ${t("got")} ${got}`]), ...said].join("\n");
-  return h("pre", { class: "case", tabindex: "0", "aria-label": t("The smallest case that shows it") }, text);
+  const said = printed
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => `# ${t("printed")} ${line}`);
+  const text = [
+    ...lines,
+    ...(expected === null ? [] : [`# ${t("expected")} ${expected}`]),
+    ...(got === null ? [] : [`# ${t("got")} ${got}`]),
+    ...said,
+  ].join("\n");
+  return h(
+    "pre",
+    { class: "case", tabindex: "0", "aria-label": t("The smallest case that shows it") },
+    text,
+  );
 }
 
 export class Outcome {
@@ -40,10 +53,21 @@ export class Outcome {
     bar.hidden = false;
     const share = loading?.total ? loading.done / loading.total : null;
     bar.style.setProperty("--share", share === null ? "0" : String(share));
-    setText(bar, progress?.total ? t("Turn {n} of {total}", { n: String(progress.index + 1), total: String(progress.total) }) : progress?.step ? t("Step {n}", { n: String(progress.step) })
-      : progress?.cases !== undefined ? t("{n} right so far", { n: String(progress.cases) })
-      : loading?.total ? t("Loading the engine, once: {done} of {total}", { done: bytes(loading.done), total: bytes(loading.total) })
-        : t("Starting …"));
+    setText(
+      bar,
+      progress?.total
+        ? t("Turn {n} of {total}", { n: String(progress.index + 1), total: String(progress.total) })
+        : progress?.step
+          ? t("Step {n}", { n: String(progress.step) })
+          : progress?.cases !== undefined
+            ? t("{n} right so far", { n: String(progress.cases) })
+            : loading?.total
+              ? t("Loading the engine, once: {done} of {total}", {
+                  done: bytes(loading.done),
+                  total: bytes(loading.total),
+                })
+              : t("Starting …"),
+    );
   }
 
   /** One sentence, and no picture. */
@@ -62,38 +86,109 @@ export class Outcome {
   named() {
     const { part, attempt, box, bar, sentence } = this;
     if (!part.stop || attempt || sentence) bar.hidden = true;
-    box.replaceChildren(...(attempt ? this._said(attempt) : sentence ? [h("p", { class: "fault" }, t(sentence))] : []));
+    box.replaceChildren(
+      ...(attempt
+        ? this._said(attempt)
+        : sentence
+          ? [h("p", { class: "fault" }, t(sentence))]
+          : []),
+    );
     this.goals();
   }
 
   _said({ fault, help, goals, case: shown = null }) {
     const { part } = this;
     const isUnseen = shown && this.attempt.replay && fault?.step === null;
-    if (fault) return [h("p", { class: "fault" }, ...coded(t(fault.says, fault.holes))), shown && caseOf(shown), isUnseen && h("p", { class: "help" }, t("No run comes to this case, so the one that is drawn is whole.")), this._places(fault)].filter(Boolean);
-    if (!goals.every(({ met }) => met)) return help ? [h("p", { class: "help" }, ...coded(t(help)))] : [];
+    if (fault)
+      return [
+        h("p", { class: "fault" }, ...coded(t(fault.says, fault.holes))),
+        shown && caseOf(shown),
+        isUnseen &&
+          h(
+            "p",
+            { class: "help" },
+            t("No run comes to this case, so the one that is drawn is whole."),
+          ),
+        this._places(fault),
+      ].filter(Boolean);
+    if (!goals.every(({ met }) => met))
+      return help ? [h("p", { class: "help" }, ...coded(t(help)))] : [];
     const { tasks } = part.options;
     const at = tasks.indexOf(part.task);
     const next = [...tasks.slice(at), ...tasks].find(({ name }) => !part.own.isDone(name)); // the next one, or what was left out before
-    return [h("p", { class: "done" }, t("Every goal is met.")), next ? h("button", { type: "button", class: "mini", onclick: () => part.open(next) }, `${t("Next:")} ${t(next.title)}`) : null].filter(Boolean);
+    return [
+      h("p", { class: "done" }, t("Every goal is met.")),
+      next
+        ? h(
+            "button",
+            { type: "button", class: "mini", onclick: () => part.open(next) },
+            `${t("Next:")} ${t(next.title)}`,
+          )
+        : null,
+    ].filter(Boolean);
   }
 
   /** Where it went wrong: in the code, and in the picture. */
   _places({ line, step }) {
     const { part } = this;
     const inPicture = step !== null && this.attempt.replay;
-    return h("p", { class: "places" },
-      line ? h("button", { type: "button", class: "mini", onclick: () => { part.side("code"); part.code.go(line); } }, t("Line {n}", { n: String(line) })) : null,
-      inPicture ? h("button", { type: "button", class: "mini", onclick: () => { part.side("picture"); part.app.seekStep(step); } }, t("Step {n}", { n: String(step) })) : null);
+    return h(
+      "p",
+      { class: "places" },
+      line
+        ? h(
+            "button",
+            {
+              type: "button",
+              class: "mini",
+              onclick: () => {
+                part.side("code");
+                part.code.go(line);
+              },
+            },
+            t("Line {n}", { n: String(line) }),
+          )
+        : null,
+      inPicture
+        ? h(
+            "button",
+            {
+              type: "button",
+              class: "mini",
+              onclick: () => {
+                part.side("picture");
+                part.app.seekStep(step);
+              },
+            },
+            t("Step {n}", { n: String(step) }),
+          )
+        : null,
+    );
   }
 
   /** What is asked, each with what the run shows of it. */
   goals() {
     const { part, attempt } = this;
     if (!part.task) return;
-    part.$(".goals").replaceChildren(...part.task.goals.map(({ name, asks }) => {
-      const { met = false, says = null } = attempt?.goals.find((goal) => goal.name === name) || {};
-      return h("li", { class: met ? "goal met" : "goal" }, h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
-        h("span", {}, says ? h("span", { class: "hidden-text" }, `${t(met ? "Met:" : "Not met yet:")} `) : null, h("b", {}, t(asks)), says ? h("span", { class: "goal-says" }, ` ${t(says)}`) : null));
-    }));
+    part.$(".goals").replaceChildren(
+      ...part.task.goals.map(({ name, asks }) => {
+        const { met = false, says = null } =
+          attempt?.goals.find((goal) => goal.name === name) || {};
+        return h(
+          "li",
+          { class: met ? "goal met" : "goal" },
+          h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
+          h(
+            "span",
+            {},
+            says
+              ? h("span", { class: "hidden-text" }, `${t(met ? "Met:" : "Not met yet:")} `)
+              : null,
+            h("b", {}, t(asks)),
+            says ? h("span", { class: "goal-says" }, ` ${t(says)}`) : null,
+          ),
+        );
+      }),
+    );
   }
 }

@@ -42,4 +42,3 @@ export async function unpacked(text) {
     return null;
   }
 }
-

@@ -23,34 +23,46 @@ export class Trials {
 
   /** The part is left: what waits for the next trial is given back. */
   rest() {
-    this._sandbox?.then((sandbox) => sandbox.end(), () => {});
+    this._sandbox?.then(
+      (sandbox) => sandbox.end(),
+      () => {},
+    );
   }
 
   _made(signal) {
     this._sandbox ??= (async () => {
       const base = new URL(this.engine, document.baseURI).href;
-      const [{ Sandbox }, { Files }] = await Promise.all(["sandbox.js", "loading.js"].map((name) => import(base + name))).catch(() => this._unreached(signal));
+      const [{ Sandbox }, { Files }] = await Promise.all(
+        ["sandbox.js", "loading.js"].map((name) => import(base + name)),
+      ).catch(() => this._unreached(signal));
       await this._pictured(new Files(base), signal);
       return Sandbox.of(base, this.model);
     })();
-    this._sandbox.catch(() => { this._sandbox = null; });
+    this._sandbox.catch(() => {
+      this._sandbox = null;
+    });
     return this._sandbox;
   }
 
   /** The page's own engine says why. @returns {Promise<never>} */
   async _unreached(signal) {
     await this.tab()?.ready("", signal);
-    throw new Error("The engine's files cannot be reached: what has arrived is kept, so try again.");
+    throw new Error(
+      "The engine's files cannot be reached: what has arrived is kept, so try again.",
+    );
   }
 
   /** A sandbox starts in a quarter of the time from a picture of the interpreter's memory, which only the page's own engine may take: start that once, where it can be kept. */
   async _pictured(files, signal) {
     const tab = this.tab();
     await files.manifest(); // says whether this browser keeps anything
-    if (!tab || !files.keeps || await files.snapshot()) return;
+    if (!tab || !files.keeps || (await files.snapshot())) return;
     const isIdle = !tab.worker;
     await tab.ready("", signal);
-    for (let look = 0; look < LOOKS && !(await files.snapshot()); look += 1) await new Promise((resolve) => { setTimeout(resolve, SOON); });
+    for (let look = 0; look < LOOKS && !(await files.snapshot()); look += 1)
+      await new Promise((resolve) => {
+        setTimeout(resolve, SOON);
+      });
     if (isIdle) tab.end();
   }
 }

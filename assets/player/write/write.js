@@ -30,12 +30,22 @@ export class Write {
     this._theme = besidePlayer(root);
     this.speech = new Speech(root, () => this._named());
     this.trials = new Trials(this.options, () => this.app.engines?.tab);
-    this.code = new CodeField(this.$(".code"), { url: this.options.codemirror, changed: () => this._changed(), run: () => this.run(), describedBy: "write-keys" });
+    this.code = new CodeField(this.$(".code"), {
+      url: this.options.codemirror,
+      changed: () => this._changed(),
+      run: () => this.run(),
+      describedBy: "write-keys",
+    });
     this.outcome = new Outcome(this);
     this._buttons();
     fillTabs(root, this.options.tabs, "write");
-    window.addEventListener("hashchange", () => this.page.dataset.part === "write" && location.hash !== this._written && this._follow());
-    this.ready = pagePlayer().then((app) => { this.app = app; });
+    window.addEventListener(
+      "hashchange",
+      () => this.page.dataset.part === "write" && location.hash !== this._written && this._follow(),
+    );
+    this.ready = pagePlayer().then((app) => {
+      this.app = app;
+    });
   }
 
   // -- the part is opened and left -----------------------------------------------------------------------------------------
@@ -56,7 +66,10 @@ export class Write {
   /** Show what the address names. */
   async _follow() {
     const wanted = addressed();
-    const task = this.options.tasks.find(({ name }) => name === wanted.get("task")) || this.task || this._next();
+    const task =
+      this.options.tasks.find(({ name }) => name === wanted.get("task")) ||
+      this.task ||
+      this._next();
     const code = wanted.has("code") ? await unpacked(wanted.get("code")) : null;
     if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
     this.open(task, code);
@@ -87,7 +100,10 @@ export class Write {
     const p = new URLSearchParams({ part: "write", task: this.task.name });
     if (code) p.set("code", code);
     putLanguage(p);
-    const turned = this._written && addressed().get("task") !== this.task.name && addressed().get("part") === "write";
+    const turned =
+      this._written &&
+      addressed().get("task") !== this.task.name &&
+      addressed().get("part") === "write";
     if (turned) turnPage(); // another task is another page: Back returns to this one
     this._written = `#${p}`;
     setAddress(this._written);
@@ -102,7 +118,13 @@ export class Write {
   /** The same policy and `continuous` in turns, timed. */
   beside() {
     return this._try({ beside: true }, ({ comparison, attempt }) => {
-      if (comparison) this.root.dispatchEvent(new CustomEvent("inflight-tab", { detail: { name: "compare", wish: { made: comparison } }, bubbles: true }));
+      if (comparison)
+        this.root.dispatchEvent(
+          new CustomEvent("inflight-tab", {
+            detail: { name: "compare", wish: { made: comparison } },
+            bubbles: true,
+          }),
+        );
       else this._tried(attempt);
     });
   }
@@ -111,7 +133,7 @@ export class Write {
     if (this.stop) return;
     const { task } = this;
     const { code } = this.code;
-    const stop = this.stop = new AbortController();
+    const stop = (this.stop = new AbortController());
     this.outcome.begin();
     this.code.mark(null);
     this._acts();
@@ -178,7 +200,11 @@ export class Write {
       this.came = false;
       this._remember();
       this._draw();
-      if (before !== null) this.toast("This is your code now.", { text: "Back to my code", act: () => this._put(before) });
+      if (before !== null)
+        this.toast("This is your code now.", {
+          text: "Back to my code",
+          act: () => this._put(before),
+        });
     }
     this.own.keep(task.name, { code: this.code.code });
   }
@@ -195,7 +221,11 @@ export class Write {
   _startOver() {
     const { code } = this.code;
     this._put(this.task.code);
-    if (code !== this.task.code) this.toast("This is the code that you were given.", { text: "Back to my code", act: () => this._put(code) });
+    if (code !== this.task.code)
+      this.toast("This is the code that you were given.", {
+        text: "Back to my code",
+        act: () => this._put(code),
+      });
   }
 
   async _share() {
@@ -203,17 +233,26 @@ export class Write {
     if (!code) return noLink(this.root, "This code is too long for an address.");
     const p = new URLSearchParams({ part: "write", task: this.task.name, code });
     putLanguage(p);
-    return copyLink(this.root, linkTo(`#${p}`), () => this.toast("Link copied: it shows this code, and runs it when its reader presses Run."));
+    return copyLink(this.root, linkTo(`#${p}`), () =>
+      this.toast("Link copied: it shows this code, and runs it when its reader presses Run."),
+    );
   }
 
   // -- around it -----------------------------------------------------------------------------------------------------------
 
   _buttons() {
     const clicked = {
-      ".run-button": () => this.run(), ".stop-button": () => this.stop?.abort(), ".again-button": () => this._startOver(), ".link-button": () => this._share(), ".beside-button": () => this.beside(),
-      ".own-button": () => this._put(this.own.of(this.task.name) ?? this.task.code), ".code-side": () => this.side("code"), ".picture-side": () => this.side("picture"),
+      ".run-button": () => this.run(),
+      ".stop-button": () => this.stop?.abort(),
+      ".again-button": () => this._startOver(),
+      ".link-button": () => this._share(),
+      ".beside-button": () => this.beside(),
+      ".own-button": () => this._put(this.own.of(this.task.name) ?? this.task.code),
+      ".code-side": () => this.side("code"),
+      ".picture-side": () => this.side("picture"),
     };
-    for (const [button, act] of Object.entries(clicked)) this.$(button).addEventListener("click", act);
+    for (const [button, act] of Object.entries(clicked))
+      this.$(button).addEventListener("click", act);
     this.side("code");
   }
 
@@ -225,7 +264,9 @@ export class Write {
 
   /** Whether the picture is that of the last trial of this task: never one of other code. */
   get _isOurs() {
-    return Boolean(this.entry) && this.app?.entry === this.entry && this.entry.written === this.task.name;
+    return (
+      Boolean(this.entry) && this.app?.entry === this.entry && this.entry.written === this.task.name
+    );
   }
 
   _draw() {
@@ -236,9 +277,26 @@ export class Write {
     $(".came").hidden = !this.came;
     $(".beside-button").hidden = !isOurs || task.kind !== "policy" || Boolean(this.attempt?.fault);
     setText($(".hidden-run p"), t(task.before));
-    $(".task-list").replaceChildren(...this.options.tasks.map((one, i) => h("li", {}, h("button", {
-      type: "button", class: own.isDone(one.name) ? "done" : "", "aria-current": one === task ? "step" : null, title: t(one.title), "aria-label": `${i + 1}: ${t(one.title)}${own.isDone(one.name) ? `, ${t("done")}` : ""}`, onclick: () => this.open(one),
-    }, own.isDone(one.name) ? "✓" : String(i + 1)))));
+    $(".task-list").replaceChildren(
+      ...this.options.tasks.map((one, i) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            {
+              type: "button",
+              class: own.isDone(one.name) ? "done" : "",
+              "aria-current": one === task ? "step" : null,
+              title: t(one.title),
+              "aria-label": `${i + 1}: ${t(one.title)}${own.isDone(one.name) ? `, ${t("done")}` : ""}`,
+              onclick: () => this.open(one),
+            },
+            own.isDone(one.name) ? "✓" : String(i + 1),
+          ),
+        ),
+      ),
+    );
     setText($(".task-title"), t(task.title));
     $(".task-says").replaceChildren(...coded(t(task.says)));
     this.outcome.goals();
@@ -249,7 +307,8 @@ export class Write {
     fillTabs(this.root, this.options.tabs, "write");
     this.code.named();
     if (!this.task) return;
-    if (this._isOurs && this.app.speech.opened !== this.app.speech.language) this._open({ step: this.app.run.stepOf(this.app.index), pin: this.app.pinned?.letter });
+    if (this._isOurs && this.app.speech.opened !== this.app.speech.language)
+      this._open({ step: this.app.run.stepOf(this.app.index), pin: this.app.pinned?.letter });
     this._draw();
     this.outcome.named();
     this._remember(this.came ? addressed().get("code") : null);
@@ -263,5 +322,9 @@ export class Write {
 /** Fill `holder` with the part, once. */
 window.inflightWriteMount = (holder, options) => {
   const { tasks, model, ...files } = window.inflightWriteFiles;
-  return window.inflightWrite = new Write(fillPart(holder, files, ".inflight-write"), { ...options, tasks, model });
+  return (window.inflightWrite = new Write(fillPart(holder, files, ".inflight-write"), {
+    ...options,
+    tasks,
+    model,
+  }));
 };

@@ -51,7 +51,9 @@ def run(
         json.dumps({"schema": SCHEMA, "scale": asdict(scale), **device.about()})
     )  # as it will be read back: tuples become lists
     earlier = _earlier(out, key, note) if resume and out is not None and out.is_file() else {}
-    parts = {name: _record(part, "not run", why="it was not asked for") for name, part in known.items()}
+    parts = {
+        name: _record(part, "not run", why="it was not asked for") for name, part in known.items()
+    }
     parts |= {name: record for name, record in earlier.items() if record["status"] == "done"}
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     data: dict[str, Any] = {
@@ -63,7 +65,9 @@ def run(
         "parts": parts,
     }
     wanted = [part for name, part in known.items() if not names or name in names]
-    wanted.sort(key=lambda part: earlier.get(part.name, {}).get("status") == "failed")  # last, because it may crash the device
+    wanted.sort(
+        key=lambda part: earlier.get(part.name, {}).get("status") == "failed"
+    )  # last, because it may crash the device
     lost: str | None = None
     for part in wanted:
         left, expected = end - device.clock(), 0.0 if scale.quick else part.expected_s
@@ -71,21 +75,31 @@ def run(
             note(f"{part.title}: kept from {out}")
             continue
         if lost is not None:
-            record = _record(part, "not run", why=f"the device stopped answering in {lost}; run again with --resume")
+            record = _record(
+                part,
+                "not run",
+                why=f"the device stopped answering in {lost}; run again with --resume",
+            )
         elif left < max(expected, 1.0):
             why = f"of {minutes:g} minutes {max(0.0, left):.0f} s were left, and it takes about {expected:.0f}"
             record = _record(part, "not run", why=why)
         else:
             note(f"{part.title} …")
             try:
-                record = _run_part(part, PartContext(scale, device, lambda: end - device.clock(), note))
+                record = _run_part(
+                    part, PartContext(scale, device, lambda: end - device.clock(), note)
+                )
             except KeyboardInterrupt:
                 parts[part.name] = _record(part, "not run", why="it was interrupted")
                 data["complete"] = False
                 break
             if not device.answers():
                 lost = part.name
-                record |= {"status": "failed", "why": record["why"] or "the device stopped answering", "result": None}
+                record |= {
+                    "status": "failed",
+                    "why": record["why"] or "the device stopped answering",
+                    "result": None,
+                }
         note(headline(record))
         parts[part.name] = record
         _save(data, out)
@@ -111,14 +125,25 @@ def _run_part(part: BenchmarkPart, context: PartContext) -> dict[str, Any]:
     except Exception as error:  # a failure in one part must not stop the others
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
         where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-        record = _record(part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}", where=where)
+        record = _record(
+            part, "failed", why=f"{type(error).__name__}: {first_sentence(error)}", where=where
+        )
     with suppress(RuntimeError):  # the device may be lost, which the caller checks
         device.free()
     return {**record, "notes": context.notes, "took_s": round(device.clock() - started, 1)}
 
 
 def _record(part: BenchmarkPart, status: str, **found: Any) -> dict[str, Any]:
-    return {"title": part.title, "status": status, "why": None, "where": [], "notes": [], "took_s": None, "result": None, **found}
+    return {
+        "title": part.title,
+        "status": status,
+        "why": None,
+        "where": [],
+        "notes": [],
+        "took_s": None,
+        "result": None,
+        **found,
+    }
 
 
 def _save(data: dict[str, Any], out: Path | None) -> dict[str, Any]:
@@ -133,9 +158,14 @@ def _earlier(path: Path, key: Mapping[str, Any], note: Callable[[str], None]) ->
     """The parts of an earlier result with the same settings, versions and device."""
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
-        parts, changed = dict(earlier["parts"]), [name for name in key if earlier["key"].get(name) != key[name]]
+        parts, changed = (
+            dict(earlier["parts"]),
+            [name for name in key if earlier["key"].get(name) != key[name]],
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InflightError(f"{path} is not a result of this benchmark, so it cannot be resumed.") from None
+        raise InflightError(
+            f"{path} is not a result of this benchmark, so it cannot be resumed."
+        ) from None
     if changed:
         note(f"{path} was made with a different {', '.join(changed)}: everything runs again.")
     return {} if changed else parts
@@ -143,17 +173,34 @@ def _earlier(path: Path, key: Mapping[str, Any], note: Callable[[str], None]) ->
 
 def report(data: Mapping[str, Any]) -> Report:
     """The results of the finished parts, compared with the bars; for a quick run only the numbers."""
-    done = {name: part["result"] for name, part in data["parts"].items() if part["status"] == "done"}
+    done = {
+        name: part["result"] for name, part in data["parts"].items() if part["status"] == "done"
+    }
     found, scale = Report("gpu", "GPU benchmark"), data["key"]["scale"]
     if accuracy := done.get("accuracy"):
         greedy, ratio = accuracy["greedy"], round(accuracy["logits"]["ratio"], 3)
         differing = f"requests of {greedy['requests']} whose float32 greedy tokens differ"
         found.limits.append(Limit(differing, greedy["different_requests"], "requests", 0))
-        found.limits.append(Limit("error of packed bf16 logits, against each request alone", ratio, "×", 1.2))
+        found.limits.append(
+            Limit("error of packed bf16 logits, against each request alone", ratio, "×", 1.2)
+        )
     if main := done.get(scale["main"]["name"]):
         for run in (main["all"], main["compared"]):
-            found.limits.append(Limit(f"output of {run['workload']['requests']} requests", run["output_tok_s"], "tok/s"))
-        found.limits.append(Limit("slower for recording events", round(100 * main["recording"]["slowdown"], 3), "%", 1.0))
+            found.limits.append(
+                Limit(
+                    f"output of {run['workload']['requests']} requests",
+                    run["output_tok_s"],
+                    "tok/s",
+                )
+            )
+        found.limits.append(
+            Limit(
+                "slower for recording events",
+                round(100 * main["recording"]["slowdown"], 3),
+                "%",
+                1.0,
+            )
+        )
         if main["all"]["idle"] is not None:
             found.limits.append(Limit("device idle", round(100 * main["all"]["idle"], 2), "%", 5.0))
         for name, at_least in (("transformers-continuous", 5.0), ("generate-waves", None)):
@@ -162,9 +209,7 @@ def report(data: Mapping[str, Any]) -> Report:
                 found.ratios.append(Ratio("inflight", name, (ratio,), at_least))
     for shape in scale["decode"]:
         if part := done.get(f"{shape['name']}-decode"):
-            what = (
-                f"decode step of {shape['name']}, {part['lanes']} lanes × {part['context']:,.0f} tokens, of the bandwidth floor"
-            )
+            what = f"decode step of {shape['name']}, {part['lanes']} lanes × {part['context']:,.0f} tokens, of the bandwidth floor"
             found.limits.append(Limit(what, round(100 * part["share"], 1), "%", at_least=50.0))
     if data["quick"]:
         found.ratios = [Ratio(r.faster, r.than, r.runs, None) for r in found.ratios]

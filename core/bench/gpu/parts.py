@@ -17,7 +17,14 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from core.bench.gpu.scale import Device, ModelShape, PartContext, Scale, lengths_of, weight_bytes_read
+from core.bench.gpu.scale import (
+    Device,
+    ModelShape,
+    PartContext,
+    Scale,
+    lengths_of,
+    weight_bytes_read,
+)
 from core.config import EngineConfig, Execution
 from core.engine.recorder import TraceRecorder
 from core.engine.runner import SamplingRow, observing
@@ -65,9 +72,24 @@ def benchmark_parts(scale: Scale) -> list[BenchmarkPart]:
     return [
         BenchmarkPart("accuracy", f"Accuracy of the packed step, {main}", 45, _accuracy),
         BenchmarkPart(main, f"Whole run of {main}", 75, _whole),
-        BenchmarkPart("transformers-continuous", f"transformers' continuous batching, {main}", 150, _continuous),
-        BenchmarkPart(f"{small.name}-decode", f"Decode step of {small.name}", 25, lambda context: _decode(context, small)),
-        BenchmarkPart(f"{large.name}-decode", f"Decode step of {large.name}", 50, lambda context: _decode(context, large)),
+        BenchmarkPart(
+            "transformers-continuous",
+            f"transformers' continuous batching, {main}",
+            150,
+            _continuous,
+        ),
+        BenchmarkPart(
+            f"{small.name}-decode",
+            f"Decode step of {small.name}",
+            25,
+            lambda context: _decode(context, small),
+        ),
+        BenchmarkPart(
+            f"{large.name}-decode",
+            f"Decode step of {large.name}",
+            50,
+            lambda context: _decode(context, large),
+        ),
         BenchmarkPart("ablation", f"One switch off at a time, {main}", 60, _ablation),
         BenchmarkPart("generate-waves", f"generate in static waves, {main}", 60, _waves),
     ]
@@ -76,13 +98,20 @@ def benchmark_parts(scale: Scale) -> list[BenchmarkPart]:
 def speed(seconds: float, outputs: Mapping[str, Sequence[int]], cut: bool) -> dict[str, Any]:
     """The speed of a run. cut: its time was up before every token was generated."""
     tokens = sum(map(len, outputs.values()))
-    return {"seconds": round(seconds, 4), "output_tokens": tokens, "output_tok_s": round(tokens / seconds, 1), "cut": cut}
+    return {
+        "seconds": round(seconds, 4),
+        "output_tokens": tokens,
+        "output_tok_s": round(tokens / seconds, 1),
+        "cut": cut,
+    }
 
 
 # -- runs of this engine -----------------------------------------------------------------------------------------------
 
 
-def engine_for(adapter: ModelAdapter, scale: Scale, workload: Workload, execution: Execution | None = None) -> Engine:
+def engine_for(
+    adapter: ModelAdapter, scale: Scale, workload: Workload, execution: Execution | None = None
+) -> Engine:
     """An engine with room for all lanes of this workload."""
     config = EngineConfig(
         max_num_seqs=scale.lanes, max_num_batched_tokens=scale.budget, block_size=scale.block_size, num_blocks=scale.num_blocks(workload)
@@ -107,10 +136,16 @@ class TimedRun:
         busy = sum(forward.t_end - forward.t_start for event in events for forward in event.passes)
         computed = {name: header.to_json().get(name) for name in ("execution", "memory", "notes")}
         idle = None if by_host else 1 - busy / wall_s(self.trace)
-        return {**speed(self.seconds, self.trace.outputs, not self.trace.complete), "idle": idle, **computed}
+        return {
+            **speed(self.seconds, self.trace.outputs, not self.trace.complete),
+            "idle": idle,
+            **computed,
+        }
 
 
-def timed(engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf) -> TimedRun:
+def timed(
+    engine: Engine, workload: Workload, device: Device, limit_s: float = math.inf
+) -> TimedRun:
     """Run a workload and time it."""
     gc.collect()
     started = device.now()
@@ -133,7 +168,9 @@ class NoEvents(TraceRecorder):
         return super().record(lambda: self._event)
 
 
-def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_bytes: int, bandwidth: float) -> dict[str, float]:
+def decode_steps(
+    events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_bytes: int, bandwidth: float
+) -> dict[str, float]:
     """Decode steps of all lanes. weight_bytes: read by a step. kv_bytes: of one token. bandwidth: bytes a second.
 
     steps, lanes. context: tokens in a request's cache, the new one included; a mean. seconds: of a pass, a median. floor_s: the median of
@@ -141,12 +178,20 @@ def decode_steps(events: Sequence[StepEvent], lanes: int, weight_bytes: int, kv_
     Raises ValueError if there was no such step.
     """
     steps = [
-        e for e in events if len(e.passes) == 1 and len(e.segments) >= lanes and all(s.phase == "decode" for s in e.segments)
+        e
+        for e in events
+        if len(e.passes) == 1
+        and len(e.segments) >= lanes
+        and all(s.phase == "decode" for s in e.segments)
     ]
     if not steps:
-        raise ValueError(f"there was no step in which {lanes} requests decoded and none was prefilled")
+        raise ValueError(
+            f"there was no step in which {lanes} requests decoded and none was prefilled"
+        )
     tokens = [sum(s.kv_len for s in e.segments) for e in steps]
-    times = [max(e.passes[0].t_end - e.passes[0].t_start, 1e-6) for e in steps]  # the resolution of a trace
+    times = [
+        max(e.passes[0].t_end - e.passes[0].t_start, 1e-6) for e in steps
+    ]  # the resolution of a trace
     floors = [(weight_bytes + kv_bytes * count) / bandwidth for count in tokens]
     return {
         "steps": len(steps),
@@ -172,18 +217,29 @@ def _accuracy(context: PartContext) -> dict[str, Any]:
     model = context.model(scale.main, scale.accuracy_range)
     exact = copy.deepcopy(model).float()
     alone = generate_serial(exact, baseline_requests(workload, None)).result
-    differences = first_differences(RunResult.of(_packed(exact, workload, scale)), alone, "generate")
+    differences = first_differences(
+        RunResult.of(_packed(exact, workload, scale)), alone, "generate"
+    )
     tokens = sum(map(len, alone.outputs.values()))
-    greedy = {"requests": len(workload), "tokens": tokens, "different_requests": len(differences), "differences": differences}
+    greedy = {
+        "requests": len(workload),
+        "tokens": tokens,
+        "different_requests": len(differences),
+        "differences": differences,
+    }
     context.note(f"float32: {tokens} greedy tokens, {len(differences)} requests differ")
     context.device.free()
     logits = logits_error(model, exact, workload, scale)
-    sizes = "of size {logits_rms:.3g}, off by {packed_rms:.3g} packed and {alone_rms:.3g} alone".format_map(logits)
+    sizes = "of size {logits_rms:.3g}, off by {packed_rms:.3g} packed and {alone_rms:.3g} alone".format_map(
+        logits
+    )
     context.note(f"bfloat16: {logits['tokens']} rows of logits {sizes}")
     return {"workload": lengths_of(workload), "greedy": greedy, "logits": logits}
 
 
-def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workload, scale: Scale) -> dict[str, Any]:
+def logits_error(
+    model: PreTrainedModel, exact: PreTrainedModel, workload: Workload, scale: Scale
+) -> dict[str, Any]:
     """Errors from the logits of `exact`, the model in float32: of the packed step, of the model on each request alone; root mean squares.
 
     Raises InflightError if the engine shows no logits.
@@ -201,12 +257,21 @@ def logits_error(model: PreTrainedModel, exact: PreTrainedModel, workload: Workl
         written = outputs[request.id]
         rows = kept.get(request.id, [])[: len(written)]  # a row beyond the end is overrun
         if len(rows) != len(written):
-            raise InflightError(f"The engine showed the logits of {len(rows)} of the {len(written)} tokens of {request.id}.")
-        ids = torch.tensor([[*(request.prompt_token_ids or ()), *written[:-1]]], device=model.device)
+            raise InflightError(
+                f"The engine showed the logits of {len(rows)} of the {len(written)} tokens of {request.id}."
+            )
+        ids = torch.tensor(
+            [[*(request.prompt_token_ids or ()), *written[:-1]]], device=model.device
+        )
         with torch.inference_mode():  # all at once and without a cache
-            whole = [one(input_ids=ids, use_cache=False, logits_to_keep=len(written)).logits[0] for one in (model, exact)]
+            whole = [
+                one(input_ids=ids, use_cache=False, logits_to_keep=len(written)).logits[0]
+                for one in (model, exact)
+            ]
         found.append([logits.float() for logits in (torch.stack(rows), *whole)])
-    ours, theirs, exactly = (torch.cat(logits) for logits in zip(*found, strict=True))  # [tokens, vocabulary]
+    ours, theirs, exactly = (
+        torch.cat(logits) for logits in zip(*found, strict=True)
+    )  # [tokens, vocabulary]
     return {
         "tokens": len(ours),
         "packed_rms": _rms(ours - exactly),
@@ -241,10 +306,16 @@ def _whole(context: PartContext) -> dict[str, Any]:
         runs = []
         for number in range(scale.repeats):
             runs.append(timed(engine, workload, device, context.limit(scale.own_s)))
-            context.note(f"{len(workload)} requests, run {number + 1}: {runs[-1].to_json()['output_tok_s']:,.0f} output tok/s")
+            context.note(
+                f"{len(workload)} requests, run {number + 1}: {runs[-1].to_json()['output_tok_s']:,.0f} output tok/s"
+            )
             if workload is whole:
                 own, engine.recorder = engine.recorder, NoEvents(engine.trace.events[0])
-                slower.append(runs[-1].seconds / timed(engine, workload, device, context.limit(scale.own_s)).seconds - 1)
+                slower.append(
+                    runs[-1].seconds
+                    / timed(engine, workload, device, context.limit(scale.own_s)).seconds
+                    - 1
+                )
                 engine.recorder = own
         chosen = runs[nearest_to_median([run.seconds for run in runs])]
         result[key] = {
@@ -291,7 +362,10 @@ def _ablation(context: PartContext) -> dict[str, Any]:
         try:
             engine = engine_for(adapter, scale, workload, Execution(**off))
             timed(engine, workload, device, context.limit(scale.ablated_s))  # to warm up
-            found = {"error": None, **timed(engine, workload, device, context.limit(scale.ablated_s)).to_json()}
+            found = {
+                "error": None,
+                **timed(engine, workload, device, context.limit(scale.ablated_s)).to_json(),
+            }
             context.note(f"{name}: {found['output_tok_s']:,.1f} output tok/s")
         except Exception as error:  # not possible on this device or with this model
             found = {"error": first_sentence(error)}
@@ -307,7 +381,10 @@ def _waves(context: PartContext) -> dict[str, Any]:
     """`model.generate` on left-padded waves; only requested tokens are counted, not those that a wave computes for nothing."""
     scale, device = context.scale, context.device
     model, workload = context.model(scale.main), scale.workload(scale.compared)
-    for most_tokens, limit_s in ((4, scale.probe_s), (None, scale.baseline_s)):  # the first to warm up
+    for most_tokens, limit_s in (
+        (4, scale.probe_s),
+        (None, scale.baseline_s),
+    ):  # the first to warm up
         work = baseline_requests(scale.workload(scale.compared, most_tokens), None)
         device.free()
         run = generate_waves(model, work, scale.lanes, device.clock, context.limit(limit_s))
@@ -318,7 +395,9 @@ def _waves(context: PartContext) -> dict[str, Any]:
 def _continuous(context: PartContext) -> dict[str, Any]:
     scale = context.scale
     model, workload = context.model(scale.main), scale.workload(scale.compared)
-    probes = try_settings(context, model, baseline_requests(scale.workload(scale.compared, scale.probe_tokens), None))
+    probes = try_settings(
+        context, model, baseline_requests(scale.workload(scale.compared, scale.probe_tokens), None)
+    )
     return {
         "workload": lengths_of(workload),
         "probes": probes,
@@ -337,11 +416,15 @@ def try_settings(context: PartContext, model: PreTrainedModel, work: Work) -> li
         plain = tried.get(Variant(attention))
         if plain is None or plain["error"] is None:
             limit_s = min(context.scale.probe_s, end - context.device.clock())
-            tried[Variant(attention, *mode)] = _run(context, model, work, Variant(attention, *mode), limit_s)
+            tried[Variant(attention, *mode)] = _run(
+                context, model, work, Variant(attention, *mode), limit_s
+            )
     return list(tried.values())
 
 
-def continuous(context: PartContext, model: PreTrainedModel, work: Work, tried: list[dict[str, Any]]) -> dict[str, Any]:
+def continuous(
+    context: PartContext, model: PreTrainedModel, work: Work, tried: list[dict[str, Any]]
+) -> dict[str, Any]:
     """All requests under the best setting, or the next best if that fails. Raises InflightError if none runs."""
     end = context.device.clock() + context.limit(context.scale.baseline_s)
     failed: list[dict[str, Any]] = []
@@ -354,7 +437,9 @@ def continuous(context: PartContext, model: PreTrainedModel, work: Work, tried: 
     raise InflightError("transformers' continuous batching ran in none of its settings.")
 
 
-def _run(context: PartContext, model: PreTrainedModel, work: Work, variant: Variant, limit_s: float) -> dict[str, Any]:
+def _run(
+    context: PartContext, model: PreTrainedModel, work: Work, variant: Variant, limit_s: float
+) -> dict[str, Any]:
     """One run from a clean device, or why there is none. step_s: the median gap between two tokens of a request, None if it was cut."""
     scale, device = context.scale, context.device
     found: dict[str, Any] = {"settings": variant._asdict(), "error": None, "step_s": None}
@@ -367,7 +452,9 @@ def _run(context: PartContext, model: PreTrainedModel, work: Work, variant: Vari
             found |= _counted(run)
             found["settings"] |= run.about
         found["step_s"] = None if run.cut else run.metrics()["itl_s"]["p50"]
-        outcome = f"cut after {limit_s:.0f} s" if run.cut else f"{1000 * found['step_s']:.2f} ms a step"
+        outcome = (
+            f"cut after {limit_s:.0f} s" if run.cut else f"{1000 * found['step_s']:.2f} ms a step"
+        )
     except Exception as error:  # a setting that this model, device or version cannot run
         found["error"] = first_sentence(error)
         outcome = f"does not run: {found['error']}"

@@ -36,7 +36,12 @@ class ModelShape:
     settings: dict[str, Any]
 
     def build(
-        self, device: torch.device, dtype: torch.dtype, context: int, seed: int = 0, initializer_range: float = 0.02
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        context: int,
+        seed: int = 0,
+        initializer_range: float = 0.02,
     ) -> PreTrainedModel:
         """A model with random weights, generated on the device itself.
 
@@ -44,7 +49,10 @@ class ModelShape:
         """
         no_tokens: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
         config = AutoConfig.for_model(
-            **self.settings, **no_tokens, max_position_embeddings=context, initializer_range=initializer_range
+            **self.settings,
+            **no_tokens,
+            max_position_embeddings=context,
+            initializer_range=initializer_range,
         )
         torch.manual_seed(seed)
         with torch.device(device):
@@ -75,7 +83,9 @@ LLAMA_8B = ModelShape("llama-3.1-8b", {
 
 def weight_bytes_read(model: PreTrainedModel) -> int:
     """Bytes of weights that a decode step must read: every parameter once; except untied embedding tables, of which it reads one row per token."""
-    read = sum(p.numel() * p.element_size() for p in model.parameters())  # a tied table is one parameter
+    read = sum(
+        p.numel() * p.element_size() for p in model.parameters()
+    )  # a tied table is one parameter
     table: Any = model.get_input_embeddings().weight
     output: Any = model.get_output_embeddings()
     return read - (0 if output.weight is table else table.numel() * table.element_size())
@@ -86,7 +96,10 @@ class Scale:
     """Sizes and time limits of the parts. Seconds are named `_s`."""
 
     main: ModelShape = QWEN3_06B  # of the whole runs
-    decode: tuple[ModelShape, ...] = (LLAMA_1B, LLAMA_8B)  # their decode step is compared with memory bandwidth
+    decode: tuple[ModelShape, ...] = (
+        LLAMA_1B,
+        LLAMA_8B,
+    )  # their decode step is compared with memory bandwidth
     requests: int = 256  # prompts and outputs of `lengths` tokens, drawn evenly
     compared: int = 64  # the first of them, which every contender answers
     lengths: tuple[int, int] = (100, 1024)
@@ -118,19 +131,36 @@ class Scale:
 
     def decode_workload(self, shape: ModelShape) -> Workload:
         """`lanes` requests of one length that all decode together for `decode_steps` steps, around `decode_context` tokens each."""
-        fed = self.lanes * self.decode_context // max(1, self.budget - self.lanes) + 2  # steps until the last prompt is computed
+        fed = (
+            self.lanes * self.decode_context // max(1, self.budget - self.lanes) + 2
+        )  # steps until the last prompt is computed
         new = fed + self.decode_steps
-        return requests([self.decode_context - new // 2] * self.lanes, [new] * self.lanes, shape.settings["vocab_size"])
+        return requests(
+            [self.decode_context - new // 2] * self.lanes,
+            [new] * self.lanes,
+            shape.settings["vocab_size"],
+        )
 
     def num_blocks(self, workload: Workload) -> int:
         """A pool that holds one full request per lane, plus one block each for a token beyond the end."""
-        sizes = sorted((len(r.prompt_token_ids or ()) + r.sampling.max_new_tokens for r in workload), reverse=True)
+        sizes = sorted(
+            (len(r.prompt_token_ids or ()) + r.sampling.max_new_tokens for r in workload),
+            reverse=True,
+        )
         return sum(-(-size // self.block_size) + 1 for size in sizes[: self.lanes])
 
 
 def _tiny(shape: ModelShape) -> ModelShape:
-    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    return ModelShape(shape.name, {**shape.settings, **small, "intermediate_size": 96, "vocab_size": 211})
+    small = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+    }
+    return ModelShape(
+        shape.name, {**shape.settings, **small, "intermediate_size": 96, "vocab_size": 211}
+    )
 
 
 FULL = Scale()
@@ -153,7 +183,9 @@ def lengths_of(workload: Workload) -> dict[str, int]:
 class Device:
     """The device's time, memory and copy bandwidth. clock: seconds on the host, for tests."""
 
-    def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, device: torch.device, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.torch, self.clock = device, clock
         self.on_cuda = device.type == "cuda"
 
@@ -180,7 +212,9 @@ class Device:
     def copy_bandwidth(self, size: int) -> float:
         """Bytes a second of a copy of `size` bytes within the device's memory, those read and those written both counted; a median."""
         source = torch.empty(size, dtype=torch.uint8, device=self.torch).random_()
-        copy = Timer("target.copy_(source)", globals={"source": source, "target": torch.empty_like(source)})
+        copy = Timer(
+            "target.copy_(source)", globals={"source": source, "target": torch.empty_like(source)}
+        )
         return 2 * size / copy.blocked_autorange().median  # it synchronises with the device
 
     def about(self) -> dict[str, Any]:
@@ -192,7 +226,11 @@ class Device:
             "name": found.name if found else platform.machine(),
             "memory_bytes": found and found.total_memory,
             "capability": found and f"{found.major}.{found.minor}",
-            "versions": {"python": platform.python_version(), **models.versions(), "triton": triton},
+            "versions": {
+                "python": platform.python_version(),
+                **models.versions(),
+                "triton": triton,
+            },
             "cuda": torch.version.cuda,
         }
 
@@ -218,4 +256,6 @@ class PartContext:
 
     def model(self, shape: ModelShape, initializer_range: float = 0.02) -> Any:
         """A model of this shape on the device, with random weights of this standard deviation."""
-        return shape.build(self.device.torch, DTYPE, self.scale.context, initializer_range=initializer_range)
+        return shape.build(
+            self.device.torch, DTYPE, self.scale.context, initializer_range=initializer_range
+        )

@@ -20,14 +20,18 @@ __all__ = ["NAMES", "contender", "baseline_requests"]
 
 def contender(name: str, model: Any, work: Work, lanes: int, budget: int = 256) -> Contender:
     """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
-    from core.measure.baselines.article import article  # these load torch and transformers, and their names need neither
+    from core.measure.baselines.article import (
+        article,
+    )  # these load torch and transformers, and their names need neither
     from core.measure.baselines.generate import generate_serial, generate_waves
 
     if name == "transformers-continuous":
         from core.measure.baselines.transformers_continuous import continuous_settings, ready
 
         about = continuous_settings(work, lanes, budget)
-        return Contender(name, lambda: ready(model, work, lanes, budget), lambda run: run.result, about)
+        return Contender(
+            name, lambda: ready(model, work, lanes, budget), lambda run: run.result, about
+        )
     starts: dict[str, Callable[[], BaselineRun]] = {
         "generate-waves": lambda: generate_waves(model, work, lanes),
         "generate-serial": lambda: generate_serial(model, work),

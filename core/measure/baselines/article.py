@@ -30,7 +30,9 @@ class Row:
         return 0 if self.layers is None else self.layers[0][0].shape[2]
 
 
-def article(model: Any, work: Work, lanes: int, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+def article(
+    model: Any, work: Work, lanes: int, clock: Callable[[], float] = time.perf_counter
+) -> BaselineRun:
     """Continuous batching as the GPT-2 article writes it; see `article_step`."""
     waiting = [Row(request, list(request.prompt)) for request in work]
     running: list[Row] = []
@@ -47,7 +49,9 @@ def article(model: Any, work: Work, lanes: int, clock: Callable[[], float] = tim
             if len(row.output) == row.request.max_new_tokens:
                 outputs[row.request.id] = row.output
         running = [row for row in running if len(row.output) < row.request.max_new_tokens]
-    return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes})
+    return BaselineRun(
+        outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes}
+    )
 
 
 @torch.inference_mode()
@@ -58,10 +62,14 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
     owner = torch.arange(len(rows), device=device)
     q_owner = owner.repeat_interleave(torch.tensor(fed, device=device))
     k_owner = torch.cat([owner.repeat_interleave(torch.tensor(cached, device=device)), q_owner])
-    q_position = torch.cat([torch.arange(c, c + n, device=device) for c, n in zip(cached, fed, strict=True)])
+    q_position = torch.cat(
+        [torch.arange(c, c + n, device=device) for c, n in zip(cached, fed, strict=True)]
+    )
     k_position = torch.cat([*(torch.arange(c, device=device) for c in cached), q_position])
     allowed = (q_owner[:, None] == k_owner) & (k_position <= q_position[:, None])
-    mask = torch.zeros(1, 1, *allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, torch.finfo(dtype).min)
+    mask = torch.zeros(1, 1, *allowed.shape, dtype=dtype, device=device).masked_fill_(
+        ~allowed, torch.finfo(dtype).min
+    )
     past: Any = DynamicCache()
     held = [r.layers for r in rows if r.layers is not None]
     for layer in range(len(held[0]) if held else 0):
@@ -83,9 +91,15 @@ def article_step(model: Any, rows: Sequence[Row]) -> None:
     tokens = out.logits[0].argmax(-1).tolist()
     at = sum(cached)
     for row, count, token in zip(rows, fed, tokens, strict=True):
-        new = [(layer.keys[:, :, at : at + count], layer.values[:, :, at : at + count]) for layer in past.layers]
+        new = [
+            (layer.keys[:, :, at : at + count], layer.values[:, :, at : at + count])
+            for layer in past.layers
+        ]
         if row.layers is not None:
-            new = [(torch.cat([a, c], 2), torch.cat([b, d], 2)) for (a, b), (c, d) in zip(row.layers, new, strict=True)]
+            new = [
+                (torch.cat([a, c], 2), torch.cat([b, d], 2))
+                for (a, b), (c, d) in zip(row.layers, new, strict=True)
+            ]
         row.layers, row.feed = new, [token]
         row.output.append(token)
         at += count

@@ -17,9 +17,15 @@ from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 class _Clock(StoppingCriteria):
     """Records when each token of a wave was generated; stops the wave at `deadline`, on the same clock."""
 
-    def __init__(self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float) -> None:
+    def __init__(
+        self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float
+    ) -> None:
         self.times: list[float] = []
-        self._unfinished, self._clock, self._deadline = torch.zeros(rows, dtype=torch.bool, device=device), clock, deadline
+        self._unfinished, self._clock, self._deadline = (
+            torch.zeros(rows, dtype=torch.bool, device=device),
+            clock,
+            deadline,
+        )
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
         self.times.append(self._clock())
@@ -27,7 +33,11 @@ class _Clock(StoppingCriteria):
 
 
 def generate_waves(
-    model: Any, work: Work, lanes: int, clock: Callable[[], float] = time.perf_counter, limit_s: float = math.inf
+    model: Any,
+    work: Work,
+    lanes: int,
+    clock: Callable[[], float] = time.perf_counter,
+    limit_s: float = math.inf,
 ) -> BaselineRun:
     """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
 
@@ -47,22 +57,38 @@ def generate_waves(
             cut = any(len(outputs[request.id]) < request.max_new_tokens for request in wave)
             if cut:
                 break
-    return BaselineRun(outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes, "padding": "left"}, cut)
+    return BaselineRun(
+        outputs,
+        clock() - started,
+        prompt_lengths(work),
+        times,
+        steps,
+        {"lanes": lanes, "padding": "left"},
+        cut,
+    )
 
 
-def generate_serial(model: Any, work: Work, clock: Callable[[], float] = time.perf_counter) -> BaselineRun:
+def generate_serial(
+    model: Any, work: Work, clock: Callable[[], float] = time.perf_counter
+) -> BaselineRun:
     """`model.generate` on one request after another."""
     return generate_waves(model, work, 1, clock)
 
 
 def _generate(model: Any, wave: Work, observer: _Clock) -> list[list[int]]:
     width = max(len(request.prompt) for request in wave)
-    ids = torch.tensor([[0] * (width - len(request.prompt)) + list(request.prompt) for request in wave], device=model.device)
+    ids = torch.tensor(
+        [[0] * (width - len(request.prompt)) + list(request.prompt) for request in wave],
+        device=model.device,
+    )
     mask = torch.tensor(
-        [[0] * (width - len(request.prompt)) + [1] * len(request.prompt) for request in wave], device=model.device
+        [[0] * (width - len(request.prompt)) + [1] * len(request.prompt) for request in wave],
+        device=model.device,
     )
     longest = max(request.max_new_tokens for request in wave)
-    out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=longest, stopping_criteria=[observer])
+    out = model.generate(
+        input_ids=ids, attention_mask=mask, max_new_tokens=longest, stopping_criteria=[observer]
+    )
     return out[:, width:].tolist()
 
 

@@ -64,7 +64,9 @@ class BaselineRun:
             times = list(self.token_times.values())
             numbers["ttft_s"] = distribution(t[0] for t in times)
             numbers["itl_s"] = distribution(b - a for t in times for a, b in pairwise(t))
-            numbers["tpot_s"] = distribution((t[-1] - t[0]) / (len(t) - 1) for t in times if len(t) > 1)
+            numbers["tpot_s"] = distribution(
+                (t[-1] - t[0]) / (len(t) - 1) for t in times if len(t) > 1
+            )
             numbers["e2e_s"] = distribution(t[-1] for t in times)
         return numbers
 
@@ -74,7 +76,13 @@ def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[Baselin
     found = []
     for request in workload:
         sampling = request.sampling
-        if sampling.temperature or sampling.adjusts or sampling.stop or not sampling.ignore_eos or request.arrival:
+        if (
+            sampling.temperature
+            or sampling.adjusts
+            or sampling.stop
+            or not sampling.ignore_eos
+            or request.arrival
+        ):
             raise InflightError(
                 f"Request {request.id}: outside baselines run greedily, to the full length, and everything arrives at the start."
             )

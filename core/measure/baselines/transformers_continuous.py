@@ -31,7 +31,9 @@ class Variant(NamedTuple):
 _PLAIN = Variant()
 
 
-def continuous_settings(work: Work, lanes: int, budget: int, variant: Variant = _PLAIN) -> dict[str, Any]:
+def continuous_settings(
+    work: Work, lanes: int, budget: int, variant: Variant = _PLAIN
+) -> dict[str, Any]:
     """The best settings for these requests: a pool that just fits, no prefix hashing, and the variant's own choices."""
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
@@ -48,7 +50,11 @@ def continuous_settings(work: Work, lanes: int, budget: int, variant: Variant = 
         **({} if variant.attention is None else {"auto_switch_to_flash": flash}),
     }
     known = _continuous_fields()
-    return {name: value for name, value in wanted.items() if name in known and (name != "block_size" or "page_size" not in known)}
+    return {
+        name: value
+        for name, value in wanted.items()
+        if name in known and (name != "block_size" or "page_size" not in known)
+    }
 
 
 def paged_name(attention: str) -> str:
@@ -69,15 +75,28 @@ class TransformersContinuous:
     """
 
     def __init__(
-        self, model: Any, work: Work, lanes: int, budget: int, variant: Variant = _PLAIN, limits: Mapping[str, Any] | None = None
+        self,
+        model: Any,
+        work: Work,
+        lanes: int,
+        budget: int,
+        variant: Variant = _PLAIN,
+        limits: Mapping[str, Any] | None = None,
     ) -> None:
         config = GenerationConfig(
-            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=max(j.max_new_tokens for j in work)
+            do_sample=False,
+            eos_token_id=-1,
+            pad_token_id=0,
+            max_new_tokens=max(j.max_new_tokens for j in work),
         )
         self.model, self.work = model, work
         self._attention_before = model.config._attn_implementation
-        settings = ContinuousBatchingConfig(**{**continuous_settings(work, lanes, budget, variant), **(limits or {})})
-        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it warns if psutil is not installed
+        settings = ContinuousBatchingConfig(
+            **{**continuous_settings(work, lanes, budget, variant), **(limits or {})}
+        )
+        logging.getLogger("ContinuousBatchingLogger").setLevel(
+            logging.CRITICAL
+        )  # it warns if psutil is not installed
         self.steps = 0
         self._done: dict[str, Any] = {}
         self._manager: Any = None
@@ -87,14 +106,20 @@ class TransformersContinuous:
             if variant.attention is not None:
                 model.set_attn_implementation(paged_name(variant.attention))
             with torch.no_grad():
-                self._manager = model.init_continuous_batching(config, continuous_batching_config=settings)
+                self._manager = model.init_continuous_batching(
+                    config, continuous_batching_config=settings
+                )
                 resolved = self._manager.continuous_batching_config.use_cuda_graph
-                if variant.use_cuda_graph and not any(resolved if isinstance(resolved, tuple) else (resolved,)):
+                if variant.use_cuda_graph and not any(
+                    resolved if isinstance(resolved, tuple) else (resolved,)
+                ):
                     raise InflightError("transformers turns CUDA graphs off here.")
                 self._processor = self._manager._create_batch_processor()
                 self._manager.batch_processor = self._processor
                 if variant.use_cuda_graph and (variant.attention or "").startswith("flash"):
-                    self._processor.warmup(model)  # its decode passes have few sizes, all of which can be captured beforehand
+                    self._processor.warmup(
+                        model
+                    )  # its decode passes have few sizes, all of which can be captured beforehand
         except BaseException:
             self.close()
             raise
@@ -120,7 +145,9 @@ class TransformersContinuous:
         if not self._processor.prepare_next_batch():
             return False  # a batch still in flight holds only requests that have finished
         self._processor._generation_step(self.model)
-        if self._launched or not self._ahead:  # when running ahead, the results read are those of the previous batch
+        if (
+            self._launched or not self._ahead
+        ):  # when running ahead, the results read are those of the previous batch
             self._processor.update_batch()
         self._launched = True
         self.steps += 1
@@ -129,13 +156,19 @@ class TransformersContinuous:
     @property
     def has_work(self) -> bool:
         """Whether some of the submitted requests have not ended."""
-        return self._manager.input_queue.qsize() > 0 or self._processor.scheduler.has_pending_requests()
+        return (
+            self._manager.input_queue.qsize() > 0
+            or self._processor.scheduler.has_pending_requests()
+        )
 
     @property
     def outputs(self) -> dict[str, list[int]]:
         """Generated ids by request, including running ones."""
         running = self._processor.scheduler.active_requests
-        return {request: list(state.generated_tokens) for request, state in (running | self.finished()).items()}
+        return {
+            request: list(state.generated_tokens)
+            for request, state in (running | self.finished()).items()
+        }
 
     def finished(self) -> dict[str, Any]:
         """The results returned so far, by request."""
@@ -149,7 +182,9 @@ class TransformersContinuous:
     def close(self) -> None:
         """Restore the model's own attention, and free the memory."""
         if self.model.device.type == "cuda":
-            torch.cuda.synchronize(self.model.device)  # a batch in flight still writes to what is freed here
+            torch.cuda.synchronize(
+                self.model.device
+            )  # a batch in flight still writes to what is freed here
         if self._manager is not None:
             self._manager.batch_processor = None
         self._manager = self._processor = None
@@ -179,14 +214,22 @@ def ready(
         while driver.step() and not cut:
             cut = driver.has_work and clock() - started > limit_s
         wall, results = clock() - started, driver.finished()
-        lost = [request.id for request in work if request.id not in results or results[request.id].error]
+        lost = [
+            request.id for request in work if request.id not in results or results[request.id].error
+        ]
         if lost and not cut:
             raise InflightError(f"transformers' continuous batching lost request {lost[0]}.")
         stamps = {request: result.timestamps for request, result in results.items()}
         is_timed = not cut and all(stamps.values())
-        times = {request: [t - stamped for t in stamps[request]] for request in stamps} if is_timed else None
+        times = (
+            {request: [t - stamped for t in stamps[request]] for request in stamps}
+            if is_timed
+            else None
+        )
         about = continuous_settings(work, lanes, budget, variant)
-        return BaselineRun(driver.outputs, wall, prompt_lengths(work), times, driver.steps, about, cut)
+        return BaselineRun(
+            driver.outputs, wall, prompt_lengths(work), times, driver.steps, about, cut
+        )
 
     try:
         yield run

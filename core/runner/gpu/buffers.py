@@ -65,7 +65,9 @@ class HostPass:
     kv_lens: np.ndarray
 
 
-def lay_out(output: SchedulerOutput, tables: LaneTables, block_size: int, trash_slot: int) -> HostPass:
+def lay_out(
+    output: SchedulerOutput, tables: LaneTables, block_size: int, trash_slot: int
+) -> HostPass:
     """Lay out a pass whose block tables are in `tables`. Left padding: a row's real positions are its last ones."""
     scheduled = output.scheduled
     ids = np.array([i for s in scheduled for i in s.tokens], np.int64)
@@ -76,7 +78,10 @@ def lay_out(output: SchedulerOutput, tables: LaneTables, block_size: int, trash_
     ends = length.cumsum()
     lanes = lane.repeat(length)
     positions = np.arange(ids.size) + (start - (ends - length)).repeat(length)
-    slots = tables.blocks[lanes, positions // block_size].astype(np.int64) * block_size + positions % block_size
+    slots = (
+        tables.blocks[lanes, positions // block_size].astype(np.int64) * block_size
+        + positions % block_size
+    )
     last = ends - 1
     rows, width = output.rows, output.width
     first = ends - length
@@ -84,12 +89,25 @@ def lay_out(output: SchedulerOutput, tables: LaneTables, block_size: int, trash_
         last = np.arange(1, rows + 1) * width - 1
         first = last + 1 - length
         flat = np.arange(ids.size) + (first - (ends - length)).repeat(length)
-        ids, lanes, positions = (_scattered(values, flat, rows * width, 0) for values in (ids, lanes, positions))
+        ids, lanes, positions = (
+            _scattered(values, flat, rows * width, 0) for values in (ids, lanes, positions)
+        )
         slots = _scattered(slots, flat, rows * width, trash_slot)
     query_rows, query_lens, kv_lens = np.zeros((3, len(tables.blocks)), np.int32)
     query_rows[lane], query_lens[lane], kv_lens[lane] = first, length, start + length
     return HostPass(
-        output.layout, rows, width, ids, lanes, positions, slots, last[samples], lane[samples], query_rows, query_lens, kv_lens
+        output.layout,
+        rows,
+        width,
+        ids,
+        lanes,
+        positions,
+        slots,
+        last[samples],
+        lane[samples],
+        query_rows,
+        query_lens,
+        kv_lens,
     )
 
 
@@ -135,17 +153,46 @@ class Buffers:
     Until the first `load`, and beyond what a pass fills, everything is a pad: it writes to the trash slot and attends to nothing.
     """
 
-    def __init__(self, shape: PassShape, tables: torch.Tensor, block_size: int, queries_per_tile: int, trash_slot: int) -> None:
+    def __init__(
+        self,
+        shape: PassShape,
+        tables: torch.Tensor,
+        block_size: int,
+        queries_per_tile: int,
+        trash_slot: int,
+    ) -> None:
         self.shape, self._trash_slot, self._device = shape, trash_slot, tables.device
-        self._parts = (shape.positions, shape.positions, shape.positions, shape.positions, shape.samples, shape.samples)
+        self._parts = (
+            shape.positions,
+            shape.positions,
+            shape.positions,
+            shape.positions,
+            shape.samples,
+            shape.samples,
+        )
         lanes, prefill, decode = len(tables), shape.prefill_tiles, shape.decode_tiles
-        self._small_parts = (lanes, lanes, lanes, prefill, prefill, decode, decode, decode, lanes, lanes)
+        self._small_parts = (
+            lanes,
+            lanes,
+            lanes,
+            prefill,
+            prefill,
+            decode,
+            decode,
+            decode,
+            lanes,
+            lanes,
+        )
         self._data = torch.zeros(sum(self._parts), dtype=torch.int64, device=self._device)
         self._small = torch.zeros(sum(self._small_parts), dtype=torch.int32, device=self._device)
-        self.ids, self.lanes, self.positions, self.slots, self.sample_rows, self.sample_lanes = self._data.split(self._parts)
+        self.ids, self.lanes, self.positions, self.slots, self.sample_rows, self.sample_lanes = (
+            self._data.split(self._parts)
+        )
         self.slots.fill_(trash_slot)
         query_rows, query_lens, kv_lens, *tiles = self._small.split(self._small_parts)
-        self.paged = PagedLayout(block_size, queries_per_tile, tables, query_rows, query_lens, kv_lens, *tiles)
+        self.paged = PagedLayout(
+            block_size, queries_per_tile, tables, query_rows, query_lens, kv_lens, *tiles
+        )
         for name in ("prefill_sequences", "decode_sequences"):
             getattr(self.paged, name).fill_(-1)
 
@@ -157,8 +204,16 @@ class Buffers:
         array[:] = 0
         slots[:] = self._trash_slot
         real = host.ids.size
-        ids[:real], lanes[:real], positions[:real], slots[:real] = host.ids, host.lanes, host.positions, host.slots
-        sample_rows[: host.sample_rows.size], sample_lanes[: host.sample_lanes.size] = host.sample_rows, host.sample_lanes
+        ids[:real], lanes[:real], positions[:real], slots[:real] = (
+            host.ids,
+            host.lanes,
+            host.positions,
+            host.slots,
+        )
+        sample_rows[: host.sample_rows.size], sample_lanes[: host.sample_lanes.size] = (
+            host.sample_rows,
+            host.sample_lanes,
+        )
         np.concatenate((host.query_rows, host.query_lens, host.kv_lens, *tiles), out=small.numpy())
         return Staged(data, small)
 
@@ -172,7 +227,12 @@ class Buffers:
         shape = (self.shape.rows, self.shape.width)
         ids = torch.where(self.ids < 0, last_tokens[self.lanes], self.ids)
         return PackedBatch(
-            self.shape.layout, ids.view(shape), self.positions.view(shape), self.slots, self.sample_rows, paged=self.paged
+            self.shape.layout,
+            ids.view(shape),
+            self.positions.view(shape),
+            self.slots,
+            self.sample_rows,
+            paged=self.paged,
         )
 
 

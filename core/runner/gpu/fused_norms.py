@@ -32,6 +32,14 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     at_once = max(1, 1024 // padded)
     out = torch.empty_like(x)
     _rms_norm[(triton.cdiv(rows, at_once),)](
-        x, weight, out, rows, size, eps, ROWS=at_once, SIZE=padded, num_warps=max(1, min(8, padded * at_once // 256))
+        x,
+        weight,
+        out,
+        rows,
+        size,
+        eps,
+        ROWS=at_once,
+        SIZE=padded,
+        num_warps=max(1, min(8, padded * at_once // 256)),
     )
     return out

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import torch
 
 from core.attention.kv_pool import KVPool
-from core.attention.paged_layout import Tiles, decode_capacity, plan_tiles, prefill_capacity, queries_per_tile
+from core.attention.paged_layout import (
+    Tiles,
+    decode_capacity,
+    plan_tiles,
+    prefill_capacity,
+    queries_per_tile,
+)
 from core.config import EngineConfig, Execution
 from core.engine.runner import PassResult, Sample, current_observer, sampling_rows
 from core.models.adapter import ModelAdapter
@@ -141,8 +147,17 @@ class PagedRunner:
         self, adapter: ModelAdapter, num_blocks: int, config: EngineConfig, execution: Execution, choice: AttentionChoice,
         clock: Callable[[], float], capture: Capture | None,
     ) -> None:  # fmt: skip
-        self.adapter, self.asynchronous, self.notes = adapter, choice.asynchronous, list(choice.notes)
-        self._clock, self._execution, self._capture, self._backend = clock, execution, capture, choice.backend
+        self.adapter, self.asynchronous, self.notes = (
+            adapter,
+            choice.asynchronous,
+            list(choice.notes),
+        )
+        self._clock, self._execution, self._capture, self._backend = (
+            clock,
+            execution,
+            capture,
+            choice.backend,
+        )
         num_lanes, block_size = config.num_lanes, config.block_size
         longest = adapter.max_model_len or num_blocks * block_size
         self._place = device = adapter.device  # looking it up on the model takes microseconds
@@ -150,20 +165,30 @@ class PagedRunner:
         self._device_clock: DeviceClock
         self.begin()
         self._tables = LaneTables(num_lanes, max(1, min(num_blocks, -(-longest // block_size))))
-        self._device_tables = torch.zeros(self._tables.blocks.shape, dtype=torch.int32, device=device)
+        self._device_tables = torch.zeros(
+            self._tables.blocks.shape, dtype=torch.int32, device=device
+        )
         self._last_tokens = torch.zeros(num_lanes, dtype=torch.int64, device=device)
-        self._cold = torch.zeros(num_lanes, dtype=torch.float32, device=device)  # temperatures where every row is greedy
+        self._cold = torch.zeros(
+            num_lanes, dtype=torch.float32, device=device
+        )  # temperatures where every row is greedy
         self._no_keys = torch.zeros(num_lanes, dtype=torch.int64, device=device)
         self._num_kv_heads = min(shape.num_kv_heads for shape in adapter.shapes.values())
         self._queries = queries_per_tile(-(-adapter.num_heads // self._num_kv_heads))
-        self._processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+        self._processors = (
+            torch.cuda.get_device_properties(device).multi_processor_count
+            if device.type == "cuda"
+            else 1
+        )
         self._norms = tuple(fused_norms(adapter.model, rms_norm)) if execution.fused_norms else ()
         self._replays: dict[PassShape, tuple[Buffers, Callable[[], torch.Tensor]]] = {}
 
     def begin(self) -> None:
         """See `Runner`."""
         with self._device():
-            self._device_clock = CudaClock(self._clock) if self.own_clock else HostClock(self._clock)
+            self._device_clock = (
+                CudaClock(self._clock) if self.own_clock else HostClock(self._clock)
+            )
             if self.own_clock:
                 torch.cuda.reset_peak_memory_stats()
 
@@ -172,7 +197,9 @@ class PagedRunner:
         with self._device():
             for mixed in (False, True):
                 tokens = 1
-                while self._capture is not None and tokens <= min(most_tokens if mixed else self.num_lanes, MOST_GRAPH):
+                while self._capture is not None and tokens <= min(
+                    most_tokens if mixed else self.num_lanes, MOST_GRAPH
+                ):
                     shape = self._bucket("packed", tokens, mixed)
                     self._replay(shape)
                     tokens = shape.positions + 1
@@ -233,7 +260,13 @@ class PagedRunner:
         lanes = planned.buffers.sample_lanes[: len(host.sample_lanes)]
         facts = self._sample(logits, lanes, output, params) if len(lanes) else None
         sampled = self._device_clock.mark()
-        return PagedPass(self._device_clock, (start, forward, sampled), self._clock() - began, facts, planned.bucket)
+        return PagedPass(
+            self._device_clock,
+            (start, forward, sampled),
+            self._clock() - began,
+            facts,
+            planned.bucket,
+        )
 
     # -- the forward pass --------------------------------------------------------------------------------------------
 
@@ -248,7 +281,14 @@ class PagedRunner:
             tiles = self._tiles(host, shape.prefill_tiles, shape.decode_tiles)
             return _Planned(buffers, buffers.stage(host, tiles), replay, shape.positions)
         tiles = self._tiles(host)
-        shape = PassShape(host.layout, host.rows, host.width, count, len(tiles.prefill_first), len(tiles.decode_first))
+        shape = PassShape(
+            host.layout,
+            host.rows,
+            host.width,
+            count,
+            len(tiles.prefill_first),
+            len(tiles.decode_first),
+        )
         buffers = self._buffers(shape)
         return _Planned(buffers, buffers.stage(host, tiles), lambda: self._forward(buffers), None)
 
@@ -256,26 +296,44 @@ class PagedRunner:
         with replaced_in(self.adapter, self._norms):
             return self.adapter.forward(buffers.batch(self._last_tokens), self.pool, self._backend)
 
-    def _tiles(self, host: HostPass, prefill: int | None = None, decode: int | None = None) -> Tiles:
+    def _tiles(
+        self, host: HostPass, prefill: int | None = None, decode: int | None = None
+    ) -> Tiles:
         return plan_tiles(
-            host.query_lens, host.kv_lens, self._num_kv_heads, self._queries, prefill, decode, num_processors=self._processors
+            host.query_lens,
+            host.kv_lens,
+            self._num_kv_heads,
+            self._queries,
+            prefill,
+            decode,
+            num_processors=self._processors,
         )
 
     def _buffers(self, shape: PassShape) -> Buffers:
-        return Buffers(shape, self._device_tables, self.pool.block_size, self._queries, self.pool.trash_slot)
+        return Buffers(
+            shape, self._device_tables, self.pool.block_size, self._queries, self.pool.trash_slot
+        )
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
-    def _graph(self, host: HostPass, mixed: bool) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
+    def _graph(
+        self, host: HostPass, mixed: bool
+    ) -> tuple[Buffers, Callable[[], torch.Tensor]] | None:
         """The graph that can run this pass, if one can."""
         positions = host.rows * host.width
-        if self._capture is None or positions > MOST_GRAPH or (host.layout == "padded" and host.width > 1):
+        if (
+            self._capture is None
+            or positions > MOST_GRAPH
+            or (host.layout == "padded" and host.width > 1)
+        ):
             return None
         return self._replay(self._bucket(host.layout, positions, mixed))
 
     def _bucket(self, layout: str, positions: int, mixed: bool) -> PassShape:
         """The shape that passes of about this size share: a power of two of tokens, or in the padded layout exactly these rows."""
-        decodes = decode_capacity(min(positions, self.num_lanes), self._num_kv_heads, self._processors)
+        decodes = decode_capacity(
+            min(positions, self.num_lanes), self._num_kv_heads, self._processors
+        )
         if layout == "padded":
             return PassShape(layout, positions, 1, positions, 0, decodes)
         tokens = 1 << (positions - 1).bit_length()
@@ -298,7 +356,9 @@ class PagedRunner:
                     raise
                 self._capture = None
                 reason = str(error).strip().splitlines()[0].rstrip(".")
-                self.notes.append(f"Without CUDA graphs: this model's pass cannot be captured ({reason}).")
+                self.notes.append(
+                    f"Without CUDA graphs: this model's pass cannot be captured ({reason})."
+                )
                 return None
             self._replays[shape] = found
         return found
@@ -306,28 +366,44 @@ class PagedRunner:
     # -- sampling ----------------------------------------------------------------------------------------------------
 
     def _sample(
-        self, logits: torch.Tensor, lanes: torch.Tensor, output: SchedulerOutput, params: Mapping[str, SamplingParams]
+        self,
+        logits: torch.Tensor,
+        lanes: torch.Tensor,
+        output: SchedulerOutput,
+        params: Mapping[str, SamplingParams],
     ) -> torch.Tensor:
         """Choose and keep the tokens; returns what the host will read: float64 `[3, n]`, token, logprob and margin."""
         chosen = [params[s.request] for s in output.scheduled if s.samples]
         if not self._execution.fused_sampling or any(p.filters or p.adjusts for p in chosen):
-            tokens, logprobs, margins = choose_tokens(logits, sampling_rows(output, params), unread=self._last_tokens[lanes])
+            tokens, logprobs, margins = choose_tokens(
+                logits, sampling_rows(output, params), unread=self._last_tokens[lanes]
+            )
         elif any(p.temperature for p in chosen):
             temperatures = torch.tensor([p.temperature for p in chosen], dtype=torch.float32)
-            keys = torch.tensor([row.noise_key for row in sampling_rows(output, params)], dtype=torch.int64)
-            tokens, logprobs, margins = sample_rows(logits, self._moved(temperatures), self._moved(keys))
+            keys = torch.tensor(
+                [row.noise_key for row in sampling_rows(output, params)], dtype=torch.int64
+            )
+            tokens, logprobs, margins = sample_rows(
+                logits, self._moved(temperatures), self._moved(keys)
+            )
         else:
-            tokens, logprobs, margins = sample_rows(logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)])
+            tokens, logprobs, margins = sample_rows(
+                logits, self._cold[: len(chosen)], self._no_keys[: len(chosen)]
+            )
         self._last_tokens.index_copy_(0, lanes, tokens)
         facts = torch.stack((tokens.double(), logprobs.double(), margins.double()))
         if facts.device.type != "cuda":
             return facts
-        return torch.empty(facts.shape, dtype=facts.dtype, pin_memory=True).copy_(facts, non_blocking=True)
+        return torch.empty(facts.shape, dtype=facts.dtype, pin_memory=True).copy_(
+            facts, non_blocking=True
+        )
 
     def _moved(self, values: Any) -> torch.Tensor:
         """On the device, by an asynchronous copy."""
         tensor = torch.as_tensor(values)
-        return (tensor.pin_memory() if self._place.type == "cuda" else tensor).to(self._place, non_blocking=True)
+        return (tensor.pin_memory() if self._place.type == "cuda" else tensor).to(
+            self._place, non_blocking=True
+        )
 
 
 @dataclass

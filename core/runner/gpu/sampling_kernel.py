@@ -76,21 +76,29 @@ def _stretch(
     row, stretch = tl.program_id(0) // num_stretches, tl.program_id(0) % num_stretches
     token = stretch * STRETCH + tl.arange(0, STRETCH)
     there = token < vocab_size
-    x = tl.load(logits + row.to(tl.int64) * row_stride + token, mask=there, other=float("-inf")).to(tl.float32)
-    known = tl.where(x == x, x, float("-inf"))  # NaN spoils the sum, and with it the logprob, but not the search
+    x = tl.load(logits + row.to(tl.int64) * row_stride + token, mask=there, other=float("-inf")).to(
+        tl.float32
+    )
+    known = tl.where(
+        x == x, x, float("-inf")
+    )  # NaN spoils the sum, and with it the logprob, but not the search
     best, first = tl.max(known, 0, return_indices=True)
     first += stretch * STRETCH
     base = tl.where(best == float("-inf"), 0.0, best)
     place = row.to(tl.int64) * 3 * num_stretches + stretch
     tl.store(numbers + place, best)
-    tl.store(numbers + place + num_stretches, tl.max(tl.where(token == first, float("-inf"), known), 0))
+    tl.store(
+        numbers + place + num_stretches, tl.max(tl.where(token == first, float("-inf"), known), 0)
+    )
     tl.store(numbers + place + 2 * num_stretches, tl.sum(tl.exp(x - base), 0))
     tl.store(tokens + place, first)
     temperature = tl.load(temperatures + row)
     if temperature > 0.0:
         temperature = tl.minimum(tl.maximum(temperature, _COLDEST), _HOTTEST)
         # Gumbel-max as a race: score - log(time) is the greatest where time x exp(-score) is the least.
-        race = _rough_time(_hash(tl.load(keys + row), token)) * tl.exp((base - known) * (1.0 / temperature))
+        race = _rough_time(_hash(tl.load(keys + row), token)) * tl.exp(
+            (base - known) * (1.0 / temperature)
+        )
         race = tl.where(race == race, race, float("inf"))
         one = tl.argmin(race, 0) + stretch * STRETCH
         two = tl.argmin(tl.where(token == one, float("inf"), race), 0) + stretch * STRETCH
@@ -124,7 +132,9 @@ def _row(
     sums = tl.load(numbers + place + 2 * num_stretches, mask=there, other=0.0)
     firsts = tl.load(tokens + place, mask=there, other=0)
     best, winner = tl.max(bests, 0, return_indices=True)
-    second = tl.maximum(tl.max(seconds, 0), tl.max(tl.where(stretch == winner, float("-inf"), bests), 0))
+    second = tl.maximum(
+        tl.max(seconds, 0), tl.max(tl.where(stretch == winner, float("-inf"), bests), 0)
+    )
     total = tl.sum(sums * tl.exp(tl.where(bests == float("-inf"), float("-inf"), bests - best)), 0)
     token = tl.sum(tl.where(stretch == winner, firsts, 0), 0)
     temperature = tl.load(temperatures + row)
@@ -139,9 +149,12 @@ def _row(
         drawn_two = tl.div_rn(x_two - best, temperature) + _noise(_hash(key, two))
         highest = tl.max(tl.maximum(drawn_one, drawn_two), 0)
         token = tl.minimum(
-            tl.min(tl.where(drawn_one == highest, one, vocab_size), 0), tl.min(tl.where(drawn_two == highest, two, vocab_size), 0)
+            tl.min(tl.where(drawn_one == highest, one, vocab_size), 0),
+            tl.min(tl.where(drawn_two == highest, two, vocab_size), 0),
         )
-    token = tl.minimum(token, vocab_size - 1)  # infinities may leave no winner, but there must be a token
+    token = tl.minimum(
+        token, vocab_size - 1
+    )  # infinities may leave no winner, but there must be a token
     tl.store(chosen + row, token.to(tl.int64))
     tl.store(logprobs + row, tl.load(logits + token).to(tl.float32) - best - tl.log(total))
     tl.store(margins + row, best - tl.maximum(second, _LEAST))

@@ -24,19 +24,30 @@ CheckedRequest = tuple[CheckedPrompt, SamplingParams]
 def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
     """The call of a client who asks for this many answers: raises what `ServingEngine.receive` raises, and InvalidRequest for too many."""
     if count > serving.limits.max_choices:
-        raise InvalidRequest(f"At most {serving.limits.max_choices} answers are written in one call, not {count}.", param="n")
+        raise InvalidRequest(
+            f"At most {serving.limits.max_choices} answers are written in one call, not {count}.",
+            param="n",
+        )
     return serving.receive(request.client.host if request.client else "", count)
 
 
 async def submit_all(
-    call: Call, asked: Sequence[CheckedRequest], id: str, nickname: str | None = None, num_top_logprobs: int = 0
+    call: Call,
+    asked: Sequence[CheckedRequest],
+    id: str,
+    nickname: str | None = None,
+    num_top_logprobs: int = 0,
 ) -> list[TokenStream]:
     """Queue all of them or none: raises what `Call.submit` raises, after cancelling the others."""
     streams: list[TokenStream] = []
     try:
         for index, (prompt, sampling) in enumerate(asked):
             name = id if len(asked) == 1 else f"{id}-{index}"
-            streams.append(await call.submit(prompt, sampling, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs))
+            streams.append(
+                await call.submit(
+                    prompt, sampling, id=name, nickname=nickname, num_top_logprobs=num_top_logprobs
+                )
+            )
     except BaseException:
         cancel(streams)
         raise
@@ -94,7 +105,9 @@ async def gather_pieces(streams: Sequence[TokenStream]) -> list[list[Piece]]:
     return pieces
 
 
-async def answer_unless_gone(request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]) -> Response:
+async def answer_unless_gone(
+    request: Request, streams: Sequence[TokenStream], work: Coroutine[Any, Any, Response]
+) -> Response:
     """The response that `work` makes; the streams are cancelled if the client leaves first."""
     making, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
     try:
@@ -148,7 +161,11 @@ class _Answer(EventSourceResponse):
 
 def _event(data: dict[str, Any] | str) -> bytes:
     """An event of one line: words, or JSON without spaces."""
-    line = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    line = (
+        data
+        if isinstance(data, str)
+        else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    )
     return f"data: {line}\n\n".encode()
 
 

@@ -51,14 +51,29 @@ def create_app(
         openapi_url="/openapi.json",
         responses={"4XX": {"description": "A refusal", "model": ErrorBody}},
     )
-    for routes in (generate_routes(serving), openai_routes(serving), watch_routes(serving, teacher_token)):
+    for routes in (
+        generate_routes(serving),
+        openai_routes(serving),
+        watch_routes(serving, teacher_token),
+    ):
         app.include_router(routes)
     classroom = classroom or Classroom(serving)
     if teacher_token is not None:
         app.include_router(control_routes(serving, classroom, teacher_token))
     add_handlers(app, serving.metrics.refused)
     sites = Sites(cors_origins, names)
-    app.add_middleware(ApiGuard, limits=serving.limits, sites=sites, api_key=api_key, refused=serving.metrics.refused)
+    app.add_middleware(
+        ApiGuard,
+        limits=serving.limits,
+        sites=sites,
+        api_key=api_key,
+        refused=serving.metrics.refused,
+    )
     if cors_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
     return app

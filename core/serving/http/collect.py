@@ -38,9 +38,13 @@ def token_of(folder: Path, named: str | None = None) -> str:
             path.write_text(secrets.token_urlsafe(16), encoding="ascii")
         token = (path.read_text(encoding="utf-8") if named is None else named).strip()
     except (OSError, ValueError) as error:
-        raise InflightError(f"{path} holds no token: {getattr(error, 'strerror', None) or error}.") from None
+        raise InflightError(
+            f"{path} holds no token: {getattr(error, 'strerror', None) or error}."
+        ) from None
     if not (token and token.isascii() and token.isprintable()):
-        raise InflightError("The collector's token is empty, or has characters that no header can carry.")
+        raise InflightError(
+            "The collector's token is empty, or has characters that no header can carry."
+        )
     return token
 
 
@@ -53,11 +57,18 @@ def collector_app(collection: Collection, token: str, tell: Callable[[str], None
     async def elsewhere(request: Request, error: Exception) -> Response:
         return _error(404, "Recordings are sent to / of this address.")
 
-    routes = [Route("/", collect_endpoint(collection, token, tell), methods=["POST"]), Route("/health", health, methods=["GET"])]
-    return BodyGuard(Starlette(routes=routes, exception_handlers={404: elsewhere}), lambda scope: BODY, _error)
+    routes = [
+        Route("/", collect_endpoint(collection, token, tell), methods=["POST"]),
+        Route("/health", health, methods=["GET"]),
+    ]
+    return BodyGuard(
+        Starlette(routes=routes, exception_handlers={404: elsewhere}), lambda scope: BODY, _error
+    )
 
 
-def collect_endpoint(collection: Collection, token: str, tell: Callable[[str], None]) -> Callable[[Request], Awaitable[Response]]:
+def collect_endpoint(
+    collection: Collection, token: str, tell: Callable[[str], None]
+) -> Callable[[Request], Awaitable[Response]]:
     """tell: what is worth a line."""
     told: dict[str, float] = {}  # when it was said last, by address
 
@@ -77,7 +88,13 @@ def collect_endpoint(collection: Collection, token: str, tell: Callable[[str], N
             return _error(400, "The body is not made of whole lines.")
         header, *lines = (line + b"\n" for line in lines)
         try:
-            return JSONResponse({"wants_snapshot": await asyncio.to_thread(collection.take, header, int(number), lines)})
+            return JSONResponse(
+                {
+                    "wants_snapshot": await asyncio.to_thread(
+                        collection.take, header, int(number), lines
+                    )
+                }
+            )
         except InvalidTrace as error:
             return _error(400, str(error))
         except Full as error:

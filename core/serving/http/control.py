@@ -58,10 +58,16 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
 
     @router.get("/control", summary="What is set, and the prepared bursts")
     async def state() -> dict[str, Any]:
-        bursts = [{"name": burst.name, "shows": burst.shows, "requests": len(burst.prompts)} for burst in DEMO_WORKLOADS.values()]
+        bursts = [
+            {"name": burst.name, "shows": burst.shows, "requests": len(burst.prompts)}
+            for burst in DEMO_WORKLOADS.values()
+        ]
         return {**classroom.state, "steps_per_s": serving.steps_per_s, "bursts": bursts}
 
-    @router.post("/control", summary="Set pace, limits and what is hidden; take steps; send a burst; clear the engine")
+    @router.post(
+        "/control",
+        summary="Set pace, limits and what is hidden; take steps; send a burst; clear the engine",
+    )
     async def control(body: ControlBody) -> dict[str, Any]:
         """The current settings. Viewers learn of pending changes once the engine has made them."""
         if body.limits:
@@ -80,7 +86,9 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
             await classroom.burst(body.burst)
         if body.steps:
             serving.step(body.steps)
-        steps_per_s = body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s
+        steps_per_s = (
+            body.steps_per_s if "steps_per_s" in body.model_fields_set else serving.steps_per_s
+        )
         return {**classroom.state, "steps_per_s": steps_per_s}
 
     return router

@@ -11,25 +11,47 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from core.errors import ExecutionFailed, InflightError, InvalidRequest, TooLong, TooManyRequests, Unavailable
+from core.errors import (
+    ExecutionFailed,
+    InflightError,
+    InvalidRequest,
+    TooLong,
+    TooManyRequests,
+    Unavailable,
+)
 from core.serving.http.schemas import OF_FIELD
 
 _TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
 
-def error_body(status: int, message: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+def error_body(
+    status: int, message: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
     """A refusal in OpenAI's form. param: the field at fault, code: what a program asks for."""
     kind = _TYPES.get(status, "invalid_request_error")
-    return {"error": {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}}
+    return {
+        "error": {
+            "message": message,
+            "type": kind,
+            "param": param,
+            "code": code or _CODES.get(status),
+        }
+    }
 
 
 def error_response(
-    status: int, message: str, param: str | None = None, code: str | None = None, headers: Mapping[str, str] | None = None
+    status: int,
+    message: str,
+    param: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """The same as an answer with this status."""
     more = {"www-authenticate": "Bearer"} if status == 401 else {}
-    return JSONResponse(error_body(status, message, param, code), status, headers={**more, **(headers or {})})
+    return JSONResponse(
+        error_body(status, message, param, code), status, headers={**more, **(headers or {})}
+    )
 
 
 def status_of(error: InflightError) -> int:
@@ -65,18 +87,26 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
         refused(400)
         first = error.errors()[0]
         _, *path = first["loc"]  # the first says where it was: in the body, the query, a header
-        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+        name = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+        ).removeprefix(".")
         param = name if len(name) <= _LONGEST_NAME and name.isprintable() else ""
-        return error_response(400, f"{param or ('A field' if path else 'The body')} {_fault(first)}.", param or None)
+        return error_response(
+            400, f"{param or ('A field' if path else 'The body')} {_fault(first)}.", param or None
+        )
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         refused(error.status_code)
-        return error_response(error.status_code, str(error.detail).rstrip(".") + ".", headers=error.headers)
+        return error_response(
+            error.status_code, str(error.detail).rstrip(".") + ".", headers=error.headers
+        )
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         refused(500)
-        return error_response(500, "Something went wrong in the server.", headers={"connection": "close"})  # uvicorn closes it
+        return error_response(
+            500, "Something went wrong in the server.", headers={"connection": "close"}
+        )  # uvicorn closes it
 
     app.add_exception_handler(InflightError, ours)
     app.add_exception_handler(RequestValidationError, invalid)

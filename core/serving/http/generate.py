@@ -10,7 +10,15 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from core.serving.engine import ServingEngine
-from core.serving.http.answers import answer_unless_gone, event_stream, gather_pieces, merge_pieces, received, submit_all, usage
+from core.serving.http.answers import (
+    answer_unless_gone,
+    event_stream,
+    gather_pieces,
+    merge_pieces,
+    received,
+    submit_all,
+    usage,
+)
 from core.serving.http.schemas import GenerateBody
 from core.serving.stream import TokenStream
 
@@ -26,7 +34,9 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
         sampling = body.sampling()
         with received(serving, request) as call:
             prompt = await call.check(body.prompt, sampling)
-            streams = await submit_all(call, [(prompt, sampling)], f"gen-{secrets.token_hex(8)}", body.nickname)
+            streams = await submit_all(
+                call, [(prompt, sampling)], f"gen-{secrets.token_hex(8)}", body.nickname
+            )
         if body.stream:
             return event_stream(serving, streams, _events(streams[0]))
         return await answer_unless_gone(request, streams, _whole(streams[0]))
@@ -37,7 +47,9 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
 async def _whole(stream: TokenStream) -> Response:
     (pieces,) = await gather_pieces([stream])
     token_ids = [piece.token_id for piece in pieces if piece.token_id is not None]
-    return JSONResponse({**_rest(stream, "".join(piece.text for piece in pieces)), "token_ids": token_ids})
+    return JSONResponse(
+        {**_rest(stream, "".join(piece.text for piece in pieces)), "token_ids": token_ids}
+    )
 
 
 async def _events(stream: TokenStream) -> AsyncIterator[dict[str, Any]]:
@@ -45,7 +57,12 @@ async def _events(stream: TokenStream) -> AsyncIterator[dict[str, Any]]:
     async for _, piece in merge_pieces([stream]):
         text += piece.text
         if piece.token_id is not None:
-            yield {"id": stream.id, "index": piece.index, "token_id": piece.token_id, "text": piece.text}
+            yield {
+                "id": stream.id,
+                "index": piece.index,
+                "token_id": piece.token_id,
+                "text": piece.text,
+            }
     yield _rest(stream, text)
 
 

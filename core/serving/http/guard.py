@@ -37,7 +37,12 @@ class BodyGuard:
     bounds: gives those of a call. refusal: makes an application that answers with a status and a sentence.
     """
 
-    def __init__(self, app: ASGIApp, bounds: Callable[[Scope], BodyBounds], refusal: Callable[[int, str], ASGIApp]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        bounds: Callable[[Scope], BodyBounds],
+        refusal: Callable[[int, str], ASGIApp],
+    ) -> None:
         self._app, self._bounds, self._refusal = app, bounds, refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +51,9 @@ class BodyGuard:
             return
         most, seconds, each_piece = self._bounds(scope)
         too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
-        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        announced = next(
+            (value for name, value in scope["headers"] if name == b"content-length"), b"0"
+        )
         if not announced.isdigit() or int(announced) > most:
             await too_large(scope, receive, send)
             return
@@ -63,7 +70,10 @@ class BodyGuard:
                 what = "Nothing more came for" if each_piece else "The body did not arrive within"
                 refused = self._refusal(408, f"{what} {seconds:g} seconds.")
                 return {"type": "http.disconnect"}
-            received, more = received + len(message.get("body", b"")), message.get("more_body", False)
+            received, more = (
+                received + len(message.get("body", b"")),
+                message.get("more_body", False),
+            )
             if received > most:
                 refused = too_large
                 return {"type": "http.disconnect"}
@@ -95,7 +105,12 @@ class ApiGuard:
     may call. api_key: what `Authorization: Bearer` must carry, None for no key. refused: called with each status."""
 
     def __init__(
-        self, app: ASGIApp, limits: ServingLimits, sites: Sites, api_key: str | None, refused: Callable[[int], None]
+        self,
+        app: ASGIApp,
+        limits: ServingLimits,
+        sites: Sites,
+        api_key: str | None,
+        refused: Callable[[int], None],
     ) -> None:
         self._app, self._sites, self._api_key, self._refused = app, sites, api_key, refused
         self._calls, self._most = 0, 4 * limits.max_requests + limits.max_viewers
@@ -115,7 +130,9 @@ class ApiGuard:
     def _admitted(self, scope: Scope) -> ASGIApp:
         """What answers a call: the application, or a refusal."""
         if self._calls > self._most:
-            return self._refusal(503, "Too many calls are under way: try again in a moment.", {"retry-after": "1"})
+            return self._refusal(
+                503, "Too many calls are under way: try again in a moment.", {"retry-after": "1"}
+            )
         call = Request(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path not in _OPEN and (refusal := self._sites.refusal(scope)):
@@ -130,7 +147,11 @@ class ApiGuard:
         if call.method in ("POST", "PUT", "PATCH"):
             kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
             is_json = kind == "application/json"
-            return self._bounded if is_json else self._refusal(415, "The body must be JSON: Content-Type: application/json.")
+            return (
+                self._bounded
+                if is_json
+                else self._refusal(415, "The body must be JSON: Content-Type: application/json.")
+            )
         return self._app
 
     async def _json_alone(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,11 +160,15 @@ class ApiGuard:
             body = await Request(scope, receive).body()
             given = json.loads(body)
             if b"\\u" in body:
-                json.dumps(given, ensure_ascii=False).encode()  # halves of characters are no text, and cannot be answered either
+                json.dumps(
+                    given, ensure_ascii=False
+                ).encode()  # halves of characters are no text, and cannot be answered either
         except ClientDisconnect:
             return
         except (ValueError, RecursionError):
-            await self._refusal(400, "The body is not JSON, or has text that is not Unicode.")(scope, receive, send)
+            await self._refusal(400, "The body is not JSON, or has text that is not Unicode.")(
+                scope, receive, send
+            )
             return
         whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
@@ -154,10 +179,14 @@ class ApiGuard:
 
         await self._app(scope, replayed, send)
 
-    def _refusal(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
+    def _refusal(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None
+    ) -> ASGIApp:
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
             self._refused(status)
             await response(scope, receive, send)
 
-        response = error_response(status, message, headers={"connection": "close"} if status == 408 else headers)
+        response = error_response(
+            status, message, headers={"connection": "close"} if status == 408 else headers
+        )
         return refuse

@@ -36,7 +36,13 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
 
     def described() -> dict[str, Any]:
         length = serving.engine.model.context
-        return {"id": serving.name, "object": "model", "created": started, "owned_by": "inflight", "max_model_len": length}
+        return {
+            "id": serving.name,
+            "object": "model",
+            "created": started,
+            "owned_by": "inflight",
+            "max_model_len": length,
+        }
 
     @router.get("/models", summary="The model that is served")
     async def models() -> dict[str, Any]:
@@ -51,7 +57,9 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
     async def completions(body: CompletionBody, request: Request) -> Response:
         _check_model(serving, body.model)
         logprobs = body.logprobs is not None, body.logprobs or 0
-        shape = _Completions(serving, f"cmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs)
+        shape = _Completions(
+            serving, f"cmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs
+        )
         with received(serving, request, len(body.prompts) * body.n) as call:
             asked: list[CheckedRequest] = []
             for prompt in body.prompts:
@@ -65,7 +73,9 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
     async def chat(body: ChatBody, request: Request) -> Response:
         _check_model(serving, body.model)
         logprobs = body.logprobs, body.num_top_logprobs
-        shape = _Chat(serving, f"chatcmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs)
+        shape = _Chat(
+            serving, f"chatcmpl-{secrets.token_hex(12)}", body.stream_options, tokens, *logprobs
+        )
         try:
             with received(serving, request, body.n) as call:
                 ids = await call.chat([message.plain for message in body.messages])
@@ -73,7 +83,9 @@ def openai_routes(serving: ServingEngine) -> APIRouter:
                 room = max(1, min(context - len(ids), serving.limits.max_new_tokens))
                 samplings = body.samplings(body.most_new_tokens or room)
                 checked = await call.check(ids, samplings[0])
-                streams = await shape.submitted(call, [(checked, sampling) for sampling in samplings])
+                streams = await shape.submitted(
+                    call, [(checked, sampling) for sampling in samplings]
+                )
         except InvalidRequest as error:
             if error.param is not None:
                 error.param = body.engines_names.get(error.param, error.param)
@@ -88,20 +100,31 @@ def _check_model(serving: ServingEngine, model: str) -> None:
         raise UnknownModel(f"The model asked for is not served here; {serving.name} is.")
 
 
-async def _answer(shape: _Shape, streams: Sequence[TokenStream], body: CompletionBody | ChatBody, request: Request) -> Response:
-    prompt_tokens = sum(len(stream.prompt) for stream in streams[:: body.n])  # a prompt with several answers counts once
+async def _answer(
+    shape: _Shape, streams: Sequence[TokenStream], body: CompletionBody | ChatBody, request: Request
+) -> Response:
+    prompt_tokens = sum(
+        len(stream.prompt) for stream in streams[:: body.n]
+    )  # a prompt with several answers counts once
     if body.stream:
-        return event_stream(shape.serving, streams, _chunks(shape, streams, prompt_tokens), "[DONE]")
+        return event_stream(
+            shape.serving, streams, _chunks(shape, streams, prompt_tokens), "[DONE]"
+        )
     return await answer_unless_gone(request, streams, _whole(shape, streams, prompt_tokens))
 
 
 async def _whole(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> Response:
-    choices = [shape.choice(index, pieces, shape.whole) for index, pieces in enumerate(await gather_pieces(streams))]
+    choices = [
+        shape.choice(index, pieces, shape.whole)
+        for index, pieces in enumerate(await gather_pieces(streams))
+    ]
     used = usage(prompt_tokens, sum(stream.num_tokens for stream in streams))
     return JSONResponse({**shape.head(shape.kind), "choices": choices, "usage": used})
 
 
-async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int) -> AsyncIterator[dict[str, Any]]:
+async def _chunks(
+    shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: int
+) -> AsyncIterator[dict[str, Any]]:
     options, written = shape.options, 0
     head = shape.head(shape.chunk_kind) | ({"usage": None} if options.include_usage else {})
     for index in range(len(streams)):
@@ -113,7 +136,11 @@ async def _chunks(shape: _Shape, streams: Sequence[TokenStream], prompt_tokens: 
             head["usage"] = usage(prompt_tokens, written)
         yield {**head, "choices": [shape.choice(index, [piece], shape.part)]}
     if options.include_usage:
-        yield {**head, "choices": [], "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams))}
+        yield {
+            **head,
+            "choices": [],
+            "usage": usage(prompt_tokens, sum(stream.num_tokens for stream in streams)),
+        }
 
 
 @dataclass
@@ -137,11 +164,18 @@ class _Shape:
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.serving.name}
 
-    def choice(self, index: int, pieces: Sequence[Piece], content: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    def choice(
+        self, index: int, pieces: Sequence[Piece], content: Callable[[str], dict[str, Any]]
+    ) -> dict[str, Any]:
         """Pieces of an answer. content: its text, `whole` or `part` of it."""
         text = "".join(piece.text for piece in pieces)
         logprobs = self._logprobs(index, pieces) if self.logprobs else None
-        return {"index": index, **content(text), "logprobs": logprobs, "finish_reason": pieces[-1].finish_reason}
+        return {
+            "index": index,
+            **content(text),
+            "logprobs": logprobs,
+            "finish_reason": pieces[-1].finish_reason,
+        }
 
     def first(self, index: int) -> list[dict[str, Any]]:
         """The opening events of a streamed choice."""
@@ -159,7 +193,9 @@ class _Shape:
 
 @dataclass
 class _Completions(_Shape):
-    _offsets: dict[int, int] = field(default_factory=dict)  # characters of a choice that were written
+    _offsets: dict[int, int] = field(
+        default_factory=dict
+    )  # characters of a choice that were written
 
     kind = chunk_kind = "text_completion"
 
@@ -173,17 +209,25 @@ class _Completions(_Shape):
         for piece in pieces:
             offsets.append(self._offsets.get(index, 0))
             self._offsets[index] = offsets[-1] + len(piece.text)
-        rows = [(p, p.token_id, at) for p, at in zip(pieces, offsets, strict=True) if p.token_id is not None]
+        rows = [
+            (p, p.token_id, at)
+            for p, at in zip(pieces, offsets, strict=True)
+            if p.token_id is not None
+        ]
         return {
             "tokens": [self.tokens.name(token_id) for _, token_id, _ in rows],
             "token_logprobs": [piece.logprob for piece, _, _ in rows],
-            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in rows] if self.num_top_logprobs else None,
+            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in rows]
+            if self.num_top_logprobs
+            else None,
             "text_offset": [at for _, _, at in rows],
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
         """The top tokens, and the chosen one, which comes first so that its name here is the one among `tokens`."""
-        logprobs = {token_id: piece.logprob} | {i: logprob for i, logprob in piece.top_logprobs if i != token_id}
+        logprobs = {token_id: piece.logprob} | {
+            i: logprob for i, logprob in piece.top_logprobs if i != token_id
+        }
         return {name: logprobs[i] for i, name in self.tokens.distinct(logprobs).items()}
 
 
@@ -192,7 +236,14 @@ class _Chat(_Shape):
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
 
     def first(self, index: int) -> list[dict[str, Any]]:
-        return [{"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}]
+        return [
+            {
+                "index": index,
+                "delta": {"role": "assistant", "content": ""},
+                "logprobs": None,
+                "finish_reason": None,
+            }
+        ]
 
     def whole(self, text: str) -> dict[str, Any]:
         return {"message": {"role": "assistant", "content": text}}
@@ -202,7 +253,8 @@ class _Chat(_Shape):
 
     def _logprobs(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
         rows = [
-            self._logprob(piece.token_id, piece.logprob) | {"top_logprobs": [self._logprob(*top) for top in piece.top_logprobs]}
+            self._logprob(piece.token_id, piece.logprob)
+            | {"top_logprobs": [self._logprob(*top) for top in piece.top_logprobs]}
             for piece in pieces
             if piece.token_id is not None
         ]
@@ -210,4 +262,8 @@ class _Chat(_Shape):
 
     def _logprob(self, token_id: int, logprob: float | None) -> dict[str, Any]:
         own = self.tokens.bytes(token_id)
-        return {"token": self.tokens.name(token_id), "logprob": logprob, "bytes": None if own is None else list(own)}
+        return {
+            "token": self.tokens.name(token_id),
+            "logprob": logprob,
+            "bytes": None if own is None else list(own),
+        }

@@ -66,7 +66,9 @@ def _num_prompts(given: Any) -> int:
 
 
 def _num_parts(messages: list[Any]) -> int:
-    contents = (message.get("content") if isinstance(message, dict) else None for message in messages)
+    contents = (
+        message.get("content") if isinstance(message, dict) else None for message in messages
+    )
     return sum(max(1, len(content)) if isinstance(content, list) else 1 for content in contents)
 
 
@@ -84,7 +86,9 @@ Prompts = Annotated[
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    asks_for_nothing: ClassVar[dict[str, list[Any]]] = {}  # by field: as good as left out, as null is everywhere
+    asks_for_nothing: ClassVar[
+        dict[str, list[Any]]
+    ] = {}  # by field: as good as left out, as null is everywhere
 
     @model_validator(mode="before")
     @classmethod
@@ -92,13 +96,21 @@ class _Body(BaseModel):
         if not isinstance(given, dict):
             return given
         known = cls.model_fields
-        told = {name: value for name, value in given.items() if value is not None and not cls._is_nothing(name, value)}
-        unknown = next((name for name in told if name not in known), None)  # it is named; a thousand others would only take time
+        told = {
+            name: value
+            for name, value in given.items()
+            if value is not None and not cls._is_nothing(name, value)
+        }
+        unknown = next(
+            (name for name in told if name not in known), None
+        )  # it is named; a thousand others would only take time
         return {name: value for name, value in told.items() if name in known or name == unknown}
 
     @classmethod
     def _is_nothing(cls, name: str, value: Any) -> bool:
-        return any(type(value) is type(one) and value == one for one in cls.asks_for_nothing.get(name, ()))  # false is not 0
+        return any(
+            type(value) is type(one) and value == one for one in cls.asks_for_nothing.get(name, ())
+        )  # false is not 0
 
 
 class _SamplingBody(_Body):
@@ -129,7 +141,9 @@ class GenerateBody(_SamplingBody):
     stream: bool = False
     temperature: Temperature = 0.0
     seed: Seed = 0
-    nickname: Annotated[str, Field(max_length=200)] | None = Field(None, description="Shown to viewers, unless hidden.")
+    nickname: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="Shown to viewers, unless hidden."
+    )
 
     def sampling(self) -> SamplingParams:
         """Raises InvalidRequest for values out of range."""
@@ -155,7 +169,9 @@ class _OpenAIBody(_SamplingBody):
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     n: Choices = 1
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = Field(default_factory=lambda: secrets.randbits(62))
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = Field(
+        default_factory=lambda: secrets.randbits(62)
+    )
     user: str | None = _UNUSED
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
@@ -163,7 +179,10 @@ class _OpenAIBody(_SamplingBody):
         if "stream_options" in self.model_fields_set and not self.stream:
             raise InvalidRequest("stream_options needs stream: true.", param="stream_options")
         top_k = max(0, self.top_k)  # vLLM writes -1 for all
-        return [self._params(max_tokens, (self.seed + choice) % 2**63, top_k=top_k) for choice in range(self.n)]
+        return [
+            self._params(max_tokens, (self.seed + choice) % 2**63, top_k=top_k)
+            for choice in range(self.n)
+        ]
 
 
 class CompletionBody(_OpenAIBody):
@@ -203,7 +222,9 @@ class ChatMessage(_Body):
     asks_for_nothing = {"tool_calls": [[]], "annotations": [[]]}
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str | list[TextPart], _must("a text or a list of text parts")] | None = Field(None, validate_default=True)
+    content: Annotated[str | list[TextPart], _must("a text or a list of text parts")] | None = (
+        Field(None, validate_default=True)
+    )
     name: str | None = None
 
     @field_validator("content")
@@ -216,9 +237,15 @@ class ChatMessage(_Body):
     @property
     def plain(self) -> dict[str, str]:
         """As chat templates read it. Few know the role of developers, and most say nothing of what they leave out."""
-        content = "".join(part.text for part in self.content) if isinstance(self.content, list) else self.content or ""
+        content = (
+            "".join(part.text for part in self.content)
+            if isinstance(self.content, list)
+            else self.content or ""
+        )
         role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": content} | ({"name": self.name} if self.name is not None else {})
+        return {"role": role, "content": content} | (
+            {"name": self.name} if self.name is not None else {}
+        )
 
 
 class ChatBody(_OpenAIBody):
@@ -237,7 +264,12 @@ class ChatBody(_OpenAIBody):
         "store": [False],
     }
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1), FailFast(), _at_most(4 * _MOST, "messages and parts", _num_parts)]
+    messages: Annotated[
+        list[ChatMessage],
+        Field(min_length=1),
+        FailFast(),
+        _at_most(4 * _MOST, "messages and parts", _num_parts),
+    ]
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
     logprobs: bool = False
@@ -250,13 +282,18 @@ class ChatBody(_OpenAIBody):
     @property
     def engines_names(self) -> dict[str, str]:
         """This body's fields by the names of those that the engine refuses instead."""
-        return {"prompt": "messages"} | ({"max_tokens": "max_completion_tokens"} if self.max_completion_tokens else {})
+        return {"prompt": "messages"} | (
+            {"max_tokens": "max_completion_tokens"} if self.max_completion_tokens else {}
+        )
 
     @property
     def most_new_tokens(self) -> int | None:
         """Raises InvalidRequest where it is given twice, and not the same."""
         if None not in (new := (self.max_completion_tokens, self.max_tokens)) and new[0] != new[1]:
-            raise InvalidRequest("max_tokens and max_completion_tokens are not the same.", param="max_completion_tokens")
+            raise InvalidRequest(
+                "max_tokens and max_completion_tokens are not the same.",
+                param="max_completion_tokens",
+            )
         return new[0] or new[1]
 
     @property

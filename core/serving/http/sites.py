@@ -18,7 +18,13 @@ FOREIGN = "Pages of other sites may not do this."
 UNKNOWN_NAME = "Nothing is served under this name: --allow-host NAME adds one at the start."
 _READING = ("GET", "HEAD")
 _OUR_OWN = ("same-origin", "none")  # `none`: entered by the visitor
-_NOBODYS = ("localhost", "local", "internal", "lan", "home.arpa")  # no name that ends so can be had on the internet
+_NOBODYS = (
+    "localhost",
+    "local",
+    "internal",
+    "lan",
+    "home.arpa",
+)  # no name that ends so can be had on the internet
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -27,7 +33,11 @@ class Sites:
 
     def __init__(self, origins: Collection[str] = (), names: Collection[str] | None = None) -> None:
         self._origins = frozenset(origins)
-        self._names = None if names is None else {name.lower().rstrip(".") for name in (*names, socket.gethostname())}
+        self._names = (
+            None
+            if names is None
+            else {name.lower().rstrip(".") for name in (*names, socket.gethostname())}
+        )
 
     def refusal(self, scope: Scope) -> str:
         """Why a call is refused, in a sentence; empty if it is not."""
@@ -48,7 +58,9 @@ class Sites:
             return bool(ipaddress.ip_address(name))
         except ValueError:
             return bool(name) and (
-                "." not in name or name.endswith(tuple(f".{end}" for end in _NOBODYS)) or name in (self._names or ())
+                "." not in name
+                or name.endswith(tuple(f".{end}" for end in _NOBODYS))
+                or name in (self._names or ())
             )
 
     def _is_foreign(self, origin: str | None, headers: Headers) -> bool:

@@ -67,7 +67,9 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
     async def events(
         request: Request,
         last_event_id: Annotated[int | None, Header(ge=0)] = None,
-        after: Annotated[int | None, Query(ge=0, description="As Last-Event-ID, for clients that cannot set it.")] = None,
+        after: Annotated[
+            int | None, Query(ge=0, description="As Last-Event-ID, for clients that cannot set it.")
+        ] = None,
     ) -> Response:
         """Server-sent events, at most ten a second: each `data:` is an array of messages, its `id:` the number of the last one, from which
         `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header, and
@@ -77,7 +79,9 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
         await viewers.take(client)
         log = serving.event_log.read(last_event_id if last_event_id is not None else after)
         batches = (excerpt.event async for excerpt in log)
-        return _Watched(lambda: viewers.free(client), batches, sep="\n", send_timeout=serving.limits.send_s)
+        return _Watched(
+            lambda: viewers.free(client), batches, sep="\n", send_timeout=serving.limits.send_s
+        )
 
     @router.get("/sessions", summary="The runs that can be saved")
     async def sessions() -> dict[str, Any]:
@@ -86,17 +90,25 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
 
     @router.get("/session", summary="A run so far, as a trace (JSON lines)")
     async def session(
-        run: Annotated[int | None, Query(ge=0, description="By default the latest in which something happened.")] = None,
+        run: Annotated[
+            int | None,
+            Query(ge=0, description="By default the latest in which something happened."),
+        ] = None,
         x_teacher_token: Annotated[str, Header()] = "",
     ) -> Response:
         is_teacher = teacher_token is not None and same_secret(x_teacher_token, teacher_token)
         if serving.event_log.hidden.texts and not is_teacher:
-            raise HTTPException(403, "Texts are hidden here, and this holds them: the teacher's token is missing or wrong")
+            raise HTTPException(
+                403,
+                "Texts are hidden here, and this holds them: the teacher's token is missing or wrong",
+            )
         if writing.locked():
             raise TooManyRequests("Somebody else is saving the session just now.", retry_after=2)
         async with writing:
             try:
-                text = await asyncio.to_thread(lambda: "".join(line + "\n" for line in serving.session(run).lines()))
+                text = await asyncio.to_thread(
+                    lambda: "".join(line + "\n" for line in serving.session(run).lines())
+                )
             except InflightError as error:
                 raise HTTPException(404, str(error)) from None
         headers = {"content-disposition": 'attachment; filename="inflight-session.jsonl"'}

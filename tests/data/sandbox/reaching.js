@@ -1,8 +1,9 @@
 // In place of the engine's worker: tries every way out and answers how each went. spec.at: a server that listens to whoever asks.
-const settled = (on, good, bad) => new Promise((done, fail) => {
-  on[good] = done;
-  on[bad] = () => fail(new Error("refused"));
-});
+const settled = (on, good, bad) =>
+  new Promise((done, fail) => {
+    on[good] = done;
+    on[bad] = () => fail(new Error("refused"));
+  });
 const nested = async (text) => {
   const worker = new Worker(URL.createObjectURL(new Blob([text])));
   const { data } = await settled(worker, "onmessage", "onerror");
@@ -28,7 +29,8 @@ const network = {
   fetch: (at) => fetch(at),
   import: (at) => import(at),
   importScripts: (at) => natives("importScripts").call(self, at),
-  nested: (at) => nested(`fetch(${JSON.stringify(at)}).then(() => postMessage(true), () => postMessage(false))`),
+  nested: (at) =>
+    nested(`fetch(${JSON.stringify(at)}).then(() => postMessage(true), () => postMessage(false))`),
 };
 
 const around = {
@@ -43,19 +45,43 @@ const around = {
   files: () => navigator.storage.getDirectory(),
   localStorage: () => localStorage.setItem("kept", "1"),
   cookie: () => cookieStore.set("kept", "1"),
-  parent: () => { self.parent.document.title = "taken"; },
-  top: () => { self.top.location.href = "about:blank"; },
-  document: () => { document.title = "taken"; },
-  location: () => { self.location = "about:blank"; },
+  parent: () => {
+    self.parent.document.title = "taken";
+  },
+  top: () => {
+    self.top.location.href = "about:blank";
+  },
+  document: () => {
+    document.title = "taken";
+  },
+  location: () => {
+    self.location = "about:blank";
+  },
   raw: () => natives("postMessage").call(self, { raw: true }),
 };
 
 self.onmessage = async ({ data: { id, do: what, spec } }) => {
   if (what === "load") return postMessage({ kind: "ready", id });
   const ways = { ...network, ...around };
-  const through = await Promise.all(Object.keys(ways).map(async (name) => {
-    const late = new Promise((_, fail) => { setTimeout(fail, 4000, new Error("silence")); });
-    return Promise.race([(async () => ways[name](spec.at + name))(), late]).then(() => name, () => null);
-  }));
-  postMessage({ kind: "delta", id, delta: { done: true, origin: self.origin, network: Object.keys(network), through: through.filter(Boolean) } });
+  const through = await Promise.all(
+    Object.keys(ways).map(async (name) => {
+      const late = new Promise((_, fail) => {
+        setTimeout(fail, 4000, new Error("silence"));
+      });
+      return Promise.race([(async () => ways[name](spec.at + name))(), late]).then(
+        () => name,
+        () => null,
+      );
+    }),
+  );
+  postMessage({
+    kind: "delta",
+    id,
+    delta: {
+      done: true,
+      origin: self.origin,
+      network: Object.keys(network),
+      through: through.filter(Boolean),
+    },
+  });
 };

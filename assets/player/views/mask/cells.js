@@ -52,7 +52,12 @@ export function inkLeaks(g, palette, at, items, focus) {
     const first = top + pads;
     const [x, y] = [at.x(clamp(leak.k0, k0, k1)), at.y(Math.max(first, q0))];
     g.globalAlpha = dims(focus, request) ? 0.2 : 1;
-    g.fillRect(x, y, at.x(clamp(leak.k0 + leak.kvLen, k0, k1)) - x, at.y(Math.min(first + length, q1)) - y);
+    g.fillRect(
+      x,
+      y,
+      at.x(clamp(leak.k0 + leak.kvLen, k0, k1)) - x,
+      at.y(Math.min(first + length, q1)) - y,
+    );
   }
   g.globalAlpha = 1;
 }
@@ -109,12 +114,24 @@ export class Tiles {
     const [, q1, , k1] = at.view;
     const [areaW, areaH] = [at.x(k1) - at.gutter, at.y(q1) - at.top];
     const of = [palette, pass, window, focus, d, areaW, areaH, ...at.view];
-    if (grown === 1 || of.some((x, n) => x !== this._of[n])) this._make(palette, at, pass, items, window, focus, d);
+    if (grown === 1 || of.some((x, n) => x !== this._of[n]))
+      this._make(palette, at, pass, items, window, focus, d);
     this._of = of;
     const { canvas } = this;
     const rows = Math.round(canvas.height * grown);
     g.imageSmoothingEnabled = false;
-    if (rows) g.drawImage(canvas, 0, 0, canvas.width, rows, at.gutter, at.top, areaW, (areaH * rows) / canvas.height);
+    if (rows)
+      g.drawImage(
+        canvas,
+        0,
+        0,
+        canvas.width,
+        rows,
+        at.gutter,
+        at.top,
+        areaW,
+        (areaH * rows) / canvas.height,
+      );
   }
 
   /** @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d */

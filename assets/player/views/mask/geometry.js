@@ -27,7 +27,11 @@ export function viewOf(pass, zoom) {
 export function columnsOf(w, view, big) {
   const compact = w < 420;
   const gutter = (compact ? 46 : 66) * big;
-  return { compact, gutter, cw: Math.min(MAX_CELL[0] * big ** 2.2, (w - gutter) / (view[3] - view[2])) };
+  return {
+    compact,
+    gutter,
+    cw: Math.min(MAX_CELL[0] * big ** 2.2, (w - gutter) / (view[3] - view[2])),
+  };
 }
 
 /**
@@ -44,7 +48,17 @@ export function layoutMask({ w, h, d }, view, big, words) {
   const ch = Math.min(MAX_CELL[1] * big ** 2.2, (h - top - 1) / rows);
   const snap = (/** @type {number} */ x) => Math.round(x * d) / d;
   return {
-    view, rows, cols, gutter, top, cw, ch, exact: cw * d >= 1 && ch * d >= 1, words, compact, big,
+    view,
+    rows,
+    cols,
+    gutter,
+    top,
+    cw,
+    ch,
+    exact: cw * d >= 1 && ch * d >= 1,
+    words,
+    compact,
+    big,
     x: (/** @type {number} */ k) => snap(gutter + (k - view[2]) * cw),
     y: (/** @type {number} */ q) => snap(top + (q - view[0]) * ch),
   };

@@ -13,14 +13,16 @@ import { queryOf, visible } from "../../run/passes.js";
 export function inkRules(g, palette, at, items, right, bottom) {
   const [q0, q1, k0, k1] = at.view;
   g.beginPath();
-  if (at.cw >= 4.5) for (let k = k0 + 1; k < k1; k += 1) {
-    g.moveTo(at.x(k), at.top);
-    g.lineTo(at.x(k), bottom);
-  }
-  if (at.ch >= 4.5) for (let q = q0 + 1; q < q1; q += 1) {
-    g.moveTo(at.gutter, at.y(q));
-    g.lineTo(right, at.y(q));
-  }
+  if (at.cw >= 4.5)
+    for (let k = k0 + 1; k < k1; k += 1) {
+      g.moveTo(at.x(k), at.top);
+      g.lineTo(at.x(k), bottom);
+    }
+  if (at.ch >= 4.5)
+    for (let q = q0 + 1; q < q1; q += 1) {
+      g.moveTo(at.gutter, at.y(q));
+      g.lineTo(right, at.y(q));
+    }
   g.strokeStyle = palette.panel;
   g.globalAlpha = 0.55;
   g.lineWidth = 0.7;
@@ -28,16 +30,17 @@ export function inkRules(g, palette, at, items, right, bottom) {
   g.globalAlpha = 1;
   g.beginPath();
   g.lineWidth = 1;
-  if (items.length <= 64) for (const item of items) {
-    if (item.q0 > q0) {
-      g.moveTo(at.gutter, at.y(item.q0));
-      g.lineTo(right, at.y(item.q0));
+  if (items.length <= 64)
+    for (const item of items) {
+      if (item.q0 > q0) {
+        g.moveTo(at.gutter, at.y(item.q0));
+        g.lineTo(right, at.y(item.q0));
+      }
+      if (item.kvLen && item.k0 > k0 && item.k0 < k1) {
+        g.moveTo(at.x(item.k0), at.top);
+        g.lineTo(at.x(item.k0), bottom);
+      }
     }
-    if (item.kvLen && item.k0 > k0 && item.k0 < k1) {
-      g.moveTo(at.x(item.k0), at.top);
-      g.lineTo(at.x(item.k0), bottom);
-    }
-  }
   g.stroke();
 }
 
@@ -61,7 +64,12 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
     setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
     g.fillStyle = palette.ink;
     g.textAlign = "left";
-    if (width > measure(g, item.request.letter) + 2) g.fillText(item.request.letter, x + Math.min(5, (width - measure(g, item.request.letter)) / 2), 9 * at.big);
+    if (width > measure(g, item.request.letter) + 2)
+      g.fillText(
+        item.request.letter,
+        x + Math.min(5, (width - measure(g, item.request.letter)) / 2),
+        9 * at.big,
+      );
     if (at.words) {
       setFont(g, `${11 * at.big}px ${palette.mono}`);
       for (let k = Math.max(item.k0, k0); k < Math.min(item.k0 + item.kvLen, k1); k += 1) {
@@ -88,7 +96,14 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
     g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
     const first = item.q0 + item.pads;
     const [top, bottom] = [at.y(Math.max(item.q0, q0)), at.y(Math.min(first + item.length, q1))];
-    fillBox(g, palette.ofItem(item).solid, at.gutter - 4, top + 0.5, 2.5, Math.max(1, bottom - top - 1));
+    fillBox(
+      g,
+      palette.ofItem(item).solid,
+      at.gutter - 4,
+      top + 0.5,
+      2.5,
+      Math.max(1, bottom - top - 1),
+    );
     g.fillStyle = palette.ink;
     if (at.ch >= (at.big > 1 ? 18 : 9) && !at.compact) {
       setFont(g, `${Math.min(11 * at.big, Math.max(11, Math.floor(at.ch)))}px ${palette.mono}`);
@@ -102,11 +117,13 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
         const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
         g.fillText(t(item.pads === 1 ? "pad" : `${item.pads} pads`), end, y);
       }
-    } else if ((top + bottom) / 2 - lettered >= 11 * at.big) { // letters of one-row requests keep clear of each other
+    } else if ((top + bottom) / 2 - lettered >= 11 * at.big) {
+      // letters of one-row requests keep clear of each other
       lettered = (top + bottom) / 2;
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       const letter = item.request.letter;
-      const pads = item.pads && bottom - top >= 26 ? t(item.pads === 1 ? "pad" : `${item.pads} pads`) : "";
+      const pads =
+        item.pads && bottom - top >= 26 ? t(item.pads === 1 ? "pad" : `${item.pads} pads`) : "";
       g.fillText(letter, end, (top + bottom) / 2 - (pads ? 7 : 0));
       if (pads && !at.compact) {
         setFont(g, `${11 * at.big}px ${palette.mono}`);
@@ -130,14 +147,31 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
   g.strokeStyle = palette.ink;
   g.lineWidth = 1.2;
   const row = hot.row ?? (item && hot.q !== undefined ? queryOf(item, hot.q) : undefined);
-  const isQuery = row !== undefined && row >= q0 && row < q1 && (hot.row !== undefined || (item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen));
-  if (isQuery) g.strokeRect(at.gutter + 0.5, at.y(row), right - at.gutter - 1, Math.max(1, at.y(row + 1) - at.y(row)));
+  const isQuery =
+    row !== undefined &&
+    row >= q0 &&
+    row < q1 &&
+    (hot.row !== undefined ||
+      (item && hot.q !== undefined && hot.q >= item.start && hot.q < item.kvLen));
+  if (isQuery)
+    g.strokeRect(
+      at.gutter + 0.5,
+      at.y(row),
+      right - at.gutter - 1,
+      Math.max(1, at.y(row + 1) - at.y(row)),
+    );
   let range = null;
   if (hot.column !== undefined) range = [hot.column, hot.column + 1];
-  else if (item && hot.keys) range = [item.k0 + hot.keys[0], item.k0 + Math.min(hot.keys[1], item.kvLen)];
+  else if (item && hot.keys)
+    range = [item.k0 + hot.keys[0], item.k0 + Math.min(hot.keys[1], item.kvLen)];
   if (range && range[0] < k1 && range[1] > k0 && range[1] > range[0]) {
     const x = at.x(Math.max(range[0], k0));
-    g.strokeRect(x, at.top + 0.5, Math.max(1, at.x(Math.min(range[1], k1)) - x), bottom - at.top - 1);
+    g.strokeRect(
+      x,
+      at.top + 0.5,
+      Math.max(1, at.x(Math.min(range[1], k1)) - x),
+      bottom - at.top - 1,
+    );
   }
 }
 

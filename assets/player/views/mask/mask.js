@@ -59,7 +59,10 @@ export class MaskView extends CanvasView {
     const { surface } = this;
     const view = viewOf(pass, this.zoom);
     const big = presenter ? PRESENTED : 1;
-    const words = surface.h > 200 * big ? this._keyWords(run, palette, pass, view, columnsOf(surface.w, view, big).cw, big) : null;
+    const words =
+      surface.h > 200 * big
+        ? this._keyWords(run, palette, pass, view, columnsOf(surface.w, view, big).cw, big)
+        : null;
     return layoutMask(surface, view, big, words);
   }
 
@@ -73,19 +76,34 @@ export class MaskView extends CanvasView {
     setFont(g, `${11 * big}px ${palette.mono}`);
     const texts = [];
     for (const item of pass.items) {
-      for (let k = Math.max(item.k0, view[2]); k < Math.min(item.k0 + item.kvLen, view[3]); k += 1) texts.push(visible(run.tokenText(item.request, k - item.k0), 7));
+      for (let k = Math.max(item.k0, view[2]); k < Math.min(item.k0 + item.kvLen, view[3]); k += 1)
+        texts.push(visible(run.tokenText(item.request, k - item.k0), 7));
     }
-    if (texts.every((text) => measure(g, text) <= cw - 1)) return { texts, across: true, room: 16 * big };
+    if (texts.every((text) => measure(g, text) <= cw - 1))
+      return { texts, across: true, room: 16 * big };
     return cw >= 13 * big ? { texts, across: false, room: KEY_TEXT * big } : null;
   }
 
   /** @param {ViewState} state */
   draw(state) {
     const { surface } = this;
-    const { run, pass, palette, focus, leak, weights: { found: weights } } = state;
+    const {
+      run,
+      pass,
+      palette,
+      focus,
+      leak,
+      weights: { found: weights },
+    } = state;
     const moving = surface.visible && pass ? movingIn(state) : null;
     if (this.minimap) this.state = null; // a part of it is no picture of the step
-    const past = moving && this.past(state, moving.before, JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]));
+    const past =
+      moving &&
+      this.past(
+        state,
+        moving.before,
+        JSON.stringify([this.zoom?.view, this.zoom?.request?.index, this.layer]),
+      );
     this.state = state;
     this.tools.show(state);
     this.panel.classList.toggle("weighed", Boolean(weights));
@@ -108,15 +126,24 @@ export class MaskView extends CanvasView {
     const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
     this.drawn = { pass, at, window, weights };
     const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
-    tell(this.key, state.simple ? `${count(pass.nq)} [row|rows] × ${count(pass.nk)} [column|columns]` : `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`);
+    tell(
+      this.key,
+      state.simple
+        ? `${count(pass.nq)} [row|rows] × ${count(pass.nk)} [column|columns]`
+        : `${count(pass.nq)} [query|queries]${pads} × ${count(pass.nk)} [key|keys]${at.exact ? "" : " · tiles"}`,
+    );
     const grown = phase(state.share, "mask");
-    if (past && !grown) { // until its tokens have come
+    if (past && !grown) {
+      // until its tokens have come
       g.globalAlpha = 1 - 0.85 * phase(state.share, "row");
       g.drawImage(past, 0, 0, surface.w, surface.h);
       g.globalAlpha = 1;
       return;
     }
-    const reach = past && grown < 1 ? (/** @type {number} */ q) => easeOut(afterFlight(turn(grown, q - q0, q1 - q0))) : null;
+    const reach =
+      past && grown < 1
+        ? (/** @type {number} */ q) => easeOut(afterFlight(turn(grown, q - q0, q1 - q0)))
+        : null;
 
     fillBox(g, palette.empty, at.gutter, at.top, right - at.gutter, bottom - at.top);
     // a request's own block, blocked or not, and the rows of pads
@@ -126,7 +153,12 @@ export class MaskView extends CanvasView {
         g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
         g.fillStyle = palette.ofItem(item).faint;
         const [x, y] = [at.x(clamp(item.k0, k0, k1)), at.y(Math.max(first, q0))];
-        g.fillRect(x, y, at.x(clamp(item.k0 + item.kvLen, k0, k1)) - x, at.y(Math.min(first + item.length, q1)) - y);
+        g.fillRect(
+          x,
+          y,
+          at.x(clamp(item.k0 + item.kvLen, k0, k1)) - x,
+          at.y(Math.min(first + item.length, q1)) - y,
+        );
         g.globalAlpha = 1;
       }
       if (item.pads && first > q0) {
@@ -144,8 +176,11 @@ export class MaskView extends CanvasView {
     inkHot(g, state.hot, palette, at, pass, right, bottom);
     this.minimap = this.zoom ? inkMinimap(g, palette, at, pass, right, surface.w) : null;
 
-    setAttr(surface.canvas, "aria-label",
-      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${count(pass.items.filter((i) => i.length).length)} [request|requests] on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`);
+    setAttr(
+      surface.canvas,
+      "aria-label",
+      `${t("Attention mask")}: ${this.key.textContent}; ${t(`${count(pass.items.filter((i) => i.length).length)} [request|requests] on the diagonal`)}${leak.on ? `; ${t("a leak: each also reads the next one's keys")}` : ""}`,
+    );
   }
 
   // -- pointing ------------------------------------------------------------------------------------------------------
@@ -171,15 +206,31 @@ export class MaskView extends CanvasView {
   hit(x, y) {
     const cell = this.cellAt(x, y);
     if (!cell) return null;
-    if (onMinimap(this, x, y)) return { request: null, keepsPin: true, lines: [["The whole mask: drag to move the view"]] };
+    if (onMinimap(this, x, y))
+      return { request: null, keepsPin: true, lines: [["The whole mask: drag to move the view"]] };
     if (cell.band && cell.inCols) {
       const item = itemAt(cell.pass, cell.k, "k");
-      return { request: item.request, lines: [[{ request: item.request }, ` ${count(item.kvLen)} [key|keys]: ${item.start} cached, ${item.length} new`]] };
+      return {
+        request: item.request,
+        lines: [
+          [
+            { request: item.request },
+            ` ${count(item.kvLen)} [key|keys]: ${item.start} cached, ${item.length} new`,
+          ],
+        ],
+      };
     }
     if (!cell.inRows) return null;
     if (cell.side) {
       const item = itemAt(cell.pass, cell.q, "q");
-      return { request: item.request, hot: { request: item.request, row: cell.q }, lines: [[{ request: item.request }, ` ${count(item.length)} [query|queries], ${item.phase}`], ...(item.overrun ? [overrunWords(item)] : [])] };
+      return {
+        request: item.request,
+        hot: { request: item.request, row: cell.q },
+        lines: [
+          [{ request: item.request }, ` ${count(item.length)} [query|queries], ${item.phase}`],
+          ...(item.overrun ? [overrunWords(item)] : []),
+        ],
+      };
     }
     if (!cell.inCols) return null;
     const said = this.explain(cell.q, cell.k);
@@ -187,7 +238,8 @@ export class MaskView extends CanvasView {
     const { request, position, keyPosition } = said;
     /** @type {Hot} */
     const hot = { request, row: cell.q, column: cell.k, q: position };
-    if (said.reason === "allowed" && keyPosition !== undefined) hot.keys = [keyPosition, keyPosition + 1];
+    if (said.reason === "allowed" && keyPosition !== undefined)
+      hot.keys = [keyPosition, keyPosition + 1];
     return { request, hot, lines: said.lines };
   }
 
@@ -197,7 +249,9 @@ export class MaskView extends CanvasView {
     const { at } = this.drawn;
     const [q0, q1, k0, k1] = at.view;
     const places = [];
-    for (let q = q0; q < q1; q += 1) for (let k = k0; k < k1; k += 1) places.push({ x: at.x(k), y: at.y(q), w: at.x(k + 1) - at.x(k), h: at.y(q + 1) - at.y(q) });
+    for (let q = q0; q < q1; q += 1)
+      for (let k = k0; k < k1; k += 1)
+        places.push({ x: at.x(k), y: at.y(q), w: at.x(k + 1) - at.x(k), h: at.y(q + 1) - at.y(q) });
     return places;
   }
 
@@ -211,8 +265,17 @@ export class MaskView extends CanvasView {
       rows: pass.items.map((i) => [
         i.request.letter,
         i.length ? t(`${i.start} to ${i.kvLen - 1}`) : t("none (finished)"),
-        i.length ? t(`its own, up to itself${window === null ? "" : `, at most ${window} back`}`) : t("nothing"),
-        String(i.start), String(i.length), String(i.pads), i.leak ? `${t("leak: also all keys of")} ${i.leak.request.letter}` : i.overrun ? t("overrun: computed for nothing") : "",
+        i.length
+          ? t(`its own, up to itself${window === null ? "" : `, at most ${window} back`}`)
+          : t("nothing"),
+        String(i.start),
+        String(i.length),
+        String(i.pads),
+        i.leak
+          ? `${t("leak: also all keys of")} ${i.leak.request.letter}`
+          : i.overrun
+            ? t("overrun: computed for nothing")
+            : "",
       ]),
     };
   }
@@ -224,19 +287,39 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   const key = itemAt(pass, k, "k");
   const offset = q - query.q0 - query.pads;
   const keyPosition = k - key.k0;
-  const keyWords = [{ request: key.request }, ` token ${keyPosition} “${visible(run.tokenText(key.request, keyPosition), 24)}”, ${keyPosition < key.start ? "cached" : "new"}`];
+  const keyWords = [
+    { request: key.request },
+    ` token ${keyPosition} “${visible(run.tokenText(key.request, keyPosition), 24)}”, ${keyPosition < key.start ? "cached" : "new"}`,
+  ];
   if (offset < 0) {
-    const why = query.finished ? " has finished; its row is computed as padding until the wave ends" : " is shorter than this pass is wide";
-    return { request: query.request, allowed: false, reason: "padding", lines: [["Pad: ", { request: query.request }, why], ["Blocked: a pad attends to nothing and nothing attends to it"]] };
+    const why = query.finished
+      ? " has finished; its row is computed as padding until the wave ends"
+      : " is shorter than this pass is wide";
+    return {
+      request: query.request,
+      allowed: false,
+      reason: "padding",
+      lines: [
+        ["Pad: ", { request: query.request }, why],
+        ["Blocked: a pad attends to nothing and nothing attends to it"],
+      ],
+    };
   }
   const position = query.start + offset;
   const lines = [
-    ["Query ", { request: query.request }, ` token ${position} “${visible(run.tokenText(query.request, position), 24)}”, ${query.phase}`],
+    [
+      "Query ",
+      { request: query.request },
+      ` token ${position} “${visible(run.tokenText(query.request, position), 24)}”, ${query.phase}`,
+    ],
     ["Key ", ...keyWords],
   ];
   let reason = "allowed";
   if (query.leak === key) {
-    lines.push([{ request: query.request }, " may read it by the leak alone: it belongs to another request"]);
+    lines.push([
+      { request: query.request },
+      " may read it by the leak alone: it belongs to another request",
+    ]);
     return { request: query.request, allowed: true, reason: "leak", lines, position, keyPosition };
   }
   if (query.request !== key.request) reason = "another request";
@@ -249,10 +332,18 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
     "outside the window": `Blocked: ${position - keyPosition} tokens back, outside the window of ${window}`,
   };
   const allowed = reason === "allowed";
-  const how = keyPosition === position ? "itself" : `${count(position - keyPosition)} [token|tokens] back`;
+  const how =
+    keyPosition === position ? "itself" : `${count(position - keyPosition)} [token|tokens] back`;
   if (query.overrun) lines.push(overrunWords(query));
-  lines.push([allowed ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}` : words[reason]]);
+  lines.push([
+    allowed
+      ? `Allowed: ${how}, ${keyPosition < query.start ? "read from the cache" : "computed in this pass"}`
+      : words[reason],
+  ]);
   const weighed = allowed && found?.get(query.request.id);
-  if (weighed) lines.push([`Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`]);
+  if (weighed)
+    lines.push([
+      `Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`,
+    ]);
   return { request: query.request, allowed, reason, lines, position, keyPosition };
 }

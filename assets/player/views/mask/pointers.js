@@ -37,7 +37,10 @@ export function maskPointers(mask) {
   /** Where a point lies in the cells that are drawn, as shares of them. */
   const shares = (/** @type {number[]} */ [x, y]) => {
     const { at } = drawn();
-    return [clamp((y - at.top) / (at.ch * at.rows), 0, 1), clamp((x - at.gutter) / (at.cw * at.cols), 0, 1)];
+    return [
+      clamp((y - at.top) / (at.ch * at.rows), 0, 1),
+      clamp((x - at.gutter) / (at.cw * at.cols), 0, 1),
+    ];
   };
   /**
    ** `view` with `times` as many cells; the point at the shares `from` moves to `to`.
@@ -45,29 +48,46 @@ export function maskPointers(mask) {
    */
   const scaled = (view, times, from, to, { nq, nk }) => {
     const [a, b, c, d] = view;
-    return [...around(a + (b - a) * from[0], to[0], (b - a) * times, nq), ...around(c + (d - c) * from[1], to[1], (d - c) * times, nk)];
+    return [
+      ...around(a + (b - a) * from[0], to[0], (b - a) * times, nq),
+      ...around(c + (d - c) * from[1], to[1], (d - c) * times, nk),
+    ];
   };
 
   const drawn = () => /** @type {DrawnMask} */ (mask.drawn); // pointers are followed on a mask that is there
 
   const pinch = () => {
     const [p, q] = [...fingers.values()];
-    return { apart: Math.max(1, Math.hypot(p[0] - q[0], p[1] - q[1])), middle: shares([(p[0] + q[0]) / 2, (p[1] + q[1]) / 2]) };
+    return {
+      apart: Math.max(1, Math.hypot(p[0] - q[0], p[1] - q[1])),
+      middle: shares([(p[0] + q[0]) / 2, (p[1] + q[1]) / 2]),
+    };
   };
   const byPinch = () => {
     const [first, { view }] = [pinch(), drawn().at];
     return () => {
       const now = pinch();
-      show(scaled(view, first.apart / now.apart, first.middle, now.middle, drawn().pass), drawn().pass);
+      show(
+        scaled(view, first.apart / now.apart, first.middle, now.middle, drawn().pass),
+        drawn().pass,
+      );
     };
   };
-  const byMinimap = () => (/** @type {number[]} */ [x, y]) => {
-    const { minimap: m } = mask;
-    if (!m) return;
-    const { at, pass } = drawn();
-    const [a, b, c, d] = at.view;
-    show([...around(((y - m.y) / m.h) * pass.nq, 0.5, b - a, pass.nq), ...around(((x - m.x) / m.w) * pass.nk, 0.5, d - c, pass.nk)], pass);
-  };
+  const byMinimap =
+    () =>
+    (/** @type {number[]} */ [x, y]) => {
+      const { minimap: m } = mask;
+      if (!m) return;
+      const { at, pass } = drawn();
+      const [a, b, c, d] = at.view;
+      show(
+        [
+          ...around(((y - m.y) / m.h) * pass.nq, 0.5, b - a, pass.nq),
+          ...around(((x - m.x) / m.w) * pass.nk, 0.5, d - c, pass.nk),
+        ],
+        pass,
+      );
+    };
   const byDrag = (/** @type {number[]} */ start) => {
     const { view } = drawn().at;
     return (/** @type {number[]} */ [x, y]) => {
@@ -79,12 +99,19 @@ export function maskPointers(mask) {
     };
   };
 
-  canvas.addEventListener("wheel", (e) => {
-    if (!mask.drawn) return;
-    e.preventDefault();
-    const at = shares(point(e));
-    show(scaled(mask.drawn.at.view, e.deltaY > 0 ? 1.25 : 0.8, at, at, mask.drawn.pass), mask.drawn.pass);
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (e) => {
+      if (!mask.drawn) return;
+      e.preventDefault();
+      const at = shares(point(e));
+      show(
+        scaled(mask.drawn.at.view, e.deltaY > 0 ? 1.25 : 0.8, at, at, mask.drawn.pass),
+        mask.drawn.pass,
+      );
+    },
+    { passive: false },
+  );
   canvas.addEventListener("dblclick", (e) => {
     const found = mask.hit(...point(e));
     if (found && found.keepsPin) return;
@@ -108,9 +135,10 @@ export function maskPointers(mask) {
     fingers.set(e.pointerId, point(e));
     if (held && mask.drawn) held(point(e));
   });
-  for (const end of /** @type {const} */ (["pointerup", "pointercancel", "pointerleave"])) canvas.addEventListener(end, (e) => {
-    if (end === "pointerleave" && canvas.hasPointerCapture(e.pointerId)) return;
-    fingers.delete(e.pointerId);
-    held = null;
-  });
+  for (const end of /** @type {const} */ (["pointerup", "pointercancel", "pointerleave"]))
+    canvas.addEventListener(end, (e) => {
+      if (end === "pointerleave" && canvas.hasPointerCapture(e.pointerId)) return;
+      fingers.delete(e.pointerId);
+      held = null;
+    });
 }

@@ -15,36 +15,112 @@ export class MaskTools {
   show(state) {
     const { mask } = this;
     const { actions } = mask;
-    const { run, frame, pass, pinned, leak, weights: { found, ...weights } } = state;
+    const {
+      run,
+      frame,
+      pass,
+      pinned,
+      leak,
+      weights: { found, ...weights },
+    } = state;
     const zoomable = pinned && pass && pass.items.some((i) => i.request === pinned && i.length);
     const windows = new Set(run.windows);
-    const signature = JSON.stringify([frame.passes.length, pass?.index, frame.passes.map((p) => p.items.length + p.layout),
-      zoomable && pinned.letter, Boolean(mask.zoom), mask.layer, state.language, leak, run.windows, weights]);
+    const signature = JSON.stringify([
+      frame.passes.length,
+      pass?.index,
+      frame.passes.map((p) => p.items.length + p.layout),
+      zoomable && pinned.letter,
+      Boolean(mask.zoom),
+      mask.layer,
+      state.language,
+      leak,
+      run.windows,
+      weights,
+    ]);
     if (signature === this._signature) return;
     this._signature = signature;
     const buttons = [];
     if (frame.passes.length > 1) {
       frame.passes.forEach((p, i) => {
         const what = p.padded ? t("decode") : p.items.map((x) => x.request.letter).join(" ");
-        buttons.push(h("button", {
-          type: "button", class: "mini", "aria-pressed": String(p === pass), title: t(`Pass ${i + 1} of ${frame.passes.length}`),
-          onclick: () => actions.choosePass(i),
-        }, `${i + 1} ${what}`));
+        buttons.push(
+          h(
+            "button",
+            {
+              type: "button",
+              class: "mini",
+              "aria-pressed": String(p === pass),
+              title: t(`Pass ${i + 1} of ${frame.passes.length}`),
+              onclick: () => actions.choosePass(i),
+            },
+            `${i + 1} ${what}`,
+          ),
+        );
       });
     }
     if (windows.size > 1) {
-      const select = h("select", { class: "mini", "aria-label": t("Layer"), onchange: () => {
-        mask.layer = select.value === "" ? null : Number(select.value);
-        actions.redraw();
-      } }, h("option", { value: "" }, t("widest layer")), ...run.windows.map((/** @type {number | null} */ w, /** @type {number} */ i) => h("option", { value: String(i) }, t(`layer ${i}: ${w === null ? "full" : `window ${w}`}`))));
+      const select = h(
+        "select",
+        {
+          class: "mini",
+          "aria-label": t("Layer"),
+          onchange: () => {
+            mask.layer = select.value === "" ? null : Number(select.value);
+            actions.redraw();
+          },
+        },
+        h("option", { value: "" }, t("widest layer")),
+        ...run.windows.map((/** @type {number | null} */ w, /** @type {number} */ i) =>
+          h(
+            "option",
+            { value: String(i) },
+            t(`layer ${i}: ${w === null ? "full" : `window ${w}`}`),
+          ),
+        ),
+      );
       select.value = mask.layer === null ? "" : String(mask.layer);
       buttons.push(select);
     }
-    if (leak.offered || leak.on) buttons.push(h("button", {
-      type: "button", class: "mini leak-button", "aria-pressed": String(leak.on), title: t("Break the mask: these requests once more, and each also reads the next one's keys"), onclick: () => actions.toggleLeak(),
-    }, `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`));
-    if (mask.zoom) buttons.push(h("button", { type: "button", class: "mini", onclick: () => { mask.zoom = null; actions.redraw(); actions.changed(); } }, t("Whole mask")));
-    else if (zoomable) buttons.push(h("button", { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) }, `${t("Zoom to")} ${pinned.letter}`));
+    if (leak.offered || leak.on)
+      buttons.push(
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mini leak-button",
+            "aria-pressed": String(leak.on),
+            title: t(
+              "Break the mask: these requests once more, and each also reads the next one's keys",
+            ),
+            onclick: () => actions.toggleLeak(),
+          },
+          `${t("Leak")}${leak.working ? `: ${t(leak.working)}` : ""}`,
+        ),
+      );
+    if (mask.zoom)
+      buttons.push(
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mini",
+            onclick: () => {
+              mask.zoom = null;
+              actions.redraw();
+              actions.changed();
+            },
+          },
+          t("Whole mask"),
+        ),
+      );
+    else if (zoomable)
+      buttons.push(
+        h(
+          "button",
+          { type: "button", class: "mini", onclick: () => mask.zoomTo(pinned) },
+          `${t("Zoom to")} ${pinned.letter}`,
+        ),
+      );
     this.bar.replaceChildren(...buttons, ...weightTools(run, weights, actions));
   }
 }
@@ -53,14 +129,50 @@ export class MaskTools {
 function weightTools(run, { offered, on, layer, head, loading, error }, actions) {
   if (!offered) return [];
   const turn = (/** @type {boolean} */ to) => actions.weigh({ on: to, error: null });
-  const toggle = h("button", {
-    type: "button", class: "mini", "aria-pressed": String(on), title: t("The model's real attention weights inside the allowed cells"), onclick: () => turn(!on),
-  }, t("Weights"));
+  const toggle = h(
+    "button",
+    {
+      type: "button",
+      class: "mini",
+      "aria-pressed": String(on),
+      title: t("The model's real attention weights inside the allowed cells"),
+      onclick: () => turn(!on),
+    },
+    t("Weights"),
+  );
   if (!on) return [toggle];
-  if (error) return [toggle, h("span", { class: "weights-error", role: "alert", title: error }, error), h("button", { type: "button", class: "mini", onclick: () => turn(true) }, t("Try again"))];
-  const select = h("select", { class: "mini", "aria-label": t("Layer of the weights"), onchange: () => actions.weigh({ layer: Number(select.value) }) },
-    ...Array.from({ length: run.header.model.layers }, (_, i) => h("option", { value: String(i) }, t(`layer ${i}`))));
+  if (error)
+    return [
+      toggle,
+      h("span", { class: "weights-error", role: "alert", title: error }, error),
+      h("button", { type: "button", class: "mini", onclick: () => turn(true) }, t("Try again")),
+    ];
+  const select = h(
+    "select",
+    {
+      class: "mini",
+      "aria-label": t("Layer of the weights"),
+      onchange: () => actions.weigh({ layer: Number(select.value) }),
+    },
+    ...Array.from({ length: run.header.model.layers }, (_, i) =>
+      h("option", { value: String(i) }, t(`layer ${i}`)),
+    ),
+  );
   select.value = String(layer);
-  const next = h("button", { type: "button", class: "mini", title: t("Next head"), onclick: () => actions.weigh({ head: head + 1 }) }, t(`head ${head}`));
-  return [toggle, select, next, ...(loading ? [h("span", { class: "weights-loading", role: "status" }, t("computing …"))] : [])];
+  const next = h(
+    "button",
+    {
+      type: "button",
+      class: "mini",
+      title: t("Next head"),
+      onclick: () => actions.weigh({ head: head + 1 }),
+    },
+    t(`head ${head}`),
+  );
+  return [
+    toggle,
+    select,
+    next,
+    ...(loading ? [h("span", { class: "weights-loading", role: "status" }, t("computing …"))] : []),
+  ];
 }

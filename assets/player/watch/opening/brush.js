@@ -37,9 +37,30 @@ export function round(g, { x, y, w, h }, radius, fill, stroke = null, line = 1, 
 /** A request's letter, its middle at x, y; dashed while it holds no lane. @param {Ink} g @param {Palette} palette @param {RunRequest} request @param {number} x @param {number} y @param {number} h @param {boolean} waits */
 export function chipAt(g, palette, request, x, y, h, waits) {
   const colours = palette.of(request);
-  round(g, { x: x - h * 0.55, y: y - h / 2, w: h * 1.1, h }, 5, waits ? palette.panel : colours.tint, colours.solid, waits ? 1.3 : 1.5, waits ? [3, 2.5] : []);
-  write(g, request.letter, x, y + 0.5, `700 ${Math.max(12, Math.round(h * 0.62))}px ${palette.mono}`, palette.ink, 0.5);
+  round(
+    g,
+    { x: x - h * 0.55, y: y - h / 2, w: h * 1.1, h },
+    5,
+    waits ? palette.panel : colours.tint,
+    colours.solid,
+    waits ? 1.3 : 1.5,
+    waits ? [3, 2.5] : [],
+  );
+  write(
+    g,
+    request.letter,
+    x,
+    y + 0.5,
+    `700 ${Math.max(12, Math.round(h * 0.62))}px ${palette.mono}`,
+    palette.ink,
+    0.5,
+  );
 }
 
 /** @param {Box} a @param {Box} b @param {number} p @returns {Box} */
-export const between = (a, b, p) => ({ x: a.x + (b.x - a.x) * p, y: a.y + (b.y - a.y) * p, w: a.w + (b.w - a.w) * p, h: a.h + (b.h - a.h) * p });
+export const between = (a, b, p) => ({
+  x: a.x + (b.x - a.x) * p,
+  y: a.y + (b.y - a.y) * p,
+  w: a.w + (b.w - a.w) * p,
+  h: a.h + (b.h - a.h) * p,
+});

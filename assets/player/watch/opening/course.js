@@ -32,14 +32,28 @@ export function drawCourse(g, course, box, showing, strength, d) {
   round(g, box, 10, palette.panel, main ? palette.ink : palette.rule, main ? 1.5 : 1);
   const head = box.y + (small ? 14 : 21);
   const size = small ? 12 : 14;
-  const time = over ? t("all done: {time}", { time: inSeconds(course.end) }) : inSeconds(Math.max(0, moment));
+  const time = over
+    ? t("all done: {time}", { time: inSeconds(course.end) })
+    : inSeconds(Math.max(0, moment));
   const timeFont = `${over ? "600 " : ""}${size}px ${palette.sans}`;
   write(g, time, box.x + box.w - pad, head, timeFont, over ? palette.ink : palette.soft, 1);
   const named = `600 ${size}px ${palette.sans}`;
   const fits = widthOf(g, title, named) < box.w - 2 * pad - widthOf(g, time, timeFont) - 8;
-  write(g, fits ? title : capital(title.split(":").at(-1).trim()), box.x + pad, head, named, palette.ink);
+  write(
+    g,
+    fits ? title : capital(title.split(":").at(-1).trim()),
+    box.x + pad,
+    head,
+    named,
+    palette.ink,
+  );
 
-  const lanes = { x: box.x + pad + (small ? 0 : 8), y: box.y + (small ? 24 : 38), w: box.w - 2 * pad - (small ? 0 : 8), h: 0 };
+  const lanes = {
+    x: box.x + pad + (small ? 0 : 8),
+    y: box.y + (small ? 24 : 38),
+    w: box.w - 2 * pad - (small ? 0 : 8),
+    h: 0,
+  };
   const axis = small ? 18 : 24;
   const door = small ? 26 : 44;
   lanes.h = box.h - (lanes.y - box.y) - door;
@@ -51,20 +65,46 @@ export function drawCourse(g, course, box, showing, strength, d) {
   inks.set(course, ink);
   const state = { run, palette, focus: null, presenter: false };
   g.translate(lanes.x, lanes.y);
-  ink.place(run, { w: lanes.w, h: lanes.h, d }, { scale, axis, font: small ? 12 : 11, end: lanes.w, gutter: 0, words: small ? 0 : pitch > 60 ? 15 : 13, until: completed - 1, queue: false });
+  ink.place(
+    run,
+    { w: lanes.w, h: lanes.h, d },
+    {
+      scale,
+      axis,
+      font: small ? 12 : 11,
+      end: lanes.w,
+      gutter: 0,
+      words: small ? 0 : pitch > 60 ? 15 : 13,
+      until: completed - 1,
+      queue: false,
+    },
+  );
   ink.drawGround(g, state, () => drawAxis(g, palette, extent, lanes.w, axis, small));
   const past = completed ? x(course.endOf(completed - 1)) : 0;
   const now = Math.min(x(moment), x(course.end));
   if (past > 0) clipped(g, 0, 0, past, lanes.h, () => ink.drawLanes(g, state, strength));
-  if (now > past) clipped(g, past, 0, now - past, lanes.h, () => ink.drawLanes(g, state, strength * 0.5)); // the step that is being computed
+  if (now > past)
+    clipped(g, past, 0, now - past, lanes.h, () => ink.drawLanes(g, state, strength * 0.5)); // the step that is being computed
   g.globalAlpha = strength;
   if (moment > 0) {
     drawWaste(g, course, ink, showing, x);
-    drawNow(g, course, showing, strength, { x, top: axis, bottom: axis + pitch * run.numLanes, w: lanes.w, small });
+    drawNow(g, course, showing, strength, {
+      x,
+      top: axis,
+      bottom: axis + pitch * run.numLanes,
+      w: lanes.w,
+      small,
+    });
   }
   g.translate(-lanes.x, -lanes.y);
   const place = (/** @type {number} */ lane) => lanes.y + axis + (lane + 0.5) * pitch;
-  drawDoor(g, course, showing, { x: lanes.x, y: box.y + box.h - door / 2 - (small ? 0 : 3), w: lanes.w, small, at: (life) => ({ x: lanes.x + x(life.enters) + (small ? 8 : 13), y: place(life.lane) }) });
+  drawDoor(g, course, showing, {
+    x: lanes.x,
+    y: box.y + box.h - door / 2 - (small ? 0 : 3),
+    w: lanes.w,
+    small,
+    at: (life) => ({ x: lanes.x + x(life.enters) + (small ? 8 : 13), y: place(life.lane) }),
+  });
   g.globalAlpha = 1;
 }
 
@@ -91,7 +131,12 @@ function drawWaste(g, course, ink, { palette, moment }, x) {
     const [y, h] = ink.lane(lane);
     if (to - from < width + 30 || h < 20) continue;
     const middle = (from + to) / 2;
-    round(g, { x: middle - width / 2 - 8, y: y + h / 2 - 10, w: width + 16, h: 20 }, 6, palette.panel);
+    round(
+      g,
+      { x: middle - width / 2 - 8, y: y + h / 2 - 10, w: width + 16, h: 20 },
+      6,
+      palette.panel,
+    );
     write(g, words, middle, y + h / 2 + 0.5, font, palette.soft, 0.5);
   }
 }
@@ -111,7 +156,16 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
       round(g, { x: end + 6, y: top + 2, w: width, h: 22 }, 6, palette.ink);
       write(g, words, end + 6 + width / 2, top + 13.5, font, palette.panel, 0.5);
     }
-    if (!small && now - end > 230) write(g, t("free for the next people"), (end + now) / 2, (top + bottom) / 2, `12px ${palette.sans}`, palette.soft, 0.5);
+    if (!small && now - end > 230)
+      write(
+        g,
+        t("free for the next people"),
+        (end + now) / 2,
+        (top + bottom) / 2,
+        `12px ${palette.sans}`,
+        palette.soft,
+        0.5,
+      );
   }
   g.globalAlpha = strength * (over ? 0.25 : 1);
   g.fillStyle = palette.ink;
@@ -126,9 +180,17 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
  * Who stands before the door, and who goes through it. at: where a life's lane begins.
  * @param {Ink} g @param {Course} course @param {Showing} showing @param {{x: number, y: number, w: number, small: boolean, at: (life: any) => {x: number, y: number}}} door
  */
-function drawDoor(g, course, { palette, moment, at: now, enters, arrives, cards }, { x, y, w, small, at }) {
+function drawDoor(
+  g,
+  course,
+  { palette, moment, at: now, enters, arrives, cards },
+  { x, y, w, small, at },
+) {
   const size = small ? 17 : 22;
-  const queued = course.lives.map((life, r) => ({ ...life, r })).filter((life) => life.from > 0).sort((a, b) => a.enters - b.enters || a.r - b.r);
+  const queued = course.lives
+    .map((life, r) => ({ ...life, r }))
+    .filter((life) => life.from > 0)
+    .sort((a, b) => a.enters - b.enters || a.r - b.r);
   const label = t("At the door");
   const font = `12px ${palette.sans}`;
   const left = small ? 0 : widthOf(g, label, font) + 14;
@@ -138,33 +200,64 @@ function drawDoor(g, course, { palette, moment, at: now, enters, arrives, cards 
   let places = 0;
   let anybody = false;
   for (const life of queued) {
-    const gone = moment >= life.enters ? share(now, enters[life.r], enters[life.r] + (life.enters < 0.06 ? 0.5 : 0.28)) : 0;
+    const gone =
+      moment >= life.enters
+        ? share(now, enters[life.r], enters[life.r] + (life.enters < 0.06 ? 0.5 : 0.28))
+        : 0;
     const stand = { x: x + left + places * unit + size / 2, y };
     places += 1 - eased(gone);
     if (gone >= 1) continue;
     anybody = true;
     if (gone > 0) flying.push([life.request, stand, at(life), gone]);
     else {
-      const arrived = arrives === null ? 1 : landing(share(arrives, 0.25 + life.r * 0.07, 0.8 + life.r * 0.07));
+      const arrived =
+        arrives === null ? 1 : landing(share(arrives, 0.25 + life.r * 0.07, 0.8 + life.r * 0.07));
       if (arrived <= 0) continue;
       const from = cards[life.r] || stand;
-      chipAt(g, palette, life.request, lerp(from.x, stand.x, arrived), lerp(from.y, stand.y, arrived), size, true);
+      chipAt(
+        g,
+        palette,
+        life.request,
+        lerp(from.x, stand.x, arrived),
+        lerp(from.y, stand.y, arrived),
+        size,
+        true,
+      );
       const words = unit < 100 ? inSeconds(moment) : t(`waits ${moment.toFixed(2)} s`);
-      if (arrived >= 1 && moment > 0) write(g, words, stand.x + size / 2 + 6, y + 0.5, font, palette.ink);
+      if (arrived >= 1 && moment > 0)
+        write(g, words, stand.x + size / 2 + 6, y + 0.5, font, palette.ink);
     }
   }
   if (!small) write(g, label, x, y + 0.5, font, palette.soft);
   if (!anybody && moment > 0) write(g, t("nobody waits"), x + left, y + 0.5, font, palette.soft);
   for (const [request, from, to, p] of flying) {
     const [e, up] = [eased(p), Math.sin(p * Math.PI)];
-    chipAt(g, palette, request, lerp(from.x, to.x, e), lerp(from.y, to.y, e) - up * 10, size + up * 5, false);
+    chipAt(
+      g,
+      palette,
+      request,
+      lerp(from.x, to.x, e),
+      lerp(from.y, to.y, e) - up * 10,
+      size + up * 5,
+      false,
+    );
   }
   if (moment > 0) return;
-  course.lives.forEach((life, r) => { // the first step into their lanes
+  course.lives.forEach((life, r) => {
+    // the first step into their lanes
     if (life.from > 0) return;
     const arrived = arrives === null ? 1 : landing(share(arrives, r * 0.07, 0.55 + r * 0.07));
     const to = at(life);
     const from = cards[r] || to;
-    if (arrived > 0) chipAt(g, palette, life.request, lerp(from.x, to.x, arrived), lerp(from.y, to.y, arrived), size, false);
+    if (arrived > 0)
+      chipAt(
+        g,
+        palette,
+        life.request,
+        lerp(from.x, to.x, arrived),
+        lerp(from.y, to.y, arrived),
+        size,
+        false,
+      );
   });
 }

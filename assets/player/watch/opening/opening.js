@@ -4,7 +4,16 @@
 //   by itself, once a browser: any key or tap ends it      asked for: Space pauses, ← → go by sentences, Esc leaves
 //   #opening in the address plays it, #opening=12.5 stands at that second; reduced motion: four still pictures
 
-import { canvasIn, clamp, find, h, icon, reducedMotion, setAttr, setText } from "../../parts/dom.js";
+import {
+  canvasIn,
+  clamp,
+  find,
+  h,
+  icon,
+  reducedMotion,
+  setAttr,
+  setText,
+} from "../../parts/dom.js";
 import { plain, spans } from "../../parts/chips.js";
 import { keep, kept } from "../../parts/kept.js";
 import { wantedLanguage } from "../../parts/language.js";
@@ -19,7 +28,8 @@ import { drawOpening } from "./scene.js";
 
 const PLAYED = "inflight-opening";
 const HARMLESS = ["theme", "lang", "detail", "opening"]; // in an address that names nothing to show
-const OTHERS_KEYS = /^(Tab|Shift|Control|Alt|AltGraph|Meta|CapsLock|NumLock|ScrollLock|ContextMenu|PrintScreen|Dead|Unidentified|F\d+|(Fn|Audio|Media|Browser|Launch).*)$/;
+const OTHERS_KEYS =
+  /^(Tab|Shift|Control|Alt|AltGraph|Meta|CapsLock|NumLock|ScrollLock|ContextMenu|PrintScreen|Dead|Unidentified|F\d+|(Fn|Audio|Media|Browser|Launch).*)$/;
 const SCROLLING = /^( |Arrow.*|Page.*|Home|End)$/;
 const PATIENCE = 2000; // ms for a language to arrive
 
@@ -52,7 +62,9 @@ export class Opening {
     this._said = "";
     /** @type {any[]} */ (app.views).push(this);
     document.addEventListener("keydown", (e) => this._key(e), true);
-    this.el.addEventListener("click", (/** @type {MouseEvent} */ e) => this._tap(/** @type {HTMLElement} */ (e.target)));
+    this.el.addEventListener("click", (/** @type {MouseEvent} */ e) =>
+      this._tap(/** @type {HTMLElement} */ (e.target)),
+    );
     app.$(".top").addEventListener("click", () => this._besides(), true);
     document.addEventListener("inflight-tab", () => this.close());
     window.addEventListener("hashchange", () => this.close());
@@ -63,7 +75,13 @@ export class Opening {
 
   /** Whether it begins by itself: on a first visit to an address that names nothing else, or where the address asks for it. */
   get isDue() {
-    if (!this.offer || this.app.options.model || (document.documentElement.dataset.part || "watch") !== "watch" || new URLSearchParams(location.search).has("trace")) return false;
+    if (
+      !this.offer ||
+      this.app.options.model ||
+      (document.documentElement.dataset.part || "watch") !== "watch" ||
+      new URLSearchParams(location.search).has("trace")
+    )
+      return false;
     const address = addressed();
     if ([...address.keys()].some((key) => !HARMLESS.includes(key))) return false;
     return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));
@@ -84,7 +102,8 @@ export class Opening {
   /** Play it because somebody asked. */
   async play() {
     this.app.transport.toggle(false);
-    if (!(await this._show())) return this.plot ? undefined : this.app.toast("The opening could not be fetched.");
+    if (!(await this._show()))
+      return this.plot ? undefined : this.app.toast("The opening could not be fetched.");
     this.mine = true;
     this._start(0);
     this.playButton.focus({ preventScroll: true });
@@ -93,7 +112,9 @@ export class Opening {
   /** Cover Watch, and fetch the two runs; false if they cannot be had. */
   async _show() {
     const { app } = this;
-    const beside = [...app.$(".stage").children].filter((el) => el !== this.el && !el.matches(".head"));
+    const beside = [...app.$(".stage").children].filter(
+      (el) => el !== this.el && !el.matches(".head"),
+    );
     this._beside = beside;
     for (const el of beside) el.inert = true;
     app.root.toggleAttribute("data-opening", true);
@@ -136,14 +157,21 @@ export class Opening {
     const { app, doc, plot } = this;
     const racer = doc.after;
     const { comparison, title } = doc;
-    app.openReplay({ ...doc.runs[racer], ...inLanguage(doc).spoken }, { step: plot.fast.run.stepOf(plot.hood) }, { name: null, title: `${title}: ${racer}`, comparison, racer });
+    app.openReplay(
+      { ...doc.runs[racer], ...inLanguage(doc).spoken },
+      { step: plot.fast.run.stepOf(plot.hood) },
+      { name: null, title: `${title}: ${racer}`, comparison, racer },
+    );
   }
 
   /** End it on the run that it told of. */
   openHood() {
     const { app, plot, doc } = this;
     if (!plot) return this.close(false); // its runs are still on their way: Watch opens as ever
-    const isThere = app.entry?.comparison === doc.comparison && app.entry?.racer === doc.after && app.index === plot.hood;
+    const isThere =
+      app.entry?.comparison === doc.comparison &&
+      app.entry?.racer === doc.after &&
+      app.index === plot.hood;
     if (!isThere) this._putHood();
     this.close();
   }
@@ -156,7 +184,10 @@ export class Opening {
     const { app, el } = this;
     app.root.toggleAttribute("data-opening", false);
     for (const one of this._beside) one.inert = false;
-    if (el.contains(document.activeElement)) app.$(app.presenter ? ".present-bar .button" : ".transport .play").focus({ preventScroll: true });
+    if (el.contains(document.activeElement))
+      app
+        .$(app.presenter ? ".present-bar .button" : ".transport .play")
+        .focus({ preventScroll: true });
     const gone = () => {
       if (!this.on) el.hidden = true;
     };
@@ -202,7 +233,11 @@ export class Opening {
   turn(by) {
     const { said } = this.plot;
     const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH)); // a sentence's picture is whole when it ends
-    this.seek(by > 0 ? ends.find((at) => at > this.at + 0.01) ?? LENGTH : ends.findLast((at) => at < this.at - 0.01) ?? 0);
+    this.seek(
+      by > 0
+        ? (ends.find((at) => at > this.at + 0.01) ?? LENGTH)
+        : (ends.findLast((at) => at < this.at - 0.01) ?? 0),
+    );
   }
 
   // -- drawing -----------------------------------------------------------------------------------------------------------
@@ -212,7 +247,8 @@ export class Opening {
     const { plot, surface, app, at } = this;
     if (!this.on || !plot) return;
     const t0 = performance.now();
-    if (this.still) for (const [n, one] of this._stills.entries()) this._paint(one, plot.pictures[n][0], n > 0);
+    if (this.still)
+      for (const [n, one] of this._stills.entries()) this._paint(one, plot.pictures[n][0], n > 0);
     else {
       this._paint(surface, at, false);
       setText(this.pill, t(`${plot.moment(at).toFixed(3)} s`));
@@ -224,7 +260,11 @@ export class Opening {
       this._said = said;
       this._say(plot.said[n][1]());
       this._tell();
-      setAttr(this.surface.canvas, "aria-label", plot.pictures.map(([, say]) => plain(this._shown, say())).join(" "));
+      setAttr(
+        this.surface.canvas,
+        "aria-label",
+        plot.pictures.map(([, say]) => plain(this._shown, say())).join(" "),
+      );
       if (this.still) this._caption();
     }
     this.lastMs = performance.now() - t0;
@@ -238,13 +278,28 @@ export class Opening {
     const larger = Math.min(w / 1280, h / 560); // for the last row, where there is room
     const k = larger > 1.15 ? Math.min(larger, 2) : 1;
     g.scale(k, k);
-    drawOpening(g, { x: 1, y: 1, w: w / k - 2, h: h / k - 2 }, this.plot, this.app.palette, at, surface.d * k, bare);
+    drawOpening(
+      g,
+      { x: 1, y: 1, w: w / k - 2, h: h / k - 2 },
+      this.plot,
+      this.app.palette,
+      at,
+      surface.d * k,
+      bare,
+    );
   }
 
   /** @param {Span[]} line */
   _say(line) {
-    const waiting = new Set(this.plot.sentence(this.at) === 3 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : []);
-    this.sentence.classList.toggle("sum", this.still || this.plot.sentence(this.at) === this.plot.said.length - 1);
+    const waiting = new Set(
+      this.plot.sentence(this.at) === 3
+        ? this.plot.shut.map((r) => this.plot.fast.lives[r].request)
+        : [],
+    );
+    this.sentence.classList.toggle(
+      "sum",
+      this.still || this.plot.sentence(this.at) === this.plot.said.length - 1,
+    );
     this.sentence.replaceChildren(...this._spans(line, waiting));
     setAttr(this.line, "aria-valuenow", String(this.plot.sentence(this.at) + 1));
     setAttr(this.line, "aria-valuetext", plain(this._shown, line));
@@ -253,26 +308,32 @@ export class Opening {
   /** @param {Span[]} line @param {Set<RunRequest>} waiting */
   _spans(line, waiting) {
     const nodes = spans(this._shown, line, (request) => !waiting.has(request));
-    for (const node of nodes) if (node instanceof HTMLElement) for (const name of ["data-request", "title"]) node.removeAttribute(name); // in the run below, the index means another
+    for (const node of nodes)
+      if (node instanceof HTMLElement)
+        for (const name of ["data-request", "title"]) node.removeAttribute(name); // in the run below, the index means another
     return nodes;
   }
 
   /** The four pictures. */
   _hang() {
     this._stills = [];
-    this.pictures.replaceChildren(...this.plot.pictures.map((_, n) => {
-      const canvas = h("canvas", { role: "img" });
-      const figure = h("figure", {}, h("figcaption", {}), h("div", { class: "canvas" }, canvas));
-      canvas.setAttribute("aria-label", `${t("Picture")} ${n + 1}`);
-      this._stills.push(new Surface(canvas, () => this.draw()));
-      return figure;
-    }));
+    this.pictures.replaceChildren(
+      ...this.plot.pictures.map((_, n) => {
+        const canvas = h("canvas", { role: "img" });
+        const figure = h("figure", {}, h("figcaption", {}), h("div", { class: "canvas" }, canvas));
+        canvas.setAttribute("aria-label", `${t("Picture")} ${n + 1}`);
+        this._stills.push(new Surface(canvas, () => this.draw()));
+        return figure;
+      }),
+    );
     this.draw();
   }
 
   _caption() {
     [...this.pictures.querySelectorAll("figcaption")].forEach((caption, n) => {
-      const waiting = new Set(n === 1 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : []);
+      const waiting = new Set(
+        n === 1 ? this.plot.shut.map((r) => this.plot.fast.lives[r].request) : [],
+      );
       caption.replaceChildren(...this._spans(this.plot.pictures[n][1](), waiting));
     });
     setText(this.pill, t("in {many} pictures", { many: inWords(this.plot.pictures.length) }));
@@ -284,7 +345,12 @@ export class Opening {
     const touch = matchMedia("(pointer: coarse)").matches;
     setAttr(this.playButton, "aria-label", t(this.playing ? "Pause" : over ? "Once more" : "Play"));
     this.playButton.replaceChildren(icon(this.playing ? "pause" : over ? "first" : "play"));
-    setText(this.hint, this.still || over || (this.mine && touch) ? "" : t(this.mine ? "Space pauses · ← → a sentence" : touch ? "A tap skips" : "Any key skips"));
+    setText(
+      this.hint,
+      this.still || over || (this.mine && touch)
+        ? ""
+        : t(this.mine ? "Space pauses · ← → a sentence" : touch ? "A tap skips" : "Any key skips"),
+    );
   }
 
   // -- the hand ----------------------------------------------------------------------------------------------------------
@@ -293,12 +359,26 @@ export class Opening {
   _key(e) {
     const { app } = this;
     const el = /** @type {HTMLElement} */ (e.target);
-    if (!this.on || !isOurKey(e, app.root) || OTHERS_KEYS.test(e.key) || app.root.querySelector("dialog[open]") || el.closest?.(".menu")) return;
+    if (
+      !this.on ||
+      !isOurKey(e, app.root) ||
+      OTHERS_KEYS.test(e.key) ||
+      app.root.querySelector("dialog[open]") ||
+      el.closest?.(".menu")
+    )
+      return;
     if (el.closest?.("button") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
     e.stopPropagation(); // the player below hears nothing
     if (this.still && SCROLLING.test(e.key)) return;
     if (this.mine && !this.still) {
-      const act = { " ": () => this.toggle(!this.playing), ArrowRight: () => this.turn(1), ArrowLeft: () => this.turn(-1), Home: () => this.seek(0), End: () => this.seek(LENGTH), Escape: () => this.close() }[e.key];
+      const act = {
+        " ": () => this.toggle(!this.playing),
+        ArrowRight: () => this.turn(1),
+        ArrowLeft: () => this.turn(-1),
+        Home: () => this.seek(0),
+        End: () => this.seek(LENGTH),
+        Escape: () => this.close(),
+      }[e.key];
       if (!act) return;
       act();
     } else this.openHood();
@@ -332,7 +412,8 @@ export class Opening {
     this.line.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
       if (this.line.hasPointerCapture(e.pointerId)) seek(e);
     });
-    this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => { // it is a slider, whoever began
+    this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
+      // it is a slider, whoever began
       const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
       if (!by || !this.plot) return;
       this.turn(by);

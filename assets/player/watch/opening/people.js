@@ -35,7 +35,8 @@ export function drawPerson(g, scene, r, box) {
   const ground = writes ? colours.tint : palette.panel;
   const edge = waits ? colours.solid : finished ? palette.rule : colours.tint;
   round(g, card, 12, ground, edge, waits ? 1.3 : 1, waits ? [4, 3] : []);
-  if (!waits) { // it speaks
+  if (!waits) {
+    // it speaks
     g.beginPath();
     g.moveTo(x + 0.8, middle - 6);
     g.lineTo(x - 7, middle);
@@ -58,7 +59,15 @@ export function drawPerson(g, scene, r, box) {
   if (old === now) return;
   const before = `${t("old way")} ${old}  →`;
   const room = right - widthOf(g, now, bold) - 6 - card.x - 12;
-  write(g, widthOf(g, before, small) < room ? before : before.replace(`${t("old way")} `, ""), right - widthOf(g, now, bold) - 6, foot, small, palette.soft, 1);
+  write(
+    g,
+    widthOf(g, before, small) < room ? before : before.replace(`${t("old way")} `, ""),
+    right - widthOf(g, now, bold) - 6,
+    foot,
+    small,
+    palette.soft,
+    1,
+  );
 }
 
 /** @param {Ink} g @param {number} x @param {number} y @param {Colours} colours */
@@ -92,15 +101,34 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   const most = Math.max(1, Math.floor((card.h - 12 - foot) / line));
   let asked = wrapped(g, `${r}`, plot.prompts[r].split(/(?= )/), font, room, indent);
   const shown = n && most < 4 ? 1 : most;
-  if (asked.length > shown) asked = [...asked.slice(0, shown - 1), fitted(g, `${asked[shown - 1]} …`, font, room - (shown === 1 ? indent : 0))];
+  if (asked.length > shown)
+    asked = [
+      ...asked.slice(0, shown - 1),
+      fitted(g, `${asked[shown - 1]} …`, font, room - (shown === 1 ? indent : 0)),
+    ];
   const top = card.y + 16;
   const y = asks ? lerp(card.y + card.h / 2 - ((asked.length - 1) * line) / 2, top, settled) : top;
   write(g, request.letter, card.x + 12, y, bold, palette.ink);
-  asked.forEach((text, i) => write(g, text.trim(), card.x + 12 + (i ? 0 : indent), y + i * line, font, asks ? palette.ink : palette.soft));
+  asked.forEach((text, i) =>
+    write(
+      g,
+      text.trim(),
+      card.x + 12 + (i ? 0 : indent),
+      y + i * line,
+      font,
+      asks ? palette.ink : palette.soft,
+    ),
+  );
   const left = most - asked.length;
   if (!n || left <= 0) return;
-  const pieces = course.run.texts.output[request.id].slice(Math.max(0, n - 60), n).map((piece) => piece.replace(/\n+/g, " ")); // more than a card has room for
-  wrapped(g, `${r} ${n}`, pieces, font, room, 0).slice(-left).forEach((text, i) => write(g, text.trim(), card.x + 12, y + (asked.length + i) * line, font, palette.ink));
+  const pieces = course.run.texts.output[request.id]
+    .slice(Math.max(0, n - 60), n)
+    .map((piece) => piece.replace(/\n+/g, " ")); // more than a card has room for
+  wrapped(g, `${r} ${n}`, pieces, font, room, 0)
+    .slice(-left)
+    .forEach((text, i) =>
+      write(g, text.trim(), card.x + 12, y + (asked.length + i) * line, font, palette.ink),
+    );
 }
 
 /** On a narrow screen: one line each. @param {Ink} g @param {Scene} scene @param {number} r @param {Box} box @param {{waits: boolean, finished: boolean, n: number}} now */
@@ -114,7 +142,11 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
   const right = box.x + box.w - 2;
   const time = (/** @type {import("./plot.js").Course} */ one) => {
     const life = one.lives[r];
-    return moment >= life.done ? inSeconds(life.done) : life.from > 0 && moment < life.enters ? inSeconds(moment) : "…";
+    return moment >= life.done
+      ? inSeconds(life.done)
+      : life.from > 0 && moment < life.enters
+        ? inSeconds(moment)
+        : "…";
   };
   let room = right - x - 8;
   if (moment > 0 && both) {
@@ -122,13 +154,26 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     write(g, time(plot.slow), right - 48, y, font, palette.soft, 1);
     room -= 94;
   } else if (moment > 0 && (waits || finished)) {
-    const tag = box.w < 240 ? time(course) : waits ? t(`waits ${moment.toFixed(2)} s`) : t(`done ${done.toFixed(2)} s`);
+    const tag =
+      box.w < 240
+        ? time(course)
+        : waits
+          ? t(`waits ${moment.toFixed(2)} s`)
+          : t(`done ${done.toFixed(2)} s`);
     write(g, tag, right, y, bold, waits ? palette.ink : palette.soft, 1);
     room -= widthOf(g, tag, bold);
   }
-  const reply = course.run.texts.output[request.id].slice(Math.max(0, n - 30), n).join("").replace(/\s+/g, " ").trimStart();
+  const reply = course.run.texts.output[request.id]
+    .slice(Math.max(0, n - 30), n)
+    .join("")
+    .replace(/\s+/g, " ")
+    .trimStart();
   setFont(g, font);
-  const asked = shorten(g, plot.prompts[r], n ? room - Math.min(room * 0.55, measure(g, reply)) : room);
+  const asked = shorten(
+    g,
+    plot.prompts[r],
+    n ? room - Math.min(room * 0.55, measure(g, reply)) : room,
+  );
   write(g, asked, x, y, font, palette.soft);
   let tail = reply;
   const left = room - measure(g, asked) - 6;

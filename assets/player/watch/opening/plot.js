@@ -37,7 +37,14 @@ export class Course {
     this.end = run.events[run.length - 1].tEnd - this.start;
     this.lives = run.requests.map((request) => {
       const [{ lane, from, to }] = request.laneSpans;
-      return { request, lane, from, enters: run.events[from].tStart - this.start, done: this.endOf(request.finished.step), leaves: this.endOf(Math.min(to, run.length - 1)) };
+      return {
+        request,
+        lane,
+        from,
+        enters: run.events[from].tStart - this.start,
+        done: this.endOf(request.finished.step),
+        leaves: this.endOf(Math.min(to, run.length - 1)),
+      };
     });
   }
 
@@ -59,7 +66,8 @@ export class Course {
 }
 
 /** Whether the story can be told of a run: every request held one lane once, and finished. @param {Run} run */
-const isPlain = (run) => run.length > 1 && run.requests.every((r) => r.laneSpans.length === 1 && r.finished);
+const isPlain = (run) =>
+  run.length > 1 && run.requests.every((r) => r.laneSpans.length === 1 && r.finished);
 
 export class Plot {
   /** @param {Run} before with static batching @param {Run} after with continuous batching: the same requests */
@@ -74,14 +82,23 @@ export class Plot {
     this.first = ending[0].r; // to be done
     this.longest = ending[ending.length - 1].r;
     this.shut = others.filter((life) => life.from > 0).map((life) => life.r); // who stand before the door
-    this.next = fast.lives.map((life, r) => ({ ...life, r })).filter((life) => life.from > 0).sort((a, b) => a.enters - b.enters)[0].r; // to slip in
+    this.next = fast.lives
+      .map((life, r) => ({ ...life, r }))
+      .filter((life) => life.from > 0)
+      .sort((a, b) => a.enters - b.enters)[0].r; // to slip in
     this.hood = fast.lives[this.next].from - 1; // the step before that
     const [free, open] = [slow.lives[this.first].done, slow.lives[this.longest].done];
     this.closest = free * 1.8; // seconds across the chart, where the camera is closest
     // when, the moment of the runs then, and how that part is bent (0: back again)
     this._clock = [
-      [5.2, 0, 1], [7.1, free * 1.08, 1], [10.4, open * 1.03, 2.2], [10.8, open * 1.03, 1], [11.6, 0, 0], [11.9, 0, 1],
-      [14.5, fast.lives[this.first].done * 1.55, 1], [18.2, Math.max(slow.end, fast.end), 2.2],
+      [5.2, 0, 1],
+      [7.1, free * 1.08, 1],
+      [10.4, open * 1.03, 2.2],
+      [10.8, open * 1.03, 1],
+      [11.6, 0, 0],
+      [11.9, 0, 1],
+      [14.5, fast.lives[this.first].done * 1.55, 1],
+      [18.2, Math.max(slow.end, fast.end), 2.2],
     ];
     /** @type {Map<string, number[]>} */
     this._entries = new Map();
@@ -91,7 +108,9 @@ export class Plot {
 
   /** The story of two runs; null if they do not have it. @param {Run} before @param {Run} after */
   static of(before, after) {
-    const same = before.requests.length === after.requests.length && before.requests.every((r) => after.request(r.id));
+    const same =
+      before.requests.length === after.requests.length &&
+      before.requests.every((r) => after.request(r.id));
     if (!same || !isPlain(before) || !isPlain(after) || before.requests.length > 8) return null;
     const waits = (/** @type {Run} */ run) => run.requests.some((r) => r.laneSpans[0].from > 0);
     return waits(before) && waits(after) ? new Plot(before, after) : null;
@@ -150,11 +169,36 @@ export class Plot {
     /** @type {[number, () => Span[]][]} */
     const said = [
       [0, () => [t("{many} people ask one model.", { many: capital(inWords(slow.lives.length)) })]],
-      [3.5, () => [t("The old way: {many} get in, then the door is shut.", { many: inWords(slow.run.numLanes) })]],
+      [
+        3.5,
+        () => [
+          t("The old way: {many} get in, then the door is shut.", {
+            many: inWords(slow.run.numLanes),
+          }),
+        ],
+      ],
       [7, () => [who(first), ...translateLine([" is done. Now its lane works for nobody."])]],
-      [9, () => [...this._shut(), t(this.shut.length > 1 ? " wait {time}, until " : " waits {time}, until ", { time: told(this._wait()) }), who(longest), ...translateLine([" finishes."])]],
+      [
+        9,
+        () => [
+          ...this._shut(),
+          t(this.shut.length > 1 ? " wait {time}, until " : " waits {time}, until ", {
+            time: told(this._wait()),
+          }),
+          who(longest),
+          ...translateLine([" finishes."]),
+        ],
+      ],
       [10.8, () => [t("Continuous batching: the same people, the same model, the same clock.")]],
-      [13.4, () => [who(first), ...translateLine([" is done, and "]), who(next), ...translateLine([" is in at once."])]],
+      [
+        13.4,
+        () => [
+          who(first),
+          ...translateLine([" is done, and "]),
+          who(next),
+          ...translateLine([" is in at once."]),
+        ],
+      ],
       [15.6, () => [t("Whoever leaves makes room. Nobody waits for the longest.")]],
       [18.1, () => [this.sum()]],
     ];
@@ -167,9 +211,38 @@ export class Plot {
     const who = (/** @type {number} */ r) => this._who(r);
     /** @type {[number, () => Span[]][]} */
     const pictures = [
-      [3.3, () => [t("{many} people ask one model at the same moment. It has {lanes} lanes.", { many: capital(inWords(slow.lives.length)), lanes: inWords(slow.run.numLanes) })]],
-      [this._before(this._wait()), () => [...this._shut(), t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", { time: told(this._wait()), idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1), lanes: inWords(slow.run.numLanes) })]],
-      [14.5, () => [who(first), ...translateLine([" is done, so "]), who(next), t(" takes its lane at once. It waited {fast}, not {slow}.", { fast: told(fast.lives[next].enters), slow: told(slow.lives[next].enters) })]],
+      [
+        3.3,
+        () => [
+          t("{many} people ask one model at the same moment. It has {lanes} lanes.", {
+            many: capital(inWords(slow.lives.length)),
+            lanes: inWords(slow.run.numLanes),
+          }),
+        ],
+      ],
+      [
+        this._before(this._wait()),
+        () => [
+          ...this._shut(),
+          t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", {
+            time: told(this._wait()),
+            idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1),
+            lanes: inWords(slow.run.numLanes),
+          }),
+        ],
+      ],
+      [
+        14.5,
+        () => [
+          who(first),
+          ...translateLine([" is done, so "]),
+          who(next),
+          t(" takes its lane at once. It waited {fast}, not {slow}.", {
+            fast: told(fast.lives[next].enters),
+            slow: told(slow.lives[next].enters),
+          }),
+        ],
+      ],
       [LENGTH, () => [this.sum()]],
     ];
     return pictures;
@@ -188,7 +261,11 @@ export class Plot {
   /** What it comes to. */
   sum() {
     const { slow, fast } = this;
-    return t("The same {many} requests: done in {fast} instead of {slow}.", { many: inWords(slow.lives.length), fast: told(fast.end, 1), slow: told(slow.end, 1) });
+    return t("The same {many} requests: done in {fast} instead of {slow}.", {
+      many: inWords(slow.lives.length),
+      fast: told(fast.end, 1),
+      slow: told(slow.end, 1),
+    });
   }
 
   /** The index of the sentence that is said. @param {number} at */

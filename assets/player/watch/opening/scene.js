@@ -35,7 +35,12 @@ function wide({ x, y, w, h }, n) {
     asking: Array.from({ length: n }, (_, i) => {
       const row = (i >> 1) - (rows - 1) / 2;
       const inset = row === 0 ? 0 : w * 0.035;
-      return { x: i % 2 ? x + w - aw - inset : x + inset, y: y + h / 2 + row * (ah + h * (rows > 3 ? 0.05 : 0.145)) - ah / 2, w: aw, h: ah };
+      return {
+        x: i % 2 ? x + w - aw - inset : x + inset,
+        y: y + h / 2 + row * (ah + h * (rows > 3 ? 0.05 : 0.145)) - ah / 2,
+        w: aw,
+        h: ah,
+      };
     }),
     model: { x: x + w / 2 - model / 2, y: y + h / 2 - model / 2, w: model, h: model },
     alone: { x: left, y: top + tall * 0.19, w: room, h: tall * 0.62 },
@@ -48,7 +53,11 @@ function wide({ x, y, w, h }, n) {
 function narrow({ x, y, w, h }, n, bare) {
   const two = h < 420; // in two columns
   const [line, gap] = two ? [26, 4] : [34, 5];
-  const people = Array.from({ length: n }, (_, i) => (two ? { x: x + ((i % 2) * (w + 8)) / 2, y: y + (i >> 1) * (line + gap), w: (w - 8) / 2, h: line } : { x, y: y + i * (line + gap), w, h: line }));
+  const people = Array.from({ length: n }, (_, i) =>
+    two
+      ? { x: x + ((i % 2) * (w + 8)) / 2, y: y + (i >> 1) * (line + gap), w: (w - 8) / 2, h: line }
+      : { x, y: y + i * (line + gap), w, h: line },
+  );
   const top = bare ? y : people[n - 1].y + line + 10;
   const rest = y + h - top;
   const beside = bare && w >= 520;
@@ -57,11 +66,22 @@ function narrow({ x, y, w, h }, n, bare) {
   return {
     small: true,
     people,
-    asking: Array.from({ length: n }, (_, i) => (two ? { x: x + ((i % 2) * w) / 2, y: y + (i >> 1) * step, w: w / 2 - 8, h: Math.min(step - 8, 58) } : { x: x + (i % 2) * w * 0.12, y: y + i * step, w: w * 0.88, h: Math.min(step - 8, 58) })),
+    asking: Array.from({ length: n }, (_, i) =>
+      two
+        ? {
+            x: x + ((i % 2) * w) / 2,
+            y: y + (i >> 1) * step,
+            w: w / 2 - 8,
+            h: Math.min(step - 8, 58),
+          }
+        : { x: x + (i % 2) * w * 0.12, y: y + i * step, w: w * 0.88, h: Math.min(step - 8, 58) },
+    ),
     model: { x: x + w * 0.2, y: y + h - model, w: w * 0.6, h: model },
     alone: { x, y: top, w, h: bare ? rest : Math.min(rest, 250) },
     slow: beside ? { x, y, w: (w - 10) / 2, h } : { x, y: top, w, h: (rest - 8) / 2 },
-    fast: beside ? { x: x + (w + 10) / 2, y, w: (w - 10) / 2, h } : { x, y: top + (rest + 8) / 2, w, h: (rest - 8) / 2 },
+    fast: beside
+      ? { x: x + (w + 10) / 2, y, w: (w - 10) / 2, h }
+      : { x, y: top + (rest + 8) / 2, w, h: (rest - 8) / 2 },
   };
 }
 
@@ -79,21 +99,55 @@ export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
   const boxes = place.asking.map((from, r) => between(from, place.people[r], away));
   const cards = boxes.map((one) => ({ x: one.x + 17, y: one.y + Math.min(one.h / 2, 26) }));
   if (away < 1 && !bare) drawAsking(g, place, boxes, plot, palette, at, away);
-  if (!bare) boxes.forEach((one, r) => {
-    const born = share(at, 0.15 + r * 0.3, 0.5 + r * 0.3);
-    if (born <= 0) return;
-    g.globalAlpha = born;
-    const up = { ...one, y: one.y + (1 - born) ** 3 * 14 };
-    drawPerson(g, { plot, palette, moment: away < 1 ? -1 : moment, both: both >= 1, settled: away }, r, up);
-  });
+  if (!bare)
+    boxes.forEach((one, r) => {
+      const born = share(at, 0.15 + r * 0.3, 0.5 + r * 0.3);
+      if (born <= 0) return;
+      g.globalAlpha = born;
+      const up = { ...one, y: one.y + (1 - born) ** 3 * 14 };
+      drawPerson(
+        g,
+        { plot, palette, moment: away < 1 ? -1 : moment, both: both >= 1, settled: away },
+        r,
+        up,
+      );
+    });
   g.globalAlpha = 1;
   if (away > 0) {
     const showing = { palette, extent, at, cards };
     const old = between(between(place.model, place.alone, away), place.slow, both);
-    drawCourse(g, slow, old, { ...showing, moment, title: t("The old way: static batching"), enters: plot.entries(slow, at >= 11.2), arrives: at < 6 ? at - 4.35 : null, main: false }, clamp((away - 0.3) / 0.7, 0, 1), d);
+    drawCourse(
+      g,
+      slow,
+      old,
+      {
+        ...showing,
+        moment,
+        title: t("The old way: static batching"),
+        enters: plot.entries(slow, at >= 11.2),
+        arrives: at < 6 ? at - 4.35 : null,
+        main: false,
+      },
+      clamp((away - 0.3) / 0.7, 0, 1),
+      d,
+    );
     if (both > 0.55) {
       const below = { ...place.fast, y: place.fast.y + (1 - both) * 30 };
-      drawCourse(g, fast, below, { ...showing, moment: at < 11.6 ? 0 : moment, title: t("Continuous batching"), enters: plot.entries(fast, true), arrives: at < 12.4 ? at - 11.2 : null, main: true }, share(both, 0.55, 1), d);
+      drawCourse(
+        g,
+        fast,
+        below,
+        {
+          ...showing,
+          moment: at < 11.6 ? 0 : moment,
+          title: t("Continuous batching"),
+          enters: plot.entries(fast, true),
+          arrives: at < 12.4 ? at - 11.2 : null,
+          main: true,
+        },
+        share(both, 0.55, 1),
+        d,
+      );
     }
   }
   g.globalAlpha = 1;
@@ -106,9 +160,16 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
     const p = share(at, 0.6 + r * 0.3, 1.4 + r * 0.3);
     if (p <= 0 || away > 0) return;
     const left = box.x + box.w / 2 < middle.x;
-    const from = small ? { x: box.x + box.w / 2, y: box.y + box.h } : { x: left ? box.x + box.w + 6 : box.x - 6, y: box.y + box.h / 2 };
-    const to = small ? { x: middle.x, y: model.y } : { x: left ? model.x : model.x + model.w, y: middle.y + (from.y - middle.y) * 0.25 };
-    const bend = { x: (from.x + to.x) / 2, y: small ? (from.y + to.y) / 2 : lerp(from.y, to.y, 0.2) };
+    const from = small
+      ? { x: box.x + box.w / 2, y: box.y + box.h }
+      : { x: left ? box.x + box.w + 6 : box.x - 6, y: box.y + box.h / 2 };
+    const to = small
+      ? { x: middle.x, y: model.y }
+      : { x: left ? model.x : model.x + model.w, y: middle.y + (from.y - middle.y) * 0.25 };
+    const bend = {
+      x: (from.x + to.x) / 2,
+      y: small ? (from.y + to.y) / 2 : lerp(from.y, to.y, 0.2),
+    };
     if (!small) {
       g.strokeStyle = palette.rule;
       g.lineWidth = 1.5;
@@ -119,23 +180,55 @@ function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
     }
     if (p >= 1) return;
     const e = eased(p);
-    const along = (/** @type {"x" | "y"} */ axis) => (1 - e) ** 2 * from[axis] + 2 * (1 - e) * e * bend[axis] + e * e * to[axis];
+    const along = (/** @type {"x" | "y"} */ axis) =>
+      (1 - e) ** 2 * from[axis] + 2 * (1 - e) * e * bend[axis] + e * e * to[axis];
     chipAt(g, palette, plot.fast.lives[r].request, along("x"), along("y"), 22, false);
   });
   g.globalAlpha = clamp((1 - away * 3) * share(at, 0, 0.3), 0, 1);
   round(g, model, 18, palette.ink);
   const unit = Math.min(model.w, model.h);
   const low = unit < 130;
-  const logo = low ? { x: middle.x - 78, y: middle.y - Math.min(130, model.h * 1.7) * 0.155, size: Math.min(130, model.h * 1.7) } : { x: middle.x - unit * 0.2, y: middle.y - unit * 0.27, size: unit };
-  [[0, 0.24], [0.08, 0.28], [0.02, 0.16]].forEach(([dx, width], i) => {
-    round(g, { x: logo.x + dx * logo.size, y: logo.y + i * logo.size * 0.11, w: width * logo.size, h: logo.size * 0.08 }, 3, palette.hues[i].solid);
+  const logo = low
+    ? {
+        x: middle.x - 78,
+        y: middle.y - Math.min(130, model.h * 1.7) * 0.155,
+        size: Math.min(130, model.h * 1.7),
+      }
+    : { x: middle.x - unit * 0.2, y: middle.y - unit * 0.27, size: unit };
+  [
+    [0, 0.24],
+    [0.08, 0.28],
+    [0.02, 0.16],
+  ].forEach(([dx, width], i) => {
+    round(
+      g,
+      {
+        x: logo.x + dx * logo.size,
+        y: logo.y + i * logo.size * 0.11,
+        w: width * logo.size,
+        h: logo.size * 0.08,
+      },
+      3,
+      palette.hues[i].solid,
+    );
   });
-  const [name, lanes] = [t("one model"), t("{many} lanes", { many: inWords(plot.slow.run.numLanes) })];
+  const [name, lanes] = [
+    t("one model"),
+    t("{many} lanes", { many: inWords(plot.slow.run.numLanes) }),
+  ];
   if (low) {
     write(g, name, middle.x - 14, middle.y - 9, `600 16px ${palette.sans}`, palette.panel);
     write(g, lanes, middle.x - 14, middle.y + 12, `13px ${palette.sans}`, palette.panel);
   } else {
-    write(g, name, middle.x, middle.y + unit * 0.17, `600 ${clamp(unit * 0.1, 13, 22)}px ${palette.sans}`, palette.panel, 0.5);
+    write(
+      g,
+      name,
+      middle.x,
+      middle.y + unit * 0.17,
+      `600 ${clamp(unit * 0.1, 13, 22)}px ${palette.sans}`,
+      palette.panel,
+      0.5,
+    );
     write(g, lanes, middle.x, middle.y + unit * 0.3, `15px ${palette.sans}`, palette.panel, 0.5);
   }
   g.globalAlpha = 1;

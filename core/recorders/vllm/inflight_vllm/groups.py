@@ -9,7 +9,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_KEEP_ALL = ("full_attention", "mla_attention", "sink_full_attention", "encoder_only_attention", "cross_attention")
+_KEEP_ALL = (
+    "full_attention",
+    "mla_attention",
+    "sink_full_attention",
+    "encoder_only_attention",
+    "cross_attention",
+)
 _LEAVE_IN_ORDER = ("sliding_window", "sliding_window_mla", "chunked_local_attention")
 
 
@@ -25,7 +31,9 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
     facts = []
     for group, (kind, window), manager in zip(groups, metadata, managers, strict=True):
         spec = group.kv_cache_spec
-        if hasattr(spec, "rswa_window"):  # vLLM calls it full attention, but blocks leave from the middle
+        if hasattr(
+            spec, "rswa_window"
+        ):  # vLLM calls it full attention, but blocks leave from the middle
             kind, window = "r_swa", spec.rswa_window
         elif kind == "chunked_local_attention":
             window = spec.attention_chunk_size
@@ -34,7 +42,15 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
         most = getattr(
             manager, "max_admission_blocks_per_request", None
         )  # where blocks leave, a request is admitted with no more than these
-        facts.append({"kind": kind, "window": window, "block_size": manager.block_size, "layers": indices, "most_blocks": most})
+        facts.append(
+            {
+                "kind": kind,
+                "window": window,
+                "block_size": manager.block_size,
+                "layers": indices,
+                "most_blocks": most,
+            }
+        )
     return facts
 
 
@@ -46,10 +62,18 @@ class Leaving:
 
     def __init__(self, scheduler: Any, groups: list[dict[str, Any]]) -> None:
         managers = scheduler.kv_cache_manager.coordinator.single_type_managers if groups else ()
-        self._kinds = {index: group["kind"] for index, group in enumerate(groups) if group["kind"] not in _KEEP_ALL}
+        self._kinds = {
+            index: group["kind"]
+            for index, group in enumerate(groups)
+            if group["kind"] not in _KEEP_ALL
+        }
         self._blocks = {index: managers[index].req_to_blocks for index in self._kinds}
-        self._ids: dict[str, dict[int, list[int]]] = {}  # the tables, by request and group, with 0 where a block has left
-        self._first: dict[tuple[str, int], int] = {}  # the first place that may have a block, where they leave in order
+        self._ids: dict[
+            str, dict[int, list[int]]
+        ] = {}  # the tables, by request and group, with 0 where a block has left
+        self._first: dict[
+            tuple[str, int], int
+        ] = {}  # the first place that may have a block, where they leave in order
 
     def of_step(self, scheduled: dict[str, int], blocks: list[list[Any]]) -> list[list[Any]]:
         """[request, group, ids] of the blocks that left. blocks: what the step adds to the tables, after that."""
@@ -70,7 +94,11 @@ class Leaving:
 
     def _gone(self, request: str, group: int, ids: list[int]) -> list[int]:
         in_order = self._kinds[group] in _LEAVE_IN_ORDER
-        now, first, gone = self._blocks[group].get(request, ()), self._first.get((request, group), 0), []
+        now, first, gone = (
+            self._blocks[group].get(request, ()),
+            self._first.get((request, group), 0),
+            [],
+        )
         for place in range(first, min(len(ids), len(now))):
             if now[place].is_null:
                 if ids[place]:

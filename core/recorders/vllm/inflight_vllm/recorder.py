@@ -111,7 +111,10 @@ class _Decisions(NamedTuple):
     @classmethod
     def of(cls, output: Any, requests: dict[str, Any]) -> _Decisions:
         cached = output.scheduled_cached_reqs
-        blocks = [[new.req_id, [list(group) for group in new.block_ids], "table"] for new in output.scheduled_new_reqs]
+        blocks = [
+            [new.req_id, [list(group) for group in new.block_ids], "table"]
+            for new in output.scheduled_new_reqs
+        ]
         for request, ids in zip(cached.req_ids, cached.new_block_ids, strict=True):
             if ids is not None:
                 kind = "table" if request in cached.resumed_req_ids else "append"
@@ -140,13 +143,24 @@ class Recorder:
         self._arrived: list[dict[str, Any]] = []
         self._preempted: list[tuple[str, int]] = []
         self._open: dict[int, _Open] = {}  # by identity of what was scheduled
-        self._snapshot_steps, self._snapshot_due = chosen["snapshot_steps"], chosen["snapshot_steps"]
-        self._snapshot: Snapshot | None = None  # of a step that has been scheduled, while steps before it are in flight
-        self._t_arrived: dict[str, float] = {}  # of requests that were still there at the latest snapshot, or came after it
-        self._prompts_written: set[str] = set()  # requests whose prompts a snapshot has; used only on the writer's thread
+        self._snapshot_steps, self._snapshot_due = (
+            chosen["snapshot_steps"],
+            chosen["snapshot_steps"],
+        )
+        self._snapshot: Snapshot | None = (
+            None  # of a step that has been scheduled, while steps before it are in flight
+        )
+        self._t_arrived: dict[
+            str, float
+        ] = {}  # of requests that were still there at the latest snapshot, or came after it
+        self._prompts_written: set[str] = (
+            set()
+        )  # requests whose prompts a snapshot has; used only on the writer's thread
         version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
-        index, size = (read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size"))
+        index, size = (
+            read(scheduler, f"{parallel}.data_parallel_{fact}") for fact in ("index", "size")
+        )
         rank, ranks = _place(index, size)
         groups = groups_of(scheduler, read)
         self._leaving = Leaving(scheduler, groups or [])
@@ -173,7 +187,9 @@ class Recorder:
             "max_num_seqs": read(scheduler, "scheduler_config.max_num_seqs"),
             "max_num_batched_tokens": read(scheduler, "scheduler_config.max_num_batched_tokens"),
             "chunked": read(scheduler, "scheduler_config.enable_chunked_prefill"),
-            "long_prefill_token_threshold": read(scheduler, "scheduler_config.long_prefill_token_threshold"),
+            "long_prefill_token_threshold": read(
+                scheduler, "scheduler_config.long_prefill_token_threshold"
+            ),
             "reserve_full_isl": read(scheduler, "scheduler_config.scheduler_reserve_full_isl"),
             "watermark": read(scheduler, "scheduler_config.watermark"),
             "prefix_caching": read(scheduler, "cache_config.enable_prefix_caching"),
@@ -198,7 +214,11 @@ class Recorder:
             to = Parts(ranked(place, rank, ranks), header, chosen["max_bytes"], chosen["max_files"])
         self.writer = RawWriter(to)
         if version not in TESTED:
-            log.warning("Inflight's recorder has not been tested with vLLM %s, only with %s.", version, ", ".join(TESTED))
+            log.warning(
+                "Inflight's recorder has not been tested with vLLM %s, only with %s.",
+                version,
+                ", ".join(TESTED),
+            )
 
     def now(self) -> float:
         """Seconds since the recording began."""
@@ -212,7 +232,11 @@ class Recorder:
     def _asked(self, request: Any, t: float | None) -> dict[str, Any]:
         """A request as plain data: its prompt, limits and arrival."""
         prompt, params = request.prompt_token_ids, request.sampling_params
-        known: dict[str, Any] = {"request": request.request_id, "t": t, "max_tokens": request.max_tokens}
+        known: dict[str, Any] = {
+            "request": request.request_id,
+            "t": t,
+            "max_tokens": request.max_tokens,
+        }
         if prompt is None:  # embeddings
             known["num_prompt"] = request.num_prompt_tokens
         elif self._hashed:
@@ -220,7 +244,11 @@ class Recorder:
         else:
             known["prompt"] = list(prompt)
         if params is not None:
-            known |= {"temperature": params.temperature, "seed": params.seed, "ignore_eos": params.ignore_eos}
+            known |= {
+                "temperature": params.temperature,
+                "seed": params.seed,
+                "ignore_eos": params.ignore_eos,
+            }
         if getattr(request, "use_structured_output", False):
             known["structured"] = True
         return known
@@ -247,7 +275,9 @@ class Recorder:
         try:
             arriving = {arrived["request"] for arrived in self._arrived}
             return t, Snapshot(self._scheduler, self._steps, t, arriving, self._open.keys())
-        except Exception as error:  # perhaps another version of vLLM, whose steps can still be recorded
+        except (
+            Exception
+        ) as error:  # perhaps another version of vLLM, whose steps can still be recorded
             self._no_snapshots(error)
             return t, None
 
@@ -266,13 +296,22 @@ class Recorder:
         except Exception as error:
             self._no_snapshots(error)
             return
-        times = {request.request_id: self._t_arrived.get(request.request_id) for request in snapshot.requests}
-        self._t_arrived = {request: t for request, t in self._t_arrived.items() if request in self._scheduler.requests}
+        times = {
+            request.request_id: self._t_arrived.get(request.request_id)
+            for request in snapshot.requests
+        }
+        self._t_arrived = {
+            request: t
+            for request, t in self._t_arrived.items()
+            if request in self._scheduler.requests
+        }
         if snapshot.num_tokens <= MOST_SNAPSHOT_TOKENS:
             is_whole, writer.wants_snapshot = writer.wants_snapshot, False
             writer.put(lambda: self._snapshot_record(snapshot, times, is_whole))
 
-    def _snapshot_record(self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool) -> dict[str, Any]:
+    def _snapshot_record(
+        self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool
+    ) -> dict[str, Any]:
         """Called on the writer's thread. times: of arrival, by request. is_whole: whether it has to be readable without anything before it."""
         self._prompts_written = set() if is_whole else self._prompts_written & times.keys()
         return snapshot.record(partial(self._asked_again, times))
@@ -288,8 +327,14 @@ class Recorder:
     def scheduled(self, began: tuple[float, Snapshot | None], output: Any) -> None:
         """began: what `scheduling` returned."""
         scheduler, (t_start, snapshot) = self._scheduler, began
-        requests, waiting, deferred = scheduler.requests, scheduler.waiting, getattr(scheduler, "deferred_waiting", ())
-        holding = getattr(scheduler, "kv_holding_waiting", ())  # requests whose KV is being loaded: they come first
+        requests, waiting, deferred = (
+            scheduler.requests,
+            scheduler.waiting,
+            getattr(scheduler, "deferred_waiting", ()),
+        )
+        holding = getattr(
+            scheduler, "kv_holding_waiting", ()
+        )  # requests whose KV is being loaded: they come first
         queue = holding or waiting
         head = queue.peek_request() if queue else None
         step: dict[str, Any] = {
@@ -302,7 +347,8 @@ class Recorder:
             "waiting": len(waiting) + len(holding),
             "head": None if head is None else head.request_id,
             "deferred": len(deferred),
-            "skipped": head in deferred,  # for want of its grammar, its adapter or its KV, not of a limit
+            "skipped": head
+            in deferred,  # for want of its grammar, its adapter or its KV, not of a limit
             "budget": scheduler.max_num_scheduled_tokens,
             "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
@@ -315,7 +361,9 @@ class Recorder:
             step["left"] = left
         if output.total_num_scheduled_tokens:
             if len(self._open) >= QUEUED_RECORDS:
-                raise RuntimeError(f"{QUEUED_RECORDS} steps were scheduled whose results never came back")
+                raise RuntimeError(
+                    f"{QUEUED_RECORDS} steps were scheduled whose results never came back"
+                )
             self._open[id(output)] = _Open(output, step, decisions)
             if snapshot is not None:
                 self._snapshot = snapshot
@@ -333,7 +381,9 @@ class Recorder:
             return
         step = known.step | {"t_output": t_output, "t_end": self.now()}
         rows = list(results.req_ids)  # the runner's own list, which changes with its batch
-        self.writer.put(lambda: step | _decided(output, known.decisions) | _results(rows, results, answers))
+        self.writer.put(
+            lambda: step | _decided(output, known.decisions) | _results(rows, results, answers)
+        )
         if self._snapshot is not None and id(output) in self._snapshot.waits_for:
             self._snapshot.back(output, results)
             self._take_snapshot()
@@ -350,9 +400,14 @@ def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
 def _instance(read: _Fields, scheduler: Any) -> str | None:
     """What identifies an engine, the same for all its ranks: if they run on several machines, the address of the first."""
     parallel = "parallel_config"
-    size, here = (read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local"))
+    size, here = (
+        read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local")
+    )
     if size and here and size > here:
-        return ":".join(str(read(scheduler, f"{parallel}.data_parallel_{fact}")) for fact in ("master_ip", "rpc_port"))
+        return ":".join(
+            str(read(scheduler, f"{parallel}.data_parallel_{fact}"))
+            for fact in ("master_ip", "rpc_port")
+        )
     instance = read(scheduler, "vllm_config.instance_id")
     return instance and str(instance).partition("_dp")[0]
 
@@ -400,7 +455,9 @@ def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
             "num_tokens": known,
             "draft": len(drafts.get(request, ())),
         }
-        for (request, length), known in zip(output.num_scheduled_tokens.items(), decisions.lengths, strict=True)
+        for (request, length), known in zip(
+            output.num_scheduled_tokens.items(), decisions.lengths, strict=True
+        )
     ]
     return {
         "segments": segments,
@@ -418,7 +475,9 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
     tokens = results.sampled_token_ids or []
     data: dict[str, Any] = {
         "row_order": rows,
-        "sampled": {r: [int(t) for t in ids] for r, ids in zip(rows, tokens, strict=False) if len(ids)},
+        "sampled": {
+            r: [int(t) for t in ids] for r, ids in zip(rows, tokens, strict=False) if len(ids)
+        },
         "finished": [
             [answer.request_id, str(answer.finish_reason)]
             for client in answers.values()
@@ -427,8 +486,14 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
         ],
     }
     if results.logprobs is not None:
-        lists = results.logprobs.tolists() if hasattr(results.logprobs, "tolists") else results.logprobs
+        lists = (
+            results.logprobs.tolists() if hasattr(results.logprobs, "tolists") else results.logprobs
+        )
         counts = [len(ids) for ids in tokens]
-        if all(count <= 1 for count in counts):  # one row of numbers for each request; with drafts the layout differs
-            data["logprobs"] = {r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)}
+        if all(
+            count <= 1 for count in counts
+        ):  # one row of numbers for each request; with drafts the layout differs
+            data["logprobs"] = {
+                r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)
+            }
     return data

@@ -61,7 +61,13 @@ class Recording(_Scheduler):
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
         """vLLM's, recorded: who ends that was there."""
-        named = self.requests if request_ids is None else [request_ids] if isinstance(request_ids, str) else request_ids
+        named = (
+            self.requests
+            if request_ids is None
+            else [request_ids]
+            if isinstance(request_ids, str)
+            else request_ids
+        )
         ending = [request for request in named if request in self.requests]
         result = super().finish_requests(None if request_ids is None else ending, finished_status)
         if ending:
@@ -95,7 +101,9 @@ class Recording(_Scheduler):
 
 
 def _give_up(error: Exception) -> None:
-    log.error("Inflight stopped recording: %s: %s. The engine goes on.", type(error).__name__, error)
+    log.error(
+        "Inflight stopped recording: %s: %s. The engine goes on.", type(error).__name__, error
+    )
 
 
 if util.find_spec("vllm") is not None:

@@ -21,7 +21,9 @@ from .writer import Oversized, log
 
 BATCH = 2**20  # bytes after which a batch is sent
 MOST_BODY = 32 * 2**20  # bytes that a collector takes at once
-HEARTBEAT = 10.0  # seconds without lines after which an empty batch shows that the engine is still there
+HEARTBEAT = (
+    10.0  # seconds without lines after which an empty batch shows that the engine is still there
+)
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # statuses that may be temporary
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two attempts
 _TIMEOUT = 10.0  # seconds
@@ -51,7 +53,9 @@ class Sender:
         others = urlencode([pair for pair in query if pair[0] != "token"])
         self._path = (parts.path or "/") + (f"?{others}" if others else "")
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
-        self._headers = {"Content-Type": "application/x-ndjson"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._headers = {"Content-Type": "application/x-ndjson"} | (
+            {"Authorization": f"Bearer {token}"} if token else {}
+        )
         self._header = (json.dumps(header, separators=(",", ":")) + "\n").encode()
         self._lines: list[bytes] = []
         self._size, self._sent, self._at = 0, 0, 0.0
@@ -105,7 +109,12 @@ class Sender:
             wait = min(2 * wait, _LONGEST_WAIT)
         if is_out:
             log.info("Inflight sends to %s again.", self.name)
-        self._sent, self._lines, self._size, self._at = self._sent + len(self._lines), [], 0, time.monotonic()
+        self._sent, self._lines, self._size, self._at = (
+            self._sent + len(self._lines),
+            [],
+            0,
+            time.monotonic(),
+        )
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
@@ -114,12 +123,16 @@ class Sender:
         for is_kept in (True, False) if self._connection is not None else (False,):
             try:
                 if self._connection is None:
-                    kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+                    kind = (
+                        http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+                    )
                     self._connection = kind(self._host, self._port, timeout=_TIMEOUT)
                 self._connection.request("POST", self._path, body, headers)
                 answer = self._connection.getresponse()
                 data = answer.read(_MOST_ANSWER)
-                if answer.length and len(data) < _MOST_ANSWER:  # whoever answered was killed while it did
+                if (
+                    answer.length and len(data) < _MOST_ANSWER
+                ):  # whoever answered was killed while it did
                     raise http.client.IncompleteRead(data, answer.length)
                 break
             except (OSError, http.client.HTTPException):
@@ -133,7 +146,9 @@ class Sender:
             if answer.status == 200:
                 return bool(content["wants_snapshot"])
         self.close()
-        problem = f"it answers {answer.status} {answer.reason}" + (f" ({said[:200]})" if said else "")
+        problem = f"it answers {answer.status} {answer.reason}" + (
+            f" ({said[:200]})" if said else ""
+        )
         if answer.status in _AGAIN:
             raise ConnectionError(problem)
         raise Refused(problem)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-_BY_ITSELF = ("length", "stop", "repetition")  # finish reasons of the scheduler's own; all others are recorded as aborts
+_BY_ITSELF = (
+    "length",
+    "stop",
+    "repetition",
+)  # finish reasons of the scheduler's own; all others are recorded as aborts
 
 
 class Snapshot:
@@ -18,20 +22,30 @@ class Snapshot:
     hold blocks, in the same order, the blocks in each KV cache group. waits_for: the steps in flight, by identity of their scheduler output.
     """
 
-    def __init__(self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]) -> None:
+    def __init__(
+        self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]
+    ) -> None:
         """arriving: requests that the step itself records as arrivals, and that are left out here."""
         self.step, self.t, self.waits_for = step, t, set(in_flight)
         self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         self.num_running = len(scheduler.running)
         queues = getattr(scheduler, "kv_holding_waiting", ()), scheduler.waiting
-        waiting = [[r for r in getattr(queue, "_heap", queue) if r.request_id not in arriving] for queue in queues]
-        self.are_heaps = [hasattr(queue, "_heap") for queue in queues]  # the writer's thread sorts them
+        waiting = [
+            [r for r in getattr(queue, "_heap", queue) if r.request_id not in arriving]
+            for queue in queues
+        ]
+        self.are_heaps = [
+            hasattr(queue, "_heap") for queue in queues
+        ]  # the writer's thread sorts them
         self.num_waiting = list(map(len, waiting))
         self.requests = [*scheduler.running, *(request for queue in waiting for request in queue)]
         self.computed = [request.num_computed_tokens for request in self.requests]
         holding = self.num_running + self.num_waiting[0]
         blocks_of = scheduler.kv_cache_manager.get_blocks
-        self.tables = [[list(group) for group in blocks_of(r.request_id).blocks] for r in self.requests[:holding]]
+        self.tables = [
+            [list(group) for group in blocks_of(r.request_id).blocks]
+            for r in self.requests[:holding]
+        ]
         self.num_tokens = 0
         self.lengths: list[int] = []
         self.ended: list[str | None] = []
@@ -50,8 +64,12 @@ class Snapshot:
     def finish(self) -> None:
         """Read what the requests have, once all earlier steps have their outputs."""
         self.lengths = [len(request.output_token_ids) for request in self.requests]
-        self.num_tokens = sum(self.lengths) + sum(request.num_prompt_tokens for request in self.requests)
-        self.ended = [str(r.get_finished_reason()) if r.is_finished() else None for r in self.requests]
+        self.num_tokens = sum(self.lengths) + sum(
+            request.num_prompt_tokens for request in self.requests
+        )
+        self.ended = [
+            str(r.get_finished_reason()) if r.is_finished() else None for r in self.requests
+        ]
 
     def record(self, facts_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """As plain data; called on the writer's thread, which converts the requests one by one. facts_of: a request's prompt, limits and arrival."""

@@ -72,7 +72,9 @@ class RawWriter:
         self.failure: str | None = None  # why nothing more is written
         self.wants_snapshot = False
         self._sink, self._queued = sink, queued
-        self._snapshot_bytes = self._bytes_since = 0  # of the latest snapshot, and of what has been written after it
+        self._snapshot_bytes = self._bytes_since = (
+            0  # of the latest snapshot, and of what has been written after it
+        )
         self._records: deque[Record] = deque()
         self._news, self._closing = threading.Event(), threading.Event()
         self._begun = threading.Event()  # set once the sink is open, or has failed
@@ -122,9 +124,15 @@ class RawWriter:
             self._sink.write(_line({"kind": "end", "dropped": self.dropped}))
             self._sink.flush()
             self._sink.close()
-        except Exception as error:  # such as a full disk: the recording ends here, and the engine goes on
+        except (
+            Exception
+        ) as error:  # such as a full disk: the recording ends here, and the engine goes on
             self.failure = f"{type(error).__name__}: {error}"
-            log.error("Inflight stopped recording to %s: %s. The engine goes on.", self._sink.name, self.failure)
+            log.error(
+                "Inflight stopped recording to %s: %s. The engine goes on.",
+                self._sink.name,
+                self.failure,
+            )
             with suppress(Exception):
                 self._sink.close()
         self._begun.set()
@@ -154,7 +162,9 @@ def _line(data: dict[str, Any]) -> str:
     if data["kind"] != "snapshot":
         return json.dumps(data, separators=(",", ":")) + "\n"
     rows = []
-    for row in data.pop("requests"):  # one by one: encoding all at once would block the engine's thread meanwhile
+    for row in data.pop(
+        "requests"
+    ):  # one by one: encoding all at once would block the engine's thread meanwhile
         rows.append(json.dumps(row, separators=(",", ":")))
         time.sleep(0)
     return f'{json.dumps(data, separators=(",", ":"))[:-1]},"requests":[{",".join(rows)}]}}\n'
@@ -172,8 +182,15 @@ class Parts:
 
     period, idle = 0.0, 10.0
 
-    def __init__(self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0) -> None:
-        self.path, self._header, self._max_bytes, self._max_files = path, header, max_bytes, max_files
+    def __init__(
+        self, path: Path, header: dict[str, Any], max_bytes: int = 0, max_files: int = 0
+    ) -> None:
+        self.path, self._header, self._max_bytes, self._max_files = (
+            path,
+            header,
+            max_bytes,
+            max_files,
+        )
         self._part = self._size = 0
         self._kept: deque[Path] = deque()
         self._file: Any = None
@@ -213,7 +230,9 @@ class Parts:
         """Write through what is buffered; False, as no new part begins."""
         self._file.flush()
         if self._max_bytes:
-            os.utime(self._file.fileno())  # its time shows that the engine is still there even when idle
+            os.utime(
+                self._file.fileno()
+            )  # its time shows that the engine is still there even when idle
         return False
 
     def close(self) -> None:
@@ -236,7 +255,11 @@ def _stem(path: Path) -> str:
 def _has_parts(path: Path) -> bool:
     """Whether there are later parts of an earlier recording with this name; its first part may be gone."""
     before = f"{_stem(path)}."
-    numbers = (name[len(before) :].removesuffix(".jsonl") for name in os.listdir(path.parent) if name.startswith(before))
+    numbers = (
+        name[len(before) :].removesuffix(".jsonl")
+        for name in os.listdir(path.parent)
+        if name.startswith(before)
+    )
     return any(number.isdigit() for number in numbers)
 
 

@@ -39,7 +39,8 @@ def GPU(task=None, *, duration=None, size=None):
         request = LocalContext.request.get(None)
         if request is None:
             raise gr.Error(
-                "Space app has reached its GPU limit. Try re-running outside of examples.", title="ZeroGPU quota exceeded"
+                "Space app has reached its GPU limit. Try re-running outside of examples.",
+                title="ZeroGPU quota exceeded",
             )
         if words := os.environ.get("SPACES_STUB_REFUSES"):
             raise gr.Error(words, title="ZeroGPU quota exceeded")
@@ -98,7 +99,9 @@ class Worker:
         global forked
         forked = True
         parent = multiprocessing.parent_process()
-        while wait([self.args._reader, parent.sentinel]) and not self.args.empty():  # neither: the parent has ended
+        while (
+            wait([self.args._reader, parent.sentinel]) and not self.args.empty()
+        ):  # neither: the parent has ended
             args, kwargs = self.args.get()
             self.stop.clear()
             thread = threading.Thread(target=self._iterate, args=(task(*args, **kwargs),))
