@@ -1,29 +1,35 @@
 # Each target sets up what it needs in .venv; a machine with Python 3.11 or later is enough.
 #
 #   make run      the page (ARGS are for app.py); the command line is `.venv/bin/python -m inflight`
-#   make test     the tests; SLOW=1 runs the slow ones too, ARGS are for pytest
-#   make lint     ruff, mypy; tsc and ESLint where Node is there
+#   make test     the tests, with a few of the page; SLOW=1 runs the slow ones too, ARGS are for pytest
+#   make test-page  all tests of the page, in Chromium (SLOW=1: in Firefox, too)
+#   make lint     ruff, mypy; Prettier, tsc and ESLint where Node is there
 #   make mutants  make each fault of tests/mutants/faults.py, one by one, and see the tests notice it; ARGS choose by words
 #   make traces   record the shipped runs anew
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MARKS := $(if $(SLOW),,-m "not slow")
+MARKS := $(if $(SLOW),not page,(smoke or not page) and not slow)
 # CONSTRAINTS=requirements-lowest.txt sets up, where nothing is set up yet, with the lowest versions that are allowed.
 LIMITS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13.0)
 
-.PHONY: run test lint mutants traces clean
+.PHONY: run test test-page lint mutants traces clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.run
+	@[ -f $(VENV)/.smollm2 ] || { $(BIN)/python -m inflight models --fetch smollm2 >/dev/null && touch $(VENV)/.smollm2; } || true
 	@if [ -f app.py ]; then exec $(BIN)/python app.py $(ARGS); else exec $(BIN)/python -m inflight run --preset gpt2-six $(ARGS); fi
 
 test: $(VENV)/.test
 	@.ci/browser $(BIN)/python
 	@.ci/javascript test
-	$(BIN)/python -m pytest -n auto --dist loadfile $(MARKS) $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "$(MARKS)" $(ARGS)
+
+test-page: $(VENV)/.test
+	@.ci/browser $(BIN)/python
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "page$(if $(SLOW),, and not slow)" $(ARGS) tests/page
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,4 +1,6 @@
-"""Inflight's page: `python app.py`, or a Space. Watch continuous batching on a real engine, step by step."""
+"""Inflight's page: `python app.py`, or a Space. Watch continuous batching on a real engine, step by
+step.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from pathlib import Path
 
 
 def main(arguments: list[str] | None = None, program: str = "python app.py") -> int:
-    """Serve the page until it is interrupted. Defaults come from Gradio's environment variables, which a Space sets."""
+    """Serve the page until it is interrupted. Defaults come from Gradio's environment variables,
+    which a Space sets.
+    """
     parser = argparse.ArgumentParser(
         prog=program, description="Serve the page on which a run can be watched, step by step."
     )
@@ -52,7 +56,10 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         action="append",
         default=[],
         metavar="HOST",
-        help="public name under which the page is reached; repeatable (default: addresses and local names alone)",
+        help=(
+            "public name under which the page is reached; repeatable (default: addresses and local"
+            " names alone)"
+        ),
     )
     parser.add_argument(
         "--live",
@@ -66,13 +73,19 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
         type=Path,
         default=(),
         metavar="PLACE",
-        help="show another engine on the Live tab instead, from the recordings that it writes: files, or a folder (the newest in it)",
+        help=(
+            "show another engine on the Live tab instead, from the recordings that it writes:"
+            " files, or a folder (the newest in it)"
+        ),
     )
     parser.add_argument(
         "--collect",
         type=Path,
         metavar="FOLDER",
-        help="take the recordings that engines send to this page, write them into a folder, and follow that",
+        help=(
+            "take the recordings that engines send to this page, write them into a folder, and"
+            " follow that"
+        ),
     )
     parser.add_argument(
         "--tokenizer",
@@ -108,8 +121,8 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
 
     try:
         launch(
-            server_name=options.host,
-            server_port=options.port,
+            host=options.host,
+            port=options.port,
             share=options.share or None,  # None: as GRADIO_SHARE says
             root_path=options.root_path,
             trust_visitors=options.trust_visitors,

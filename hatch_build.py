@@ -1,7 +1,10 @@
-"""How a wheel is built: one package `inflight` that holds core, visualizer, exercises, app.py and the assets, so that no `core` lies beside other people's.
+"""How a wheel is built: one package `inflight` that holds core, visualizer, app.py and the
+assets, so that no `core` lies beside other people's.
 
-In the sources these are packages of their own, which a Space and a clone run from their folder; here their imports of one another, and the
-commands that their messages name, are moved to where they are in the wheel. Their requirements are those of requirements.txt.
+In the sources these are packages of their own, which a Space and a clone run from their folder;
+here their imports of one another, and the commands that their messages name, are moved to where
+they are in the wheel. Their requirements are those of requirements.txt, and their description is
+README.
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PARTS = ("core", "visualizer", "exercises", "assets", "app.py")
+PARTS = ("core", "visualizer", "assets", "app.py")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyi", "train.py")
-_OURS = "core|visualizer|exercises|app"
+_OURS = "core|visualizer|app"
 MOVES = (
     (re.compile(rf"^(\s*)from ({_OURS})(?=[. ])", re.MULTILINE), r"\1from inflight.\2"),
     (re.compile(r"python -m (core|visualizer)\.(?=[\w.])"), r"python -m inflight.\1."),
-    (re.compile(r"python -m exercises"), "inflight exercises"),
     (re.compile(r"python -m inflight(?![\w.])|python app\.py"), "inflight"),
 )
-_STAYS = re.compile(rf"^\s*import ({_OURS})\b", re.MULTILINE)  # would bind another name once it is moved
-MAIN = '"""`python -m inflight …`, which is the command `inflight`."""\n\nfrom inflight.visualizer.__main__ import start\n\nstart()\n'
+# would bind another name once it is moved
+_STAYS = re.compile(rf"^\s*import ({_OURS})\b", re.MULTILINE)
+MAIN = (
+    '"""`python -m inflight …`, which is the command `inflight`."""\n\nfrom'
+    " inflight.visualizer.__main__ import start\n\nstart()\n"
+)
 
 
 class Wheel(BuildHookInterface):
@@ -52,16 +58,25 @@ class Wheel(BuildHookInterface):
         shutil.rmtree(Path(self.directory) / "package")
 
 
-class Requirements(MetadataHookInterface):
+class Metadata(MetadataHookInterface):
+    """The requirements, and README without the lines that configure a Space."""
+
     def update(self, metadata: dict[str, Any]) -> None:
         lines = (Path(self.root) / "requirements.txt").read_text(encoding="utf-8").splitlines()
         metadata["dependencies"] = [line for line in lines if line and not line.startswith("#")]
+        readme = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        text = readme.split("---\n", 2)[2].lstrip()
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 def moved(source: str, name: str) -> str:
-    """A module's source as it is in the wheel. Raises ValueError where an import cannot be moved."""
+    """A module's source as it is in the wheel. Raises ValueError where an import cannot be
+    moved.
+    """
     if found := _STAYS.search(source):
-        raise ValueError(f"{name}: write {found[0].strip()!r} as `from … import …`, so that a wheel can hold it")
+        raise ValueError(
+            f"{name}: write {found[0].strip()!r} as `from … import …`, so that a wheel can hold it"
+        )
     for pattern, replacement in MOVES:
         source = pattern.sub(replacement, source)
     return source

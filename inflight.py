@@ -4,8 +4,10 @@ Run requests, and keep what happened:
 
     from inflight import Engine, EngineConfig, Request, SamplingParams, Workload
 
-    engine = Engine.from_pretrained("shakespeare-bpe", EngineConfig(policy="continuous", max_num_seqs=3))
-    trace = engine.run(Workload([Request("a", prompt="O Romeo, ", sampling=SamplingParams(max_new_tokens=20))]))
+    limits = EngineConfig(policy="continuous", max_num_seqs=3)
+    engine = Engine.from_pretrained("shakespeare-bpe", limits)
+    sampling = SamplingParams(max_new_tokens=20)
+    trace = engine.run(Workload([Request("a", prompt="O Romeo, ", sampling=sampling)]))
 
 Or step by step, with your own code in between:
 
@@ -14,20 +16,27 @@ Or step by step, with your own code in between:
 
 Read it:
 
+    len(trace), trace[-1]     how many steps; the last of them; `for event in trace[10:20]`
     trace.text("a")           the text of a request
-    trace.event(3)            a step: who arrived, joined, waited and why; passes, tokens, blocks
+    trace.event(3)            step 3: who arrived, joined, waited and why; passes, tokens, blocks
     trace.mask(step=3)        who could attend to whom
     metrics(trace)            TTFT, ITL, throughput, padding, occupancy
     delays(trace)             where each request's time went
-    trace.to_pandas()         steps, requests and segments as tables
+    inflight.tables(trace)    steps, requests and segments as tables
+    trace.diff(other)         the first decision in which another run parts from it, and why
+    compare(trace, other)     their times, in all and by request
 
-See it. In a notebook, a trace or a comparison as the last expression of a cell is the player, on that run:
+See it. In a notebook, a trace or a comparison as the last expression of a cell is the player, on
+that run:
 
     trace.show(step=3)
     trace.show(step=3).save("run.html")
     compare_policies(engine, preset("gpt2-six").workload)
+    trace.plot(), comparison.plot()     figures of Plotly: lanes, "kv", "mask"; the race
+    trace.animate("run.gif")            the lanes as they fill, for a slide
 
-Or without a model, on a cost by data sheet or fitted to a run; nothing is measured then, and everything says so:
+Or without a model, on a cost by data sheet or fitted to a run; nothing is measured then, and
+everything says so:
 
     SimulatedEngine(Roofline.named("h100", "8b"), EngineConfig(max_num_seqs=64)).run(workload)
 
@@ -35,18 +44,23 @@ Keep it:
 
     trace.save("run.jsonl")
     Trace.load("run.jsonl")   checks checksums, shape and rules
+    check("run.jsonl")        takes every decision in it again, and decodes its texts
+    import_recording(file)    the trace of what a recorder wrote in vLLM or transformers
 
-Every refusal is an `InflightError` with one sentence. What needs torch loads it when it is first asked for. `python -m inflight` is the command line.
+`dir(inflight)` lists all there is, and `help(inflight.Trace)` prints what one of it can do. Every
+refusal is an `InflightError` with one sentence. What needs torch loads it when it is first
+asked for. `python -m inflight` is the command line.
 """
 
 from typing import TYPE_CHECKING
 
-from core import __all__, __dir__  # noqa: F401
+from core import __dir__  # noqa: F401
 from core import __version__ as __version__
 from visualizer import draw  # noqa: F401  with it, what ran has a page
 
 if TYPE_CHECKING:
     from core import *  # noqa: F403
+    from core import __all__  # noqa: F401  at run time help(inflight) would print all of it
 else:
     from core import __getattr__  # noqa: F401  a name is imported when it is first asked for
 
@@ -55,9 +69,8 @@ if __name__ == "__main__":
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # Ctrl-C while this is imported needs no traceback; `main` listens again
+        # Ctrl-C while this is imported needs no traceback; `main` listens again
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from visualizer.__main__ import start
 
     start()

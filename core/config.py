@@ -1,7 +1,10 @@
-"""What configures an engine: the limits of an `EngineConfig`, how passes are computed, the models and files that ship with the code."""
+"""What configures an engine: the limits of an `EngineConfig`, how passes are computed, the models
+and files that ship with the code.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -40,14 +43,13 @@ def _installed(policy: PolicyOrName) -> Policy:
 class EngineConfig:
     """The limits of an engine.
 
-    policy: the name of one of `POLICIES`, or a `Policy`; stored as a `Policy`.
-    max_num_seqs: lanes, i.e. requests running at once.
-    max_num_batched_tokens: the token budget of a step, where the policy has one.
-    block_size: tokens in a KV block.
-    num_blocks: blocks in the KV pool; None sizes the pool so that every lane can hold the longest request.
-    chunked_prefill: a prompt may be computed in chunks; if off, a prompt longer than the budget is refused.
-    prefix_caching: full blocks of equal prefixes are shared, where the policy allows it.
-    prefill_first: prefill chunks get the budget before decodes.
+    policy: the name of one of `POLICIES`, or a `Policy`; stored as a `Policy`. max_num_seqs: lanes,
+    i.e. requests running at once. max_num_batched_tokens: the token budget of a step, where the
+    policy has one. block_size: tokens in a KV block. num_blocks: blocks in the KV pool; None sizes
+    the pool so that every lane can hold the longest request. chunked_prefill: a prompt may be
+    computed in chunks; if off, a prompt longer than the budget is refused. prefix_caching: full
+    blocks of equal prefixes are shared, where the policy allows it. prefill_first: prefill chunks
+    get the budget before decodes.
 
     Raises InvalidConfig for an unknown policy or limits that contradict each other.
     """
@@ -82,13 +84,14 @@ class EngineConfig:
             and self.max_num_batched_tokens < self.num_lanes
         ):
             raise InvalidConfig(
-                f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes} lanes: "
-                "every decoding request needs one token a step."
+                f"A token budget of {self.max_num_batched_tokens} cannot serve {self.num_lanes}"
+                " lanes: every decoding request needs one token a step."
             )
         if self.prefix_caching and not self.policy.prefix_caching:
             sharing = " or ".join(p.name for p in POLICIES.values() if p.prefix_caching)
             raise InvalidConfig(
-                f"Prefix caching needs a policy that can share blocks ({sharing}), not {self.policy.name}."
+                f"Prefix caching needs a policy that can share blocks ({sharing}), not"
+                f" {self.policy.name}."
             )
 
     @property
@@ -96,8 +99,14 @@ class EngineConfig:
         """Requests that may run at once: `max_num_seqs`, or 1 under a policy of one lane."""
         return 1 if self.policy.one_lane else self.max_num_seqs
 
+    @property
+    def token_budget(self) -> int | None:
+        """Tokens that a step may compute, or None under a policy without such a limit."""
+        return self.max_num_batched_tokens if self.policy.token_budget else None
+
     def under(self, policy: Policy | str, **limits: Any) -> EngineConfig:
-        """The same limits under another policy; prefix caching only where that can share blocks. limits: requested explicitly, so never dropped.
+        """The same limits under another policy; prefix caching only where that can share blocks.
+        limits: requested explicitly, so never dropped.
 
         Raises InvalidConfig for an unknown policy or limit, or limits that contradict each other.
         """
@@ -111,7 +120,9 @@ class EngineConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> EngineConfig:
-        """Inverse of `to_json`; raises InvalidConfig for an unknown field. The policy may be a `Policy`, too."""
+        """Inverse of `to_json`; raises InvalidConfig for an unknown field. The policy may be a
+        `Policy`, too.
+        """
         if unknown := set(data) - {f.name for f in fields(cls)}:
             raise InvalidConfig(f"An engine has no limit called {shown(min(unknown, key=str))}.")
         return cls(**data)
@@ -122,14 +133,17 @@ Attention = Literal["auto", "triton", "sdpa"]
 
 @dataclass(frozen=True)
 class Execution:
-    """How passes are computed, which changes times and never decisions: for measurements that switch one thing off at a time.
+    """How passes are computed, which changes times and never decisions: for measurements that
+    switch one thing off at a time.
 
-    attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the kernel on CUDA where it can be had, and on a CPU for
-    larger models one that numba compiles, for decodes, where numba is installed.
-    cuda_graphs: launch a pass of few tokens as one CUDA graph, padded to the next bucket.
-    asynchronous: launch the next step before this one is read back (not with the split policies); None does so on CUDA.
-    fused_sampling: one kernel from logits to tokens. fused_norms: one kernel for an RMS norm.
-    gpu_memory_utilization: share of the device's memory that may be in use, KV pool included.
+    attention: "triton" is the paged kernel, "sdpa" a call for each sequence; "auto" takes the
+    kernel on CUDA where it can be had, and on a CPU for larger models one that numba compiles, for
+    decodes, where numba is installed. cuda_graphs: launch a pass of few tokens as one CUDA graph,
+    padded to the next bucket. asynchronous: launch the next step before this one is read back (not
+    with the split policies); None does so on CUDA. fused_sampling: one kernel from logits to
+    tokens. fused_norms: one kernel for an RMS norm. fused_rotary: one kernel that turns queries
+    and keys by their positions. gpu_memory_utilization: share of the device's memory that may be in
+    use, KV pool included.
 
     Raises InvalidConfig for a value out of range.
     """
@@ -139,14 +153,22 @@ class Execution:
     asynchronous: bool | None = None
     fused_sampling: bool = True
     fused_norms: bool = True
+    fused_rotary: bool = True
     gpu_memory_utilization: float = 0.9
 
     def __post_init__(self) -> None:
         if self.attention not in get_args(Attention):
             raise InvalidConfig(
-                f"There is no attention {shown(self.attention)}; there are {', '.join(get_args(Attention))}."
+                f"There is no attention {shown(self.attention)}; there are"
+                f" {', '.join(get_args(Attention))}."
             )
-        for name in ("cuda_graphs", "asynchronous", "fused_sampling", "fused_norms"):
+        for name in (
+            "cuda_graphs",
+            "asynchronous",
+            "fused_sampling",
+            "fused_norms",
+            "fused_rotary",
+        ):
             value = getattr(self, name)
             if not isinstance(value, bool) and not (name == "asynchronous" and value is None):
                 raise InvalidConfig(f"{name} must be true or false, not {shown(value)}.")
@@ -157,14 +179,28 @@ class Execution:
             )
 
 
-# -- the files that ship with the code -----------------------------------------------------------------------------------
+# -- the files that ship with the code -------------------------------------------------------------
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 BUILTIN_FOLDER = ASSETS / "models"
 BUILTIN_MODELS = ("shakespeare-bpe", "shakespeare-char")
 DEFAULT_MODEL = BUILTIN_MODELS[0]
+SMOLLM2 = "smollm2"
+"""SmolLM2-135M-Instruct, which answers questions. It is fetched once: see `models/smollm2.py`."""
+
+
+def models_folder() -> Path:
+    """Where models lie that were fetched or made from other files: INFLIGHT_MODELS_DIR, or the
+    user's cache.
+    """
+    named = os.environ.get("INFLIGHT_MODELS_DIR")
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    # not Path.expanduser, which raises where there is no home
+    return Path(os.path.expanduser(named or os.path.join(cache, "inflight", "models")))
 
 
 def model_source(name: str) -> str:
     """The folder of a built-in model; the name of any other, which is a folder's or a hub id."""
+    if name == SMOLLM2:
+        return str(models_folder() / SMOLLM2)
     return str(BUILTIN_FOLDER / name) if name in BUILTIN_MODELS else name

@@ -1,8 +1,13 @@
-"""Every refusal of the engine: one exception type, one clear sentence, raised before any state changes."""
+"""Every refusal of the engine: one exception type, one clear sentence, raised before any state
+changes.
+"""
 
 from __future__ import annotations
 
 import reprlib
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def shown(value: object) -> str:
@@ -14,7 +19,9 @@ def shown(value: object) -> str:
 
 
 def first_sentence(error: BaseException) -> str:
-    """What went wrong, in one sentence without its full stop: exceptions of other libraries can be pages long."""
+    """What went wrong, in one sentence without its full stop: exceptions of other libraries can be
+    pages long.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
     return text.split(". ")[0][:300].rstrip(".: ")
 
@@ -33,12 +40,24 @@ def malformed(error: Exception) -> str:
 
 
 class InflightError(Exception):
-    """A request, workload, model, limit or trace that cannot be accepted; the message says why in one sentence."""
+    """A request, workload, model, limit or trace that cannot be accepted; the message says why in
+    one sentence.
+    """
+
+
+def require(value: T, kinds: Any, takes: str) -> T:
+    """The value, where it is of one of these kinds; raises InflightError where it is not. takes:
+    the start of that sentence, which says what is taken, and where one comes from.
+    """
+    if not isinstance(value, kinds):
+        raise InflightError(f"{takes}, not {'None' if value is None else type(value).__name__}.")
+    return value
 
 
 class InvalidRequest(InflightError, ValueError):
-    """A request that could never run: its prompt, its sampling parameters or its length. request: its id, where it has one. param: the field at
-    fault, where it is one."""
+    """A request that could never run: its prompt, its sampling parameters or its length. request:
+    its id, where it has one. param: the field at fault, where it is one.
+    """
 
     def __init__(
         self, message: str, request: str | None = None, *, param: str | None = None
@@ -64,7 +83,9 @@ class InvalidConfig(InflightError, ValueError):
 
 
 class PolicyFailed(InflightError):
-    """A user's policy gave an answer that the scheduler cannot follow, or lets no request continue; the message names the policy."""
+    """A user's policy gave an answer that the scheduler cannot follow, or lets no request continue;
+    the message names the policy.
+    """
 
 
 class InvalidWorkload(InflightError, ValueError):
@@ -72,7 +93,9 @@ class InvalidWorkload(InflightError, ValueError):
 
 
 class InvalidTrace(InflightError, ValueError):
-    """A trace that is truncated, reordered, altered or foreign; `line` is the 1-based line at fault, and `file` the file's name, where it is one."""
+    """A trace that is truncated, reordered, altered or foreign; `line` is the 1-based line at
+    fault, and `file` the file's name, where it is one.
+    """
 
     def __init__(self, message: str, line: int | None = None, file: str | None = None) -> None:
         where = ", ".join(([file] if file else []) + ([f"line {line}"] if line is not None else []))
@@ -85,15 +108,21 @@ class InvalidTrace(InflightError, ValueError):
 
 
 class UnsupportedModel(InflightError):
-    """A model that cannot be loaded, or whose attention cannot be packed without changing its results."""
+    """A model that cannot be loaded, or whose attention cannot be packed without changing its
+    results.
+    """
 
 
 class ExecutionFailed(InflightError):
-    """A step that could not be computed: the device ran out of memory, or a kernel failed. Everything before it is recorded."""
+    """A step that could not be computed: the device ran out of memory, or a kernel failed.
+    Everything before it is recorded.
+    """
 
 
 class Unavailable(InflightError):
-    """A server that accepts no requests at the moment: it is full, or closing. retry_after: seconds to wait before trying again."""
+    """A server that accepts no requests at the moment: it is full, or closing. retry_after: seconds
+    to wait before trying again.
+    """
 
     def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)

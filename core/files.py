@@ -1,4 +1,6 @@
-"""Files that are written whole. Until a new one is complete, what was there before stays as it was."""
+"""Files that are written whole. Until a new one is complete, what was there before stays as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,35 @@ import gzip
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
-from core.errors import InflightError
+from core.errors import InflightError, require
+
+
+def path_of(path: str | os.PathLike[str]) -> Path:
+    """The path that a caller gave; raises InflightError for anything else."""
+    return Path(require(path, (str, os.PathLike), "A file is given by its path"))
 
 
 @contextmanager
 def written(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """A text file (UTF-8, lines end with LF) that takes its place at `path` when the block ends without an exception; otherwise it is removed.
+    """A text file (UTF-8, lines end with LF) that takes its place at `path` when the block ends
+    without an exception; otherwise it is removed.
 
-    A link stays one, and what is no file, a pipe or a device, is written to as it is. A name that ends with .gz is compressed. Raises
-    InflightError if it cannot be written.
+    A link stays one, and what is no file, a pipe or a device, is written to as it is. A name that
+    ends with .gz is compressed. Raises InflightError if it cannot be written.
     """
+    at = path_of(path)
     with _named(path):
-        if _is_special(Path(path)):
-            with Path(path).open("w", encoding="utf-8", newline="\n") as out:
+        if _is_special(at):
+            with at.open("w", encoding="utf-8", newline="\n") as out:
                 yield out
             return
-        place = _place(Path(path))
+        place = _place(at)
         partial = _partial(place)
         try:
             with _opened(partial, place.suffix == ".gz") as out:
@@ -47,15 +57,45 @@ def _opened(partial: Path, compressed: bool) -> TextIO:
     return partial.open("w", encoding="utf-8", newline="\n")
 
 
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file, to be read. Raises OSError for what is none: at a pipe one would wait until somebody
+    writes to it. Streams under their names in /dev are as good as files.
+    """
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        if not Path(path).is_relative_to("/dev"):
+            file.close()
+            raise OSError(errno.EINVAL, "It is not a regular file", os.fspath(path))
+        os.set_blocking(file.fileno(), True)
+    return file
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def require_file(path: Path) -> Path:
+    """Raises InflightError if there is no such file."""
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise InflightError(f"There is no file {path}.")
+    raise InflightError(f"{path} is {'a folder' if path.is_dir() else 'not a regular file'}.")
+
+
 def save_json(path: str | os.PathLike[str], data: object) -> None:
-    """Write data as JSON for people and programs, see `written`. Raises InflightError if it cannot be written."""
+    """Write data as JSON for people and programs, see `written`. Raises InflightError if it cannot
+    be written.
+    """
     text = json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False)
     with written(path) as out:
         out.write(text + "\n")
 
 
 def require_writable(*paths: Path | None, read: Iterable[Path] = ()) -> None:
-    """Raises InflightError, before anything runs, for a file that cannot be written, for two that are one, and for one of those that are read."""
+    """Raises InflightError, before anything runs, for a file that cannot be written, for two that
+    are one, and for one of those that are read.
+    """
     given = [path for path in paths if path is not None]
     for index, path in enumerate(given):
         with _named(path):
@@ -100,7 +140,9 @@ def _place(path: Path) -> Path:
 
 
 def _partial(place: Path) -> Path:
-    """Beside it, so that it can be moved there; of this process, so that two do not write into one."""
+    """Beside it, so that it can be moved there; of this process, so that two do not write into
+    one.
+    """
     return place.with_name(f"{place.name}.{os.getpid()}.partial")
 
 

@@ -1,11 +1,13 @@
-"""What a batching policy is: data, and three questions that the scheduler asks it. The thirteen that come with the engine are at the end.
+"""What a batching policy is: data, and three questions that the scheduler asks it. Those
+that come with the engine are at the end.
 
     order          which waiting request is next
     admit          may this request join now; if not, what prevents it
     select_victim  KV blocks are short: which request gives way
 
-Everything else is data, which a trace's header carries: the page's sentences, the rules of `check` and the browser's queue read it from
-there, so none of them knows a policy by name. How a step is laid out (`layout`, `mixed_batches`) is data too: the layouts are the engine's.
+Everything else is data, which a trace's header carries: the page's sentences, the rules of `check`
+and the browser's queue read it from there, so none of them knows a policy by name. How a step is
+laid out (`layout`, `mixed_batches`) is data too: the layouts are the engine's.
 
     @dataclass(frozen=True, kw_only=True)
     class LongestFirst(Policy):
@@ -18,8 +20,8 @@ there, so none of them knows a policy by name. How a step is laid out (`layout`,
     Engine(model, tokenizer, policy=LongestFirst())  # or, for `check` and by name:
     register_policy("longest-first", LongestFirst)
 
-Each answer must depend on its arguments alone, because `check` decides the same run again. Imports neither torch nor the scheduler.
-See docs/policies.md.
+Each answer must depend on its arguments alone, because `check` decides the same run again. Imports
+neither torch nor the scheduler. See docs/policies.md.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
-from core.errors import InvalidConfig, shown
+from core.errors import InvalidConfig, require, shown
 
 Limit = Literal[
     "lanes",
@@ -43,21 +45,25 @@ Limit = Literal[
     "phase",
     "policy",
     "chunk",
+    "skipped",
     "unrecorded",
     "none",
 ]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 
-class Why(NamedTuple):
+class LimitReached(NamedTuple):
     """The limit that bound and its numbers: of `total`, `have` was left and `need` was asked for.
 
-    lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to compute). blocks: KV blocks
-    free. barrier: lanes still computing (have) until the wave ends. prefill: another prompt is being computed, one at a time.
-    phase: the step computes prompts alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that the step
-    may still read. recovery: a request has given way, and none joins until one finishes.
-    policy: a user's policy lets no request join yet. chunk: another engine computes at most so many tokens (total) of a prompt in one step.
-    unrecorded: another engine does not record it. none: no limit bound.
+    lanes: lanes free. budget: tokens left of the step's budget (need: tokens of the prompt still to
+    compute). blocks: KV blocks free. barrier: lanes still computing (have) until the wave ends.
+    prefill: another prompt is being computed, one at a time. phase: the step computes prompts
+    alone. margin: KV blocks free, fewer than are kept for decodes (need). reads: cached tokens that
+    the step may still read. recovery: a request has given way, and none joins until one finishes.
+    policy: a user's policy lets no request join yet. chunk: another engine computes at most so many
+    tokens (total) of a prompt in one step. skipped: another engine passed it over, whatever the
+    limits, for want of its grammar, its adapter or its KV. unrecorded: another engine does not
+    record it. none: no limit bound.
     """
 
     limit: Limit
@@ -99,16 +105,19 @@ class RequestView(Protocol):
 
     @property
     def is_decoding(self) -> bool:
-        """Whether the only token left to compute is one that it has generated: a step then gives it another."""
+        """Whether the only token left to compute is one that it has generated: a step then gives it
+        another.
+        """
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """What is free at the moment in which a waiting request asks to join.
 
-    running: in the order in which they were admitted. held: who holds a lane, finished rows included. wave: how many ran when the step
-    began. blocks_free: without the cached blocks found for this request and those that running requests still need in this step.
-    cuts_prompts: a prompt may be computed in chunks. is_short: a running request lacks blocks. recovering: a request has given way, and none
-    has finished since.
+    running: in the order in which they were admitted. held: who holds a lane, finished rows
+    included. wave: how many ran when the step began. blocks_free: without the cached blocks found
+    for this request and those that running requests still need in this step. cuts_prompts: a prompt
+    may be computed in chunks. is_short: a running request lacks blocks. recovering: a request has
+    given way, and none has finished since.
     """
 
     running: Sequence[RequestView]
@@ -129,18 +138,20 @@ class Room(NamedTuple):
         """KV blocks that so many tokens fill, the last one perhaps in part."""
         return -(-tokens // self.block_size)
 
-    def lacks(self, request: RequestView) -> Why | None:
-        """What prevents a request from joining under any policy: no free lane, no budget left, or no blocks for its first chunk."""
+    def lacks(self, request: RequestView) -> LimitReached | None:
+        """What prevents a request from joining under any policy: no free lane, no budget left, or
+        no blocks for its first chunk.
+        """
         if len(self.held) >= self.num_lanes:
-            return Why("lanes", 0, 1, self.num_lanes)
+            return LimitReached("lanes", 0, 1, self.num_lanes)
         cached = self.cached_blocks * self.block_size
         if self.tokens_left <= 0:
-            return Why("budget", 0, request.num_tokens - cached, self.token_budget)
+            return LimitReached("budget", 0, request.num_tokens - cached, self.token_budget)
         need = (
             self.blocks_for(min(request.num_tokens, cached + self.tokens_left)) - self.cached_blocks
         )
         return (
-            Why("blocks", max(0, self.blocks_free), need, self.num_blocks)
+            LimitReached("blocks", max(0, self.blocks_free), need, self.num_blocks)
             if need > self.blocks_free
             else None
         )
@@ -148,29 +159,43 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A policy: by default vLLM's rules. Subclass it for a rule of your own; for a variation of its data `dataclasses.replace` is enough.
+    """A policy: by default vLLM's rules. Subclass it for a rule of your own; for a variation of its
+    data `dataclasses.replace` is enough.
 
     shows: what it is, in a line for people.
     order_by: who joins first: "arrival", "shortest" (prompt), or a description of your own `order`.
-    victim: who gives way: "newest", "blocked" (the last of those that lack a block), or a description of your own `select_victim`: for
-        `victim="whoever holds most blocks"` the page says "Whoever holds most blocks gives way".
-    admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave only when every lane is free.
-    layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded; "split" is a packed prefill
-        pass for each joining request and then a left-padded decode pass.
-    mixed_batches: a packed pass may compute prompts and decodes together; otherwise a step that computes a prompt computes only prompts.
-    finished_rows: what happens to finished requests of a padded wave that continues: their rows are "computed" as padding until it ends, or
-        "dropped" from the pass, which releases their lanes and blocks; no request joins the wave either way.
-    preemption: when requests give way for a KV block: "before" the pass, until all running requests can continue; when the step would be
-        "idle" because none can; "after" the pass, which has skipped those that lack a block: the last of these give way until the others have
-        room, and no request joins until one finishes; or "never", because room for the output is reserved.
-    requeue: a preempted request joins the end of the queue, not its front. aging: where the order is not by arrival, the oldest request is
-        next once this many later ones have left the queue before it.
-    reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk", for all tokens that it has so
-        far ("prompt"), or for all it may ever have ("output"). watermark: share of the pool that stays free when a request joins others.
-    margin: share of the pool; while less is free, decodes continue, and a prompt is computed only if nothing decodes. kv_reads: cached
-        tokens that a step may read, as a share of the pool's capacity; None: any number. Both apply where `preemption` is "after".
-    token_budget: `max_num_batched_tokens` limits a step. whole_prompts: a prompt that fits the budget is never cut. one_prefill: one prompt at a time.
-    one_lane: a single lane; `max_num_seqs` is ignored. prefix_caching: whether full blocks of equal prefixes can be shared.
+    victim: who gives way: "newest", "blocked" (the last of those that lack a block), or a
+        description of your own `select_victim`: for `victim="whoever holds most blocks"` the page
+        says "Whoever holds most blocks gives way".
+    admission: "immediate" refills a lane in the step after it becomes free; "barrier" starts a wave
+        only when every lane is free.
+    layout: "packed" is one ragged row without padding; "padded" is `[rows, width]`, left-padded;
+        "split" is a packed prefill pass for each joining request and then a left-padded decode
+        pass.
+    mixed_batches: a packed pass may compute prompts and decodes together; otherwise a step that
+        computes a prompt computes only prompts.
+    finished_rows: what happens to finished requests of a padded wave that continues: their rows are
+        "computed" as padding until it ends, or "dropped" from the pass, which releases their lanes
+        and blocks; no request joins the wave either way.
+    preemption: when requests give way for a KV block: "before" the pass, until all running requests
+        can continue; when the step would be "idle" because none can; "after" the pass, which has
+        skipped those that lack a block: the last of these give way until the others have room, and
+        no request joins until one finishes; or "never", because room for the output is reserved.
+    requeue: a preempted request joins the end of the queue, not its front.
+    aging: where the order is not by arrival, the oldest request is next once this many later ones
+        have left the queue before it.
+    reserve: the KV blocks that must be free for a request to be admitted: for its first "chunk",
+        for all tokens that it has so far ("prompt"), or for all it may ever have ("output").
+    watermark: share of the pool that stays free when a request joins others.
+    margin: share of the pool; while less is free, decodes continue, and a prompt is computed only
+        if nothing decodes.
+    kv_reads: cached tokens that a step may read, as a share of the pool's capacity; None: any
+        number. Both apply where `preemption` is "after".
+    token_budget: `max_num_batched_tokens` limits a step.
+    whole_prompts: a prompt that fits the budget is never cut.
+    one_prefill: one prompt at a time.
+    one_lane: a single lane; `max_num_seqs` is ignored.
+    prefix_caching: whether full blocks of equal prefixes can be shared.
 
     Raises InvalidConfig for a rule of your own without a description.
     """
@@ -200,59 +225,73 @@ class Policy:
         own = type(self)
         if own.select_victim is not Policy.select_victim and self.victim == Policy.victim:
             raise InvalidConfig(
-                f"The policy {self} chooses who gives way, so its `victim` has to say in words who that is."
+                f"The policy {self} chooses who gives way, so its `victim` has to say in words who"
+                " that is."
             )
         if own.order is not Policy.order and self.order_by in ("arrival", "shortest"):
             raise InvalidConfig(
-                f"The policy {self} chooses who is next, so its `order_by` has to say in words who that is."
+                f"The policy {self} chooses who is next, so its `order_by` has to say in words who"
+                " that is."
             )
 
     def __str__(self) -> str:
         return self.name
 
     def order(self, request: RequestView) -> Any:
-        """A sort key: the smallest joins first; ties go to the older. Called once, on arrival; None means arrival order."""
+        """A sort key: the smallest joins first; ties go to the older. Called once, on arrival; None
+        means arrival order.
+        """
         return request.num_prompt_tokens if self.order_by == "shortest" else None
 
-    def admit(self, request: RequestView, room: Room) -> Why | None:
-        """What prevents the head of the queue from joining now; None lets it in, unless it `lacks` something. Requests behind it are not
-        considered until it has joined. The page shows the limit of `Why` in words, with its numbers.
+    def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
+        """What prevents the head of the queue from joining now; None lets it in, unless it `lacks`
+        something. Requests behind it are not considered until it has joined. The page shows the
+        limit of `LimitReached` in words, with its numbers.
         """
-        if self.admission == "barrier" and room.wave:
-            return Why("barrier", room.wave, 0, room.num_lanes)
-        if len(room.held) >= room.num_lanes:
-            return Why("lanes", 0, 1, room.num_lanes)
-        if self.one_prefill and not all(r.is_decoding for r in room.running):
-            return Why("prefill", 0, 1, 1)
-        left, pending = room.tokens_left, request.num_tokens - room.cached_blocks * room.block_size
-        whole = (
-            not room.cuts_prompts and pending <= room.token_budget
-        )  # a longer recomputation has to be cut anyway
+        if self.admission == "barrier" and capacity.wave:
+            return LimitReached("barrier", capacity.wave, 0, capacity.num_lanes)
+        if len(capacity.held) >= capacity.num_lanes:
+            return LimitReached("lanes", 0, 1, capacity.num_lanes)
+        if self.one_prefill and not all(r.is_decoding for r in capacity.running):
+            return LimitReached("prefill", 0, 1, 1)
+        left, pending = (
+            capacity.tokens_left,
+            request.num_tokens - capacity.cached_blocks * capacity.block_size,
+        )
+        # a longer recomputation has to be cut anyway
+        whole = not capacity.cuts_prompts and pending <= capacity.token_budget
         if left <= 0 or (whole and left < pending):
-            return Why("budget", max(0, left), pending, room.token_budget)
+            return LimitReached("budget", max(0, left), pending, capacity.token_budget)
         if self.reserve == "output":
-            need = room.blocks_for(request.max_num_tokens)
-            free = room.num_blocks - sum([room.blocks_for(r.max_num_tokens) for r in room.held])
+            need = capacity.blocks_for(request.max_num_tokens)
+            free = capacity.num_blocks - sum(
+                [capacity.blocks_for(r.max_num_tokens) for r in capacity.held]
+            )
         else:
             tokens = (
                 request.num_tokens
                 if self.reserve == "prompt"
                 else request.num_tokens - pending + min(pending, left)
             )
-            need = room.blocks_for(tokens) - room.cached_blocks
-            kept = (
-                int(self.watermark * (room.num_blocks + 1)) if room.running else 0
-            )  # vLLM counts its null block, too
-            free = 0 if room.is_short else room.blocks_free - kept
-        return Why("blocks", max(0, free), need, room.num_blocks) if need > free else None
+            need = capacity.blocks_for(tokens) - capacity.cached_blocks
+            # vLLM counts its null block, too
+            kept = int(self.watermark * (capacity.num_blocks + 1)) if capacity.running else 0
+            free = 0 if capacity.is_short else capacity.blocks_free - kept
+        return (
+            LimitReached("blocks", max(0, free), need, capacity.num_blocks) if need > free else None
+        )
 
     def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:
-        """Which of these gives way: all running requests, in the order in which they joined; where `preemption` is "after", the skipped ones."""
+        """Which of these gives way: all running requests, in the order in which they joined; where
+        `preemption` is "after", the skipped ones.
+        """
         return candidates[-1]
 
     @property
     def keeps_arrival_order(self) -> bool:
-        """Whether running requests always arrived before waiting ones: only arrival decides who joins, and the newest give way."""
+        """Whether running requests always arrived before waiting ones: only arrival decides who
+        joins, and the newest give way.
+        """
         return self.order_by == "arrival" and self.victim == "newest" and not self.requeue
 
     @property
@@ -262,7 +301,9 @@ class Policy:
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The limits of an `EngineConfig` that matter only under some policies, including this one."""
+        """The limits of an `EngineConfig` that matter only under some policies, including this
+        one.
+        """
         in_line = self.token_budget and self.preemption != "after"
         means = {
             "max_num_batched_tokens": self.token_budget,
@@ -273,7 +314,9 @@ class Policy:
         return tuple(name for name, does in means.items() if does)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that affect decisions, as a trace's header carries them: all but the name and its description."""
+        """The fields that affect decisions, as a trace's header carries them: all but the name and
+        its description.
+        """
         return {
             name: value for name, value in asdict(self).items() if name not in ("name", "shows")
         }
@@ -281,7 +324,9 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformersFifo(Policy):
-    """Requests that lack a block are skipped, and those behind them may continue: `FIFOScheduler` and `OffloadingManager` of transformers 5.23."""
+    """Requests that lack a block are skipped, and those behind them may continue: `FIFOScheduler`
+    and `OffloadingManager` of transformers 5.23.
+    """
 
     victim: str = "blocked"
     preemption: Literal["before", "idle", "after", "never"] = "after"
@@ -291,14 +336,18 @@ class TransformersFifo(Policy):
     kv_reads: float | None = 1.0
     prefix_caching: bool = False
 
-    def admit(self, request: RequestView, room: Room) -> Why | None:
-        """No one joins from the moment in which a request gives way until one finishes; otherwise whoever lacks nothing."""
-        return Why("recovery", 0, 1, 1) if room.recovering else room.lacks(request)
+    def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
+        """No one joins from the moment in which a request gives way until one finishes; otherwise
+        whoever lacks nothing.
+        """
+        return LimitReached("recovery", 0, 1, 1) if capacity.recovering else capacity.lacks(request)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedPolicy(Policy):
-    """A trace's policy that is not installed here: its data without its rules, so nothing can run under it. own: fields of its class."""
+    """A trace's policy that is not installed here: its data without its rules, so nothing can run
+    under it. own: fields of its class.
+    """
 
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
@@ -312,16 +361,19 @@ POLICIES: dict[str, Policy] = {}
 
 
 def register_policy(name: str, policy: Policy | type[Policy]) -> Policy:
-    """Make a policy available by name to `EngineConfig`, the command line, the page and `check`; returns the policy under that name.
+    """Make a policy available by name to `EngineConfig`, the command line, the page and `check`;
+    returns the policy under that name.
 
     Raises InvalidConfig for a name that is not a single word, or that a built-in policy has.
     """
-    if not re.fullmatch(r"[\w.-]{1,40}", name):
+    if not (isinstance(name, str) and re.fullmatch(r"[\w.-]{1,40}", name)):
         raise InvalidConfig(
-            f"A policy's name is a word of at most 40 letters, digits, dots and hyphens, not {shown(name)}."
+            "A policy's name is a word of at most 40 letters, digits, dots and hyphens, not"
+            f" {shown(name)}."
         )
     if name in _BUILT_IN:
         raise InvalidConfig(f"There is a policy {name} already; give yours a name of its own.")
+    require(policy, (Policy, type), "A policy is a Policy or a class of it")
     POLICIES[name] = replace(policy, name=name) if isinstance(policy, Policy) else policy(name=name)
     return POLICIES[name]
 
@@ -345,7 +397,8 @@ for _policy in (
     ),
     _older(
         "static-dropped",
-        "as static, but finished rows are dropped from the batch; still, none joins before the wave ends",
+        "as static, but finished rows are dropped from the batch; still, none joins before the wave"
+        " ends",
         admission="barrier",
         layout="padded",
         finished_rows="dropped",
@@ -369,37 +422,54 @@ for _policy in (
     ),
     Policy(
         name="continuous",
-        shows="decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM does",
+        shows=(
+            "decodes and prompt chunks packed into one pass, no padding, paged KV; decides as vLLM"
+            " does"
+        ),
     ),
     Policy(
         name="stall",
-        shows="as continuous, but a request that lacks a KV block stalls, and the newest is preempted only when no request can go on",
+        shows=(
+            "as continuous, but a request that lacks a KV block stalls, and the newest is preempted"
+            " only when no request can go on"
+        ),
         preemption="idle",
     ),
     Policy(
         name="shortest-first",
-        shows="as continuous, but the shortest waiting prompt joins first; one overtaken by eight is next",
+        shows=(
+            "as continuous, but the shortest waiting prompt joins first; one overtaken by eight is"
+            " next"
+        ),
         order_by="shortest",
         aging=8,
     ),
     _reserved(
         "no-evict",
-        "as continuous, but a request joins when its whole answer has room: nobody is preempted (TensorRT-LLM's default)",
+        "as continuous, but a request joins when its whole answer has room: nobody is preempted"
+        " (TensorRT-LLM's default)",
     ),
     _reserved(
         "mini-sglang",
-        "a step computes prompt chunks or decodes, never both, and room for the whole answer is reserved (mini-SGLang)",
+        "a step computes prompt chunks or decodes, never both, and room for the whole answer is"
+        " reserved (mini-SGLang)",
         mixed_batches=False,
     ),
     Policy(
         name="nano-vllm",
-        shows="a step computes whole prompts or decodes, never both; the newest is preempted for a block (nano-vLLM)",
+        shows=(
+            "a step computes whole prompts or decodes, never both; the newest is preempted for a"
+            " block (nano-vLLM)"
+        ),
         mixed_batches=False,
         whole_prompts=True,
     ),
     TransformersFifo(
         name="transformers",
-        shows="decodes first; a request that lacks a KV block is skipped and gives way, and then none joins until one ends (transformers)",
+        shows=(
+            "decodes first; a request that lacks a KV block is skipped and gives way, and then none"
+            " joins until one ends (transformers)"
+        ),
     ),
 ):
     POLICIES[_policy.name] = _policy

@@ -1,7 +1,9 @@
-"""What a process that is ours does at its start: large libraries are loaded sooner, and memory goes back to the system.
+"""What a process that is ours does at its start: large libraries are loaded sooner, and memory goes
+back to the system.
 
-Python searches for garbage whenever enough was made, and goes through what there is to do so. Imports make a million objects that stay: a fifth of the
-time that torch and transformers take goes into searching them in vain, and later searches interrupt steps.
+Python searches for garbage whenever enough was made, and goes through what there is to do so.
+Imports make a million objects that stay: a fifth of the time that torch and transformers take goes
+into searching them in vain, and later searches interrupt steps.
 """
 
 from __future__ import annotations
@@ -18,18 +20,21 @@ _M_MMAP_THRESHOLD, _LARGE = -3, 2**20  # glibc's name of a setting, and bytes
 
 
 def own_process() -> None:
-    """Say that this process runs a program of ours and nothing else; until then, loading changes nothing in it."""
+    """Say that this process runs a program of ours and nothing else; until then, loading changes
+    nothing in it.
+    """
     global _is_ours
     _is_ours = True
-    atexit.register(
-        gc.unfreeze
-    )  # what is not taken apart at the end, some libraries report as leaks
+    # what is not taken apart at the end, some libraries report as leaks
+    atexit.register(gc.unfreeze)
 
 
 def return_large_blocks() -> None:
-    """From now on blocks of a mebibyte and more go back to the system when they are freed, where glibc allocates.
+    """From now on blocks of a mebibyte and more go back to the system when they are freed, where
+    glibc allocates.
 
-    Otherwise it takes ever larger ones from the memory between small ones that stay, and a server of many hours grows by what is free in there.
+    Otherwise it takes ever larger ones from the memory between small ones that stay, and a server
+    of many hours grows by what is free in there.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # other C libraries have no such setting

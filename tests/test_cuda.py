@@ -1,4 +1,6 @@
-"""On a real GPU: the same tokens, graphs that replay, steps that follow one another without a gap, and failures that are survived."""
+"""On a real GPU: the same tokens, graphs that replay, steps that follow one another without a gap,
+and failures that are survived.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from functools import cache
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
 from core.config import POLICIES, Execution
 from core.errors import ExecutionFailed, InflightError
-from core.models.adapter import ModelAdapter
-from core.models.probe import probe
+from core.torch_engine.models.adapter import ModelAdapter
+from core.torch_engine.models.probe import probe
 from worlds.families import BY_NAME, FAMILIES, RUNS, requests, world
 from worlds.small import checker_of
 
@@ -28,6 +30,7 @@ SWITCHES = [
     {"asynchronous": False},
     {"fused_sampling": False},
     {"fused_norms": False},
+    {"fused_rotary": False},
     {"attention": "sdpa"},
 ]
 
@@ -85,7 +88,7 @@ def test_no_switch_changes_a_token(policy, execution):
 
 def test_passes_of_few_tokens_are_graphs():
     trace = run("llama", RUNS["chunked"])
-    assert trace.header.has_graphs and not trace.header.notes
+    assert trace.header.execution.cuda_graphs and not trace.header.notes
     assert all(p.bucket for e in trace.events for p in e.passes)
 
 
@@ -100,6 +103,7 @@ def test_a_model_that_waits_for_the_device_falls_back_and_says_so_once():
         assert trace.outputs == alone("llama")
         assert len(trace.header.notes) == 1 and "cannot be captured" in trace.header.notes[0]
         assert trace.header.execution.cuda_graphs is False
+    assert torch.rand(2, device=CUDA).isfinite().all(), "random numbers are still to be had"
 
 
 def test_times_are_the_devices_and_memory_is_on_record():
@@ -149,9 +153,8 @@ def test_the_pool_is_as_large_as_the_longest_request_in_every_lane_or_what_is_fr
 
 
 def test_running_out_of_memory_is_told_and_survived():
-    total = torch.cuda.get_device_properties(
-        CUDA
-    ).total_memory  # a pool of all of it: weights take some
+    # a pool of all of it: weights take some
+    total = torch.cuda.get_device_properties(CUDA).total_memory
     blocks = total // (on_gpu("llama").kv_bytes_per_token * 16)
     engine = Engine(on_gpu("llama"), None, EngineConfig(num_blocks=blocks, max_num_seqs=3))
     with pytest.raises(

@@ -1,4 +1,6 @@
-"""What README, CONTRIBUTING and docs say is so: paths exist, versions agree, every command of README runs."""
+"""What README, CONTRIBUTING and docs say is so: paths exist, versions agree, every command of
+README runs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,6 @@ import pytest
 import torch
 
 import core
-import inflight
 from core.config import POLICIES
 from worlds.documented import IN_PYTHON, examples
 
@@ -25,13 +26,15 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 # The same command at less cost: one round, small shapes, one short point of load.
 CHEAPER = (
     (r"--repeats \d+", "--repeats 1"),
-    (r"(python -m inflight bench (?:speed|gpu)\b.*)", r"\1 --quick"),
+    (r"(python tests/measure/(?:speed|gpu)\.py\b.*)", r"\1 --quick"),
     (r"--rate auto", "--rate 8 --point-seconds 1"),
 )
 
 
 def commands(language: str = "bash") -> list[str]:
-    """The lines of README's blocks of shell, and the commands in its prose, without what is said about them."""
+    """The lines of README's blocks of shell, and the commands in its prose, without what is said
+    about them.
+    """
     blocks = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
@@ -68,12 +71,14 @@ def test_the_changelog_knows_the_version():
 
 def test_the_table_of_policies_has_them_all():
     page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
-    table = page.split("\n## The thirteen policies\n")[1].split("\n\n")[0]
+    table = page.split("\n## The policies that come with it\n")[1].split("\n\n")[0]
     assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(POLICIES)
 
 
 def test_one_lowest_python():
-    """As the package says it: for a Space, for CI, for the tools, and where `make` refuses an older one."""
+    """As the package says it: for a Space, for CI, for the tools, and where `make` refuses an older
+    one.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lowest = project["project"]["requires-python"].removeprefix(">=")
     said = re.findall(
@@ -127,7 +132,9 @@ def test_links_lead_somewhere(name):
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/")])
 def test_paths_in_the_docs_exist(name):
-    """A word in backticks or in a command is a path of the repository where it begins with one of its folders."""
+    """A word in backticks or in a command is a path of the repository where it begins with one of
+    its folders.
+    """
     folders = "|".join(
         sorted(
             re.escape(path.name)
@@ -142,14 +149,16 @@ def test_paths_in_the_docs_exist(name):
 
 
 def test_readme_is_short_and_leads_to_every_document():
-    assert len(README.splitlines()) <= 120
+    assert len(README.splitlines()) <= 80
     assert not [path.name for path in DOCS if f"(docs/{path.name})" not in README]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_command_of_the_readme_runs(tmp_path):
-    """In a clean clone, in the order of reading, each at its cheapest. Of `make` only that the target is there: CI runs it."""
+    """In a clean clone, in the order of reading, each at its cheapest. Of `make` only that the
+    target is there: CI runs it.
+    """
     clone = tmp_path / "clone"
     names = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
@@ -172,19 +181,30 @@ def test_every_command_of_the_readme_runs(tmp_path):
             continue  # tests/page/test_installed.py installs
         words[0] = sys.executable if words[0] == "python" else words[0]
         done = subprocess.run(words, cwd=clone, capture_output=True, text=True)
-        if "bench gpu" in command and not torch.cuda.is_available():
+        if "gpu.py" in command and not torch.cuda.is_available():
             assert done.returncode == 2 and "needs a CUDA device" in done.stderr
             continue
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 
+def test_what_readme_has_you_write_is_not_of_the_repository():
+    written = [name for command in commands() for name in re.findall(r"--out (\S+)", command)]
+    ignored = subprocess.run(
+        ["git", "check-ignore", *written], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    assert written == ignored != []
+
+
+@pytest.mark.slow
 def test_the_python_is_typed_for_its_readers(tmp_path):
-    """Examples pass mypy as strictly as a reader may ask, and a name that is not there is a fault."""
+    """Examples pass mypy as strictly as a reader may ask, and a name that is not there is a
+    fault.
+    """
     names = [f"page{number}.py" for number in range(len(IN_PYTHON))]
     for name, page in zip(names, IN_PYTHON, strict=True):
         (tmp_path / name).write_text(examples(page), encoding="utf-8")
     every = "".join(
-        f"from inflight import {name} as {name}\n" for name in ("__version__", *inflight.__all__)
+        f"from inflight import {name} as {name}\n" for name in ("__version__", *core.__all__)
     )
     (tmp_path / "every.py").write_text(every, encoding="utf-8")
     wrong = (

@@ -1,4 +1,6 @@
-"""Pushing to a Space: to a real git remote with LFS, on this machine. The repository itself needs no git-lfs."""
+"""Pushing to a Space: to a real git remote with LFS, on this machine. The repository itself needs
+no git-lfs.
+"""
 
 from __future__ import annotations
 

@@ -1,18 +1,36 @@
-"""The page on which a run is watched. Reads traces and events; starts and stops engines only through core's public names.
+"""The page on which a run is watched. Reads traces and events; starts and stops engines only
+through core's public names.
 
-Importing it gives runs and comparisons their pages, in files and in notebooks.
+Importing it gives runs and comparisons their pages and pictures, in files and in notebooks.
 """
 
+from pathlib import Path
 from typing import Any
 
 from core import page
 
+# what draws is read from disk when something is drawn
+
 
 def draw(what: Any, in_cell: bool, place: dict[str, Any]) -> str:
     """See `core.page.draw`."""
-    from visualizer.page.one_file import html_of  # read from disk when a page is wanted
+    from visualizer.page.one_file import html_of
 
     return html_of(what, in_cell, place)
 
 
-page.draw = draw
+def plot(what: Any, view: str, step: int | None) -> Any:
+    """See `core.page.plot`."""
+    from visualizer.charts.plots import plotted
+
+    return plotted(what, view, step)
+
+
+def animate(trace: Any, path: Path, steps: slice, seconds: float) -> None:
+    """See `core.page.animate`."""
+    from visualizer.charts.animation import animated
+
+    animated(trace, path, steps, seconds)
+
+
+page.draw, page.plot, page.animate = draw, plot, animate

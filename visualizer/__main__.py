@@ -1,4 +1,6 @@
-"""`python -m inflight …`, or `inflight …` when installed: the engine's commands, and those of the page."""
+"""`python -m inflight …`, or `inflight …` when installed: the engine's commands, and those of the
+page.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import typer
 
 from core.cli import COMMANDS, PROGRAM, program
 from core.cli import main as run_command
-from core.cli.options import Json, Repeats, Threads
+from core.cli.options import Html, Json, Repeats, Threads
 from core.cli.output import (
     INTERRUPTED,
     ProgressReporter,
@@ -20,6 +22,8 @@ from core.cli.output import (
     print_line,
     print_note,
 )
+from core.errors import InflightError
+from core.files import require_file, require_writable, written
 from core.start import own_process
 
 
@@ -37,7 +41,9 @@ def record(
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
     json: Json = False,
 ) -> None:
-    """Run presets and write their traces to assets/traces, together with the runs that contain a deliberate mistake."""
+    """Run presets and write their traces to assets/traces, together with the runs that contain a
+    deliberate mistake.
+    """
     from visualizer.documents.record import record as record_presets
 
     with ProgressReporter("Recording"):
@@ -53,7 +59,9 @@ def record_comparisons(
     device: Annotated[str, typer.Option(help="Device to run them on.")] = "cpu",
     json: Json = False,
 ) -> None:
-    """Measure the comparisons that ship with the page and write them to assets/comparisons. Needs a quiet machine."""
+    """Measure the comparisons that ship with the page and write them to assets/comparisons. Needs a
+    quiet machine.
+    """
     from visualizer.documents.record import record_comparisons as measure
 
     _list_sizes(
@@ -64,7 +72,9 @@ def record_comparisons(
 
 
 def _list_sizes(schema: str, recorded: Iterable[tuple[str, Path]], as_json: bool) -> None:
-    """What was recorded, each as soon as it is saved; as JSON at the end. Ctrl-C keeps what is saved."""
+    """What was recorded, each as soon as it is saved; as JSON at the end. Ctrl-C keeps what is
+    saved.
+    """
     found: list[dict[str, Any]] = []
     try:
         for name, path in recorded:
@@ -119,7 +129,8 @@ def export_site(
             print_line(f"Open {first} in a browser; the folder needs no server.")
         else:
             print_line(
-                f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for one: the engine runs in its visitors' tabs."
+                f"Any server of files can serve {folder}, `python -m http.server -d {folder}` for"
+                " one: the engine runs in its visitors' tabs."
             )
 
     finish(
@@ -134,11 +145,72 @@ def export_site(
     )
 
 
-def exercises(context: typer.Context) -> None:
-    """Check the coding exercises; `exercises --help` lists the options."""
-    from exercises.__main__ import main as check
+def grade(
+    file: Annotated[Path, typer.Argument(help="The Python file with the answers.")],
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="Tasks of Write by name; the four exercises by default."),
+    ] = None,
+    start: Annotated[
+        bool,
+        typer.Option("--start", help="Write the file with what the tasks begin with, no grade."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which random cases are asked.")] = 0,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Grade a file for tasks of Write, each in a process of its own.
 
-    sys.exit(check(context.args, f"{PROGRAM} exercises"))
+    Exit code 1 if one was not solved. docs/grading.md has the JSON, and what a file can do.
+    """
+    from visualizer.write.grade import BY_DEFAULT, as_json, graded
+    from visualizer.write.tasks import starting
+
+    names = list(dict.fromkeys(tasks or BY_DEFAULT))
+    if start:
+        _write_new(file, starting(names))
+        print_line(f"Write your answers in {file}, then run `python -m inflight grade {file}`.")
+        return
+    require_writable(html, read=[require_file(file)])
+    source, found = file.read_bytes(), []
+    try:
+        for one in graded(names, source, seed):
+            found.append(one)
+            if not json:
+                print_line(one.said())
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if json:
+        print_json(as_json(str(file), source, seed, found))
+    elif any(one.result.lines for one in found):
+        print_line(f"To see a case for yourself, paste its lines into `python -i {file}`.")
+    if html is not None:
+        drawn = (one.result for one in reversed(found) if one.result.trace is not None)
+        _draw(html, next(drawn, None))
+    if not all(one.result.is_right for one in found):
+        raise typer.Exit(1)
+
+
+def _write_new(path: Path, text: str) -> None:
+    if path.exists():
+        raise InflightError(f"There is a file {path} already.")
+    with written(path) as out:
+        out.write(text)
+
+
+def _draw(path: Path, result: Any) -> None:
+    """The run of a result as a page."""
+    from visualizer.documents.replay import replay
+    from visualizer.page.bundle import standalone_html
+
+    if result is None or result.trace is None:
+        print_note(f"{path} was not written: there was no run.")
+        return
+    with written(path) as out:
+        out.write(standalone_html(replay(result.trace)))
+    is_unseen = result.lines and result.trace.complete
+    more = ": no run comes to the last case above, so it is a whole one" if is_unseen else ""
+    print_note(f"Open {path} in a browser{more}.")
 
 
 commands = program(
@@ -147,16 +219,16 @@ commands = program(
         "record": record,
         "record-comparisons": record_comparisons,
         "export-site": export_site,
+        "grade": grade,
     }
 )
-for name, command in {
-    "page": page,
-    "exercises": exercises,
-}.items():  # these parse their own options
-    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-    commands.command(
-        name, short_help=command.__doc__, context_settings=settings, add_help_option=False
-    )(command)
+# it parses its own options
+commands.command(
+    "page",
+    short_help=page.__doc__,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)(page)
 
 
 def main(args: list[str] | None = None, name: str = PROGRAM) -> None:

@@ -1,14 +1,20 @@
-"""The Gradio app: one Blocks with the player, and how it is launched.
+"""The Gradio app: one Blocks with the player, mounted on an application of our own, and how that is
+served.
 
-The only module that imports Gradio here. Gradio serves the page and has no functions: the server's own addresses are beside it (`visualizer.server.routes`).
-Scrubbing never involves Python: the player fetches a replay by its address and calls the server only to run, open or export.
+The only module that imports Gradio here. Gradio serves the page and has no functions: the server's
+own addresses are beside it (`visualizer.server.routes`). Scrubbing never involves Python: the
+player fetches a replay by its address and calls the server only to run, open or export.
 """
+
+from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,23 +25,24 @@ from typing import Any
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
+import uvicorn
+from fastapi import FastAPI
+from gradio import networking
 from gradio.context import LocalContext
-from gradio.route_utils import CustomCORSMiddleware
-from gradio.routes import templates
 from gradio.utils import colab_check, is_hosted_notebook
-from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 
-from core.config import BUILTIN_MODELS, DEFAULT_MODEL
+from core.config import BUILTIN_MODELS, DEFAULT_MODEL, SMOLLM2
 from core.errors import InflightError, UnsupportedModel
-from core.models.cache import ModelCache
-from core.models.names import folder_fault, model_named
-from core.models.tensor_parallel import world_size
 from core.recorders.texts import named_tokenizer
-from core.runner.threads import wait_passively
-from core.serving.listening import allow_connections
-from core.serving.timeouts import KEPT_S, bounded_protocol
+from core.serving.limits import ServingLimits
+from core.serving.listening import HttpServer, allow_connections, bound, server_config
+from core.torch_engine.cpu.threads import wait_passively
+from core.torch_engine.models.cache import ModelCache
+from core.torch_engine.models.names import folder_fault, model_named
+from core.torch_engine.models.tensor_parallel import world_size
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.limits import Limits
 from visualizer.page.bundle import ICON, PICTURE, head, inert_json, markup, script, style
@@ -47,14 +54,15 @@ from visualizer.server.collected import Collected
 from visualizer.server.embed import embed_routes
 from visualizer.server.engine_files import engine_routes
 from visualizer.server.followed import Followed
+from visualizer.server.lent_gpu import report_start
 from visualizer.server.limits import are_strangers, is_space, limits
 from visualizer.server.middleware import (
     SILENT,
-    PageGuard,
+    SafeAnswers,
     address_of,
-    body_guard,
     nowhere,
     origins_of,
+    page_guard,
 )
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import TAKING, routes
@@ -62,15 +70,15 @@ from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
 from visualizer.server.story import story_routes
 
-# Gradio's page for a shared address loads scripts from elsewhere, which our policy forbids; its page for a local address works there, too.
-_ONE_PAGE = DictLoader({"frontend/share.html": '{% include "frontend/index.html" %}'})
-# What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts are.
+# What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts
+# are.
 _PRELOAD = '<link rel="preload" as="fetch" crossorigin="anonymous" href="{}">'
 _LAST_WORDS = 1.0  # seconds for answers still being written at the end
 
 
 def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
-    """The page. Watch is included from the start; each of `parts` (see assets/player/parts/tabs.js) is fetched when its tab is first opened.
+    """The page. Watch is included from the start; each of `parts` (see assets/player/parts/tabs.js)
+    is fetched when its tab is first opened.
 
     options: more options of the player.
     """
@@ -84,32 +92,34 @@ def build(server: Server, parts: dict[str, Any], **options: Any) -> gr.Blocks:
         title="Inflight", fill_width=True, fill_height=True, analytics_enabled=False
     ) as page:
         gr.HTML(
-            html_template=_literal(markup()),
-            js_on_load=f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});',
+            markup(),
+            js_on_load=(
+                f'Inflight.mount(element.querySelector(".inflight"), {inert_json(options)});'
+            ),
             head=f"<style>{style()}</style><script>{script()}</script>",
             apply_default_css=False,
             elem_id="watch",
         )
         gr.HTML(
-            html_template="<div></div>",
+            "<div></div>",
             js_on_load=f"inflightParts(element, {json.dumps(parts)});",
             head=f"<script>{script('parts/tabs.js')}</script>",
             apply_default_css=False,
             elem_id="parts",
         )
+    # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
+    page.space_id = None
     return page
-
-
-def _literal(html: str) -> str:
-    """Escape markup for Gradio's template languages, which interpret `${…}` and `{{…}}`."""
-    return (
-        html.replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${").replace("{{", "\\{{")
-    )
 
 
 def launch(
     here: Limits | None = None,
     traces: Path = TRACES,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    share: bool | None = None,
+    root_path: str | None = None,
     trust_visitors: bool = False,
     trace_hosts: Sequence[str] = (),
     allow_hosts: Sequence[str] = (),
@@ -120,133 +130,136 @@ def launch(
     follow: Sequence[Path] = (),
     collect: Path | None = None,
     tokenizer: str | None = None,
-    prevent_thread_lock: bool = False,
-    **options,
-) -> tuple[Any, ...]:
-    """Build the page and serve it until Ctrl-C; what `Blocks.launch` returns, at once if `prevent_thread_lock`.
+) -> None:
+    """Build the page and serve it until Ctrl-C.
 
-    trust_visitors: on a public address they get the limits of a page at home. trace_hosts: see `origins`. allow_hosts: public names under which
-    the page is reached without a proxy that `root_path` or, on loopback, trust_visitors speaks of. live: whether visitors share an
-    engine, running `live_model` or else `model`; by default everywhere except on a Space, where they are strangers to each other. teacher_token: generated if
-    not given. follow: recordings of another engine to show instead; collect: a folder that takes what engines send, and is followed; tokenizer: of its model, if it is not where they say. options: passed on
-    to `Blocks.launch`, e.g. `server_port`. model: the one that the page opens with, which visitors may then choose. Raises InflightError under torchrun, and for a model that strangers may not run.
+    share: whether Gradio's tunnel gives it a public address, see `is_shared`. root_path: under
+    which a proxy serves it. trust_visitors: on a public address they get the limits of a page at
+    home. trace_hosts: see `origins_of`. allow_hosts: public names under which the page is reached
+    without a proxy that `root_path` or, on loopback, trust_visitors speaks of. live: whether
+    visitors share an engine, running `live_model` or else `model`; by default everywhere except on
+    a Space, where they are strangers to each other. teacher_token: generated if not given. follow:
+    recordings of another engine to show instead; collect: a folder that takes what engines send,
+    and is followed; tokenizer: of its model, if it is not where they say. model: the one that the
+    page opens with, which visitors may then choose. Raises InflightError under torchrun, and for a
+    model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
     allow_connections()
-    wait_passively()  # torch is not loaded yet: the first run loads it, or the page once it is served
-    elsewhere = origins_of(trace_hosts)
-    share = is_shared(options.pop("share", None))
-    host = "shared" if share else options.get("server_name")
+    # torch is not loaded yet: the first run loads it, or the page once it is served
+    wait_passively()
+    share = is_shared(share)
+    reached = "shared" if share else host
+    strangers = are_strangers(reached, trust_visitors)
+    origins = origins_of(trace_hosts)
     # Where a proxy or a tunnel stands in front it has names of its own, which only it knows.
-    behind = (
-        is_space()
-        or share
-        or options.get("root_path")
-        or (trust_visitors and not are_strangers(host, False))
-    )
-    names = None if behind else (*filter(None, [host]), *allow_hosts)
-    here = here or limits(host=host, trusted=trust_visitors)
+    if is_space():
+        _bring_the_model_that_answers()
+    behind = is_space() or share or root_path or (trust_visitors and not are_strangers(host, False))
+    names = None if behind else (host, *allow_hosts)
+    here = here or limits(host=reached, trusted=trust_visitors)
     model = checked_name(model)
-    live_model = checked_name(live_model) or model or DEFAULT_MODEL
     here = replace(here, offered=tuple(dict.fromkeys((*here.offered, *filter(None, [model])))))
-    try:
-        store = Store(own_folder(), here.kept_bytes)
-        files, picture = write_files(store.folder), store.folder / "picture.png"
-        shutil.copy(PICTURE, picture)
-    except OSError as error:
-        raise InflightError(
-            f"The page's files cannot be written: {(error.strerror or str(error)).lower()}. TMPDIR names another place."
-        ) from None
+    live_model = _shareable(checked_name(live_model) or model or _first_choice(here), here)
     if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")
-    if live_model not in here.offered and not here.any_model:
-        raise InflightError(
-            f"On a public page only its own models can be shared: {', '.join(here.offered)}."
-        )
+    store, files, picture = _store_with_the_pages_files(here)
     models = ModelCache()
     server = Server(store, here, traces, models, model)
     shared: SharedEngine | Followed | None = None
     if follow or collect:
-        collected = Collected.into(collect) if collect else None
-        places = [*follow, *([collect] if collect else ())]
         shared = Followed(
-            places,
-            not are_strangers(host, trust_visitors),
+            [*follow, *([collect] if collect else ())],
+            not strangers,
             named_tokenizer(tokenizer) if tokenizer else None,
-            collected,
+            Collected.into(collect) if collect else None,
         )
     elif not is_space() if live is None else live:
         shared = SharedEngine(live_model, models, here, teacher_token)
-    for path in (*files.values(), picture):
-        store.pin(path)
-    live_tab = shared.options if shared else None
-    begins = {"opening": None} if follow or collect else {}  # its owner came to see an engine
-    engine = engine_files()
-    in_tab = {"engine": engine.address} if engine else {}
-    parts = parts_of(files, address, live_tab, **in_tab)
-    page = build(
-        server, parts, traceHosts=elsewhere, uploadBytes=here.upload_bytes, **begins, **in_tab
-    )
-    page.space_id = (
-        None  # Gradio's header for a Space opened directly loads fonts and pictures from elsewhere
-    )
-    templates.env.loader = ChoiceLoader([_ONE_PAGE, *filter(None, [templates.env.loader])])
-    page._queue.sleep_when_free = (
-        0.02  # Gradio polls its queue every millisecond, which costs a tenth of a core
-    )
-    firsts = [
-        first["url"]
-        for first in (*server.catalogue[:1], *filter(None, [begins.get("opening", server.opening)]))
-    ]
-    served = page.launch(
-        app_kwargs={
-            "middleware": [
-                Middleware(PageGuard, origins=elsewhere, names=names),
-                Middleware(body_guard, question=here.question_bytes, file=here.upload_bytes),
-                Middleware(
-                    ResponseCache,
-                    is_everybodys=store.is_pinned,
-                    head=lambda at: (
-                        f"<title>Inflight</title>{head((of_a_space() or at) + address(picture))}"
-                    ),
-                ),
-            ],
-            "routes": [
-                *routes(server, address_of(is_space()), _enter),
-                *embed_routes(traces),
-                *engine_routes(engine),
-                *story_routes((of_a_space() or "") + address(picture)),
-                *(shared.routes(address_of(is_space())) if shared else ()),
-            ],
-            "exception_handlers": {404: nowhere, 405: nowhere},
-        },
-        favicon_path=ICON,
-        head="".join(map(_PRELOAD.format, firsts)),
-        theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
-        footer_links=[],
-        share=share,
-        pwa=False,
-        run_history=False,
-        ssr_mode=False,
-        prevent_thread_lock=True,
-        **options,
-    )
-    app = served[0]
-    # It lets every origin read a page that is not called localhost, and answers before our own guard is asked.
-    app.user_middleware = [m for m in app.user_middleware if m.cls is not CustomCORSMiddleware]  # type: ignore[comparison-overlap]
-    app.middleware_stack = app.build_middleware_stack()
-    page.server.config.http_protocol_class = bounded_protocol(SILENT, TAKING)
-    page.server.config.timeout_keep_alive = KEPT_S
+    app = application(server, here, traces, shared, files, picture, origins, names, root_path)
+    report_start()
+    listening = _served(app, host, port)
+    local = f"http://{'localhost' if host == '0.0.0.0' else _named(host)}:{port}/"
+    print(f"* Running on local URL:  http://{_named(host)}:{port}", flush=True)
+    public = _tunnel(host, port) if share and not is_space() else None
     if isinstance(shared, Followed):
         shared.start()
     if shared is not None:
-        print(shared.announce(*served[1:3], options.get("server_name")), flush=True)
-    if not prevent_thread_lock:
-        _serve_until_interrupted(
-            server, shared if isinstance(shared, SharedEngine) else None, page.server
-        )
-    return served
+        print(shared.announce(local, public, host), flush=True)
+    _serve_until_interrupted(
+        server, shared if isinstance(shared, SharedEngine) else None, *listening
+    )
+
+
+def application(
+    server: Server,
+    here: Limits,
+    traces: Path,
+    shared: SharedEngine | Followed | None,
+    files: dict[str, Path],
+    picture: Path,
+    origins: Sequence[str],
+    names: Sequence[str] | None,
+    root_path: str | None = None,
+) -> FastAPI:
+    """The page, mounted beside the server's own addresses. files: of the page's parts. picture:
+    what previews of links show. origins: see `SafeAnswers`. names: see `page_guard`. Its lifespan
+    is never begun: that of Gradio starts its queue, which nobody uses and which would look every
+    millisecond.
+    """
+    engine = engine_files()
+    in_tab = {"engine": engine.address} if engine else {}
+    # its owner came to see an engine
+    opening = None if isinstance(shared, Followed) else server.opening
+    page = build(
+        server,
+        parts_of(files, address, shared.options if shared else None, **in_tab),
+        traceHosts=origins,
+        uploadBytes=here.upload_bytes,
+        opening=opening,
+        **in_tab,
+    )
+    app = FastAPI(
+        root_path=root_path or "",
+        openapi_url=None,
+        routes=[
+            *routes(server, address_of(is_space()), _enter),
+            *embed_routes(traces),
+            *engine_routes(engine),
+            *story_routes((of_a_space() or "") + address(picture)),
+            *(shared.routes(address_of(is_space())) if shared else ()),
+        ],
+        middleware=[
+            Middleware(SafeAnswers, origins=origins),
+            Middleware(
+                page_guard, names=names, question=here.question_bytes, file=here.upload_bytes
+            ),
+            Middleware(CORSMiddleware),  # no other site may read: Gradio then leaves it at that
+            Middleware(
+                ResponseCache,
+                is_everybodys=server.store.is_pinned,
+                head=lambda at: (
+                    f"<title>Inflight</title>{head((of_a_space() or at) + address(picture))}"
+                ),
+            ),
+        ],
+    )
+    firsts = [first["url"] for first in (*server.catalogue[:1], *filter(None, [opening]))]
+    return gr.mount_gradio_app(
+        app,
+        page,
+        path="/",
+        app_kwargs={"exception_handlers": {404: nowhere, 405: nowhere}},
+        root_path=root_path,
+        favicon_path=str(ICON),
+        head="".join(map(_PRELOAD.format, firsts)),
+        theme=gr.themes.Base(font="system-ui", font_mono="ui-monospace"),  # nothing to fetch
+        footer_links=[],
+        pwa=False,
+        run_history=False,
+        ssr_mode=False,
+    )
 
 
 def of_a_space() -> str:
@@ -256,17 +269,48 @@ def of_a_space() -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name of a model as the owner of the page gives it; raises UnsupportedModel for a folder that is none."""
+    """The name of a model as the owner of the page gives it; raises UnsupportedModel for a folder
+    that is none.
+    """
     name = model_named(name)
     if name and (fault := folder_fault(name)):
         raise UnsupportedModel(
-            f"The model {name!r} cannot be loaded: {fault}; built in are {' and '.join(BUILTIN_MODELS)}."
+            f"The model {name!r} cannot be loaded: {fault}; built in are"
+            f" {' and '.join(BUILTIN_MODELS)}."
         )
     return name
 
 
+def _bring_the_model_that_answers() -> None:
+    """What visitors of a Space see first was written by SmolLM2, and only what is here is
+    offered.
+    """
+    from core.torch_engine.models.smollm2 import fetch  # imports transformers
+
+    try:
+        fetch()
+    except UnsupportedModel as error:
+        print(error, flush=True)
+
+
+def _first_choice(here: Limits) -> str:
+    """The model that answers, where it was fetched."""
+    return SMOLLM2 if SMOLLM2 in here.offered else DEFAULT_MODEL
+
+
+def _shareable(model: str, here: Limits) -> str:
+    """The model of the shared engine; raises InflightError for one that strangers may not run."""
+    if model not in here.offered and not here.any_model:
+        raise InflightError(
+            f"On a public page only its own models can be shared: {', '.join(here.offered)}."
+        )
+    return model
+
+
 def is_shared(asked: bool | None) -> bool:
-    """Whether the page gets a public address through Gradio's tunnel, by Gradio's own rules if not set explicitly: strangers can use it."""
+    """Whether the page gets a public address through Gradio's tunnel, by Gradio's own rules if not
+    set explicitly: strangers can use it.
+    """
     if asked is not None:
         return asked
     return (
@@ -276,9 +320,71 @@ def is_shared(asked: bool | None) -> bool:
     )
 
 
-def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listening: Any) -> None:
-    """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other engines end at their next step, the folder
-    is removed, and no other thread is waited for. A second signal ends it at once."""
+def _store_with_the_pages_files(here: Limits) -> tuple[Store, dict[str, Path], Path]:
+    """A new store, the files of the page's parts in it, and the picture for previews."""
+    try:
+        store = Store(own_folder(), here.kept_bytes)
+        files, picture = write_files(store.folder), store.folder / "picture.png"
+        shutil.copy(PICTURE, picture)
+    except OSError as error:
+        raise InflightError(
+            f"The page's files cannot be written: {(error.strerror or str(error)).lower()}. TMPDIR"
+            " names another place."
+        ) from None
+    for path in (*files.values(), picture):
+        store.pin(path)
+    return store, files, picture
+
+
+# -- serving ---------------------------------------------------------------------------------------
+
+
+def _named(host: str) -> str:
+    """A host as it stands in an address."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _served(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, threading.Thread]:
+    """The server, which takes calls now, and its thread; raises InflightError if it cannot."""
+    bounds = ServingLimits(body_s=SILENT, send_s=TAKING, drain_s=_LAST_WORDS)
+    # a proxy on this machine names the client, as uvicorn understands it by default
+    server = HttpServer(server_config(app, bounds, proxy_headers=True))
+    thread = threading.Thread(target=server.run, args=([bound(host, port)],), daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise InflightError("The page's server did not start.")
+        time.sleep(0.001)
+    return server, thread
+
+
+def _tunnel(host: str, port: int) -> str | None:
+    """The public address that Gradio's tunnel gives the page, printed; None without one."""
+    try:
+        public = networking.setup_tunnel(
+            local_host=host,
+            local_port=port,
+            share_token=secrets.token_urlsafe(32),
+            share_server_address=None,
+            share_server_tls_certificate=None,
+        )
+    except Exception as error:  # no network, no program for the tunnel: the page is there without
+        print(f"No public address could be had through Gradio's tunnel: {error}", flush=True)
+        return None
+    print(f"* Running on public URL: {public}", flush=True)
+    return public
+
+
+def _serve_until_interrupted(
+    server: Server,
+    shared: SharedEngine | None,
+    listening: uvicorn.Server,
+    thread: threading.Thread,
+) -> None:
+    """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other
+    engines end at their next step, the folder is removed, and no other thread is waited for. A
+    second signal ends it at once.
+    """
     interrupted = False
 
     def begin(*signal_: object) -> None:
@@ -297,18 +403,19 @@ def _serve_until_interrupted(server: Server, shared: SharedEngine | None, listen
             signal.signal(number, order)
 
     heed(begin)
-    while (
-        not interrupted
-    ):  # no lock is waited for, which the code that a signal interrupts could hold
+    # no lock is waited for, which the code that a signal interrupts could hold
+    while not interrupted:
         time.sleep(0.2)
     if shared is not None:
         shared.close()
     server.jobs.stop(seconds=0.5)
     listening.should_exit = True  # answers being written are completed
-    listening.thread.join(_LAST_WORDS)
+    thread.join(_LAST_WORDS)
     end()
 
 
 def _enter(request: Request) -> None:
-    """Set the request as Gradio does for its own events: ZeroGPU reads it to find whose quota to use."""
+    """Set the request as Gradio does for its own events: ZeroGPU reads it to find whose quota to
+    use.
+    """
     LocalContext.request.set(gr.Request(request))

@@ -1,5 +1,6 @@
-// What the engine in the tab is made of, brought to where it runs: files fetched with progress and kept in this browser, and the interpreter,
-// started from them or restored from a picture of its memory. Where a browser keeps nothing, every start is a first one.
+// What the engine in the tab is made of, brought to where it runs: files fetched with progress and
+// kept in this browser, and the interpreter, started from them or restored from a picture of its
+// memory. Where a browser keeps nothing, every start is a first one.
 
 const KEPT = "inflight-engine"; // the cache, see `caches`
 const SNAPSHOT = "snapshot";
@@ -18,7 +19,10 @@ const SIMD = new Uint8Array([
 const INDEX = "https://engine.invalid/"; // where Pyodide believes its files to be
 const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "application/json" };
 
-/** Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no use. */
+/**
+ * Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no
+ * use.
+ */
 export class Refused extends Error {
   constructor(sentence, lasting = false) {
     super(sentence);
@@ -72,7 +76,10 @@ export class Files {
     }
   }
 
-  /** Files by their names without `.gz`: name → its bytes, unpacked. @param {string[]} names @returns {Promise<Map<string, ArrayBuffer>>} */
+  /**
+   * Files by their names without `.gz`: name → its bytes, unpacked. @param {string[]} names
+   * @returns {Promise<Map<string, ArrayBuffer>>}
+   */
   async get(names) {
     const { files } = await this.manifest();
     for (const name of names) this.sizes[name] = files[`${name}.gz`] || 0;
@@ -107,7 +114,7 @@ export class Files {
   async forget(all) {
     const cache = await opened();
     for (const { url } of (await cache?.keys().catch(() => [])) || [])
-      if (all || !url.startsWith(this.base)) await cache.delete(url).catch(() => {});
+      if (all || !url.startsWith(this.base)) await cache?.delete(url).catch(() => {});
   }
 
   async _bytes(name, size = 0) {
@@ -155,11 +162,12 @@ export class Files {
 
   async _keep(name, bytes) {
     const type = TYPES[name.split(".").at(-1)] || "application/octet-stream";
+    // no room: fetched again next time
     await (
       await opened()
     )
       ?.put(this.base + name, new Response(bytes, { headers: { "Content-Type": type } }))
-      .catch(() => {}); // no room: fetched again next time
+      .catch(() => {});
   }
 }
 
@@ -176,7 +184,10 @@ async function opened() {
   }
 }
 
-/** The body of an answer, unpacked unless its host has done that. count: called with the bytes so far, and how many of them are new. */
+/**
+ * The body of an answer, unpacked unless its host has done that. count: called with the bytes so
+ * far, and how many of them are new.
+ */
 async function unpacked(answer, size, count) {
   const reader = answer.body.getReader();
   let sum = 0;
@@ -186,7 +197,8 @@ async function unpacked(answer, size, count) {
     return value;
   };
   const first = await next();
-  if (size && (!first || first[0] === 0x3c)) throw new Refused(GONE); // a page, "<", stands where the file was
+  // a page, "<", stands where the file was
+  if (size && (!first || first[0] === 0x3c)) throw new Refused(GONE);
   const packed = first?.[0] === 0x1f && first[1] === 0x8b;
   const stream = new ReadableStream({
     start: (control) => control.enqueue(first),
@@ -196,17 +208,20 @@ async function unpacked(answer, size, count) {
       else control.close();
     },
   });
+  // gzip checks what it unpacks
   const bytes = await new Response(
     packed ? stream.pipeThrough(new DecompressionStream("gzip")) : stream,
-  ).arrayBuffer(); // gzip checks what it unpacks
+  ).arrayBuffer();
   if (packed && size && sum !== size) throw new Refused(BROKEN);
   return bytes;
 }
 
 /**
- ** Pyodide: restored from its snapshot if there is one that fits, otherwise started and `prepared` by our own code, and its snapshot kept.
+ * Pyodide: restored from its snapshot if there is one that fits, otherwise started and `prepared`
+ * by our own code, and its snapshot kept.
  * @param {Files} files
- * @param {(python: any, restored: boolean) => void} prepare brings our sources into it; only what a full start imports is in the snapshot
+ * @param {(python: any, restored: boolean) => void} prepare brings our sources into it; only what a
+ * full start imports is in the snapshot
  */
 export async function interpreter(files, prepare) {
   const found = await files.get(INTERPRETER);
@@ -239,8 +254,8 @@ async function start(found, options) {
   );
   for (const url of scripts) URL.revokeObjectURL(url);
   const outside = self.fetch;
+  // what Pyodide asks for is here already; a model may be on its way at the same time
   self.fetch = async (address, ...more) => {
-    // what Pyodide asks for is here already; a model may be on its way at the same time
     const name = String(address).startsWith(INDEX) ? String(address).split("/").at(-1) : "";
     return name
       ? new Response(found.get(name), {

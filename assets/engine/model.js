@@ -78,7 +78,10 @@ export class Model {
     return this.sizes.heads;
   }
 
-  /** Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string, [number, number, number]>} tensors */
+  /**
+   * Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string,
+   * [number, number, number]>} tensors
+   */
   #name(tensors) {
     /** @param {string} name */
     const at = (name) => (name in tensors ? this.weights + 4 * tensors[name][0] : 0);
@@ -91,6 +94,11 @@ export class Model {
     });
     /** @param {string} name */
     const norm = (name) => ({ g: at(name), b: at(name + ".bias") });
+    /**
+     * @typedef {{g: number, b: number}} Norm
+     * @typedef {{w: number, b: number, outputs: number, inputs: number}} Matrix
+     * @type {{norm: Norm, qkv: Matrix, out: Matrix, mlpNorm: Norm, up: Matrix, down: Matrix}[]}
+     */
     this.layers = Array.from({ length: this.sizes.layers }, (_, l) => ({
       norm: norm(`${l}.norm`),
       qkv: matrix(`${l}.qkv`),
@@ -99,8 +107,11 @@ export class Model {
       up: matrix(`${l}.up`),
       down: matrix(`${l}.down`),
     }));
+    /** @type {Matrix} */
     this.head = matrix("head");
+    /** @type {Norm} */
     this.lastNorm = norm("norm");
+    /** @type {number} */
     this.positions = at("positions");
   }
 
@@ -136,7 +147,10 @@ export class Model {
     return at;
   }
 
-  /** Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots @returns {number} its owner from now on */
+  /**
+   * Room for the K and V of so many tokens; what was kept before is gone. @param {number} slots
+   * @returns {number} its owner from now on
+   */
   pool(slots) {
     this.top = this.base;
     this.#keep(slots);
@@ -154,7 +168,10 @@ export class Model {
     this.#room = { rows: 0, keys: 0, samples: 0 };
   }
 
-  /** Room for the activations of a pass. @param {number} rows @param {number} keys @param {number} samples */
+  /**
+   * Room for the activations of a pass. @param {number} rows @param {number} keys @param {number}
+   * samples
+   */
   #fit(rows, keys, samples) {
     const room = this.#room;
     if (rows <= room.rows && keys <= room.keys && samples <= room.samples) return;
@@ -180,7 +197,10 @@ export class Model {
     };
   }
 
-  /** The rows of a pass from what was told: see `BrowserRunner.launch`. @param {Int32Array} told @returns {Laid} */
+  /**
+   * The rows of a pass from what was told: see `BrowserRunner.launch`. @param {Int32Array} told
+   * @returns {Laid}
+   */
   #lay(told) {
     const [owner, size, requests] = told;
     if (owner !== this.owner) throw new Error("Another run has taken this model's memory.");
@@ -224,17 +244,24 @@ export class Model {
     return laid;
   }
 
-  /** @param {number} y @param {number} x @param {{w: number, b: number, outputs: number, inputs: number}} matrix @param {number} rows */
+  /**
+   * @param {number} y @param {number} x @param {{w: number, b: number, outputs: number, inputs:
+   * number}} matrix @param {number} rows
+   */
   #linear(y, x, { w, b, outputs, inputs }, rows) {
     this.#ops.linear(y, x, w, b, rows, inputs, outputs);
   }
 
-  /** @param {number} y @param {number} x @param {{g: number, b: number}} norm @param {number} rows */
+  /**
+   * @param {number} y @param {number} x @param {{g: number, b: number}} norm @param {number} rows
+   */
   #norm(y, x, { g, b }, rows) {
     this.#ops.norm(y, x, g, b, rows, this.sizes.hidden, this.sizes.epsilon);
   }
 
-  /** A token's embedding stands in the head's panels, a column of eight apart. @param {Laid} laid */
+  /**
+   * A token's embedding stands in the head's panels, a column of eight apart. @param {Laid} laid
+   */
   #embed({ ids, places }) {
     const {
         f,
@@ -251,7 +278,10 @@ export class Model {
     });
   }
 
-  /** Queries, keys and values of a layer, and keys and values to the pool. @param {Laid} laid @param {number} l */
+  /**
+   * Queries, keys and values of a layer, and keys and values to the pool. @param {Laid} laid @param
+   * {number} l
+   */
   #project(laid, l) {
     const { heads, kv_heads, head_size: d } = this.sizes,
       { x, h, qkv, places, slots } = this.#at,
@@ -317,7 +347,9 @@ export class Model {
     }
   }
 
-  /** @param {Laid} laid @returns {Float32Array} logits of the rows that sample, one after the other */
+  /**
+   * @param {Laid} laid @returns {Float32Array} logits of the rows that sample, one after the other
+   */
   #forward(laid) {
     this.#begin(laid);
     for (let l = 0; l < this.sizes.layers; l++) {
@@ -350,7 +382,9 @@ export class Model {
     this.#embed(laid);
   }
 
-  /** @param {Int32Array} told @param {import("./sampling.js").Row[]} rows how to choose each token */
+  /**
+   * @param {Int32Array} told @param {import("./sampling.js").Row[]} rows how to choose each token
+   */
   pass(told, rows) {
     const began = performance.now(),
       logits = this.#forward(this.#lay(told)),
@@ -368,8 +402,10 @@ export class Model {
   }
 
   /**
-   * The weights of one head over a text that is computed by itself: a row for each token, with a weight for every token.
-   * @param {Int32Array | PythonArray} ids @param {number} layer @param {number} head @returns {Float64Array} row after row
+   * The weights of one head over a text that is computed by itself: a row for each token, with a
+   * weight for every token.
+   * @param {Int32Array | PythonArray} ids @param {number} layer @param {number} head @returns
+   * {Float64Array} row after row
    */
   attention(ids, layer, head) {
     const { slots, keys, values, behind } = this;
@@ -438,7 +474,8 @@ export class Model {
 
 /**
  * What a function makes of numbers that may lie in Python's memory.
- * @template T @param {Int32Array | PythonArray} given @param {(numbers: Int32Array) => T} use @returns {T}
+ * @template T @param {Int32Array | PythonArray} given @param {(numbers: Int32Array) => T} use
+ * @returns {T}
  */
 function read(given, use) {
   if (given instanceof Int32Array) return use(given);

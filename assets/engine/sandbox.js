@@ -8,18 +8,24 @@
 
 import { Files } from "./loading.js";
 
-/** It is this policy that holds (tests/page/test_sandbox.py has its control). Pyodide needs the two words of `script-src` after the gate's. */
+/**
+ * It is this policy that holds (tests/page/test_sandbox.py has its control). Pyodide needs the two
+ * words of `script-src` after the gate's.
+ */
 const CSP =
   "default-src 'none'; script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:";
-const MOST = { once: 8e6, inAll: 64e6, each: 10000 }; // characters of a message, of all that answer one request, and what each counts for at least
-const MEMORY = 768 * 2 ** 20; // bytes: a list without end is then an error with a line, not a machine without memory
+// characters of a message, of all that answer one request, and what each counts for at least
+const MOST = { once: 8e6, inAll: 64e6, each: 10000 };
+// bytes: a list without end is then an error with a line, not a machine without memory
+const MEMORY = 768 * 2 ** 20;
 
 /** The frame's script. It outlives nothing: who says too much ends its worker. */
 function gate(most) {
   window.onmessage = ({ data: { script, files, memory }, ports }) => {
     window.onmessage = null;
     const [page] = ports;
-    const worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" }))); // a module worker does not start here
+    // a module worker does not start here
+    const worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
     let left = most.inAll;
     const end = (sentence) => {
       worker.terminate();
@@ -50,7 +56,10 @@ function gate(most) {
   };
 }
 
-/** The worker's script: the engine's modules find each other, and their files in a cache, among what was handed in; a file is given once. */
+/**
+ * The worker's script: the engine's modules find each other, and their files in a cache, among what
+ * was handed in; a file is given once.
+ */
 function bootstrap() {
   const HERE = "https://engine.invalid/";
   const scope = /** @type {any} */ (self);
@@ -59,7 +68,8 @@ function bootstrap() {
     const send = self.postMessage.bind(self);
     self.postMessage = (message) => send(JSON.stringify(message));
     scope.importScripts = () => {
-      throw new TypeError("Nothing is imported here."); // by this Pyodide knows a worker that may import modules
+      // by this Pyodide knows a worker that may import modules
+      throw new TypeError("Nothing is imported here.");
     };
     const { grow } = WebAssembly.Memory.prototype;
     WebAssembly.Memory.prototype.grow = function (pages) {
@@ -82,7 +92,8 @@ function bootstrap() {
       put: async () => {},
       keys: async () => [],
     };
-    Object.defineProperty(self, "caches", { value: { open: async () => cache } }); // where loading.js looks first, and here alone
+    // where loading.js looks first, and here alone
+    Object.defineProperty(self, "caches", { value: { open: async () => cache } });
     const urls = {};
     const url = (name) =>
       (urls[name] ??= URL.createObjectURL(new Blob([module(name)], { type: "text/javascript" })));
@@ -105,7 +116,9 @@ const FRAME = `<!doctype html><meta http-equiv="Content-Security-Policy" content
 const TICK = 500; // ms
 const START = 90_000; // ms without a word in which a slow phone may start
 const LIMIT = 3000; // ms of Python between two turns of a job: then its line is named
-const QUIET = LIMIT + 3000; // ms without a word in which a job may compute: past it Python cannot be interrupted, as within one long call into C
+// ms without a word in which a job may compute: past it Python cannot be interrupted, as within one
+// long call into C
+const QUIET = LIMIT + 3000;
 
 /** A frame with a worker in it, for one job. */
 class Frame {
@@ -122,7 +135,7 @@ class Frame {
     this.port.onmessage = ({ data }) => this._hear(data);
     const handed = { script: `(${bootstrap})()`, files, memory: MEMORY };
     const hand = () =>
-      this.element.contentWindow.postMessage(handed, "*", [port2, ...Object.values(files)]);
+      this.element.contentWindow?.postMessage(handed, "*", [port2, ...Object.values(files)]);
     this.element.addEventListener("load", hand, { once: true });
     document.body.append(this.element);
   }
@@ -133,8 +146,16 @@ class Frame {
     this.wake?.();
   }
 
-  /** The messages about a request, until one of `last`. patience: ms without a word before it ends. Throws the sentence of a failure. */
-  async *answers(message, last, patience, signal = undefined) {
+  /**
+   * The messages about a request, until one of `last`. patience: ms without a word before it ends.
+   * Throws the sentence of a failure.
+   */
+  async *answers(
+    message,
+    last,
+    patience,
+    /** @type {AbortSignal | undefined} */ signal = undefined,
+  ) {
     const give = () => this.wake?.();
     this.silence = 0;
     // Counted in ticks: a computer that slept has not waited.
@@ -166,6 +187,7 @@ class Frame {
     }
   }
 
+  /** @param {[any, any, any, any?]} request any: see `answers` */
   async last(...request) {
     let last;
     for await (last of this.answers(...request));
@@ -198,12 +220,18 @@ function checked(text) {
 
 /** Runs jobs of strangers, each in a frame of its own. One frame waits, ready, for the next. */
 export class Sandbox {
-  /** On the engine's files at an address. model: the built-in model that jobs compute with. @param {string} base @param {string} model */
+  /**
+   * On the engine's files at an address. model: the built-in model that jobs compute with. @param
+   * {string} base @param {string} model
+   */
   static of(base, model) {
     return new Sandbox((progress) => brought(base, model, progress), model);
   }
 
-  /** files: called for each start with what hears of its progress; resolves to {name: ArrayBuffer}, which are given away. */
+  /**
+   * files: called for each start with what hears of its progress; resolves to {name: ArrayBuffer},
+   * which are given away.
+   */
   constructor(files, model) {
     this.files = files;
     this.model = model;
@@ -251,8 +279,11 @@ export class Sandbox {
     this.frames.delete(frame);
   }
 
-  /** The deltas of a job; before them {loading} while files are fetched. Throws the sentence of what went wrong; an aborted `signal` ends it at once. */
-  async *run(kind, spec, signal = undefined) {
+  /**
+   * The deltas of a job; before them {loading} while files are fetched. Throws the sentence of what
+   * went wrong; an aborted `signal` ends it at once.
+   */
+  async *run(kind, spec, /** @type {AbortSignal | undefined} */ signal = undefined) {
     this.warm();
     const start = this.waiting;
     this.waiting = undefined;
@@ -299,7 +330,10 @@ export class Sandbox {
   }
 }
 
-/** All that a worker with one model asks for, and the interpreter's memory as our own worker kept it, if it did. @returns {Promise<Record<string, ArrayBuffer>>} */
+/**
+ * All that a worker with one model asks for, and the interpreter's memory as our own worker kept
+ * it, if it did. @returns {Promise<Record<string, ArrayBuffer>>}
+ */
 async function brought(base, model, progress) {
   const files = new Files(base, progress);
   const manifest = await files.manifest();

@@ -13,7 +13,8 @@ import { Model } from "./model.js";
 const BASE = new URL("./", import.meta.url).href;
 const TURN = 10; // ms between two looks at what else was asked
 const SAID = 50; // ms between two words about loading
-const AGAIN = 250; // ms after which Python is told again that its time is over, and then at every look
+// ms after which Python is told again that its time is over, and then at every look
+const AGAIN = 250;
 const HEARD = 500; // ms between two signs of life of a timed run
 
 /** @type {any} */ let python;
@@ -31,7 +32,10 @@ let progress = (/** @type {any} */ _) => {};
 
 const say = (message) => self.postMessage(message);
 
-/** No second thread and no shared memory: the interpreter looks here, now and then, whether its time is over. What it does then: visualizer/browser/time_limit.py. */
+/**
+ * No second thread and no shared memory: the interpreter looks here, now and then, whether its time
+ * is over. What it does then: visualizer/browser/time_limit.py.
+ */
 const interrupt = {
   get 0() {
     const over = performance.now() > deadline;
@@ -50,7 +54,10 @@ function limited(ms) {
   deadline = performance.now() + ms;
 }
 
-/** In a sandbox, which is known by its opaque origin, a timed run's next step has its own time, and the page hears that it goes on. */
+/**
+ * In a sandbox, which is known by its opaque origin, a timed run's next step has its own time, and
+ * the page hears that it goes on.
+ */
 const stepped =
   self.origin === "null"
     ? () => {
@@ -80,7 +87,7 @@ function machine() {
   };
 }
 
-async function start() {
+async function start(/** @type {Files} */ files) {
   const sources = files.get(["sources.json"]);
   const { package: ours } = await files.manifest();
   const texts = JSON.parse(new TextDecoder().decode((await sources).get("sources.json")));
@@ -101,14 +108,14 @@ async function start() {
   return found.restored;
 }
 
-async function model(name) {
+async function model(/** @type {Files} */ files, name) {
   const { models: known } = await files.manifest();
   if (!Object.hasOwn(known, name))
     throw new Refused("The engine in this tab has the built-in models, and no other.", true);
   const found = await files.get([`${name}/weights`, "kernels.wasm"]);
   const made = new Model(
-    found.get(`${name}/weights`),
-    await WebAssembly.compile(found.get("kernels.wasm")),
+    /** @type {ArrayBuffer} */ (found.get(`${name}/weights`)),
+    await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
   );
   await begun;
   tab.add(name, made);
@@ -130,8 +137,8 @@ async function load({ id, model: name, fresh = false }) {
   files ??= new Files(BASE, (now) => progress(now));
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
-  if (!begun) begun = start();
-  if (name && !models.has(name)) models.set(name, model(name));
+  if (!begun) begun = start(files);
+  if (name && !models.has(name)) models.set(name, model(files, name));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
     const bytes =
@@ -183,7 +190,10 @@ async function run({ id, kind, spec, limit }) {
   }
 }
 
-/** A turn of a job. Code that catches every interruption is ended by the last one, which nobody but us catches. */
+/**
+ * A turn of a job. Code that catches every interruption is ended by the last one, which nobody but
+ * us catches.
+ */
 function taken(job) {
   try {
     return job.turn(TURN / 1000);

@@ -35,7 +35,9 @@ EOS = "<|endoftext|>"
 
 
 def char_tokenizer(text: str) -> PreTrainedTokenizerFast:
-    """One token a character. `<unk>` has no id, so a character the text lacks is refused, not dropped."""
+    """One token a character. `<unk>` has no id, so a character the text lacks is refused, not
+    dropped.
+    """
     vocab = {character: i for i, character in enumerate(sorted(set(text)))}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
@@ -55,12 +57,16 @@ def bpe_tokenizer(text: str, vocab_size: int = 2048) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     tokenizer.train_from_iterator([text], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS, clean_up_tokenization_spaces=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=EOS, clean_up_tokenization_spaces=False
+    )
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of training at one window length, in tokens. The learning rate runs on across phases."""
+    """A stretch of training at one window length, in tokens. The learning rate runs on across
+    phases.
+    """
 
     num_steps: int
     batch_size: int
@@ -163,10 +169,15 @@ def batches(ids: Tensor, parents: Tensor, recipe: Recipe) -> Iterator[Tensor]:
         end = step + phase.num_steps
         while step < end:
             epoch = split_tokens(ids, parents, recipe.split * (1 - step / recipe.num_steps))
-            windows = epoch[int(torch.randint(phase.length, ())) :].unfold(0, phase.length + 1, phase.length)
-            num_batches = len(windows) // phase.batch_size  # what is left over waits for another epoch
+            windows = epoch[int(torch.randint(phase.length, ())) :].unfold(
+                0, phase.length + 1, phase.length
+            )
+            # what is left over waits for another epoch
+            num_batches = len(windows) // phase.batch_size
             if num_batches == 0:
-                raise ValueError(f"the text is too short for {phase.batch_size} windows of {phase.length} tokens")
+                raise ValueError(
+                    f"the text is too short for {phase.batch_size} windows of {phase.length} tokens"
+                )
             order = torch.randperm(len(windows))
             for chosen in order.split(phase.batch_size)[: min(num_batches, end - step)]:
                 yield windows[chosen]
@@ -180,16 +191,25 @@ def make_optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.
         in_a_layer = re.search(r"\.\d+\.", name)
         (matrices if in_a_layer and parameter.ndim == 2 else others).append(parameter)
     return [
-        torch.optim.Muon(matrices, lr=recipe.muon_lr, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.Muon(
+            matrices,
+            lr=recipe.muon_lr,
+            weight_decay=recipe.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        ),
         torch.optim.AdamW(others, lr=recipe.adamw_lr, weight_decay=0.0, betas=(0.9, 0.95)),
     ]
 
 
 def add_dropout(model: PreTrainedModel, p: float) -> None:
-    """Dropout where Llama has none: on the embedding and on what each branch adds to the residual stream."""
+    """Dropout where Llama has none: on the embedding and on what each branch adds to the residual
+    stream.
+    """
     for name, module in model.named_modules():
         if p and name.endswith(("embed_tokens", "o_proj", "down_proj")):
-            module.register_forward_hook(lambda module, _, output: F.dropout(output, p, module.training))
+            module.register_forward_hook(
+                lambda module, _, output: F.dropout(output, p, module.training)
+            )
 
 
 @torch.inference_mode()
@@ -210,12 +230,18 @@ def total_nats(model: PreTrainedModel, context: Tensor, ids: Tensor) -> float:
 
 
 def train(recipe: Recipe, text: str, folder: Path, device: str) -> None:
-    """Train one model on the first nine tenths of `text`, save it to `folder`, measure what was saved."""
+    """Train one model on the first nine tenths of `text`, save it to `folder`, measure what was
+    saved.
+    """
     torch.manual_seed(0)
     cut = len(text) * 9 // 10
     tokenizer = recipe.make_tokenizer(text[:cut])
-    train_ids, valid_ids = (torch.tensor(tokenizer.encode(part)) for part in (text[:cut], text[cut:]))
-    model = AutoModelForCausalLM.from_config(recipe.make_config(vocab_size=len(tokenizer))).to(device)
+    train_ids, valid_ids = (
+        torch.tensor(tokenizer.encode(part)) for part in (text[:cut], text[cut:])
+    )
+    model = AutoModelForCausalLM.from_config(recipe.make_config(vocab_size=len(tokenizer))).to(
+        device
+    )
     add_dropout(model, recipe.dropout)
     optimizers = make_optimizers(model, recipe)
 
@@ -225,7 +251,12 @@ def train(recipe: Recipe, text: str, folder: Path, device: str) -> None:
 
     schedules = [LambdaLR(optimizer, learning_rate) for optimizer in optimizers]
     model.train()
-    progress = tqdm(batches(train_ids, merge_parents(tokenizer), recipe), folder.name, recipe.num_steps, unit="step")
+    progress = tqdm(
+        batches(train_ids, merge_parents(tokenizer), recipe),
+        folder.name,
+        recipe.num_steps,
+        unit="step",
+    )
     for batch in progress:
         inputs, targets = batch[:, :-1].to(device), batch[:, 1:].to(device)
         with torch.autocast(device, torch.bfloat16, enabled=recipe.bfloat16):
@@ -243,14 +274,21 @@ def train(recipe: Recipe, text: str, folder: Path, device: str) -> None:
     tokenizer.save_pretrained(folder)
     saved = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     loss = total_nats(saved, train_ids, valid_ids) / (len(text) - cut)
-    print(f"{folder.name}: {saved.num_parameters():,} parameters, {loss:.4f} nats a character on the last tenth")
+    print(
+        f"{folder.name}: {saved.num_parameters():,} parameters, {loss:.4f} nats a character on the"
+        " last tenth"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("text", type=Path, help="a UTF-8 text file, such as tinyshakespeare.txt")
     parser.add_argument("--model", choices=("all", *RECIPES), default="all")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the model folders")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent, help="folder of the model folders"
+    )
     args = parser.parse_args()
     text = args.text.read_text(encoding="utf-8")
     for name in RECIPES if args.model == "all" else (args.model,):

@@ -1,6 +1,8 @@
 // The types of the page's parts, used only by `make lint`.
 
 type App = import("./watch/player.js").Player;
+/** What other parts of the page see of Watch: see watch/page_actions.js. */
+type Watch = ReturnType<typeof import("./watch/page_actions.js").pageActions>;
 
 /** The source of steps while a run continues; back: puts that run on screen; find: to where a request is found by its id. */
 interface Edge {
@@ -12,7 +14,8 @@ interface Edge {
 
 interface Window {
   Inflight: { mount(root: HTMLElement, options?: object): void; icon: Function };
-  inflight: App;
+  inflight: App; // for tests and scripts
+  inflightWatch: Watch;
   inflightModules: Record<string, any>;
   inflightStory: import("./story/story.js").Story;
   inflightEnter: { player: string; here: string; others: Record<string, string> };

@@ -23,6 +23,7 @@ interface RunRequest {
   waits: [first: number, last: number, preempted: boolean, place?: number, since?: number][];
   laneSpans: LaneSpan[];
   samples: number[];
+  lastToken: number | null;
   unseen: [first: number, count: number][];
   cameUnseen: boolean;
   finished: { step: number; reason: string } | null;
@@ -83,7 +84,7 @@ interface StepEvent {
   stalled: { request: string }[];
   passes: ForwardPass[];
   segments: Segment[];
-  sampled: { passIndex: number; request: string }[];
+  sampled: { passIndex: number; request: string; tokenId: number }[];
   finished: { request: string; finishReason: string }[];
   released: { request: string; when: "before" | "after" }[];
   kv: {
@@ -110,7 +111,6 @@ interface Resumed {
   first: number;
   last: number;
   missing: number;
-  source: string;
   arrived: { request: string; t: number }[];
   ended: { request: string; finishReason: string }[];
   running: Carried[];
@@ -186,7 +186,11 @@ interface Delays {
 
 /** Data in addition to the events, by request. texts: new pieces. */
 interface Beside {
-  texts?: Record<"prompt" | "output", Record<string, string[]>> | null;
+  texts?:
+    | (Record<"prompt" | "output", Record<string, string[]>> & {
+        said?: Record<string, (string | null)[]>;
+      })
+    | null;
   letters?: Record<string, string> | null;
   hues?: Record<string, number> | null;
   asked?: Record<string, { by: string; maxNew: number }> | null;

@@ -1,4 +1,5 @@
-// Data as scripts, so that a folder opened from disk can load it: the file at `url` calls `inflightBring(url, data)`.
+// Data as scripts, so that a folder opened from disk can load it: the file at `url` calls
+// `inflightBring(url, data)`.
 (() => {
   const waiting = {};
   window.inflightBring = (url, data) => waiting[url](data);

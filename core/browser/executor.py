@@ -1,5 +1,6 @@
-"""An engine in a browser's tab: `EngineCore(BrowserExecutor(model, machine), tokenizer, config)`. What computes a pass is an object of
-JavaScript, class `Model` of `assets/engine/model.js`; here a pass becomes plain numbers, and the answer a `PassResult`.
+"""An engine in a browser's tab: `EngineCore(BrowserExecutor(model, machine), tokenizer, config)`.
+What computes a pass is an object of JavaScript, class `Model` of `assets/engine/model.js`; here a
+pass becomes plain numbers, and the answer a `PassResult`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 
 from core.config import EngineConfig
 from core.engine.runner import PassResult, Sample, SamplingRow, sampling_rows
-from core.errors import InflightError, InvalidConfig
+from core.errors import InflightError, InvalidConfig, shown
 from core.scheduler.output import SchedulerOutput
 from core.trace.header import ModelFacts
 from core.workload.request import SamplingParams
@@ -22,7 +23,8 @@ _NOBODY = -1
 
 
 class BrowserModel(Protocol):
-    """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads of a layer.
+    """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads
+    of a layer.
 
     Its numbers come as an object whose `to_py()` is a buffer of float64.
     """
@@ -31,7 +33,9 @@ class BrowserModel(Protocol):
     heads: int
 
     def pool(self, slots: int) -> int:
-        """Make room for the K and V of so many tokens; what was kept before is gone. Returns a number that its passes begin with."""
+        """Make room for the K and V of so many tokens; what was kept before is gone. Returns a
+        number that its passes begin with.
+        """
 
     def compute(self, told: array[int], rows: str) -> Any:
         """One pass, see `BrowserRunner.launch`."""
@@ -43,8 +47,9 @@ class BrowserModel(Protocol):
 class BrowserExecutor:
     """The `Executor` of a model in a tab.
 
-    machine: "device_name" and "versions" of the trace's header. leaks: every request also reads the keys of the next one in its pass, the
-    mistake of `core.measure.mistakes.leaky`, and traces say so.
+    machine: "device_name" and "versions" of the trace's header. leaks: every request also reads the
+    keys of the next one in its pass, the mistake of `core.proof.mistakes.leaky`, and traces say
+    so.
     """
 
     memory_sentence = ""
@@ -63,8 +68,9 @@ class BrowserExecutor:
         size = (config.num_blocks or 0) * self._block_bytes(config)
         if size > _MOST_POOL:
             raise InvalidConfig(
-                f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {size / 2**20:,.0f} MiB; "
-                f"in a browser's tab it may take {_MOST_POOL / 2**20:,.0f} MiB."
+                f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes"
+                f" {size / 2**20:,.0f} MiB; in a browser's tab it may take"
+                f" {_MOST_POOL / 2**20:,.0f} MiB."
             )
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
@@ -86,13 +92,15 @@ class BrowserExecutor:
         return "the tab ran out of memory" if no_room else None
 
     def attention(self, token_ids: Sequence[int], layer: int, head: int) -> list[list[float]]:
-        """The weights of one head over a text by itself: a row for each token, a column for each. A run may be under way.
+        """The weights of one head over a text by itself: a row for each token, a column for each. A
+        run may be under way.
 
         Raises InflightError for a head that does not exist.
         """
         if not 0 <= head < self._computes.heads:
             raise InflightError(
-                f"Layer {layer} hands out {self._computes.heads} heads, so there is no head {head}."
+                f"Layer {layer} hands out {self._computes.heads} heads, so there is no head"
+                f" {shown(head)}."
             )
         length = len(token_ids)
         weights = self._computes.attention(array("i", token_ids), layer, head).to_py().tolist()
@@ -103,7 +111,9 @@ class BrowserExecutor:
 
 
 class BrowserRunner:
-    """The `Runner` of a model in a tab: computes at once, and alone. leaks: see `BrowserExecutor`."""
+    """The `Runner` of a model in a tab: computes at once, and alone. leaks: see
+    `BrowserExecutor`.
+    """
 
     asynchronous = own_clock = False
     execution = memory = None
@@ -126,10 +136,11 @@ class BrowserRunner:
         self._owner = self._model.pool(self._slots)
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
-        """See `Runner`. A pass is told in whole numbers: whose pool it is, tokens in a block, requests, and for each request
+        """See `Runner`. A pass is told in whole numbers: whose pool it is, tokens in a block,
+        requests, and for each request
 
-        pads before it · its tokens · position of the first · which request's keys it reads too (-1: nobody's) · whether it samples · its
-        blocks; then the tokens and the blocks themselves.
+        pads before it · its tokens · position of the first · which request's keys it reads too (-1:
+        nobody's) · whether it samples · its blocks; then the tokens and the blocks themselves.
         """
         t0 = self._clock()
         scheduled = output.scheduled
@@ -166,13 +177,17 @@ class BrowserRunner:
 
 
 def _neighbours(output: SchedulerOutput) -> dict[int, int]:
-    """For each request that computes tokens the next one of the pass that does; after the last comes the first. Nobody reads its own keys twice."""
+    """For each request that computes tokens the next one of the pass that does; after the last
+    comes the first. Nobody reads its own keys twice.
+    """
     present = [index for index, s in enumerate(output.scheduled) if s.tokens]
     return dict(zip(present, present[1:] + present[:1], strict=True)) if len(present) > 1 else {}
 
 
 def _in_words(row: SamplingRow) -> dict[str, Any]:
-    """How to choose a token, by the names of `SamplingParams`: as little as the choice needs. noise: its key, as two halves of 32 bits."""
+    """How to choose a token, by the names of `SamplingParams`: as little as the choice needs.
+    noise: its key, as two halves of 32 bits.
+    """
     params = row.params
     told: dict[str, Any] = {"temperature": params.temperature}
     if params.temperature > 0:
@@ -189,10 +204,14 @@ def _in_words(row: SamplingRow) -> dict[str, Any]:
 
 
 def _samples(facts: Sequence[float]) -> list[Sample]:
-    """Token, log-probability and margin of each; a token that is not a number had logits that were not finite."""
+    """Token, log-probability and margin of each; a token that is not a number had logits that were
+    not finite.
+    """
     return [
-        Sample(int(token), round(logprob, 5), round(margin, 5))
-        if token == token
-        else Sample(None, 0.0, 0.0)
+        (
+            Sample(int(token), round(logprob, 5), round(margin, 5))
+            if token == token
+            else Sample(None, 0.0, 0.0)
+        )
         for token, logprob, margin in zip(facts[::3], facts[1::3], facts[2::3], strict=True)
     ]

@@ -1,4 +1,5 @@
-"""The tokenizer of a built-in model in plain Python, read from its tokenizer.json: the same ids and texts as the `tokenizers` library gives.
+"""The tokenizer of a built-in model in plain Python, read from its tokenizer.json: the same ids and
+texts as the `tokenizers` library gives.
 
 Two kinds are known: byte-level BPE, and one token a character.
 """
@@ -14,7 +15,8 @@ from typing import Any
 
 from core.errors import UnsupportedModel
 
-# GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks. Looked for in a text's shadow, see `_shadow`.
+# GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks.
+# Looked for in a text's shadow, see `_shadow`.
 _WORDS = re.compile(
     r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
 )
@@ -22,7 +24,9 @@ _ALIKE = {"L": "a", "N": "1", "Z": "\t"}  # by the first letter of a character's
 
 
 def _shadow(text: str) -> str:
-    """The text with an ASCII character of the same kind for every other one: `re` knows no categories of Unicode."""
+    """The text with an ASCII character of the same kind for every other one: `re` knows no
+    categories of Unicode.
+    """
     if text.isascii():
         return text
     return "".join(
@@ -32,7 +36,9 @@ def _shadow(text: str) -> str:
 
 
 def byte_characters() -> dict[int, str]:
-    """The character that stands for each byte: itself if it can be seen, otherwise one from 256 on."""
+    """The character that stands for each byte: itself if it can be seen, otherwise one from 256
+    on.
+    """
     seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
     unseen = [byte for byte in range(256) if byte not in seen]
     return {byte: chr(byte) for byte in seen} | {
@@ -41,7 +47,9 @@ def byte_characters() -> dict[int, str]:
 
 
 class PlainTokenizer:
-    """What an engine asks of a tokenizer. text: of a tokenizer.json. Raises UnsupportedModel for a kind that is not known."""
+    """What an engine asks of a tokenizer. text: of a tokenizer.json. Raises UnsupportedModel for a
+    kind that is not known.
+    """
 
     unk_token = unk_token_id = None
 
@@ -52,7 +60,8 @@ class PlainTokenizer:
             "normalizer"
         ]:
             raise UnsupportedModel(
-                f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be read here."
+                f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be"
+                " read here."
             )
         self._ids: dict[str, int] = data["model"]["vocab"]
         self._special = {t["content"]: t["id"] for t in data["added_tokens"]}
@@ -90,7 +99,9 @@ class PlainTokenizer:
         return {"input_ids": ids}
 
     def decode(self, token_ids: Iterable[int], skip_special_tokens: bool = False, **_: Any) -> str:
-        """The text of some ids; bytes that make no character become U+FFFD, and an id that is no token is left out."""
+        """The text of some ids; bytes that make no character become U+FFFD, and an id that is no
+        token is left out.
+        """
         special = self._special.values() if skip_special_tokens else ()
         return b"".join([self._bytes.get(i, b"") for i in token_ids if i not in special]).decode(
             errors="replace"

@@ -1,10 +1,13 @@
-"""A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once when a site is made, so that a tab only widens them.
+"""A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once
+when a site is made, so that a tab only widens them.
 
-A packed file is a header's length (4 bytes), the header (JSON), and float16 numbers. The header says what the model is, see `ModelFacts`, its
-sizes, and of each tensor where its numbers begin, counted behind the header in numbers, and its outputs and inputs.
+A packed file is a header's length (4 bytes), the header (JSON), and float16 numbers. The header
+says what the model is, see `ModelFacts`, its sizes, and of each tensor where its numbers begin,
+counted behind the header in numbers, and its outputs and inputs.
 
-A matrix stands in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one filled up with zeros: eight outputs are two of the
-machine's registers. Matrices that read the same input stand together: queries, keys and values; gate and up.
+A matrix stands in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one filled up with
+zeros: eight outputs are two of the machine's registers. Matrices that read the same input stand
+together: queries, keys and values; gate and up.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ Rows = Iterator["array[int]"]
 
 
 def pack_weights(folder: Path) -> bytes:
-    """The packed file of the model in a folder, GPT-2 or Llama in float16. Raises UnsupportedModel for another one."""
+    """The packed file of the model in a folder, GPT-2 or Llama in float16. Raises UnsupportedModel
+    for another one.
+    """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     reader = _Safetensors(folder / "model.safetensors")
     packed = _Packed()
@@ -57,7 +62,9 @@ def pack_weights(folder: Path) -> bytes:
 
 
 def _end_tokens(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
-    """The tokens at which generation stops: the generation config says so before the model's own does."""
+    """The tokens at which generation stops: the generation config says so before the model's own
+    does.
+    """
     path = folder / "generation_config.json"
     generation = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     found = generation.get("eos_token_id")
@@ -101,7 +108,9 @@ class _Safetensors:
 
 
 class _Packed:
-    """Tensors in the order in which they are added. tensors: by name, where its numbers begin, its outputs and its inputs."""
+    """Tensors in the order in which they are added. tensors: by name, where its numbers begin, its
+    outputs and its inputs.
+    """
 
     def __init__(self) -> None:
         self.numbers, self.tensors = array("H"), dict[str, tuple[int, int, int]]()

@@ -1,7 +1,9 @@
-"""The command line: `python -m inflight run | serve | compare | bench | show | presets | models | check | agree | import | watch | collect | workload | fit`.
+"""The command line: `python -m inflight run | serve | compare | show | presets | models |
+check | agree | import | watch | collect | workload | fit`.
 
-A command is a function in a module of this package, imported when it is used, so that `--help` does not wait for torch; `bench` is a group of
-commands. A refusal is one sentence on stderr and exit code 2.
+A command is a function in a module of this package, imported when it is used, so that `--help` does
+not wait for torch. A refusal is one sentence on stderr and exit
+code 2.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from typer.core import TyperGroup
 from core import __version__
 from core.cli.given import Command
 from core.cli.output import INTERRUPTED, loading, open_streams, print_line, print_note
-from core.errors import InflightError
-from core.models.tensor_parallel import is_first, world_size
+from core.errors import InflightError, shown
 from core.start import unsearched
+from core.torch_engine.models.tensor_parallel import is_first, world_size
 
 Target = str | Callable[..., None]
 """A command: a function, or its place in this package as `module:function`."""
@@ -45,17 +47,17 @@ COMMANDS: dict[str, Target] = {
     "workload": "workload:workload",
     "fit": "fit:fit",
 }
-BENCHES: dict[str, Target] = {"speed": "bench:speed", "load": "bench_load:load", "gpu": "bench:gpu"}
-
 PROGRAM = "python -m inflight"
 
 
 def program(commands: Mapping[str, Target]) -> typer.Typer:
-    """A command line of these commands, and of the benchmarks."""
-    about = "Inflight: continuous batching and the policies before it on a real model, with every step recorded."
+    """A command line of these commands."""
+    about = (
+        "Inflight: continuous batching and the policies before it on a real model, with every step"
+        " recorded."
+    )
     made = _group(commands, about)
     made.callback(help=about)(_options)
-    made.add_typer(_group(BENCHES, "Measure speed, behaviour under load, or a GPU."), name="bench")
     return made
 
 
@@ -83,9 +85,8 @@ def _group(commands: Mapping[str, Target], help: str) -> typer.Typer:
 
 def _typer(**options: Any) -> typer.Typer:
     boxes = "rich" if sys.stdout and sys.stdout.isatty() else None  # boxes are for terminals
-    return typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=boxes, **options
-    )  # type: ignore[arg-type]
+    plain: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False}
+    return typer.Typer(rich_markup_mode=boxes, **plain, **options)  # type: ignore[arg-type]
 
 
 def _first_paragraph(function: Callable[..., None]) -> str:
@@ -137,7 +138,9 @@ app = program(COMMANDS)
 
 
 def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROGRAM) -> None:
-    """Run a command of `app` and exit: 0 done, 1 a trace that fails its check, 2 refused, 130 interrupted."""
+    """Run a command of `app` and exit: 0 done, 1 a trace that fails its check, 2 refused, 130
+    interrupted.
+    """
     open_streams()
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -145,9 +148,14 @@ def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROG
         if world_size() > 1:
             _share(sys.argv[1:] if args is None else args)
         try:
-            app(args, prog_name=name)
+            given = sys.argv[1:] if args is None else args
+            code = app(given or ["--help"], prog_name=name, standalone_mode=False)
         finally:
             sys.stdout.flush()  # what fails here is said here
+        sys.exit(code or 0)
+    except _UsageError as error:
+        print_note(_sentence(error))
+        sys.exit(2)
     except InflightError as error:
         print_note(str(error))
         sys.exit(2)
@@ -156,13 +164,33 @@ def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROG
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more can be written there
         if error.errno == errno.EPIPE:
             sys.exit(1)  # whoever read the output has gone
-        print_note(f"{error.filename or 'What is printed'}: {error.strerror or error}.")
+        what = error.filename or ("What is printed" if error.errno in _OF_WRITING else None)
+        print_note(": ".join(filter(None, (what, f"{error.strerror or error}."))))
         sys.exit(2)
+
+
+_OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+# Typer's own, or click's where Typer is older
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def _sentence(error: Any) -> str:
+    """What is wrong with the options, without Typer's lines around it; where pydantic says so, with
+    what was given.
+    """
+    text = error.format_message()
+    if hasattr(error.__cause__, "errors"):
+        given = shown(error.__cause__.errors()[0]["input"])
+        text = text.replace("Value error, ", "").partition(", unable")[0].rstrip(".")
+        text += "" if given in text else f", not {given}"
+    return f"{text.rstrip('.')}."
 
 
 def _share(args: list[str]) -> None:
     """Under torchrun the first process prints for all of them, and `run` is the only command."""
     if not is_first():
-        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  for as long as the process lives
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if args[:1] != ["run"]:
         raise InflightError("Under torchrun only the command run is available.")

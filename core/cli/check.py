@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from core.cli.options import DeviceOptions, Json, TraceFile, engine_for, require_file
+from core.cli.options import DeviceOptions, Json, TraceFile, engine_for
 from core.cli.output import INTERRUPTED, ProgressReporter, finish, print_line, print_note, reading
 from core.config import POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidTrace, shown
-from core.measure.others import OTHERS
-from core.measure.replay import agree as replay_workloads
-from core.measure.verify import PROOFS, CheckResult, Rerun, verify
+from core.files import require_file
+from core.proof.claims import OTHERS, PROOFS
+from core.proof.replay import agree as replay_workloads
+from core.proof.rerun import RerunResult
+from core.proof.verify import CheckResult, verify
 from core.recorders.texts import model_folder, tokenizer_of
 from core.trace.file import BREAKS_OFF, lines_of
 from core.trace.header import Header
@@ -24,7 +26,7 @@ from core.trace.messages import english
 MOST_WARNINGS = 20
 
 if TYPE_CHECKING:
-    from core.runner.engine import Engine
+    from core.torch_engine.engine import Engine
 
 
 def check(
@@ -34,9 +36,12 @@ def check(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Verify a trace: checksums, the rules that hold for every run, and every decision, which the scheduler takes again.
+    """Verify a trace: checksums, the rules that hold for every run, and every decision, which the
+    scheduler takes again.
 
-    Of another engine's run, steps that are against a rule are listed. Exit code 1 for these, for a file that breaks off, which is checked up to there, and with the line at fault for a trace that cannot be followed. The last lines say what was proved and what was taken on trust.
+    Of another engine's run, steps that are against a rule are listed. Exit code 1 for these, for a
+    file that breaks off, which is checked up to there, and with the line at fault for a trace that
+    cannot be followed. The last lines say what was proved and what was taken on trust.
     """
     require_file(trace)
     lines = 0
@@ -61,7 +66,8 @@ def check(
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         so_far = (
-            f": nothing is wrong in {trace.name} up to line {lines - 1:,}, and the rest was not checked"
+            f": nothing is wrong in {trace.name} up to line {lines - 1:,}, and the rest was not"
+            " checked"
             if lines > 1
             else ""
         )
@@ -78,16 +84,21 @@ def check(
         "ties": found.rerun and found.rerun.ties,
         "parted": found.rerun and found.rerun.parted,
         "not_rerun": found.rerun and found.rerun.drawn,
+        "apart": found.rerun and found.rerun.apart,
+        "from_outside": found.from_outside,
         "not_replayed": found.not_replayed,
         "not_decoded": found.not_decoded,
         "texts_as_ids": found.texts_as_ids,
         "never_bound": found.never_bound,
         "warnings": [{"step": step, "says": warning} for step, warning in found.warnings],
         "unrecorded": found.unrecorded,
+        "skipped": found.skipped,
         "proofs": {fact: found.proof_of(fact) for fact in PROOFS},
-        "believed": {fact: believed for fact, (_, believed) in OTHERS.items() if believed}
-        if found.header.engine
-        else {},
+        "believed": (
+            {fact: believed for fact, (_, believed) in OTHERS.items() if believed}
+            if found.header.engine
+            else {}
+        ),
     }
     finish(data, lambda _: _print_result(trace.name, found), json)
     if found.warnings or found.breaks_off:
@@ -100,7 +111,9 @@ def agree(
     ],
     json: Json = False,
 ) -> None:
-    """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit code 1 if any differs."""
+    """Replay workloads recorded from another engine's scheduler on ours, decision by decision; exit
+    code 1 if any differs.
+    """
     require_file(workloads)
     with ProgressReporter(f"Replaying {workloads.name}"):
         found = replay_workloads(workloads)
@@ -111,7 +124,8 @@ def agree(
 
 def _print_agreement(data: dict[str, Any]) -> None:
     print_line(
-        f"{data['identical']:,} of {data['workloads']:,} workloads are decided alike in every step; the other engine took {data['steps']:,} steps."
+        f"{data['identical']:,} of {data['workloads']:,} workloads are decided alike in every step;"
+        f" the other engine took {data['steps']:,} steps."
     )
     for kind, count in data["first_differences"].items():
         print_line(f"    {count:,} differ first in: {kind}")
@@ -119,17 +133,22 @@ def _print_agreement(data: dict[str, Any]) -> None:
 
 def _print_result(name: str, found: CheckResult) -> None:
     cut = "" if found.complete or found.breaks_off else "; the run was cut short"
-    held = f"{found.num_steps} steps, {found.num_tokens} tokens, {found.num_requests} requests{cut}"
+    held = english(
+        f"{found.num_steps} [step|steps], {found.num_tokens} [token|tokens], {found.num_requests}"
+        f" [request|requests]{cut}"
+    )
     if engine := found.header.engine:
         odd = ", but not all of it can be true" if found.warnings else ""
         print_line(f"{name} can be followed{odd}: {held}.")
         print_line(
-            f"It claims that {engine} ran. None of its decisions was taken again: whoever wrote the file may have invented them."
+            f"It claims that {engine} ran. None of its decisions was taken again: whoever wrote the"
+            " file may have invented them."
         )
     elif found.not_replayed:
         print_line(f"{name} can be followed: {held}.")
         print_line(
-            f"None of its decisions was taken again, as {found.not_replayed}: whoever wrote the file may have invented them."
+            f"None of its decisions was taken again, as {found.not_replayed}: whoever wrote the"
+            " file may have invented them."
         )
     else:
         print_line(f"{name} is valid{' as far as it goes' if found.breaks_off else ''}: {held}.")
@@ -153,19 +172,29 @@ def findings(found: CheckResult) -> list[str]:
             else ""
         )
         lines = [
-            f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every policy were followed{odd}."
+            f"Decisions: not taken again, as {found.not_replayed}; the rules that hold for every"
+            f" policy were followed{odd}."
         ]
     else:
         last = (
             " but those of the last step" if header.is_asynchronous and not found.complete else ""
         )
         lines = [
-            f"Decisions: all{last} taken again by the scheduler under the policy {header.policy.name}, and the same; another policy, "
-            "switch or block size under which they would be the same does not show."
+            f"Decisions: all{last} taken again by the scheduler under the policy"
+            f" {header.policy.name}, and the same; another policy, switch or block size under which"
+            " they would be the same does not show."
         ]
     if found.never_bound:
         lines.append(
-            f"Limits that never bound, so their sizes are taken on trust: {', '.join(found.never_bound)}."
+            "Limits that never bound, so their sizes are taken on trust:"
+            f" {', '.join(found.never_bound)}."
+        )
+    if found.from_outside:
+        cancelled, failed = (found.from_outside.get(why, 0) for why in ("cancelled", "error"))
+        lines.append(
+            f"Ends from outside: {cancelled:,} cancelled, {failed:,} failed. That these requests"
+            " ended so, what more they had asked for, and so who had their lanes and blocks from"
+            " then on, is taken on trust."
         )
     if header.engine:
         return [*lines, *_of_another(found)]
@@ -174,13 +203,17 @@ def findings(found: CheckResult) -> list[str]:
             "Arrivals: in order; when they came is taken on trust, as requests came while it ran."
         )
     lines.append(
-        "Times: those that the cost model in the header gives, computed again; its numbers are taken on trust."
+        "Times: those that the cost model in the header gives, computed again; its numbers are"
+        " taken on trust."
         if found.is_retimed
         else "Times: in order, and no part longer than the whole; their values are taken on trust."
     )
     lines += _rerun(found.rerun) if found.rerun else _not_rerun(header)
     lines.append(_texts(found))
-    lines.append("Machine, how passes were computed, versions, notes and dates: taken on trust.")
+    lines.append(
+        "Whether it ran live, the workload's name, machine, how passes were computed, versions,"
+        " notes and dates: taken on trust."
+    )
     return lines
 
 
@@ -191,7 +224,15 @@ def _of_another(found: CheckResult) -> list[str]:
     if found.unrecorded:
         lines.append(
             english(
-                f"In {found.unrecorded:,} of {found.num_steps:,} [step|steps] why a request waits, stalls or is cut is not recorded."
+                f"In {found.unrecorded:,} of {found.num_steps:,} [step|steps] why a request waits,"
+                " stalls or is cut is not recorded."
+            )
+        )
+    if found.skipped:
+        lines.append(
+            english(
+                f"In {found.skipped:,} of {found.num_steps:,} [step|steps] the engine is said to"
+                " have skipped the first who waits, whatever the limits: taken on trust."
             )
         )
     lines.append("Nothing in the file can prove the rest, which is taken on trust:")
@@ -201,38 +242,47 @@ def _of_another(found: CheckResult) -> list[str]:
     ]
 
 
-def _rerun(again: Rerun) -> list[str]:
+def _rerun(again: RerunResult) -> list[str]:
     probabilities = (
-        "with the same probabilities and margins"
-        if again.has_probabilities
-        else "whose probabilities are not on record"
+        "whose probabilities are not on record"
+        if again.apart is None
+        else f"with probabilities and margins at most {again.apart:.2g} from those on record"
     )
     lines = [
-        f"Tokens: {again.tokens:,} written again by the model, {probabilities}, where {again.rounding} in a logit counts as the same."
+        f"Tokens: {again.tokens:,} written again by the model, {probabilities}; a difference of"
+        f" {again.rounding} in a logit may be rounding, and is taken on trust.",
+        "Sampling: it gives these tokens; what made no difference to them, such as a stop string"
+        " that never occurs, is taken on trust.",
     ]
     if again.ties:
         lines.append(
             english(
-                f"Of these {again.ties:,} [is|are] not the one that is best here: the best two were nearer than that, and the request was run on from the one on record."
+                f"Of these {again.ties:,} [is|are] not the one that is best here: the best two were"
+                " nearer than that, and the request was run on from the one on record."
             )
         )
     if again.parted:
         lines.append(
             english(
-                f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on trust."
+                f"Of these {again.parted:,} [was|were] chosen otherwise here by temperature or"
+                " penalties, as may happen in 16 bits, or [follows|follow] such a choice: taken on"
+                " trust."
             )
         )
     if again.drawn:
         lines.append(
             english(
-                f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not ours: taken on trust."
+                f"{again.drawn:,} more [was|were] drawn by another engine's noise, which is not"
+                " ours: taken on trust."
             )
         )
     return [
         *lines,
-        f"Model: the same {', '.join(again.facts)} as on record."
-        if again.facts
-        else "Model: nothing of it is on record but its name.",
+        (
+            f"Model: the same {', '.join(again.facts)} as on record."
+            if again.facts
+            else "Model: nothing of it is on record but its name."
+        ),
     ]
 
 
@@ -244,8 +294,14 @@ def _not_rerun(header: Header) -> list[str]:
             "Model: its facts, as none ran: taken on trust.",
         ]
     return [
-        f"Tokens: {inside}which they are, and the sampling that chose them, is taken on trust (--rerun runs the model again).",
-        "Model: that it ran, its facts, and whether requests read each other's keys: taken on trust.",
+        (
+            f"Tokens: {inside}which they are, and the sampling that chose them, is taken on trust"
+            " (--rerun runs the model again)."
+        ),
+        (
+            "Model: that it ran, its facts, and whether requests read each other's keys: taken on"
+            " trust."
+        ),
     ]
 
 
@@ -253,19 +309,28 @@ def _texts(found: CheckResult) -> str:
     if found.not_decoded:
         return f"Texts: taken on trust, as {found.not_decoded}."
     if found.texts_as_ids == found.num_requests > 0:
-        return "Texts: none on record; in their place are the ids of the tokens, and they are the same."
+        return (
+            "Texts: none on record; in their place are the ids of the tokens, and they are the"
+            " same."
+        )
     if found.header.is_simulated:
-        return "Texts: those of the prompts, decoded again from their tokens, and the same; made-up tokens have none."
+        return (
+            "Texts: those of the prompts, decoded again from their tokens, and the same; made-up"
+            " tokens have none."
+        )
     decoded = "Texts: decoded again from the tokens, and the same"
     return (
-        f"{decoded}; {found.texts_as_ids:,} of {found.num_requests:,} requests have the ids of their tokens in place of texts."
+        f"{decoded}; {found.texts_as_ids:,} of {found.num_requests:,} requests have the ids of"
+        " their tokens in place of texts."
         if found.texts_as_ids
         else f"{decoded}."
     )
 
 
 def _engine(header: Header) -> Engine:
-    """An engine for the model of a trace, as it ran. Raises InflightError for a run that cannot be run again here."""
+    """An engine for the model of a trace, as it ran. Raises InflightError for a run that cannot be
+    run again here.
+    """
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
     name, device_options = (
@@ -281,7 +346,8 @@ def _engine(header: Header) -> Engine:
             )
         if (folder := model_folder(name)) is None:
             raise InflightError(
-                f"The model {shown(name)} is neither built in nor a folder here, so its tokens cannot be computed again."
+                f"The model {shown(name)} is neither built in nor a folder here, so its tokens"
+                " cannot be computed again."
             )
         name, config, device_options = (
             str(folder),
@@ -290,7 +356,7 @@ def _engine(header: Header) -> Engine:
         )
     engine = engine_for(name, config, device_options, Execution())
     if header.leak:
-        from core.measure.mistakes import leaky_engine  # with torch
+        from core.proof.mistakes import leaky_engine  # with torch
 
         return leaky_engine(engine.adapter, engine.tokenizer, header.config)
     return engine

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
 
 from core.cli.output import print_json, print_line, print_note
 from core.recorders.collected import Collection
 from core.serving.http.collect import BODY, collector_app, token_of
 from core.serving.limits import LOOPBACK, ServingLimits
-from core.serving.listening import bound, server_config
+from core.serving.listening import HttpServer, allow_connections, bound, server_config
 
 _LIMITS = ServingLimits(max_requests=64, max_viewers=0, body_s=BODY.seconds, drain_s=2)
 
@@ -45,7 +44,9 @@ def collect(
     ] = 64,
     json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
 ) -> None:
-    """Collect the recordings that engines send over the network, a file for each start and rank, until Ctrl-C."""
+    """Collect the recordings that engines send over the network, a file for each start and rank,
+    until Ctrl-C.
+    """
 
     def tell(line: str) -> None:
         now = time.strftime("%H:%M:%S")
@@ -78,8 +79,10 @@ def collect(
         print_note(f"To watch them: python app.py --follow {out}")
         if host not in LOOPBACK:
             print_note(
-                "Recordings cross the network as they are: where others can read along, put a proxy with HTTPS before this."
+                "Recordings cross the network as they are: where others can read along, put a proxy"
+                " with HTTPS before this."
             )
-        server = uvicorn.Server(server_config(collector_app(collection, secret, tell), _LIMITS))
+        allow_connections()
+        server = HttpServer(server_config(collector_app(collection, secret, tell), _LIMITS))
         with suppress(KeyboardInterrupt):
             asyncio.run(server.serve([listening]))

@@ -11,6 +11,7 @@ from core.cli.given import refuse_idle
 from core.cli.options import (
     LOADED,
     MORE_POLICIES,
+    Chat,
     DeviceOptions,
     Html,
     Json,
@@ -64,10 +65,14 @@ def compare(
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full length."
+            help=(
+                f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full"
+                " length."
+            )
         ),
     ] = None,
     model: Model = None,
+    chat: Chat = False,
     simulate: Simulate = None,
     repeats: Annotated[
         int, typer.Option(min=1, help="Timed runs of each policy, after one to warm up.")
@@ -86,8 +91,9 @@ def compare(
 ) -> None:
     """Time the same requests under each policy in turn, and compare the outputs token by token.
 
-    After a warm-up, every round runs all policies in rotating order; ratios are taken within a round. A simulation is the same
-    each time, so each policy then runs once. Options override the preset. Ctrl-C keeps the rounds so far.
+    After a warm-up, every round runs all policies in rotating order; ratios are taken within a
+    round. A simulation is the same each time, so each policy then runs once. Options override the
+    preset. Ctrl-C keeps the rounds so far.
     """
     require_page(html)
     policies = policy or ["static", "continuous"]
@@ -120,9 +126,10 @@ def compare(
         )
     if simulate is not None and html:
         raise InflightError(
-            "A simulated comparison has no page; --traces saves its runs, and `show --html` makes a page of each."
+            "A simulated comparison has no page; --traces saves its runs, and `show --html` makes a"
+            " page of each."
         )
-    asked = plan(preset, workload, model, limits, device_options)
+    asked = plan(preset, workload, model, limits, device_options, chat)
     configs = [asked.config(name) for name in policies]
     if simulate is not None:
         one = simulated_engine(simulate, configs[0], asked)
@@ -162,7 +169,8 @@ def compare(
     finish(data, lambda _: _print_comparison(result, data), json, out, _keep(result, kept, html))
     if not data["complete"]:
         print_note(
-            f"Interrupted after {data['repeats']} of {repeats} rounds: these are the rounds that are whole."
+            f"Interrupted after {data['repeats']} of {repeats} rounds: these are the rounds that"
+            " are whole."
         )
         raise typer.Exit(INTERRUPTED)
 
@@ -238,7 +246,15 @@ def _metrics(numbers: dict[str, Any]) -> list[str]:
 
 def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     """One row per contender, then the findings on outputs and spread, and where it was measured."""
-    columns = ("policy", "wall time", "min to max", f"faster than {result.baseline}", "in rounds", "run by run", *_METRICS)  # fmt: skip
+    columns = (
+        "policy",
+        "wall time",
+        "min to max",
+        f"faster than {result.baseline}",
+        "in rounds",
+        "run by run",
+        *_METRICS,
+    )
     rows = []
     for name in result.names:
         entry = data["policies"][name]
@@ -257,7 +273,8 @@ def _print_comparison(result: Comparison, data: dict[str, Any]) -> None:
     table(columns, rows, right=columns[1:])
     print_line()
     print_line(
-        f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order; the ratio is the median of the rounds' own ratios."
+        f"Medians of {data['repeats']} runs each, after a warm-up, in rotated order; the ratio is"
+        " the median of the rounds' own ratios."
     )
     apart = ", ".join(
         f"{name} {seconds(a['setup_s'])} and {seconds(a['teardown_s'])}"
@@ -284,8 +301,8 @@ def _outputs_sentence(result: Comparison) -> str:
         f" ({len(result.differences)} differences in all)" if len(result.differences) > 1 else ""
     )
     return (
-        f"Outputs differ: {first['policy']} departs from {result.baseline} in request {first['request']} at token {first['position']}"
-        f"{margin}{others}."
+        f"Outputs differ: {first['policy']} departs from {result.baseline} in request"
+        f" {first['request']} at token {first['position']}{margin}{others}."
     )
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Json, Out, require_file
+from core.cli.options import Json, Out
 from core.cli.output import ProgressReporter, finish, percent, print_line, print_note, table
 from core.cli.report import cost_sentences
-from core.files import require_writable
+from core.files import require_file, require_writable
 from core.recorders.convert import open_run
 from core.simulate.cost import Load
 from core.simulate.fitted import Linear
@@ -30,7 +30,8 @@ def fit(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Fit what a forward pass costs to a recorded run, with the error on steps that were left out of the fit.
+    """Fit what a forward pass costs to a recorded run, with the error on steps that were left out
+    of the fit.
 
     `--simulate` takes the file that --out saves.
     """
@@ -45,7 +46,9 @@ def fit(
 
 
 def examples(cost: Linear) -> list[dict[str, Any]]:
-    """What some passes take by this cost: `pass`, in words; `seconds`; `beyond`, whether no pass so small or so large was measured."""
+    """What some passes take by this cost: `pass`, in words; `seconds`; `beyond`, whether no pass so
+    small or so large was measured.
+    """
     each = cost.kv_bytes_per_token
     prompt = Load(_PROMPT, _PROMPT * each, Load.pairs_of(_PROMPT, _PROMPT))
     passes = {
@@ -84,15 +87,18 @@ def _print(cost: Linear, found: list[dict[str, Any]]) -> None:
     print_line()
     least, most = cost.least, cost.most
     print_line(
-        f"Measured: {least.tokens:,} to {most.tokens:,} positions and {least.kv_bytes // cost.kv_bytes_per_token:,} to "
-        f"{most.kv_bytes // cost.kv_bytes_per_token:,} tokens of KV cache in a pass. Beyond that the line is only drawn on."
+        f"Measured: {least.tokens:,} to {most.tokens:,} positions and"
+        f" {least.kv_bytes // cost.kv_bytes_per_token:,} to"
+        f" {most.kv_bytes // cost.kv_bytes_per_token:,} tokens of KV cache in a pass. Beyond that"
+        " the line is only drawn on."
     )
     for text in cost_sentences({"error": cost.error}):
         print_line(text)
     if turns := cost.error.get("in_turns"):
         print_line(
-            f"With every fifth step left out instead, beside steps that the fit has seen: {percent(turns['median'])}, {percent(turns['p90'])}, "
-            f"{percent(turns['total'])}, {percent(turns['worst'])}."
+            "With every fifth step left out instead, beside steps that the fit has seen:"
+            f" {percent(turns['median'])}, {percent(turns['p90'])}, {percent(turns['total'])},"
+            f" {percent(turns['worst'])}."
         )
 
 

@@ -1,4 +1,6 @@
-"""What may be given to any command: no value that is empty, no number that is none, and no option that does nothing. Knows no command."""
+"""What may be given to any command: no value that is empty, no number that is none, and no option
+that does nothing. Knows no command.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,27 @@ from typer.core import TyperCommand
 from core.errors import InflightError
 
 _given: ContextVar[Mapping[str, str]] = ContextVar("_given")
-"""Parameters of the command that runs which were given on the command line, and the options by which they are given."""
+"""Parameters of the command that runs which were given on the command line, and the options by
+which they are given.
+"""
 
 
 class Command(TyperCommand):
-    """A command to which nothing empty is given: `--model "$MODEL"`, in a script that sets no MODEL, is refused and not taken for no model."""
+    """A command to which nothing empty is given: `--model "$MODEL"`, in a script that sets no
+    MODEL, is refused and not taken for no model.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """click's; raises InflightError for a value that is empty, or a number that is not finite."""
+        """click's; raises InflightError for a value that is empty, or a number that is not
+        finite.
+        """
         told = list(args)
         rest = super().parse_args(ctx, args)
         texts, _, _ = self.make_parser(ctx).parse_args(args=told)
         names = {
-            param.name: max(param.opts, key=len)
-            if param.param_type_name == "option"
-            else param.name
+            param.name: (
+                max(param.opts, key=len) if param.param_type_name == "option" else param.name
+            )
             for param in self.params
         }
         for name, value in texts.items():
@@ -48,7 +56,9 @@ def _each(value: object) -> Iterable[object]:
 
 
 def refuse_idle(when: str, *names: str) -> None:
-    """Raises InflightError if one of these parameters was given on the command line: it would do nothing. when: in which case, in words."""
+    """Raises InflightError if one of these parameters was given on the command line: it would do
+    nothing. when: in which case, in words.
+    """
     if idle := [option for name, option in _given.get({}).items() if name in names]:
         options = " and ".join([", ".join(idle[:-1]), idle[-1]] if idle[1:] else idle)
         raise InflightError(f"{options} {'do' if idle[1:] else 'does'} nothing {when}.")

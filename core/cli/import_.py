@@ -51,7 +51,10 @@ def import_(
     metrics: Annotated[
         Path | None,
         typer.Option(
-            help="With --verify: vLLM's /metrics at the end, whose counters the totals are compared with.",
+            help=(
+                "With --verify: vLLM's /metrics at the end, whose counters the totals are compared"
+                " with."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -63,9 +66,11 @@ def import_(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Convert a recording by `inflight-vllm` or another recorder into a trace that the page and `show` open, and check it.
+    """Convert a recording by `inflight-vllm` or another recorder into a trace that the page and
+    `show` open, and check it.
 
-    Steps that are against a rule are shown, and counted as warnings; a recording that cannot be read leaves no file.
+    Steps that are against a rule are shown, and counted as warnings; a recording that cannot be
+    read leaves no file.
     """
     if out is None and not compare:
         raise InflightError(
@@ -78,11 +83,13 @@ def import_(
         recordings = read_raw(raw)
         given = named_tokenizer(tokenizer) if tokenizer else None
         paths = {
-            r.rank: out
-            and (
+            r.rank: (
                 out
-                if len(recordings) == 1
-                else out.with_name(f"{out.stem}.rank{r.rank}{out.suffix}")
+                and (
+                    out
+                    if len(recordings) == 1
+                    else out.with_name(f"{out.stem}.rank{r.rank}{out.suffix}")
+                )
             )
             for r in recordings
         }
@@ -117,10 +124,14 @@ def import_(
 
 def _print(found: dict[str, Any]) -> None:
     for row in found["traces"]:
+        warned = english(f", {row['warnings']} [warning|warnings]") if row["warnings"] else ""
         print_line(
-            f"{row['path'] or row['recording']}: {row['engine']}, {row['steps']} steps, {row['requests']} requests, {row['tokens']} tokens, "
-            f"{english(str(row['preemptions']) + ' [preemption|preemptions]')}"
-            f"{english(', ' + str(row['warnings']) + ' [warning|warnings]') if row['warnings'] else ''}."
+            f"{row['path'] or row['recording']}: {row['engine']}, "
+            + english(
+                f"{row['steps']} [step|steps], {row['requests']} [request|requests],"
+                f" {row['tokens']} [token|tokens], {row['preemptions']} [preemption|preemptions]"
+            )
+            + f"{warned}."
         )
         for found in row["compared"]:
             same = f"the same in {found['count']:,}" if found["fact"] in STEP_FACTS else "the same"

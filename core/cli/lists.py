@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.text import Text
 
 from core.cli.options import Json
 from core.cli.output import finish, print_line, table
-from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, EngineConfig
+from core.config import BUILTIN_MODELS, SMOLLM2, EngineConfig, model_source
+from core.errors import UnsupportedModel
+from core.torch_engine.models.names import is_fetched
 from core.trace.messages import english
 from core.workload.presets import PRESETS, Preset
 
 
 def presets(json: Json = False) -> None:
-    """List the presets: named workloads, each with the model, policy and limits that show it best."""
+    """List the presets: named workloads, each with the model, policy and limits that show it
+    best.
+    """
     finish(
         {"schema": "presets/1", "presets": [_preset_json(preset) for preset in PRESETS.values()]},
         _print_presets,
@@ -37,13 +43,39 @@ def _print_presets(_: object) -> None:
         print_line(f"    {preset.shows}")
 
 
-def models(json: Json = False) -> None:
-    """List the built-in models; `--model` also takes a local folder or a hub id."""
-    finish(
-        {"schema": "models/1", "models": [describe_model(name) for name in BUILTIN_MODELS]},
-        _print_models,
-        json,
-    )
+Fetch = Annotated[
+    str | None,
+    typer.Option(
+        "--fetch",
+        metavar="NAME",
+        help="First fetch this model, unless it is here: smollm2, 98 MB, once.",
+    ),
+]
+
+
+def models(fetch: Fetch = None, json: Json = False) -> None:
+    """List the models that have a name; `--model` also takes a local folder, a GGUF file or a hub
+    id.
+    """
+    if fetch is not None:
+        _fetch(fetch)
+    here = [*BUILTIN_MODELS, *([SMOLLM2] if is_fetched() else ())]
+    listed = [describe_model(name) for name in here]
+    finish({"schema": "models/1", "models": listed}, _print_models, json)
+
+
+def _fetch(name: str) -> None:
+    if name in BUILTIN_MODELS:
+        return
+    if name != SMOLLM2:
+        raise UnsupportedModel(
+            f"Only {SMOLLM2} is fetched ahead; any other model comes at its first use."
+        )
+    from core.torch_engine.models import smollm2
+    from core.torch_engine.models.watch import ProgressBar
+
+    with ProgressBar(name) as bar:
+        smollm2.fetch(bar)
 
 
 def _print_models(found: dict[str, Any]) -> None:
@@ -63,15 +95,16 @@ def _print_models(found: dict[str, Any]) -> None:
     table(columns, rows, right=columns[2:])
     print_line()
     print_line(
-        "--model also takes a local folder or a hub id. A model that cannot be run exactly is refused, with the reason."
+        "--model also takes a local folder, a GGUF file or a hub id. A model that cannot be run"
+        " exactly is refused, with the reason."
     )
 
 
 def describe_model(name: str) -> dict[str, Any]:
-    """A built-in model from its folder, without loading it."""
+    """A model that has a name, from its folder, without loading it."""
     from safetensors import safe_open
 
-    folder = BUILTIN_FOLDER / name
+    folder = Path(model_source(name))
     config = jsonlib.loads((folder / "config.json").read_text(encoding="utf-8"))
     weights = folder / "model.safetensors"
     with safe_open(weights, framework="numpy") as tensors:

@@ -1,4 +1,6 @@
-"""Runs of so many requests that they are summed up event by event, in memory that does not grow with them."""
+"""Runs of so many requests that they are summed up event by event, in memory that does not grow
+with them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from core.account.request_times import SLOs
 from core.cli.output import number, percent, print_line, reading, seconds
 from core.cli.report import circumstances, headline
 from core.errors import InvalidTrace
@@ -14,12 +17,10 @@ from core.simulate.totals import RunTotals
 from core.trace.events import StepEvent
 from core.trace.file import BREAKS_OFF, End, Reader, lines_of
 from core.trace.header import Header
-from core.trace.request_times import SLOs
 from core.trace.trace import Trace
 
-MOST_REQUESTS = (
-    10_000  # of which a run is kept whole, to be summed up exactly and request by request
-)
+# of which a run is kept whole, to be summed up exactly and request by request
+MOST_REQUESTS = 10_000
 
 
 def is_long(path: Path) -> bool:
@@ -60,7 +61,8 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
     for text in circumstances(header):
         print_line(text)
     print_line(
-        f"Of more than {MOST_REQUESTS:,} requests only totals are shown, their percentiles to within one percent; --json has each request."
+        f"Of more than {MOST_REQUESTS:,} requests only totals are shown, their percentiles to"
+        " within one percent; --json has each request."
     )
     if not complete:
         print_line("This run was cut short.")
@@ -69,14 +71,16 @@ def print_long(header: Header, totals: RunTotals, complete: bool) -> None:
 def print_totals(totals: Mapping[str, Any]) -> None:
     """`RunTotals` as lines. Times of a simulated run are simulated."""
     print_line(
-        f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in {totals['steps']:,} steps: {totals['wall_s']:,.1f} seconds, "
-        f"{number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s, {totals['preemptions']:,} preemptions, "
-        f"KV use {percent(totals['kv_use'])}"
+        f"{totals['finished']:,} requests, {totals['output_tokens']:,} tokens in"
+        f" {totals['steps']:,} steps: {totals['wall_s']:,.1f} seconds,"
+        f" {number(totals['output_tok_s'])} tok/s, {number(totals['requests_per_s'])} requests/s,"
+        f" {totals['preemptions']:,} preemptions, KV use {percent(totals['kv_use'])}"
     )
     for name in ("ttft_s", "itl_s", "e2e_s"):
         n = totals[name]
         print_line(
-            f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])}, p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
+            f"{name.removesuffix('_s').upper()}: p50 {seconds(n['p50'])}, p90 {seconds(n['p90'])},"
+            f" p99 {seconds(n['p99'])}, at most {seconds(n['max'])}"
         )
     if good := totals.get("goodput"):
         slos = ", ".join(
@@ -85,5 +89,6 @@ def print_totals(totals: Mapping[str, Any]) -> None:
             if limit is not None
         )
         print_line(
-            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos} ({percent(good['share'])})"
+            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']:,} met {slos}"
+            f" ({percent(good['share'])})"
         )

@@ -1,4 +1,6 @@
-"""Shared by the commands: their options, the run that these describe, and the engine for it. torch is loaded only with the engine."""
+"""Shared by the commands: their options, the run that these describe, and the engine for it. torch
+is loaded only with the engine.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from core import page
+from core.account.request_times import SLOs
 from core.cli.given import refuse_idle
 from core.cli.output import loading
 from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
 from core.errors import InflightError, InvalidConfig, UnsupportedModel
-from core.models.libraries import load_libraries
-from core.trace.request_times import SLOs
+from core.torch_engine.models.libraries import load_libraries
 from core.workload.presets import preset as preset_named
 from core.workload.workload import SavedWorkload, Workload
 
 if TYPE_CHECKING:
-    from core.runner.engine import Engine
     from core.simulate.cost import Cost
     from core.simulate.engine import SimulatedEngine
+    from core.torch_engine.engine import Engine
 
 Model = Annotated[
     str | None,
@@ -41,9 +43,14 @@ WorkloadFile = Annotated[
     Path | None,
     typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset."),
 ]
-MOST_THREADS = 4 * (
-    os.cpu_count() or 1
-)  # far more than useful; many thousands would crash the process
+Chat = Annotated[
+    bool,
+    typer.Option(
+        "--chat", help="Ask by messages: each text is what a user says; the model ends its answer."
+    ),
+]
+# far more than useful; many thousands would crash the process
+MOST_THREADS = 4 * (os.cpu_count() or 1)
 Threads = Annotated[
     int | None,
     typer.Option(min=1, max=MOST_THREADS, help="CPU threads of torch.", show_default="torch's own"),
@@ -81,7 +88,10 @@ TraceFile = Annotated[Path, typer.Argument(help="A trace file (JSON lines).", sh
 Simulate = Annotated[
     str | None,
     typer.Option(
-        help="Simulate without a forward pass: a run or a recording to fit its cost to, what `fit` saved, or ACCELERATOR:SIZE such as h100:8b, h100x2:70b for two.",
+        help=(
+            "Simulate without a forward pass: a run or a recording to fit its cost to, what `fit`"
+            " saved, or ACCELERATOR:SIZE such as h100:8b, h100x2:70b for two."
+        ),
         show_default=False,
     ),
 ]
@@ -89,7 +99,9 @@ Simulate = Annotated[
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own choice."""
+    """Where a model runs, and in which dtype. threads: of torch on the CPU, None for torch's own
+    choice.
+    """
 
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto"
@@ -106,11 +118,15 @@ LIMITS: dict[str, str] = {
     "prefill_first": "Prefill chunks take the budget before decodes.",
 }
 EXECUTION: dict[str, str] = {
-    "attention": "auto, triton (the paged kernel) or sdpa (a call for each sequence, also where a CPU has a kernel for decodes).",
+    "attention": (
+        "auto, triton (the paged kernel) or sdpa (a call for each sequence, also where a CPU has a"
+        " kernel for decodes)."
+    ),
     "cuda_graphs": "Replay small passes as CUDA graphs.",
     "asynchronous": "Launch the next step before this one is read back.",
     "fused_sampling": "One kernel from logits to tokens.",
     "fused_norms": "One kernel for an RMS norm.",
+    "fused_rotary": "One kernel that turns queries and keys by their positions.",
     "gpu_memory_utilization": "Share of GPU memory to use, KV pool included.",
 }
 
@@ -142,8 +158,8 @@ _GROUPS: dict[str, list[inspect.Parameter]] = {
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for every field of a record instead of one parameter for all.
 
-    `limits` stands for those of `EngineConfig` and `execution` for those of `Execution`: of these only the ones given arrive, as a dict.
-    `device_options` stands for those of `DeviceOptions`.
+    `limits` stands for those of `EngineConfig` and `execution` for those of `Execution`: of these
+    only the ones given arrive, as a dict. `device_options` stands for those of `DeviceOptions`.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {name: options for name, options in _GROUPS.items() if name in signature.parameters}
@@ -172,7 +188,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: requests, the model by name, the device, and the limits before a policy is chosen. names_model: False where it is the default one."""
+    """What to run: requests, the model by name, the device, and the limits before a policy is
+    chosen. names_model: False where it is the default one.
+    """
 
     workload: Workload
     model: str
@@ -192,11 +210,15 @@ def plan(
     model: str | None,
     limits: Mapping[str, Any],
     device_options: DeviceOptions,
+    chat: bool = False,
 ) -> Plan:
-    """A preset or a workload file, overridden by the options that were given; raises InflightError."""
+    """A preset or a workload file, overridden by the options that were given; raises
+    InflightError. chat: see `Workload.as_messages`.
+    """
     if (preset is None) == (workload is None):
         raise InflightError(
-            "Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the presets."
+            "Give either --preset NAME or --workload FILE; `python -m inflight presets` lists the"
+            " presets."
         )
     if workload is not None:
         saved = SavedWorkload.load(workload)
@@ -207,7 +229,7 @@ def plan(
         )
         named = model or saved.model
         return Plan(
-            saved.workload,
+            saved.workload.as_messages() if chat else saved.workload,
             named or DEFAULT_MODEL,
             saved.config,
             limits,
@@ -221,14 +243,8 @@ def plan(
         if device_options.dtype == "auto"
         else device_options
     )
-    return Plan(chosen.workload, model or chosen.model, chosen.config, limits, device_options)
-
-
-def require_file(path: Path) -> Path:
-    """Raises InflightError if there is no such file."""
-    if not path.is_file():
-        raise InflightError(f"There is no file {path}.")
-    return path
+    asked = chosen.workload.as_messages() if chat else chosen.workload
+    return Plan(asked, model or chosen.model, chosen.config, limits, device_options)
 
 
 def check_policy(policy: str) -> None:
@@ -251,7 +267,7 @@ def engine_for(
         import torch
         from transformers.utils import logging
 
-        from core.runner.engine import Engine
+        from core.torch_engine.engine import Engine
 
         logging.disable_progress_bar()
         logging.set_verbosity_error()
@@ -267,7 +283,9 @@ def engine_for(
 
 
 def cost_for(spec: str) -> Cost:
-    """The cost model that --simulate names: by data sheet, or fitted to a run or a recording, or saved by `fit`. Raises InflightError."""
+    """The cost model that --simulate names: by data sheet, or fitted to a run or a recording, or
+    saved by `fit`. Raises InflightError.
+    """
     from core.recorders.convert import open_run
     from core.simulate.named import cost_named
 
@@ -275,14 +293,16 @@ def cost_for(spec: str) -> Cost:
 
 
 def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedEngine:
-    """On the cost model of that name; no weights are loaded. Texts are split by the tokenizer of the model that the requests are meant for.
+    """On the cost model of that name; no weights are loaded. Texts are split by the tokenizer of
+    the model that the requests are meant for.
 
-    A fitted cost has to be that of the model, the device and the dtype that are asked for, else InflightError is raised. Where requests name no model, they are
-    meant for the one that was measured.
+    A fitted cost has to be that of the model, the device and the dtype that are asked for, else
+    InflightError is raised. Where requests name no model, they are meant for the one that was
+    measured.
     """
-    from core.models.tokenizer import describe_model
     from core.simulate.engine import SimulatedEngine
     from core.simulate.fitted import Linear
+    from core.torch_engine.models.tokenizer import describe_model
 
     cost, model = cost_for(spec), asked.model
     fitted = cost if isinstance(cost, Linear) and cost.model.name is not None else None
@@ -292,12 +312,9 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedE
         model = model if asked.names_model else str(fitted.model.name)
         fitted.check_hardware(asked.device_options.device, asked.device_options.dtype)
         fitted.check_model(model)
-    has_texts = any(
-        request.prompt is not None or request.sampling.stop for request in asked.workload
-    )
-    is_enough = (
-        cost.deployment.context is not None and not has_texts
-    )  # what the cost knows of its model
+    has_texts = any(request.has_text or request.sampling.stop for request in asked.workload)
+    # what the cost knows of its model
+    is_enough = cost.deployment.context is not None and not has_texts
     told = None
     if not is_enough or (fitted is not None and asked.names_model):
         try:
@@ -307,8 +324,8 @@ def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedE
                 raise
             if not is_enough:
                 raise InflightError(
-                    f"These requests are texts, and the tokenizer of {model} is not on this machine: give --model FOLDER, or requests with "
-                    "prompt_token_ids."
+                    f"These requests are texts, and the tokenizer of {model} is not on this"
+                    " machine: give --model FOLDER, or requests with prompt_token_ids."
                 ) from None
     if told is not None and fitted is not None:
         fitted.check_model(model, vocab_size=told.vocab_size, layers=told.layers)

@@ -1,4 +1,6 @@
-"""Output of the command line: consoles, tables, numbers, progress. Results go to stdout, everything else to stderr."""
+"""Output of the command line: consoles, tables, numbers, progress. Results go to stdout, everything
+else to stderr.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -24,6 +25,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from core.errors import InflightError
@@ -32,15 +34,16 @@ from core.trace.file import is_compressed
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 PLAIN_WIDTH = 160  # columns if there is no terminal
-_GAP, _LEAST = 2, 16  # between columns; minimum width of a stretching column
 
 
 def open_streams() -> None:
-    """Let nothing that is printed fail: a closed stream takes it, and a character that the stream's encoding lacks is escaped."""
+    """Let nothing that is printed fail: a closed stream takes it, and a character that the stream's
+    encoding lacks is escaped.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for as long as the process lives
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
@@ -70,7 +73,9 @@ def print_line(text: str | Text = "") -> None:
 
 
 def saved(save: Callable[[Path], object], path: Path | None) -> list[InflightError]:
-    """Save what there is to a path, if one was given. What cannot be saved after all is returned, for `finish` to refuse it once the rest is printed."""
+    """Save what there is to a path, if one was given. What cannot be saved after all is returned,
+    for `finish` to refuse it once the rest is printed.
+    """
     try:
         if path is not None:
             save(path)
@@ -86,7 +91,9 @@ def finish(
     save_to: Path | None = None,
     refused: Sequence[InflightError] = (),
 ) -> None:
-    """End a command: save its result as JSON if requested, then print it, as JSON or for people. Raises the first of `refused` at last."""
+    """End a command: save its result as JSON if requested, then print it, as JSON or for people.
+    Raises the first of `refused` at last.
+    """
     refused = [*refused, *saved(lambda path: save_json(path, data), save_to)]
     if as_json:
         print_json(data)
@@ -109,22 +116,16 @@ def table(
     stretch: str | None = None,
     right: Iterable[str] = (),
 ) -> None:
-    """A table on stdout. `stretch` names the column that is cut to fit the width, `right` those that hold numbers."""
-    console, cells, numbers = out(), [list(row) for row in rows], frozenset(right)
-    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-    if stretch is not None:
-        at = columns.index(stretch)
-        others = sum(widths) - widths[at] + _GAP * (len(columns) - 1)
-        widths[at] = max(_LEAST, min(widths[at], console.width - others))
-    for index, row in enumerate((columns, *cells)):
-        text = Text(style="bold" if index == 0 else "")
-        for name, width, cell in zip(columns, widths, row, strict=True):
-            part = Text(cell)
-            part.truncate(width, overflow="ellipsis")
-            part.align("right" if name in numbers else "left", width)
-            text.append_text(part).append(" " * _GAP)
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+    """A table on stdout. `stretch` names the column that is cut to fit the width, `right` those
+    that hold numbers.
+    """
+    made, numbers = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), frozenset(right)
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name in numbers else "left"
+        made.add_column(Text(name), justify=justify, no_wrap=name != stretch)
+    for row in rows:
+        made.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+    out().print(made)
 
 
 def seconds(value: float | None) -> str:
@@ -135,7 +136,9 @@ def seconds(value: float | None) -> str:
 
 
 def percentile(numbers: Mapping[str, Any] | None, name: str) -> str:
-    """A percentile of `core.measure.metrics.distribution`: a lower bound if requests were left out."""
+    """A percentile of `core.account.metrics.distribution`: a lower bound if requests were left
+    out.
+    """
     if numbers is None or numbers[name] is None:
         return "–"
     return ("≥ " if numbers.get("left_out") else "") + seconds(numbers[name])
@@ -147,7 +150,9 @@ def percent(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """With commas between thousands, and one decimal where it is no whole number; a dash for None."""
+    """With commas between thousands, and one decimal where it is no whole number; a dash for
+    None.
+    """
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else _fixed(value, 1)
@@ -158,8 +163,9 @@ def _fixed(value: float, digits: int) -> str:
 
 
 class ProgressReporter:
-    """Progress on stderr. Of a known amount of work: a bar on a terminal, otherwise a plain line for every tenth, at most one a second. Of work whose
-    amount is not known (`total` None): a spinner on a terminal once it has taken a second, otherwise a line once it has taken five.
+    """Progress on stderr. Of a known amount of work: a bar on a terminal, otherwise a plain line
+    for every tenth, at most one a second. Of work whose amount is not known (`total` None): a
+    spinner on a terminal once it has taken a second, otherwise a line once it has taken five.
     """
 
     def __init__(
@@ -214,8 +220,8 @@ class ProgressReporter:
 
 @contextmanager
 def loading(what: str) -> Iterator[None]:
-    """Progress of what has to be there before anything runs. Ctrl-C ends the process at once: there is nothing to keep, and transformers would take the
-    interrupt for a module that is missing.
+    """Progress of what has to be there before anything runs. Ctrl-C ends the process at once: there
+    is nothing to keep, and transformers would take the interrupt for a module that is missing.
     """
     before = signal.getsignal(signal.SIGINT)
     is_ours = (

@@ -8,21 +8,23 @@ from typing import Any
 
 from rich.text import Text
 
+from core.account.delays import NAMES, QUEUED, SHARE_NAMES, SLOW, Delay, Gap, delays
+from core.account.metrics import metrics
+from core.account.request_times import SLOs, request_times
 from core.cli.output import number, percent, percentile, print_line, seconds, table
-from core.measure.metrics import metrics
-from core.trace.delays import NAMES, QUEUED, SLOW, Delay, Gap, delays
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
-from core.trace.phrases import PART_NAMES, letters, queued_by, reason
-from core.trace.request_times import SLOs, request_times
+from core.trace.phrases import letters, queued_by, reason
 from core.trace.trace import Trace
 
 MOST_ROWS = 40
 
 
 def summary(trace: Trace, slos: SLOs | None = None) -> dict[str, Any]:
-    """The run as plain data: header, metrics, and every request with its text, which is empty in a simulated run."""
+    """The run as plain data: header, metrics, and every request with its text, which is empty in a
+    simulated run.
+    """
     requests = [
         {**life.to_json(), "text": trace.text(name)} for name, life in request_times(trace).items()
     ]
@@ -59,9 +61,11 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
             str(life.num_tokens),
             _step(life.first_step),
             _step(life.finish_step),
-            "from outside"
-            if life.finish_reason == "cancelled" and trace.header.engine
-            else life.finish_reason or "unfinished",
+            (
+                "from outside"
+                if life.finish_reason == "cancelled" and trace.header.engine
+                else life.finish_reason or "unfinished"
+            ),
             seconds(life.ttft_s),
             seconds(life.e2e_s),
             one_line(trace.text(life.request)) if writes else "simulated: no text",
@@ -85,7 +89,8 @@ def print_summary(trace: Trace, slos: SLOs | None = None) -> None:
     if odd := [event.step for event in trace.events if event.warnings]:
         print_line(
             english(
-                f"{len(odd):,} [step has|steps have] warnings, first step {odd[0]}; `check` lists them."
+                f"{len(odd):,} [step has|steps have] warnings, first step {odd[0]}; `check` lists"
+                " them."
             )
         )
     if not trace.complete:
@@ -103,7 +108,7 @@ def print_delays(trace: Trace) -> None:
         )
         for d in found
     ]
-    columns = ("request", "whole", *PART_NAMES.values())
+    columns = ("request", "whole", *SHARE_NAMES.values())
     table(columns, rows, right=columns[1:])
     print_line()
 
@@ -134,7 +139,7 @@ def print_worst(trace: Trace) -> None:
 
 def _gap(gap: Gap, names: Mapping[str, str]) -> str:
     part = gap.cause or "decode"
-    text = f"{PART_NAMES[part]} {percent(gap.us[NAMES.index(part)] / gap.whole_us)}"
+    text = f"{SHARE_NAMES[part]} {percent(gap.us[NAMES.index(part)] / gap.whole_us)}"
     if part == "others" or gap.uncompared:
         text += (
             f" ({', '.join(f'{names[r]} {tokens:,}' for r, tokens in gap.prompts)} prefill tokens)"
@@ -166,7 +171,8 @@ def headline(trace: Trace) -> Text:
     )
     text = Text(header.workload, style="bold")
     text.append(
-        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device}, {header.dtype}{threads}",
+        f" · {config.policy.name}, {lanes}{budget} · {model.name}{size} · {header.device},"
+        f" {header.dtype}{threads}",
         style="not bold",
     )
     return text
@@ -177,7 +183,9 @@ def _parameters(count: int) -> str:
 
 
 def circumstances(header: Header) -> list[str]:
-    """How passes were computed and how much memory that took, if recorded; then unusual circumstances."""
+    """How passes were computed and how much memory that took, if recorded; then unusual
+    circumstances.
+    """
     lines = []
     if execution := header.execution:
         words = (
@@ -185,6 +193,7 @@ def circumstances(header: Header) -> list[str]:
             ("asynchronous", "asynchronous"),
             ("fused_sampling", "fused sampling"),
             ("fused_norms", "fused norms"),
+            ("fused_rotary", "fused rotary embedding"),
         )
         lines.append(
             f"executed with {execution.attention} attention"
@@ -210,13 +219,17 @@ def measured_on(environment: Mapping[str, Any]) -> str:
         english(f", {environment['threads']} [thread|threads]") if environment["threads"] else ""
     )
     return (
-        f"Measured on {environment['hardware']} ({environment['device']}, {english(str(environment['cpus']) + ' [CPU|CPUs]')}{threads}, "
-        f"load {environment['load_average']}), {environment['dtype']}, {environment['model']['name']}; {versions}."
+        f"Measured on {environment['hardware']} ({environment['device']},"
+        f" {english(str(environment['cpus']) + ' [CPU|CPUs]')}{threads}, load"
+        f" {environment['load_average']}), {environment['dtype']}, {environment['model']['name']};"
+        f" {versions}."
     )
 
 
 def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
-    """What has to be read beside numbers of a simulation: what its cost model assumes, and the error of a fitted one on passes that it had not seen."""
+    """What has to be read beside numbers of a simulation: what its cost model assumes, and the
+    error of a fitted one on passes that it had not seen.
+    """
     cost = cost or {}
     sentences = [str(text) for text in cost.get("assumptions", ())]
     error = cost.get("error")
@@ -224,8 +237,9 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
     if isinstance(error, Mapping) and all(type(error.get(part)) in (int, float) for part in parts):
         middle, most, total, worst, passes = (error[part] for part in parts)
         sentences.append(
-            f"The fit is off by {percent(middle)} (median) and {percent(most)} (90th percentile) on {passes:,} passes that it had not seen, each fifth of "
-            f"the run in turn; by {percent(total)} in total, and {percent(worst)} in the worst fifth."
+            f"The fit is off by {percent(middle)} (median) and {percent(most)} (90th percentile) on"
+            f" {passes:,} passes that it had not seen, each fifth of the run in turn; by"
+            f" {percent(total)} in total, and {percent(worst)} in the worst fifth."
         )
     return sentences
 
@@ -240,18 +254,29 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     )
     wall = numbers["wall_s"]
     lines = [
-        f"{number(numbers['steps'])} steps, {number(numbers['output_tokens'])} tokens in {seconds(wall)}: "
-        f"{number(numbers['output_tok_s'])} output tok/s, {number(numbers['total_tok_s'])} with prompts",
-        f"latency (p50 / p99): TTFT {_pair(numbers['ttft_s'])}, ITL {_pair(numbers['itl_s'])}, E2E {_pair(numbers['e2e_s'])}",
-        f"padding waste {percent(numbers['padding_waste'])} ({number(positions['padding'])} of {number(positions['computed'])} positions), "
-        f"lane occupancy {percent(numbers['lane_occupancy'])} ({number(lanes['useful'])} of {number(lanes['total'])} lane-steps)",
+        (
+            f"{number(numbers['steps'])} steps, {number(numbers['output_tokens'])} tokens in"
+            f" {seconds(wall)}: {number(numbers['output_tok_s'])} output tok/s,"
+            f" {number(numbers['total_tok_s'])} with prompts"
+        ),
+        (
+            f"latency (p50 / p99): TTFT {_pair(numbers['ttft_s'])}, ITL {_pair(numbers['itl_s'])},"
+            f" E2E {_pair(numbers['e2e_s'])}"
+        ),
+        (
+            f"padding waste {percent(numbers['padding_waste'])} ({number(positions['padding'])} of"
+            f" {number(positions['computed'])} positions), lane occupancy"
+            f" {percent(numbers['lane_occupancy'])} ({number(lanes['useful'])} of"
+            f" {number(lanes['total'])} lane-steps)"
+        ),
         (
             f"budget use {percent(numbers['budget_use'])}, "
             if numbers["budget_use"] is not None
             else ""
         )
-        + f"KV use {percent(numbers['kv_use'])} (at most {number(kv['peak'])} of {number(kv['total'])} blocks), "
-        f"{number(numbers['preemptions'])} preemptions, {number(numbers['tokens_recomputed'])} tokens recomputed"
+        + f"KV use {percent(numbers['kv_use'])} (at most {number(kv['peak'])} of"
+        f" {number(kv['total'])} blocks), {number(numbers['preemptions'])} preemptions,"
+        f" {number(numbers['tokens_recomputed'])} tokens recomputed"
         + (f", {number(numbers['cached_tokens'])} cached" if numbers["cached_tokens"] else ""),
         _time(parts, wall, asynchronous) if wall else "time: none",
     ]
@@ -263,7 +288,8 @@ def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
             if limit is not None
         )
         lines.append(
-            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos} ({percent(good['share'])})"
+            f"goodput {number(good['requests_per_s'])} requests/s: {good['met']} met {slos}"
+            f" ({percent(good['share'])})"
         )
     return lines
 
@@ -275,7 +301,10 @@ def _time(parts: Mapping[str, float | None], wall: float, asynchronous: bool) ->
     }
     if not asynchronous:
         return "time: " + ", ".join(shares.values())
-    device = f"device: {shares['forward']}, {shares['sample']}, waiting for the host {percent((parts['between'] or 0.0) / wall)}"
+    device = (
+        f"device: {shares['forward']}, {shares['sample']}, waiting for the host"
+        f" {percent((parts['between'] or 0.0) / wall)}"
+    )
     return f"{device}; host beside it: {shares['schedule']}, {shares['prepare']}"
 
 
@@ -295,7 +324,9 @@ STEP_COLUMNS = ("step", "tokens", "pads", "blocks", "waiting", "lanes", "what ch
 def step_row(
     event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]
 ) -> tuple[str, ...]:
-    """The cells of `STEP_COLUMNS`. names: letters by request. holders: lanes by request before the step; kept up to date here."""
+    """The cells of `STEP_COLUMNS`. names: letters by request. holders: lanes by request before the
+    step; kept up to date here.
+    """
     for preempted in event.preempted:
         holders.pop(preempted.request, None)
     holders |= {admitted.request: admitted.lane for admitted in event.admitted}
@@ -315,7 +346,9 @@ def one_line(text: str) -> str:
 def _lanes(
     event: StepEvent, num_lanes: int, names: Mapping[str, str], holders: dict[str, int]
 ) -> str:
-    """`A5 B ~C (D) ·`: five tokens of A, a decode of B, a finished row of C, D stalled, an empty lane."""
+    """`A5 B ~C (D) ·`: five tokens of A, a decode of B, a finished row of C, D stalled, an empty
+    lane.
+    """
     cells = {holders[stalled.request]: f"({names[stalled.request]})" for stalled in event.stalled}
     for forward in event.passes:
         cells |= {row.lane: "~" + names[row.request] for row in forward.finished_rows}

@@ -14,6 +14,7 @@ from core.cli.options import (
     LOADED,
     POLICY,
     SLO,
+    Chat,
     DeviceOptions,
     Html,
     Json,
@@ -34,13 +35,13 @@ from core.config import Execution
 from core.engine.recorder import Window
 from core.engine.writing import writing
 from core.files import require_writable
-from core.models.tensor_parallel import is_first
 from core.simulate.engine import SimulatedEngine
 from core.simulate.totals import RunTotals
+from core.torch_engine.models.tensor_parallel import is_first
 from core.workload.workload import Workload
 
 if TYPE_CHECKING:
-    from core.runner.engine import Engine
+    from core.torch_engine.engine import Engine
 
 _WINDOW = 20_000  # tokens whose steps are kept of a run that is summed up as it goes
 
@@ -50,6 +51,7 @@ def run(
     preset: PresetName = None,
     workload: WorkloadFile = None,
     model: Model = None,
+    chat: Chat = False,
     policy: Annotated[str | None, typer.Option(help=POLICY, show_default="the preset's")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the trace here.")] = None,
     html: Html = None,
@@ -76,7 +78,7 @@ def run(
     require_writable(
         out, html, read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])]
     )
-    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options)
+    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options, chat)
     config = asked.config(policy)
     engine = (
         simulated_engine(simulate, config, asked)
@@ -120,7 +122,9 @@ def run(
 def _run_to_end(
     engine: Engine | SimulatedEngine, workload: Workload, totals: RunTotals | None
 ) -> tuple[int, bool]:
-    """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept, to be added to."""
+    """The number of steps, and False if Ctrl-C came first. totals: of a run that is not kept, to be
+    added to.
+    """
     total = sum(request.sampling.max_new_tokens for request in workload)
     tokens = num_steps = 0
     events = engine.stream(workload)

@@ -12,8 +12,7 @@ from core.cli.given import refuse_idle
 from core.cli.options import POLICY, DeviceOptions, check_policy, engine_for, with_options
 from core.cli.output import print_note
 from core.config import DEFAULT_MODEL, EngineConfig, Execution
-from core.errors import InflightError
-from core.runner.threads import wait_passively
+from core.torch_engine.cpu.threads import wait_passively
 
 LANES = 16  # more than in a run made to be looked at
 
@@ -46,7 +45,9 @@ def serve(
         bool,
         typer.Option(
             "--teacher",
-            help="Print a token for /control: pace, single steps, policy, limits, bursts, clearing.",
+            help=(
+                "Print a token for /control: pace, single steps, policy, limits, bursts, clearing."
+            ),
         ),
     ] = False,
     show_texts: Annotated[
@@ -89,7 +90,8 @@ def serve(
     device_options: DeviceOptions,
     execution: dict[str, Any],
 ) -> None:
-    """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs describes them.
+    """Serve a model over HTTP: /generate, OpenAI's /v1, /health, /metrics and live /events; /docs
+    describes them.
 
     Listens on loopback by default. SIGTERM or Ctrl-C lets requests in progress finish.
     """
@@ -97,13 +99,15 @@ def serve(
     from core.serving.engine import ServingEngine
     from core.serving.event_log import Hidden
     from core.serving.http.app import create_app
+    from core.serving.http.guard import sendable
+    from core.serving.http.sites import origin_named
     from core.serving.limits import LOOPBACK, ServingLimits
     from core.serving.server import serve as listen
 
     check_policy(policy)
+    origins = tuple(map(origin_named, cors_origin or ()))
     if api_key is not None:
-        if not api_key.strip():
-            raise InflightError("The API key is empty.")  # INFLIGHT_API_KEY
+        sendable(api_key, "The API key")
         refuse_idle("with --api-key, by which clients are known", "allow_host")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     config = EngineConfig(**{"policy": policy, "max_num_seqs": LANES, **limits})
@@ -132,7 +136,7 @@ def serve(
         serving,
         api_key=api_key,
         teacher_token=token,
-        cors_origins=tuple(cors_origin or ()),
+        cors_origins=origins,
         names=None if api_key else (host, *(allow_host or ())),
     )
     listen(

@@ -8,13 +8,14 @@ import typer
 
 from core.cli.given import refuse_idle
 from core.cli.long import is_long, print_file
-from core.cli.options import SLO, Html, Json, TraceFile, parse_slos, require_file, require_page
+from core.cli.options import SLO, Html, Json, TraceFile, parse_slos, require_page
 from core.cli.output import ProgressReporter, finish, out, print_line, saved
 from core.cli.report import headline, print_delays, print_steps, print_summary, summary
 from core.cli.terminal import mask_lines, step_json
-from core.errors import InflightError
-from core.files import require_writable
+from core.errors import InflightError, shown
+from core.files import require_file, require_writable
 from core.trace.mask import Order
+from core.trace.messages import english
 from core.trace.trace import Trace
 
 
@@ -32,7 +33,10 @@ def show(
     order: Annotated[
         Order,
         typer.Option(
-            help="Order of the keys: by request (cached, then new), or all cached keys before all new ones."
+            help=(
+                "Order of the keys: by request (cached, then new), or all cached keys before all"
+                " new ones."
+            )
         ),
     ] = "request",
     layer: Annotated[
@@ -71,7 +75,9 @@ def show(
         found = Trace.load(trace)
     layers = found.header.model.layers
     if step is not None and layer is not None and layers is not None and layer >= layers:
-        raise InflightError(f"The model has {layers} layers, so there is no layer {layer}.")
+        raise InflightError(
+            english(f"The model has {layers} [layer|layers], so there is no layer {shown(layer)}.")
+        )
 
     def print_it(_: object) -> None:
         if step is None:

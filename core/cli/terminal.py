@@ -6,7 +6,8 @@
     keys: BBBBBBBBBB CCCCCCCCCCCC | DDDDDDDDDD B C
     D p0  .......... ............ | #......... . .
 
-Long stretches of keys and queries are folded to their ends (`…`, `⋮`), so that a mask of any size fits.
+Long stretches of keys and queries are folded to their ends (`…`, `⋮`), so that a mask of any size
+fits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from rich.text import Text
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.events import Segment, StepEvent
 from core.trace.mask import Mask, Order, rows_of
 from core.trace.messages import english
@@ -34,7 +35,9 @@ COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring keys or queries of one request: `first` … `end - 1` of the mask's axis. new: computed in this pass."""
+    """Neighbouring keys or queries of one request: `first` … `end - 1` of the mask's axis. new:
+    computed in this pass.
+    """
 
     request: str
     first: int
@@ -46,7 +49,9 @@ class _Stretch:
         return self.end - self.first
 
     def folded(self, cells: int) -> list[int | None]:
-        """Its indices, with the middle folded to None if it is longer than `cells`; a single cell shows the first index."""
+        """Its indices, with the middle folded to None if it is longer than `cells`; a single cell
+        shows the first index.
+        """
         if len(self) <= cells:
             return list(range(self.first, self.end))
         head = cells // 2
@@ -102,7 +107,10 @@ def mask_lines(
     computed = f"{forward.tokens} tokens computed, {cached} cached"
     if forward.layout == "padded":
         positions = forward.rows * forward.width
-        layout = f"{forward.rows} rows of shape {shape}, {forward.padding} of {positions} positions are padding"
+        layout = (
+            f"{forward.rows} rows of shape {shape}, {forward.padding} of {positions} positions are"
+            " padding"
+        )
     else:
         layout = english(f"{len(segments)} [request|requests] packed into one row of shape {shape}")
     lines = [
@@ -140,7 +148,8 @@ def _checked(trace: Trace, step: int, pass_index: int) -> StepEvent:
         count = len(event.passes)
         raise InflightError(
             english(
-                f"Step {step} has {count} [pass|passes], numbered from 0, so there is no pass {pass_index}."
+                f"Step {step} has {count} [pass|passes], numbered from 0, so there is no pass"
+                f" {shown(pass_index)}."
             )
         )
     forward = event.passes[pass_index]
@@ -148,7 +157,8 @@ def _checked(trace: Trace, step: int, pass_index: int) -> StepEvent:
     queries = forward.rows * forward.width
     if queries * keys > MOST_CELLS:
         raise InflightError(
-            f"The mask of step {step} has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are drawn here."
+            f"The mask of step {step} has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are"
+            " drawn here."
         )
     return event
 
@@ -220,7 +230,9 @@ class _Grid:
             self._fold_keys(width - self._label - 1)
 
     def _fold_keys(self, room: int) -> None:
-        """Leave out requests that do not fit at all, and fold the keys of the others into as many cells as fit."""
+        """Leave out requests that do not fit at all, and fold the keys of the others into as many
+        cells as fit.
+        """
         requests, keys = list(dict.fromkeys(keys.request for keys in self._keys)), self._keys
         kept = len(requests)
         while kept > 1 and self._width(3) > room:
@@ -235,7 +247,9 @@ class _Grid:
         return sum(min(len(keys), cells) + len(self._gap(i)) for i, keys in enumerate(self._keys))
 
     def lines(self) -> Iterator[Text]:
-        """A line with the requests of the keys, a line per query, and notes on what is not drawn."""
+        """A line with the requests of the keys, a line per query, and notes on what is not
+        drawn.
+        """
         header = Text("keys:".rjust(self._label) + " ")
         for index, keys in enumerate(self._keys):
             header.append(self._gap(index)).append(
@@ -292,7 +306,9 @@ class _Grid:
         return letters if len(keys) <= shown else letters[:middle] + "…" + letters[middle + 1 :]
 
     def _gap(self, index: int) -> str:
-        """The separator before a stretch of keys: a space between requests, a bar where cached keys end and new ones begin."""
+        """The separator before a stretch of keys: a space between requests, a bar where cached keys
+        end and new ones begin.
+        """
         if index == 0:
             return ""
         before, keys = self._keys[index - 1], self._keys[index]
@@ -303,7 +319,10 @@ class _Grid:
         return " "
 
     def _name(self, query: Any) -> str:
-        return f"{self._names[query.request]} {'pad' if query.position is None else f'p{query.position}'}"
+        return (
+            f"{self._names[query.request]}"
+            f" {'pad' if query.position is None else f'p{query.position}'}"
+        )
 
 
 def _stretches(items: Iterable[tuple[str, int | None, bool]]) -> list[_Stretch]:

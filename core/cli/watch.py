@@ -21,22 +21,28 @@ _PERIOD = 0.1  # seconds between two checks of the files: at most ten updates a 
 _WIDTHS = (7, 8, 6, 11, 9)  # of the number columns
 
 
-class _Engine:
-    """One recording and the state its lines need. name: printed before each line if several are watched."""
+class _WatchedEngine:
+    """One recording and the state its lines need. name: printed before each line if several are
+    watched.
+    """
 
     def __init__(self, place: Path, name: str) -> None:
         self.follower, self.name = Follower(place), name
         self._said = ""
 
     def poll(self) -> list[Update]:
-        """What happened since the last call. Raises InflightError for a file that is no recording."""
+        """What happened since the last call. Raises InflightError for a file that is no
+        recording.
+        """
         updates = self.follower.poll()
         if self.follower.is_refused:
             raise InflightError(self.follower.sentence)
         return updates
 
     def lines(self) -> list[str]:
-        """Lines for what happened since the last call: the latest step, and how many came before it."""
+        """Lines for what happened since the last call: the latest step, and how many came before
+        it.
+        """
         lines: list[str] = []
         rows: list[tuple[str, ...]] = []
         for update in self.poll():
@@ -106,11 +112,13 @@ def watch(
         bool, typer.Option("--json", help="Print every step and sentence as a line of JSON.")
     ] = False,
 ) -> None:
-    """Follow an engine that `inflight-vllm` records: print its latest step, at most ten times a second, until it ends or Ctrl-C."""
+    """Follow an engine that `inflight-vllm` records: print its latest step, at most ten times a
+    second, until it ends or Ctrl-C.
+    """
     for place in raw:
         if not place.resolve().parent.is_dir():
             raise InflightError(f"There is no folder {place.parent}.")
-    engines = [_Engine(place, f"{place.name}  " if len(raw) > 1 else "") for place in raw]
+    engines = [_WatchedEngine(place, f"{place.name}  " if len(raw) > 1 else "") for place in raw]
     while True:
         for engine in engines:
             if json:

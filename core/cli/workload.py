@@ -13,8 +13,8 @@ from core.cli.output import ProgressReporter, finish, print_line
 from core.config import DEFAULT_MODEL
 from core.errors import InvalidWorkload
 from core.files import require_writable
-from core.models.tokenizer import MOST_CONTEXT, describe_model
 from core.simulate.cost import Deployment
+from core.torch_engine.models.tokenizer import MOST_CONTEXT, describe_model
 from core.workload.datasets import Dataset, read_dataset
 
 
@@ -37,7 +37,10 @@ def workload(
     simulate: Annotated[
         str | None,
         typer.Option(
-            help="For `run --simulate` with this cost model: its model's vocabulary and context instead.",
+            help=(
+                "For `run --simulate` with this cost model: its model's vocabulary and context"
+                " instead."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -50,7 +53,9 @@ def workload(
     seed: Annotated[int, typer.Option(help="Seed for the made-up tokens.")] = 0,
     json: Json = False,
 ) -> None:
-    """Turn a trace that a real service published into requests for this model: lengths are scaled to its context, and the scale is shown."""
+    """Turn a trace that a real service published into requests for this model: lengths are scaled
+    to its context, and the scale is shown.
+    """
     require_writable(out, read=[file])
     if speed <= 0:
         raise InvalidWorkload(f"The speed must be above 0, not {speed:g}.")

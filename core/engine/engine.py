@@ -1,47 +1,54 @@
-"""The engine: schedule, execute, update, and an event for every step. It is given the runner that computes the passes, and has no model of its own."""
+"""The engine: schedule, execute, update, and an event for every step. It is given the runner that
+computes the passes, and has no model of its own.
+"""
 
 from __future__ import annotations
 
 import datetime
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core.collector import uncollected
 from core.config import EngineConfig, PolicyOrName
+from core.engine.arrivals import ArrivalQueue
+from core.engine.loop import NOBODY, StepLoop
 from core.engine.outputs import Outputs, StopStrings
 from core.engine.recorder import TraceRecorder
-from core.engine.requests import Pending, check_room, validate_request
+from core.engine.requests import check_room, validate_request
 from core.engine.runner import Executor, PassResult, Runner
 from core.engine.step import Step
-from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload
+from core.errors import ExecutionFailed, InflightError, InvalidRequest, InvalidWorkload, require
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
-from core.trace.events import Arrived, StepEvent, to_microseconds
+from core.trace.events import StepEvent, to_microseconds
 from core.trace.header import Header
 from core.trace.trace import Trace
-from core.workload.request import Request, SamplingParams
+from core.workload.request import Request
 from core.workload.workload import INTERACTIVE, ArrivalUnit, Workload
+
+_A_CONFIG = "The limits of an engine are an EngineConfig"
 
 _MOST_SLEEP = 60.0  # seconds at a time
 
 
 class EngineCore:
-    """Continuous batching, or an older policy, on whatever computes the passes: a model (`core.runner.engine.Engine`), or a cost model
-    (`core.simulate.engine.SimulatedEngine`).
+    """Continuous batching, or an older policy, on whatever computes the passes: a model
+    (`core.torch_engine.engine.Engine`), or a cost model (`core.simulate.engine.SimulatedEngine`).
 
-    tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened, by default all of it; it may be
-    replaced between runs. clock: seconds, and sleep: how to wait, for tests and simulations. policy: replaces the config's, by name or as a
-    `Policy`.
+    tokenizer: needed for text prompts and stop strings, else None. recorder: keeps what happened,
+    by default all of it; it may be replaced between runs. clock: seconds, and sleep: how to wait,
+    for tests and simulations. policy: replaces the config's, by name or as a `Policy`.
 
-    Raises InvalidConfig for an unknown policy, and for limits under which the executor cannot run its model.
+    Raises InvalidConfig for an unknown policy, and for limits under which the executor cannot run
+    its model.
     """
 
-    _num_steps: int  # steps taken, which is the next step's number
-    _in_flight: Step | None  # launched but not read
+    _loop: StepLoop[StepEvent]
+    _arrivals: ArrivalQueue
     _made_runner: Runner | None
 
     def __init__(
@@ -55,7 +62,7 @@ class EngineCore:
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        limits = config or EngineConfig()
+        limits = EngineConfig() if config is None else require(config, EngineConfig, _A_CONFIG)
         self.model, self.tokenizer, self.config = (
             executor.model,
             tokenizer,
@@ -68,45 +75,57 @@ class EngineCore:
         self._num_pool_blocks, self._made_runner = 0, None
         self._reset("step", INTERACTIVE, None)
 
-    # -- a whole workload --------------------------------------------------------------------------------------------
+    # -- a whole workload --------------------------------------------------------------------------
 
     def run(
         self, workload: Workload, on_event: Callable[[StepEvent], object] | None = None
     ) -> Trace:
-        """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace so far is in `engine.trace`.
+        """Run a workload from an empty engine to its end; returns the trace. After Ctrl-C the trace
+        so far is in `engine.trace`.
 
-        on_event: called with each step's event as it happens. Raises what `stream`, `step` and `on_event` raise.
+        on_event: called with each step's event as it happens. Raises what `stream`, `step` and
+        `on_event` raise.
         """
         events = self.stream(workload)
         trace = self.trace
-        for event in events:
-            if on_event is not None:
-                on_event(event)
+        with uncollected():
+            for event in events:
+                if on_event is not None:
+                    on_event(event)
         return trace
 
     def stream(self, workload: Workload) -> Generator[StepEvent, None, None]:
-        """Run a workload, yielding each step's event once the step has run and is in `engine.trace`. The next step runs when its event is asked for.
+        """Run a workload, yielding each step's event once the step has run and is in
+        `engine.trace`. The next step runs when its event is asked for.
 
-        All requests are checked at the call, before the first step. A stream that is closed, forgotten or left by an exception ends the run:
-        its trace stays as it is, and the engine is free for another. `begin` ends it, too. An engine is for one thread at a time.
+        All requests are checked at the call, before the first step. A stream that is closed,
+        forgotten or left by an exception ends the run: its trace stays as it is, and the engine is
+        free for another. `begin` ends it, too. An engine is for one thread at a time.
 
-        Raises InflightError while other requests are unfinished, InvalidWorkload and InvalidRequest for requests that could never run, and
-        ExecutionFailed if the KV pool cannot be made; then, step by step, what `step` raises.
+        Raises InflightError while other requests are unfinished, InvalidWorkload and InvalidRequest
+        for requests that could never run, and ExecutionFailed if the KV pool cannot be made; then,
+        step by step, what `step` raises.
         """
         return self._begun(workload, waits=False)
 
     def turns(self, workload: Workload) -> Generator[StepEvent | None, None, None]:
-        """`stream`, and None after each moment of waiting for an arrival: for a caller who has more to do than to wait."""
+        """`stream`, and None after each moment of waiting for an arrival: for a caller who has more
+        to do than to wait.
+        """
         return self._begun(workload, waits=True)
 
     def _begun(self, workload: Workload, waits: bool) -> Generator[Any, None, None]:
+        of = "such as Workload(requests) or preset(name).workload"
+        require(workload, Workload, f"An engine runs a Workload, {of}")
         if self.has_work:
             raise InflightError(
-                "The engine is still at work on other requests: close their stream, or drop them with `begin`."
+                "The engine is still at work on other requests: close their stream, or drop them"
+                " with `begin`."
             )
         if self.executor.header.get("tensor_parallel", 1) > 1 and workload.arrival_unit == "s":
             raise InvalidWorkload(
-                "Arrivals in seconds need a model in one process: the clocks of several would not agree."
+                "Arrivals in seconds need a model in one process: the clocks of several would not"
+                " agree."
             )
         prompts = [self._validated(request) for request in workload]
         longest = max(
@@ -121,9 +140,8 @@ class EngineCore:
         for prompt, request in zip(prompts, workload, strict=True):
             self._enqueue(request, prompt)
         steps = self._steps(waits)
-        next(
-            steps
-        )  # into its `try`: a generator that was never started would leave the engine at work
+        # into its `try`: a generator that was never started would leave the engine at work
+        next(steps)
         return steps
 
     def _steps(self, waits: bool) -> Generator[Any, None, None]:
@@ -134,10 +152,14 @@ class EngineCore:
                 event = self.step()
                 if event is not None or waits:
                     yield event
+                # empty steps, taken at once
                 if (
-                    event is None and self._unit == "step" and self._pending
-                ):  # empty steps, taken at once
-                    self._num_steps = max(self._num_steps, math.ceil(self._pending.next_arrival))
+                    event is None
+                    and self._unit == "step"
+                    and (first := self._arrivals.future.first)
+                ):
+                    number = math.ceil(first.request.arrival)
+                    self._loop.number = max(self._loop.number, number)
             trace.complete |= trace is self.trace  # of no requests, too
         finally:
             if trace is self.trace:
@@ -146,7 +168,7 @@ class EngineCore:
                 if not trace.complete:  # the caller stopped early
                     self._drop_work()
 
-    # -- request by request ------------------------------------------------------------------------------------------
+    # -- request by request ------------------------------------------------------------------------
 
     def begin(
         self,
@@ -154,13 +176,15 @@ class EngineCore:
         name: str = INTERACTIVE,
         config: EngineConfig | None = None,
     ) -> None:
-        """Drop all work and start a new trace at step 0, with everything ready and the clock at zero.
+        """Drop all work and start a new trace at step 0, with everything ready and the clock at
+        zero.
 
-        arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises InvalidConfig, changing nothing, for limits
-        that are not possible here, and ExecutionFailed if the KV pool cannot be made.
+        arrival_unit: the unit of the requests' arrivals. config: new limits from now on. Raises
+        InvalidConfig, changing nothing, for limits that are not possible here, and ExecutionFailed
+        if the KV pool cannot be made.
         """
         if config is not None and config != self.config:
-            self.executor.check_config(config)
+            self.executor.check_config(require(config, EngineConfig, _A_CONFIG))
             self.config, self._made_runner = config, None
         self._reset(arrival_unit, name, None)
         self._start()
@@ -174,6 +198,7 @@ class EngineCore:
 
         prompt: its token ids, if `validate_request` has already produced them.
         """
+        require(request, Request, "An engine takes a Request")
         prompt = self._validated(request) if prompt is None else prompt
         if self.recorder.knows(request.id):
             raise InvalidRequest(f"There is already a request {request.id!r}.")
@@ -181,9 +206,12 @@ class EngineCore:
         self._enqueue(request, prompt)
 
     def cancel(self, request: str) -> None:
-        """End a request before the next step; raises InflightError if it is unknown. A finished request is not changed."""
-        if request in self._requests:
-            self._cancelled.append(request)
+        """End a request before the next step; raises InflightError if it is unknown. A finished
+        request is not changed.
+        """
+        require(request, str, "A request is cancelled by its id")
+        if request in self._loop.sampling or request in self._arrivals.future:
+            self._arrivals.cancel(request)
         elif not self.recorder.knows(request):
             raise InflightError(f"There is no request {request!r}.")
 
@@ -191,10 +219,9 @@ class EngineCore:
     def has_work(self) -> bool:
         """Whether requests are running, waiting or still to arrive."""
         return (
-            self._in_flight is not None
-            or bool(self._pending)
-            or bool(self._cancelled)
-            or self._scheduler.has_work
+            self._loop.in_flight is not None
+            or bool(self._arrivals)
+            or self._loop.scheduler.has_work
         )
 
     @property
@@ -205,7 +232,7 @@ class EngineCore:
     @property
     def now(self) -> float:
         """Seconds since the run began."""
-        return to_microseconds(self._clock() - self._origin)
+        return self._loop.now
 
     @property
     def time(self) -> float:
@@ -215,144 +242,42 @@ class EngineCore:
     @property
     def began(self) -> float:
         """The `time` at which the run began."""
-        return self._origin
+        return self._loop.origin
 
     @property
     def running(self) -> tuple[str, ...]:
         """Requests in a lane, including those of a failed step, in order of admission."""
-        return tuple(state.id for state in self._scheduler.running)
+        return tuple(state.id for state in self._loop.scheduler.running)
 
     @property
     def num_waiting(self) -> int:
         """Requests in the waiting queue."""
-        return len(self._scheduler.waiting)
+        return len(self._loop.scheduler.waiting)
 
     @property
     def kv_blocks(self) -> tuple[int, int]:
         """KV blocks in use, and in the pool."""
-        return self._scheduler.pool.num_used, self._num_pool_blocks
+        return self._loop.scheduler.pool.num_used, self._num_pool_blocks
 
     @property
     def num_steps(self) -> int:
         """Steps taken, including those without an event."""
-        return self._num_steps
+        return self._loop.number
 
     def step(self) -> StepEvent | None:
-        """One step: schedule, execute, update. None if nothing could run.
+        """Take one step: schedule, execute, update. Returns None if nothing could run.
 
-        With asynchronous execution the next step has been launched, too, by the time this one is read and returned. Raises ExecutionFailed
-        if the device fails: the steps before it are recorded, the pool's memory is released, and `begin` starts over.
+        With asynchronous execution the next step has been launched, too, by the time this one is
+        read and returned. Raises ExecutionFailed if the device fails: the steps before it are
+        recorded, the pool's memory is released, and `begin` starts over.
         """
-        step, self._in_flight = self._in_flight, None
-        if step is None:
-            step = self._begin()
-            if step is not None and self._runner.asynchronous and step.launched:
-                self._launch_rest(step)
-        event = None
-        if step is None:
-            if self._pending:
-                self._wait_for_arrival()
-        else:
-            if self._runner.asynchronous and step.launched:
-                self._overlap(step)
-            else:
-                self._complete(step)
-            event = self._record(step)
+        event = self._loop.step()
+        if event is None:
+            self._wait_for_arrival()
         self.trace.complete = not self.has_work
         return event
 
-    # -- a step ------------------------------------------------------------------------------------------------------
-
-    def _begin(self, in_flight: bool = False) -> Step | None:
-        """Plan a step and launch its first pass; None if there is nothing to do. in_flight: the previous step has not been read yet."""
-        started = self.now
-        self._cancel()
-        self._receive()
-        step = Step(self._num_steps, started, self._scheduler.schedule(in_flight))
-        launched = self._launch_next(step)
-        if launched or not in_flight:
-            self._num_steps += 1
-        return step if launched or (self._scheduler.has_news and not in_flight) else None
-
-    def _launch_next(self, step: Step) -> bool:
-        """Launch the step's next pass, if there is one."""
-        began = self._clock()
-        output = next(step.plan, None)
-        step.scheduling += self._clock() - began
-        if output is None:
-            return False
-        with self._computing(f"Step {step.number} could not be computed"):
-            step.launched.append((output, self._runner.launch(output, self._params)))
-        return True
-
-    @contextmanager
-    def _computing(self, failure: str) -> Iterator[None]:
-        """Turns a failure inside into ExecutionFailed with one sentence, and releases the pool's memory."""
-        try:
-            yield
-        except Exception as error:
-            reason = self.executor.failure(error)
-            if reason is None:
-                raise
-            self._made_runner = None
-            raise ExecutionFailed(f"{failure}: {reason}.") from error
-
-    def _launch_rest(self, step: Step) -> None:
-        """Launch the rest of a step without reading its tokens."""
-        while True:
-            self._scheduler.advance(step.latest)
-            if not self._launch_next(step):
-                break
-
-    def _complete(self, step: Step) -> None:
-        """Read each pass of the step before the next one is planned."""
-        while len(step.results) < len(step.launched):
-            output, launched = step.launched[-1]
-            with self._computing(f"Step {step.number} could not be computed"):
-                result = launched.result()
-            step.results.append(result)
-            stopped = self._stopped(output, result)
-            began = self._clock()
-            self._scheduler.update_from_output(
-                output, [s.token_id for s in result.samples], stopped
-            )
-            step.scheduling += self._clock() - began
-            self._launch_next(step)
-        self._close(step)
-
-    def _overlap(self, step: Step) -> None:
-        """Launch the next step's first pass, then read this step, then launch the rest of the next."""
-        self._close(step)
-        failure = None
-        try:
-            self._in_flight = self._begin(in_flight=True)
-        except Exception as error:  # the step launched before it has run anyway, and is recorded
-            failure = error
-        for output, launched in step.launched:
-            with self._computing(f"Step {step.number} could not be computed"):
-                result = launched.result()
-            step.results.append(result)
-            stopped = self._stopped(output, result)
-            began = self._clock()
-            tokens = [s.token_id for s in result.samples]
-            self._scheduler.settle(
-                output, tokens, stopped, step.facts, followed=self._in_flight is not None
-            )
-            step.scheduling += self._clock() - began
-        if failure is not None:
-            self._record(step)
-            raise failure
-        if self._in_flight is not None:
-            self._launch_rest(self._in_flight)
-
-    def _close(self, step: Step) -> None:
-        """The step is fully planned: whatever happens from now on belongs to the next one."""
-        began = self._clock()
-        step.facts, step.arrived = self._scheduler.end_step(), tuple(self._arrived)
-        self._arrived.clear()
-        step.scheduling += self._clock() - began
-
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _reset(self, unit: ArrivalUnit, name: str, num_blocks: int | None) -> None:
         """An empty engine at step 0."""
@@ -361,8 +286,8 @@ class EngineCore:
         if self._num_pool_blocks != num_blocks:
             self._drop_pool()
             self._num_pool_blocks = num_blocks
-        self._drop_work()
-        self._unit, self._num_steps, self._origin = unit, 0, self._clock()
+        self._unit = unit
+        self._begin_loop()
         self._num_requests, self._last_end = 0, 0.0
         header = Header(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -378,22 +303,38 @@ class EngineCore:
     def _start(self) -> None:
         """Prepare the runner and set the clock to zero."""
         self._describe()
-        self._runner.begin()
-        self._origin = self._clock()
+        self._runner().begin()
+        self._loop.origin = self._clock()
 
-    @property
     def _runner(self) -> Runner:
-        """Made when first needed, because it allocates the pool."""
+        """The runner, which is made when it is first needed, because it allocates the pool."""
         if self._made_runner is None:
-            with self._computing("The KV pool and its passes could not be prepared"):
+            try:
                 self._made_runner = self.executor.new_runner(
                     self.config, self._num_pool_blocks, self._clock
                 )
+            except Exception as error:
+                self._raise_failure(error, "The KV pool and its passes could not be prepared")
+                raise
             self._describe()
         return self._made_runner
 
+    def _pass_failed(self, error: Exception, step: int) -> None:
+        self._raise_failure(error, f"Step {step} could not be computed")
+
+    def _raise_failure(self, error: Exception, failure: str) -> None:
+        """Where the device has failed: release the pool's memory, and raise ExecutionFailed with
+        one sentence.
+        """
+        reason = self.executor.failure(error)
+        if reason is not None:
+            self._made_runner = None
+            raise ExecutionFailed(f"{failure}: {reason}.") from error
+
     def _num_blocks_for(self, longest: int) -> int:
-        """Blocks of the KV pool: as configured, or room for a request of `longest` tokens in every lane, as far as memory goes."""
+        """Blocks of the KV pool: as configured, or room for a request of `longest` tokens in every
+        lane, as far as memory goes.
+        """
         config = self.config
         if config.num_blocks is not None:
             return config.num_blocks
@@ -409,20 +350,28 @@ class EngineCore:
         self._num_pool_blocks, self._made_runner = 0, None
 
     def _drop_work(self) -> None:
-        """Drop all running, waiting and future requests; the trace stays."""
-        self._scheduler = Scheduler(
-            self.config, self._num_pool_blocks, frozenset(self.model.eos_token_ids or ())
+        """Drop all running, waiting and future requests; the trace, the clock and the count of
+        steps stay.
+        """
+        number, origin = self._loop.number, self._loop.origin
+        self._begin_loop()
+        self._loop.number, self._loop.origin = number, origin
+
+    def _begin_loop(self) -> None:
+        """A loop without requests, at step 0."""
+        self._arrivals = ArrivalQueue(self._unit)
+        self._loop = StepLoop(
+            Scheduler(
+                self.config, self._num_pool_blocks, frozenset(self.model.eos_token_ids or ())
+            ),
+            self._arrivals,
+            self._clock,
+            self._runner,
+            record=self._record,
+            stopped=self._stopped,
+            failed=self._pass_failed,
         )
-        self._budget = (
-            self.config.max_num_batched_tokens if self.config.policy.token_budget else None
-        )
-        self._requests: dict[str, RequestState] = {}  # unfinished
-        self._params: dict[str, SamplingParams] = {}
         self.outputs.clear()
-        self._pending = Pending()
-        self._arrived: list[Arrived] = []
-        self._cancelled: list[str] = []
-        self._in_flight = None
 
     def _validated(self, request: Request) -> tuple[int, ...]:
         """The prompt's token ids; raises InvalidRequest."""
@@ -432,47 +381,21 @@ class EngineCore:
         self.trace.complete = False
         state = RequestState(request, prompt, arrival_index=self._num_requests)
         self._num_requests += 1
-        self._requests[request.id] = state
-        self._params[request.id] = request.sampling
         self.outputs.begin(request, prompt)
-        self._pending.add(state)
+        self._arrivals.future.add(state)
         self.recorder.request(request, prompt)
 
-    def _receive(self) -> None:
-        """Add requests that are due to the waiting queue."""
-        now = self._num_steps if self._unit == "step" else self._clock() - self._origin
-        for state in self._pending.take_due(now):
-            self._arrive(state)
-
-    def _cancel(self) -> None:
-        """End cancelled requests; one that has not arrived yet arrives first."""
-        for request in self._cancelled:
-            state = self._requests.get(request)
-            if state is None:  # it ended first
-                continue
-            if self._pending.withdraw(state):
-                self._arrive(state)
-            self._scheduler.cancel(request)
-        self._cancelled.clear()
-
-    def _arrive(self, state: RequestState) -> None:
-        planned = state.request.arrival if self._unit == "s" else self.now
-        self._arrived.append(Arrived(state.id, round(min(planned, self.now), 6)))
-        self._scheduler.add(state)
-
     def _wait_for_arrival(self) -> None:
-        if self._unit == "s":
-            self._sleep(
-                min(
-                    _MOST_SLEEP,
-                    max(0.0, self._pending.next_arrival - (self._clock() - self._origin)),
-                )
-            )
+        """Sleep until the next request arrives, if arrivals count in seconds."""
+        first = self._arrivals.future.first
+        if first is not None and self._unit == "s":
+            wait = first.request.arrival - self._loop.elapsed
+            self._sleep(min(_MOST_SLEEP, max(0.0, wait)))
 
-    def _stopped(self, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
-        """Requests whose text now contains one of their stop strings."""
+    def _stopped(self, step: Step, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
+        """The requests whose text now contains one of their stop strings."""
         if not self.outputs:
-            return frozenset()
+            return NOBODY
         sampling = (s.request for s in output.scheduled if s.samples)
         drawn = zip(sampling, (sample.token_id for sample in result.samples), strict=True)
         return frozenset(
@@ -484,27 +407,29 @@ class EngineCore:
         event = self.recorder.record(lambda: self._event(step))
         self._last_end = event.t_end
         for finished in step.facts.finished:
-            del self._requests[finished.request], self._params[finished.request]
             self.outputs.end(finished.request)
         return event
 
     def _event(self, step: Step) -> StepEvent:
         """The event of a step."""
+        runner, origin = self._runner(), self._loop.origin
         start, end = step.started, self.now
-        ahead, own_clock = self._runner.asynchronous, self._runner.own_clock
+        ahead, own_clock = runner.asynchronous, runner.own_clock
         if own_clock:
-            step.not_before(self._last_end + self._origin)
+            step.not_before(self._last_end + origin)
             start = max(start, self._last_end)
         if step.results and (ahead or own_clock):
-            last = to_microseconds(step.results[-1].t_end - self._origin)
+            last = to_microseconds(step.results[-1].t_end - origin)
             end = last if ahead else max(end, last)
             if ahead:  # the host's times overlap, the device's are in order
-                start = to_microseconds(step.results[0].t_start - self._origin)
-        return step.event(self._origin, start, end, self._num_pool_blocks, self._budget)
+                start = to_microseconds(step.results[0].t_start - origin)
+        return step.event(origin, start, end, self._num_pool_blocks, self.config.token_budget)
 
     def _describe(self) -> None:
-        """Complete the header's account of how passes are computed, which is known only afterwards."""
-        runner, header = self._runner, self.trace.header
+        """Complete the header's account of how passes are computed, which is known only
+        afterwards.
+        """
+        runner, header = self._runner(), self.trace.header
         notes = tuple(runner.notes) or header.notes
         self.trace.header = replace(
             header, execution=runner.execution, memory=runner.memory, notes=notes

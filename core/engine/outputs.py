@@ -1,4 +1,6 @@
-"""What reads an engine's tokens as text while it steps: for stop strings alone, or for all clients of a server."""
+"""What reads an engine's tokens as text while it steps: for stop strings alone, or for all clients
+of a server.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Outputs(Protocol):
         """A request was queued. prompt: its token ids."""
 
     def add(self, request: str, token_id: int) -> bool:
-        """A token was sampled; whether the request's text now contains one of its stop strings, which ends it."""
+        """A token was sampled; whether the request's text now contains one of its stop strings,
+        which ends it.
+        """
 
     def end(self, request: str) -> None:
         """A request has finished, and its step is recorded."""

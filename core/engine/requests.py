@@ -1,30 +1,26 @@
-"""Requests before they run: whether one can run at all, and those that were accepted but have not arrived yet."""
+"""Requests before they run: whether a request can run at all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from core.config import EngineConfig
 from core.errors import InvalidRequest, TooLong
-from core.scheduler.state import RequestState
 from core.trace.header import ModelFacts
+from core.workload.chat import chat_ids, chat_text
 from core.workload.request import Request
 
 
 def validate_request(
     request: Request, model: ModelFacts, tokenizer: Any | None, config: EngineConfig
 ) -> tuple[int, ...]:
-    """The prompt's token ids; raises InvalidRequest if this model cannot run it under these limits, by its characters, token ids or length.
+    """The prompt's token ids; raises InvalidRequest if this model cannot run it under these limits,
+    by its characters, token ids or length.
 
     The one check of a prompt: `Engine.add_request` takes the ids of a request that has passed it.
     """
-    ids = (
-        _encode(request.id, request.prompt, tokenizer)
-        if request.prompt is not None
-        else request.prompt_token_ids or ()
-    )
+    ids = prompt_ids(request, tokenizer)
     vocab_size, context = model.vocab_size or 2**31, model.context
     outside = next((i for i in ids if not 0 <= i < vocab_size), None)
     if outside is not None:
@@ -50,7 +46,8 @@ def validate_request(
     budget = config.max_num_batched_tokens
     if config.policy.token_budget and not config.chunked_prefill and len(ids) > budget:
         raise TooLong(
-            f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of {budget}.",
+            f"without chunked prefill a prompt of {len(ids)} tokens never fits the budget of"
+            f" {budget}.",
             request.id,
             param="prompt",
         )
@@ -62,22 +59,38 @@ def validate_request(
 def check_room(
     request: Request, prompt: Sequence[int], num_blocks: int, block_size: int, sized: str = ""
 ) -> None:
-    """Raises TooLong for a request that needs more than the whole KV pool. prompt: its token ids. sized: how the pool came by its size, in words."""
+    """Raises TooLong for a request that needs more than the whole KV pool. prompt: its token ids.
+    sized: how the pool came by its size, in words.
+    """
     new = request.sampling.max_new_tokens
     if len(prompt) + new > num_blocks * block_size:
         raise TooLong(
-            f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of {num_blocks} blocks of {block_size} tokens"
-            f"{'; ' + sized if sized else ''}.",
+            f"{len(prompt)} prompt tokens and {new} new ones exceed the whole KV pool of"
+            f" {num_blocks} blocks of {block_size} tokens{'; ' + sized if sized else ''}.",
             request.id,
             param="prompt",
         )
 
 
-def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
+def prompt_ids(request: Request, tokenizer: Any | None) -> tuple[int, ...]:
+    """The prompt's token ids: those given, or those of the text, or of the messages as the model's
+    chat template writes them. Raises InvalidRequest for what the tokenizer or the template refuses.
+    """
+    if request.prompt_token_ids is not None:
+        return tuple(request.prompt_token_ids)
     if tokenizer is None:
         raise InvalidRequest(
-            "a text prompt needs a tokenizer; give prompt_token_ids.", request, param="prompt"
+            "a text prompt needs a tokenizer; give prompt_token_ids.", request.id, param="prompt"
         )
+    if request.prompt is not None:
+        return _encode(request.id, request.prompt, tokenizer)
+    try:
+        return chat_ids(tokenizer, chat_text(tokenizer, request.messages or ()))
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, request.id, param=error.param) from None
+
+
+def _encode(request: str, prompt: str, tokenizer: Any) -> tuple[int, ...]:
     try:
         ids: tuple[int, ...] | None = tuple(tokenizer(prompt)["input_ids"])
     except Exception:  # the tokenizers library signals unknown characters by bare exceptions
@@ -108,40 +121,3 @@ def _unknown_characters(tokenizer: Any, prompt: str) -> str:
 
     unknown = [c for c in dict.fromkeys(prompt) if is_unknown(c)]
     return "the characters " + " ".join(repr(c) for c in unknown[:5]) if unknown else "the prompt"
-
-
-class Pending:
-    """Arrivals count in the unit of the run, steps or seconds."""
-
-    def __init__(self) -> None:
-        self._states: list[
-            tuple[float, int, RequestState]
-        ] = []  # a heap: by arrival, then by order
-
-    def __bool__(self) -> bool:
-        return bool(self._states)
-
-    @property
-    def next_arrival(self) -> float:
-        """When the next request arrives; there must be one."""
-        return self._states[0][0]
-
-    def add(self, state: RequestState) -> None:
-        """Take in a request that has not arrived."""
-        heappush(self._states, (state.request.arrival, state.arrival_index, state))
-
-    def take_due(self, now: float) -> list[RequestState]:
-        """Take out the requests whose arrival has come, in order."""
-        due = []
-        while self._states and self._states[0][0] <= now:
-            due.append(heappop(self._states)[2])
-        return due
-
-    def withdraw(self, state: RequestState) -> bool:
-        """Take out a request before its arrival; False if it has arrived."""
-        left = [entry for entry in self._states if entry[2] is not state]
-        if len(left) == len(self._states):
-            return False
-        heapify(left)
-        self._states = left
-        return True

@@ -1,4 +1,6 @@
-"""What an engine is given: the facts of a model on a device, and what computes its passes. No tensors appear here."""
+"""What an engine is given: the facts of a model on a device, and what computes its passes. No
+tensors appear here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from core.workload.request import SamplingParams
 
 
 class SamplingRow(NamedTuple):
-    """How to choose the token at `position` of its request. prompt, generated: its tokens so far, if `params` need them."""
+    """How to choose the token at `position` of its request. prompt, generated: its tokens so far,
+    if `params` need them.
+    """
 
     params: SamplingParams
     position: int
@@ -47,7 +51,8 @@ def sampling_rows(
 
 
 class Sample(NamedTuple):
-    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin: best logit less the runner-up's.
+    """token_id: None where the logits were not finite. logprob: natural, at temperature 1. margin:
+    best logit less the runner-up's.
 
     Both are of the logits after bias and penalties.
     """
@@ -61,8 +66,9 @@ class Sample(NamedTuple):
 class PassResult:
     """The result of a pass.
 
-    samples: one for each scheduled request that samples, in order. t_start, t_end: the clock's times, in seconds. prepare, forward, sample:
-    seconds of its parts. bucket: positions of the CUDA graph it ran as, see `core.trace.events.Pass`.
+    samples: one for each scheduled request that samples, in order. t_start, t_end: the clock's
+    times, in seconds. prepare, forward, sample: seconds of its parts. bucket: positions of the CUDA
+    graph it ran as, see `core.trace.events.Pass`.
     """
 
     samples: list[Sample]
@@ -83,7 +89,9 @@ CARRIED = tuple(
     for f in fields(PassResult)
     if f.name in Pass._fields and f.name not in ("t_start", "t_end")
 )
-"""The facts of a pass that enter its step's event unchanged: the fields that `PassResult` and `Pass` share."""
+"""The facts of a pass that enter its step's event unchanged: the fields that `PassResult` and
+`Pass` share.
+"""
 
 
 class Launched(Protocol):
@@ -99,15 +107,21 @@ class Runner(Protocol):
 
     @property
     def asynchronous(self) -> bool:
-        """Whether `launch` returns before the pass is computed, and takes UNREAD tokens from the passes launched before."""
+        """Whether `launch` returns before the pass is computed, and takes UNREAD tokens from the
+        passes launched before.
+        """
 
     @property
     def own_clock(self) -> bool:
-        """Whether times come from a device's own clock, which agrees with the engine's to some microseconds only."""
+        """Whether times come from a device's own clock, which agrees with the engine's to some
+        microseconds only.
+        """
 
     @property
     def execution(self) -> ExecutionFacts | None:
-        """The options in effect, as a trace's header has them; None for passes computed eagerly, one at a time."""
+        """The options in effect, as a trace's header has them; None for passes computed eagerly,
+        one at a time.
+        """
 
     @property
     def notes(self) -> Sequence[str]:
@@ -122,16 +136,20 @@ class Runner(Protocol):
         ...
 
     def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> Launched:
-        """Start one pass, or compute it at once: feed the scheduled tokens, keep their K and V in the blocks of each request's table, and
-        choose a token for every request that samples. params: sampling by request id.
+        """Start one pass, or compute it at once: feed the scheduled tokens, keep their K and V in
+        the blocks of each request's table, and choose a token for every request that samples.
+        params: sampling by request id.
 
-        Exceptions of the device pass through, here or from `result`; `Executor.failure` interprets them.
+        Exceptions of the device pass through, here or from `result`; `Executor.failure` interprets
+        them.
         """
         ...
 
 
 class Executor(Protocol):
-    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool of them."""
+    """A model on a device: its facts, the KV blocks that it has room for, and a runner for a pool
+    of them.
+    """
 
     @property
     def model(self) -> ModelFacts:
@@ -139,7 +157,9 @@ class Executor(Protocol):
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """Fields of a trace's header that say where and with what passes are computed: device, dtype, versions and the like."""
+        """Fields of a trace's header that say where and with what passes are computed: device,
+        dtype, versions and the like.
+        """
 
     @property
     def memory_sentence(self) -> str:
@@ -152,10 +172,11 @@ class Executor(Protocol):
     def most_blocks(
         self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]
     ) -> int | None:
-        """How many KV blocks the device has memory for, None if memory is no limit. longest: tokens of the longest request.
+        """How many KV blocks the device has memory for, None if memory is no limit. longest: tokens
+        of the longest request.
 
-        drop_pool: releases the engine's current pool, so that free memory can be measured. Raises InvalidConfig if not even a pass
-        has room.
+        drop_pool: releases the engine's current pool, so that free memory can be measured. Raises
+        InvalidConfig if not even a pass has room.
         """
         ...
 
@@ -166,14 +187,18 @@ class Executor(Protocol):
         ...
 
     def failure(self, error: Exception) -> str | None:
-        """What happened to the device, as the end of a sentence; None for an error that is not a device failure."""
+        """What happened to the device, as the end of a sentence; None for an error that is not a
+        device failure.
+        """
         ...
 
 
-# -- who watches -----------------------------------------------------------------------------------------------------
+# -- who watches -----------------------------------------------------------------------------------
 
 Observer = Callable[[Sequence[SamplingRow], Any], None]
-"""Receives the requests of each pass that sample, and their logits `[n, V]`, copy them to keep them."""
+"""Receives the requests of each pass that sample, and their logits `[n, V]`, copy them to keep
+them.
+"""
 
 _observer: ContextVar[Observer | None] = ContextVar("inflight_logits_observer", default=None)
 

@@ -1,4 +1,6 @@
-"""One step from plan to record: what was launched, what came back, and the event that records it."""
+"""One step from plan to record: what was launched, what came back, and the event that records
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ from core.trace.events import (
 
 @dataclass(slots=True)
 class Step:
-    """plan: the passes to come. launched: those started. results: of those read, in the same order. started: in seconds since the
-    run began. scheduling: seconds the scheduler took. arrived and facts are there once the step is fully planned.
+    """plan: the passes to come. launched: those started. results: of those read, in the same order.
+    started: in seconds since the run began. scheduling: seconds the scheduler took. arrived and
+    facts are there once the step is fully planned.
     """
 
     number: int
@@ -42,7 +45,9 @@ class Step:
         return self.launched[-1][0]
 
     def not_before(self, time: float) -> None:
-        """Move times that seem earlier: the device's clock and the host's agree only to some microseconds."""
+        """Move times that seem earlier: the device's clock and the host's agree only to some
+        microseconds.
+        """
         for result in self.results:
             result.t_start, result.t_end = max(result.t_start, time), max(result.t_end, time)
 
@@ -51,8 +56,8 @@ class Step:
     ) -> StepEvent:
         """The step's event.
 
-        origin: the clock's time at which the run began. start, end: the step's, in seconds since then. num_blocks: in the pool.
-        budget: the token budget, None where the policy has none.
+        origin: the clock's time at which the run began. start, end: the step's, in seconds since
+        then. num_blocks: in the pool. budget: the token budget, None where the policy has none.
         """
         facts = self.facts
         passes, segments, sampled = self._records(origin)

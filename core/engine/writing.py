@@ -1,4 +1,6 @@
-"""A run written to a file while it goes on: whatever ends it, the file has every step up to then."""
+"""A run written to a file while it goes on: whatever ends it, the file has every step up to
+then.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from core.engine.recorder import TraceRecorder
-from core.errors import InflightError
+from core.errors import InflightError, require
 from core.files import written
 from core.trace.detokenize import pieces
 from core.trace.events import StepEvent
@@ -37,12 +39,17 @@ _FLUSH_S = 1.0  # the most that a killed run loses
 
 @contextmanager
 def writing(engine: EngineCore, path: str | os.PathLike[str]) -> Iterator[None]:
-    """The one run of the engine inside the block is written to a file step by step, the same that `engine.trace.save(path)` would write after it.
+    """The one run of the engine inside the block is written to a file step by step, the same that
+    `engine.trace.save(path)` would write after it.
 
-    How much of the run stays in memory is up to the engine's recorder. The file takes its place when the block ends, by an exception as well
-    if there has been a step; until then it has the name of the process and `.partial` after its own. Raises InflightError if it cannot be written, and for a block
-    without a run or with a second one.
+    How much of the run stays in memory is up to the engine's recorder. The file takes its place
+    when the block ends, by an exception as well if there has been a step; until then it has the
+    name of the process and `.partial` after its own. Raises InflightError if it cannot be written,
+    and for a block without a run or with a second one.
     """
+    from core.engine.engine import EngineCore  # which need not be loaded to read a file
+
+    require(engine, EngineCore, "The run of an engine is written")
     kept, failure = engine.recorder, None
     with written(path) as out, _Interrupts() as interrupts:
         engine.recorder = writer = Writer(out, kept, interrupts)
@@ -133,7 +140,9 @@ class Writer(TraceRecorder):
 
 
 class _Interrupts:
-    """Ctrl-C between two lines of a step would tear the file: while it is deferred, it waits. Only the main thread is ever interrupted."""
+    """Ctrl-C between two lines of a step would tear the file: while it is deferred, it waits. Only
+    the main thread is ever interrupted.
+    """
 
     def __init__(self) -> None:
         self._deferred = self._came = False

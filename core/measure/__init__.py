@@ -1,1 +1,1 @@
-"""Runs in numbers, and runs compared: metrics, comparisons, baselines, load."""
+"""Runs timed side by side: rounds, comparisons, baselines, the cost of a step, load."""

@@ -1,5 +1,6 @@
-"""The same requests under several contenders, timed in rounds and compared token by token; where that was measured, and what contradicts
-the record of a comparison. An engine is anything that streams steps.
+"""The same requests under several contenders, timed in rounds and compared token by token; where
+that was measured, and what contradicts the record of a comparison. An engine is anything that
+streams steps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from core import page
+from core.account.request_times import RequestTimes, request_times
 from core.errors import InflightError
 from core.measure.rounds import (
     Contender,
@@ -35,12 +38,16 @@ from core.workload.request import SamplingParams
 from core.workload.workload import Workload
 
 SURE = 0.1
-"""A verdict is decided if a fair coin would split the rounds at least as one-sidedly in at most this share of tries (two-sided sign test)."""
+"""A verdict is decided if a fair coin would split the rounds at least as one-sidedly in at most
+this share of tries (two-sided sign test).
+"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A contender against the baseline, round by round. ratios: the baseline's seconds ÷ its own; above 1, the contender was faster."""
+    """A contender against the baseline, round by round. ratios: the baseline's seconds ÷ its own;
+    above 1, the contender was faster.
+    """
 
     ratios: tuple[float, ...]
 
@@ -66,7 +73,9 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left out, as in a sign test."""
+        """The probability that a fair coin splits the rounds at least as one-sidedly; ties are left
+        out, as in a sign test.
+        """
         decided, most = self.faster + self.slower, max(self.faster, self.slower)
         return min(
             1.0, 2 * sum(math.comb(decided, k) for k in range(most, decided + 1)) / 2**decided
@@ -79,7 +88,9 @@ class Verdict:
 
     @property
     def decided(self) -> bool:
-        """Whether chance alone would split the rounds like this in at most a tenth of tries (`SURE`)."""
+        """Whether chance alone would split the rounds like this in at most a tenth of tries
+        (`SURE`).
+        """
         return self.chance <= SURE
 
     def to_json(self) -> dict[str, Any]:
@@ -92,12 +103,14 @@ class Verdict:
 
 @dataclass(repr=False)
 class Comparison(OnPage):
-    """The same requests under several contenders, in rounds, with every output compared with the first one written.
+    """The same requests under several contenders, in rounds, with every output compared with the
+    first one written.
 
-    walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is nearest to the median. medians: of each
-    metric, by contender. differences: where an output departs from the first, see `first_differences`. about: what each contender is.
-    shown: the round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians. load: the machine's load average before
-    the first run, None if it is not known.
+    walls: seconds of the run by contender, one per round. runs: by contender, the run whose time is
+    nearest to the median. medians: of each metric, by contender. differences: where an output
+    departs from the first, see `first_differences`. about: what each contender is. shown: the
+    round, from 1, of each of `runs`. apart: seconds of setup and teardown by contender, medians.
+    load: the machine's load average before the first run, None if it is not known.
     """
 
     names: list[str]
@@ -131,7 +144,9 @@ class Comparison(OnPage):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether times follow from cost models: then nothing was measured, and another round would be the same."""
+        """Whether times follow from cost models: then nothing was measured, and another round would
+        be the same.
+        """
         return any(
             run.trace is not None and run.trace.header.is_simulated for run in self.runs.values()
         )
@@ -140,6 +155,19 @@ class Comparison(OnPage):
     def outputs_identical(self) -> bool:
         """Whether every contender wrote the same tokens in every round."""
         return not self.differences
+
+    @property
+    def requests(self) -> dict[str, dict[str, RequestTimes]]:
+        """The times of each request in the runs that left a trace: by request, then by
+        contender.
+        """
+        times = {
+            name: request_times(run.trace)
+            for name, run in self.runs.items()
+            if run.trace is not None
+        }
+        asked = dict.fromkeys(request for found in times.values() for request in found)
+        return {r: {name: found[r] for name, found in times.items() if r in found} for r in asked}
 
     def verdict(self, name: str, against: str | None = None) -> Verdict:
         """How a contender did against another, by default the baseline."""
@@ -162,13 +190,24 @@ class Comparison(OnPage):
                 )
             elif not found.agrees and not found.decided:
                 sentences.append(
-                    f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds} rounds "
-                    f"({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast), so this comparison is inconclusive."
+                    f"{name} against {self.baseline}: faster in {found.faster} of {found.rounds}"
+                    f" rounds ({min(found.ratios):.2f} to {max(found.ratios):.2f} times as fast),"
+                    " so this comparison is inconclusive."
                 )
         return sentences
 
+    def plot(self, view: str = "race") -> Any:
+        """A Plotly figure, see `Trace.plot`. view: "race", the lanes of every contender over
+        seconds, or a chart of the page: "total_time", "difference", "throughput", "latency",
+        "lane_steps", "kv_use" or "pressure". Raises InflightError for another view, and for one
+        that there is nothing to draw of.
+        """
+        return page.brought(page.plot)(self, view, None)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data: wall times run by run, medians of every metric, ratios to the baseline, outputs compared."""
+        """Plain data: wall times run by run, medians of every metric, ratios to the baseline,
+        outputs compared.
+        """
         return {
             "baseline": self.baseline,
             "fastest": self.fastest,
@@ -200,10 +239,12 @@ def compare(
     on_run: Callable[[Progress], None] = lambda progress: None,
     until_interrupted: bool = False,
 ) -> Comparison:
-    """Time every contender `repeats` times in rotated order, and compare every output with the first one written.
+    """Time every contender `repeats` times in rotated order, and compare every output with the
+    first one written.
 
-    until_interrupted: a KeyboardInterrupt ends it, with the rounds that are whole by then, if there are any.
-    Raises InflightError for no contenders, two of the same name, fewer than one repeat, or a run that took no time on its clock.
+    until_interrupted: a KeyboardInterrupt ends it, with the rounds that are whole by then, if there
+    are any. Raises InflightError for no contenders, two of the same name, fewer than one repeat, or
+    a run that took no time on its clock.
     """
     timed = _Timed([c.name for c in contenders])
     try:
@@ -222,7 +263,9 @@ def comparing(
     warmup: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[Progress, None, Comparison]:
-    """The same turn by turn: yields before each, for a caller who has more to do than to compare, and returns the comparison."""
+    """The same turn by turn: yields before each, for a caller who has more to do than to compare,
+    and returns the comparison.
+    """
     timed = _Timed([c.name for c in contenders])
     yield from _turns(timed, contenders, repeats, warmup, clock)
     return timed.comparison(contenders)
@@ -297,7 +340,8 @@ def engine_contender(
     stream: Callable[[Workload], Iterator[StepEvent]] | None = None,
     name: str | None = None,
 ) -> Contender:
-    """An engine on a workload, by default named after its policy: its setup checks the requests and prepares pool and passes.
+    """An engine on a workload, by default named after its policy: its setup checks the requests and
+    prepares pool and passes.
 
     stream: yields the steps, if not the engine's own.
     """
@@ -319,7 +363,9 @@ def engine_contender(
 
 
 def greedily(workload: Workload) -> Workload:
-    """The same requests without sampling, stops or an end of sequence: every contender can run these."""
+    """The same requests without sampling, stops or an end of sequence: every contender can run
+    these.
+    """
     plain = [
         replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True))
         for r in workload
@@ -338,7 +384,9 @@ def median_of(values: Sequence[Any]) -> Any:
 
 
 def first_differences(reference: RunResult, run: RunResult, name: str) -> list[dict[str, Any]]:
-    """Where each request's output first departs from the reference: position, both tokens, and the reference's margin there."""
+    """Where each request's output first departs from the reference: position, both tokens, and the
+    reference's margin there.
+    """
     found = []
     for request, expected in reference.outputs.items():
         got = run.outputs.get(request, ())
@@ -360,7 +408,9 @@ def first_differences(reference: RunResult, run: RunResult, name: str) -> list[d
 
 
 def first_parting(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """The first position at which two sequences differ, or only one of them continues; None if they are the same."""
+    """The first position at which two sequences differ, or only one of them continues; None if they
+    are the same.
+    """
     return next((at for at, (a, b) in enumerate(zip_longest(one, other)) if a != b), None)
 
 
@@ -370,7 +420,7 @@ def nearest_to_median(values: Sequence[float]) -> int:
     return min(range(len(values)), key=lambda i: abs(values[i] - middle))
 
 
-# -- what a recorded comparison contradicts ----------------------------------------------------------------------------
+# -- what a recorded comparison contradicts --------------------------------------------------------
 
 
 _TIMED = (
@@ -386,14 +436,14 @@ _TIMED = (
     "time_s",
     "goodput",
 )
-_AROUND = (
-    0.05,
-    0.1,
-)  # seconds, and share of the run, by which a stopwatch may stop later than the last step
+# seconds, and share of the run, by which a stopwatch may stop later than the last step
+_AROUND = 0.05, 0.1
 
 
 def fault_of(comparison: Comparison, recorded: Mapping[str, Any]) -> str | None:
-    """What is wrong, as a sentence without its subject and full stop. recorded: what the record claims, in the form of `Comparison.to_json`."""
+    """What is wrong, as a sentence without its subject and full stop. recorded: what the record
+    claims, in the form of `Comparison.to_json`.
+    """
     follows = json.loads(json.dumps(comparison.to_json()))
     for name in ("baseline", "fastest", "repeats", "outputs_identical"):
         if recorded.get(name) != follows[name]:
@@ -435,13 +485,15 @@ def _fault_of_run(comparison: Comparison, name: str) -> str | None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two metrics are equal; means may differ in their last digit, since `sum` adds more exactly from Python 3.12 on."""
+    """Whether two metrics are equal; means may differ in their last digit, since `sum` adds more
+    exactly from Python 3.12 on.
+    """
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)
     return one == other
 
 
-# -- where it was measured ---------------------------------------------------------------------------------------------
+# -- where it was measured -------------------------------------------------------------------------
 
 
 QUIET = 0.3
@@ -449,8 +501,9 @@ QUIET = 0.3
 
 
 def environment(header: Header) -> dict[str, Any]:
-    """From a trace's header and the machine; the load average is the current one, so call this before measuring. In a visitor's tab the machine is
-    the browser, and neither its CPUs nor their load are known.
+    """From a trace's header and the machine; the load average is the current one, so call this
+    before measuring. In a visitor's tab the machine is the browser, and neither its CPUs nor their
+    load are known.
     """
     model = {"name": header.model.name, "parameters": header.model.parameters}
     return machine(

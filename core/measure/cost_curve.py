@@ -1,6 +1,8 @@
-"""Why batching pays, measured: the time of a step against the tokens in its batch, and against the KV it reads.
+"""Why batching pays, measured: the time of a step against the tokens in its batch, and against the
+KV it reads.
 
-It drives the runner of an engine's executor with made-up requests, without a scheduler. Times are those of this device, now.
+It drives the runner of an engine's executor with made-up requests, without a scheduler. Times are
+those of this device, now.
 """
 
 from __future__ import annotations
@@ -20,9 +22,8 @@ from core.workload.request import SamplingParams
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 CONTEXTS = (16, 64, 128, 256, 512, 1024)
 _SHORT, _REQUESTS, _BLOCK = 32, 8, 16
-_LEAST = (
-    0.01  # seconds that are measured at once: a browser's clock may tell only whole milliseconds
-)
+# seconds that are measured at once: a browser's clock may tell only whole milliseconds
+_LEAST = 0.01
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class StepCost:
 
 @dataclass(frozen=True)
 class CostCurve:
-    """by_tokens: ever more requests, each with a short cache. by_kv: the same requests, each with an ever longer cache."""
+    """by_tokens: ever more requests, each with a short cache. by_kv: the same requests, each with
+    an ever longer cache.
+    """
 
     model: dict[str, Any]
     device: str
@@ -97,10 +100,12 @@ def cost_curve(
     clock: Callable[[], float] = time.perf_counter,
     on_point: Callable[[int, int], None] = lambda done, total: None,
 ) -> CostCurve:
-    """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a single point.
+    """Measure both curves, in rounds over the whole grid, so that a busy moment does not spoil a
+    single point.
 
-    Contexts beyond the model's own are left out. After `seconds` no further round begins; every point is measured at least once.
-    on_point: called with how many of how many measurements are done; it may raise to stop.
+    Contexts beyond the model's own are left out. After `seconds` no further round begins; every
+    point is measured at least once. on_point: called with how many of how many measurements are
+    done; it may raise to stop.
     """
     points = measuring_cost(
         executor, batches=batches, contexts=contexts, repeats=repeats, seconds=seconds, clock=clock
@@ -121,7 +126,9 @@ def measuring_cost(
     seconds: float = 10.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[tuple[int, int], None, CostCurve]:
-    """The same point by point: yields how many of how many are done, for a caller who has more to do than to measure, and returns the curve."""
+    """The same point by point: yields how many of how many are done, for a caller who has more to
+    do than to measure, and returns the curve.
+    """
     model = executor.model
     longest = model.context or max(contexts)
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
@@ -156,7 +163,9 @@ def measuring_cost(
 
 
 def decode_step(requests: int, context: int) -> SchedulerOutput:
-    """A packed pass in which each request computes its token number `context`, with all earlier ones cached."""
+    """A packed pass in which each request computes its token number `context`, with all earlier
+    ones cached.
+    """
     each = -(-context // _BLOCK)
     return SchedulerOutput(
         "packed",
@@ -176,7 +185,9 @@ def decode_step(requests: int, context: int) -> SchedulerOutput:
 
 
 def _timed(runner: Runner, step: SchedulerOutput, params: Mapping[str, SamplingParams]) -> float:
-    """Seconds that a step takes; of one that is too short to be told, the mean of several in a row."""
+    """Seconds that a step takes; of one that is too short to be told, the mean of several in a
+    row.
+    """
     passed, count = 0.0, 0
     while passed < _LEAST and count < 100:
         result = runner.launch(step, params).result()

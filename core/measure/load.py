@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from core.account.metrics import metrics
+from core.account.request_times import SLOs
 from core.engine.engine import EngineCore
 from core.errors import InflightError
-from core.measure.metrics import metrics
 from core.measure.rounds import rotated
-from core.trace.request_times import SLOs
 from core.trace.trace import Trace
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request
 from core.workload.workload import Workload
@@ -29,10 +29,11 @@ _ARRIVE_WITHIN = 0.75  # of a point's time; the rest is for finishing answers
 
 @dataclass(frozen=True)
 class Sweep:
-    """seconds: the most that a point may take. rates: requests a second, or None for `fractions` of the measured capacity.
+    """seconds: the most that a point may take. rates: requests a second, or None for `fractions` of
+    the measured capacity.
 
-    sizes: lengths by request, used in turn; None draws from `lengths`. If they have arrivals, these are replayed faster or slower to
-    match each rate.
+    sizes: lengths by request, used in turn; None draws from `lengths`. If they have arrivals, these
+    are replayed faster or slower to match each rate.
     """
 
     rates: tuple[float, ...] | None = None
@@ -54,7 +55,9 @@ class Sweep:
 
 
 def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
-    """The requests of one point: those that arrive within three quarters of its time, at least one. Raises InflightError for more than MOST_REQUESTS."""
+    """The requests of one point: those that arrive within three quarters of its time, at least one.
+    Raises InflightError for more than MOST_REQUESTS.
+    """
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     until = sweep.seconds * _ARRIVE_WITHIN
     due: list[float] = []
@@ -63,7 +66,8 @@ def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
             break
         if len(due) == MOST_REQUESTS:
             raise InflightError(
-                f"More than {MOST_REQUESTS:,} requests would arrive in {until:g} seconds: give a lower rate or a higher burstiness."
+                f"More than {MOST_REQUESTS:,} requests would arrive in {until:g} seconds: give a"
+                " lower rate or a higher burstiness."
             )
         due.append(at)
     drawn = enumerate(zip(due, sizes(sweep), strict=False))
@@ -74,7 +78,9 @@ def workload(sweep: Sweep, rate: float, engine: EngineCore) -> Workload:
 
 
 def times(sweep: Sweep, rate: float) -> Iterable[float]:
-    """When the requests arrive at this rate, in seconds: without end, unless a file gives them: those at its own pace, made faster or slower."""
+    """When the requests arrive at this rate, in seconds: without end, unless a file gives them:
+    those at its own pace, made faster or slower.
+    """
     of_file = sweep.sizes
     if of_file and len(of_file) > 1 and of_file[-1].arrival:
         own = (len(of_file) - 1) / of_file[-1].arrival
@@ -94,7 +100,9 @@ def sizes(sweep: Sweep) -> Iterator[RequestSize]:
 
 
 def capacity(sweep: Sweep, engine: EngineCore, requests: int = 64) -> float:
-    """Requests a second that the engine finishes when all of them arrive at the start; measured within a point's time."""
+    """Requests a second that the engine finishes when all of them arrive at the start; measured
+    within a point's time.
+    """
     vocab_size, context = engine.model.vocab_size or 0, engine.model.context
     many = [
         request(i, size, 0.0, vocab_size, context, sweep.seed)
@@ -111,7 +119,8 @@ def _requests_per_s(trace: Trace) -> float:
     wall = trace.events[-1].t_end - trace.events[0].t_start if trace.events else 0.0
     if not done or not wall:
         raise InflightError(
-            "The engine finished nothing within the time of a point, so its capacity is unknown: give rates."
+            "The engine finished nothing within the time of a point, so its capacity is unknown:"
+            " give rates."
         )
     return done / wall
 
@@ -122,12 +131,13 @@ def sweep_load(
     on_point: Callable[[str, float], None] = lambda policy, rate: None,
     until_interrupted: bool = False,
 ) -> dict[str, Any]:
-    """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain data.
+    """Throughput against latency for each policy at each rate; policies take turns at a rate. Plain
+    data.
 
-    A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the run until it
-    ended or was cut (`cut`: its time was up with requests unfinished).
-    The capacity is that of the first policy, so that all are offered the same.
-    until_interrupted: a KeyboardInterrupt ends it, with the points so far, if there are any; `complete` is then false.
+    A point is a rate under a policy. offered: requests due to arrive; numbers: the metrics of the
+    run until it ended or was cut (`cut`: its time was up with requests unfinished). The capacity is
+    that of the first policy, so that all are offered the same. until_interrupted: a
+    KeyboardInterrupt ends it, with the points so far, if there are any; `complete` is then false.
     """
     names = list(engines)
     measured_capacity = None
@@ -168,9 +178,9 @@ def sweep_load(
         "seconds_a_point": sweep.seconds,
         "burstiness": sweep.burstiness,
         "seed": sweep.seed,
-        "lengths": asdict(sweep.lengths)
-        if sweep.sizes is None
-        else f"{len(sweep.sizes)} from a file",
+        "lengths": (
+            asdict(sweep.lengths) if sweep.sizes is None else f"{len(sweep.sizes)} from a file"
+        ),
         "slos": asdict(sweep.slos),
         "points": points,
     }

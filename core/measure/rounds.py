@@ -1,7 +1,9 @@
-"""The one way to time: contenders take turns in rounds, in an order that rotates from round to round.
+"""The one way to time: contenders take turns in rounds, in an order that rotates from round to
+round.
 
-Each contender runs once to warm up; then each round runs all of them, so that none always runs first or after the same one. Ratios are
-taken within a round, where the machine was in the same state. Setup and teardown are timed separately.
+Each contender runs once to warm up; then each round runs all of them, so that none always runs
+first or after the same one. Ratios are taken within a round, where the machine was in the same
+state. Setup and teardown are timed separately.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from core.account.metrics import metrics, wall_s
 from core.errors import InflightError
-from core.measure.metrics import metrics, wall_s
 from core.trace.trace import Trace
 
 
@@ -24,9 +26,10 @@ from core.trace.trace import Trace
 class RunResult:
     """The result of one timed run.
 
-    outputs: generated ids by request. metrics: the numbers of `core.measure.metrics`, None for what cannot be observed. margins: for each
-    token, how far the best logit was ahead of the runner-up, where known. trace: of an engine's run. seconds: replaces the measured
-    time, for example if a step is measured and not the whole turn.
+    outputs: generated ids by request. metrics: the numbers of `core.account.metrics`, None for what
+    cannot be observed. margins: for each token, how far the best logit was ahead of the runner-up,
+    where known. trace: of an engine's run. seconds: replaces the measured time, for example if a
+    step is measured and not the whole turn.
     """
 
     outputs: Mapping[str, Sequence[int]]
@@ -59,7 +62,8 @@ Read = Callable[[Any], RunResult]
 class Contender:
     """Entering `ready` is the setup, calling what it yields is the run, leaving it is the teardown.
 
-    read: turns what the run returned into a `RunResult`, off the clock, before the teardown. about: settings worth printing.
+    read: turns what the run returned into a `RunResult`, off the clock, before the teardown. about:
+    settings worth printing.
     """
 
     name: str
@@ -81,7 +85,9 @@ class Contender:
 
 @dataclass(frozen=True)
 class Progress:
-    """A turn that is about to begin: its number and the total, the contender, and the round (0 is the warm-up)."""
+    """A turn that is about to begin: its number and the total, the contender, and the round (0 is
+    the warm-up).
+    """
 
     index: int
     total: int
@@ -124,7 +130,9 @@ def rounds(
 
 
 def planned(contenders: Sequence[Contender], repeats: int, warmup: int = 1) -> list[Progress]:
-    """The turns to come, in order. Raises InflightError for no contenders, two of the same name, or fewer than one repeat."""
+    """The turns to come, in order. Raises InflightError for no contenders, two of the same name, or
+    fewer than one repeat.
+    """
     names = list(dict.fromkeys(c.name for c in contenders))
     if not names or len(names) < len(contenders):
         raise InflightError("A comparison needs at least one contender, each of a different name.")
@@ -171,5 +179,7 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """The load average of the last minute, over all CPUs; None where the system does not report it."""
+    """The load average of the last minute, over all CPUs; None where the system does not report
+    it.
+    """
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

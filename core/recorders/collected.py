@@ -1,8 +1,8 @@
-"""The recordings that engines send, kept as files in a folder, as `inflight-vllm` would write them itself: one recording for each start and rank.
-Independent of the network.
+"""The recordings that engines send, kept as files in a folder, as `inflight-vllm` would write them
+itself: one recording for each start and rank. Independent of the network.
 
-All that a collector has to remember is in the files: the header of a part says at which line of the recording it begins, so a collector that was
-killed goes on where its files end.
+All that a collector has to remember is in the files: the header of a part says at which line of the
+recording it begins, so a collector that was killed goes on where its files end.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from core.trace.messages import english
 
 _OURS = re.compile(r".*-[0-9a-f]{12}(\.rank\d+)?\.raw(\.\d+)?\.jsonl")
 _MOST_KNOWN = 1024  # recordings kept in memory; the files of others are read again
-_AT_WORK = (
-    60.0  # seconds without lines after which even the newest part of a recording may be deleted
-)
+# seconds without lines after which even the newest part of a recording may be deleted
+_AT_WORK = 60.0
 _LOCK = ".collected.lock"
 
 
@@ -38,8 +37,10 @@ class Full(InflightError):
 
 
 @dataclass
-class _Stream:
-    """One recording. path, size: of its newest part, in bytes. taken: how many lines of the recording are in the files or lost for good."""
+class _CollectedStream:
+    """One recording. path, size: of its newest part, in bytes. taken: how many lines of the
+    recording are in the files or lost for good.
+    """
 
     header: dict[str, Any]
     name: str  # of its files, without their end
@@ -51,8 +52,10 @@ class _Stream:
 
 
 class Collection:
-    """The folder, used by one process at a time. part_bytes: size at which a new part begins. most_bytes: of all recordings together; beyond it, the
-    parts that were written longest ago are deleted. tell: called with each line for the log. Raises InflightError if the folder cannot be used.
+    """The folder, used by one process at a time. part_bytes: size at which a new part begins.
+    most_bytes: of all recordings together; beyond it, the parts that were written longest ago are
+    deleted. tell: called with each line for the log. Raises InflightError if the folder cannot be
+    used.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Collection:
             most_bytes,
             tell,
         )
-        self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self._streams: OrderedDict[str, _CollectedStream] = OrderedDict()
         self._lock = threading.Lock()
         self._trouble = ""
         try:
@@ -81,11 +84,12 @@ class Collection:
         self._bytes = sum(_size(path) for path in self._files())
 
     def take(self, header_line: bytes, first: int, lines: Sequence[bytes]) -> bool:
-        """Add lines, each with its line end, to the recording with this header. first: the number of the first line; lines that are already
-        there are skipped.
+        """Add lines, each with its line end, to the recording with this header. first: the number
+        of the first line; lines that are already there are skipped.
 
-        Returns whether the recorder should send a snapshot soon, because lines are missing or a new part has begun, which has to be readable by
-        itself. Raises InvalidTrace for an invalid header, and Full.
+        Returns whether the recorder should send a snapshot soon, because lines are missing or a new
+        part has begun, which has to be readable by itself. Raises InvalidTrace for an invalid
+        header, and Full.
         """
         with self._lock:
             try:
@@ -141,10 +145,12 @@ class Collection:
             self._make_room()
         return wants_snapshot
 
-    # -- a recording and its files ---------------------------------------------------------------------------------------
+    # -- a recording and its files -----------------------------------------------------------------
 
-    def _stream(self, key: str, header_line: bytes) -> _Stream:
-        """A recording that is not in memory yet: it continues the files that are there, or begins."""
+    def _stream(self, key: str, header_line: bytes) -> _CollectedStream:
+        """A recording that is not in memory yet: it continues the files that are there, or
+        begins.
+        """
         text = header_line.decode("utf-8", "replace")
         if not is_raw(text):
             raise InvalidTrace("The first line is not the header of a recording.")
@@ -157,7 +163,7 @@ class Collection:
         name = (
             f"{_safe(header.get('model')) or 'engine'}-{digits[:8]}-{digits[8:14]}-{key}{ranks}.raw"
         )
-        stream = _Stream(header, name, self.folder / f"{name}.jsonl", 0, 0, 0)
+        stream = _CollectedStream(header, name, self.folder / f"{name}.jsonl", 0, 0, 0)
         known = sorted((part, path) for path in self._files() if (part := _part_of(path, name)))
         while known and not self._resume(stream, *known[-1]):
             known.pop()
@@ -169,8 +175,10 @@ class Collection:
             self._streams.popitem(last=False)
         return stream
 
-    def _resume(self, stream: _Stream, part: int, path: Path) -> bool:
-        """Continue its newest part, cut back to whole lines; a part without a whole header is deleted."""
+    def _resume(self, stream: _CollectedStream, part: int, path: Path) -> bool:
+        """Continue its newest part, cut back to whole lines; a part without a whole header is
+        deleted.
+        """
         with path.open("r+b") as file:
             header = file.readline()
             if not header.endswith(b"\n"):
@@ -189,7 +197,7 @@ class Collection:
         )
         return True
 
-    def _begin(self, stream: _Stream, line: int) -> None:
+    def _begin(self, stream: _CollectedStream, line: int) -> None:
         """Begin its next part. line: the number of the first line in it."""
         part = stream.part + 1
         path = self.folder / (f"{stream.name}.{part}.jsonl" if part > 1 else f"{stream.name}.jsonl")
@@ -217,7 +225,9 @@ class Collection:
 
 
 def _append(path: Path, content: bytes, anew: bool = False) -> None:
-    """Append all of it or nothing. Even without content the file's time is updated, which shows that the engine is still there."""
+    """Append all of it or nothing. Even without content the file's time is updated, which shows
+    that the engine is still there.
+    """
     with path.open("xb" if anew else "ab", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)
         try:
@@ -233,7 +243,9 @@ def _append(path: Path, content: bytes, anew: bool = False) -> None:
 
 
 def _held(path: Path) -> Any:
-    """Lock the folder for as long as this process lives. Raises InflightError if another process holds the lock."""
+    """Lock the folder for as long as this process lives. Raises InflightError if another process
+    holds the lock.
+    """
     file = path.open("w")
     with suppress(ImportError):
         import fcntl  # missing on Windows
@@ -260,7 +272,10 @@ def _part_of(path: Path, name: str) -> int:
 
 def _who(header: dict[str, Any]) -> str:
     place = f" on {_safe(header['host'])}" if header.get("host") else ""
-    return f"{_safe(header.get('engine', 'vllm'))} {_safe(header.get('version'))}{place}, process {_safe(header.get('pid'))},"
+    return (
+        f"{_safe(header.get('engine', 'vllm'))} {_safe(header.get('version'))}{place}, process"
+        f" {_safe(header.get('pid'))},"
+    )
 
 
 def _dropped(line: bytes) -> str:

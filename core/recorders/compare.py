@@ -1,7 +1,9 @@
-"""Compares a trace with the raw lines that it was made from, step by step, and its totals with the counters of vLLM's own `/metrics`.
+"""Compares a trace with the raw lines that it was made from, step by step, and its totals with the
+counters of vLLM's own `/metrics`.
 
-The lines are read again here, and the trace is followed by its events alone: no code of the conversion is used, so that none of its mistakes is
-repeated. What a recording does not say is not compared.
+The lines are read again here, and the trace is followed by its events alone: no code of the
+conversion is used, so that none of its mistakes is repeated. What a recording does not say is not
+compared.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError
+from core.files import open_file
 from core.trace.events import KV, StepEvent
 from core.trace.trace import Trace
 
@@ -33,13 +36,16 @@ TOTALS = {
     "num_preemptions": "preemptions",
     "prefix_cache_hits": "tokens found in the prefix cache",
 }
-"""What is compared with vLLM's counters, by their names without `vllm:` and `_total`. vLLM counts what a KV connector found separately; here it is added."""
+"""What is compared with vLLM's counters, by their names without `vllm:` and `_total`. vLLM counts
+what a KV connector found separately; here it is added.
+"""
 
 
 @dataclass
 class Compared:
-    """One fact. count: how often it was compared. differ: how often it differed. first: the first difference, with its step. apart: last tokens of
-    requests ended from outside, which the trace has beyond the engine's own count.
+    """One fact. count: how often it was compared. differ: how often it differed. first: the first
+    difference, with its step. apart: last tokens of requests ended from outside, which the trace
+    has beyond the engine's own count.
     """
 
     fact: str
@@ -50,7 +56,9 @@ class Compared:
     apart: int = 0
 
     def note(self, where: str, raw: Any, trace: Any) -> None:
-        """Compare one fact on record with the same fact in the trace; `where` names it if it is the first that differs."""
+        """Compare one fact on record with the same fact in the trace; `where` names it if it is the
+        first that differs.
+        """
         self.count += 1
         if raw != trace:
             self.differ += 1
@@ -109,7 +117,9 @@ class _Drawn:
 
 
 def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
-    """Compare the recording of one rank, all parts of it, with the trace that was made from it. Damaged lines are not compared."""
+    """Compare the recording of one rank, all parts of it, with the trace that was made from it.
+    Damaged lines are not compared.
+    """
     found = {fact: Compared(fact, means) for fact, means in STEP_FACTS.items()}
     header, steps = _read(paths)
     first = min(steps, default=0)
@@ -184,11 +194,13 @@ def rank_of(path: Path) -> int:
 
 
 def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
-    """Compare the totals of all ranks with their engine's counters since its start. A request that was ended from outside may have one token more
-    for each step that was in flight then. Raises InflightError for a file without vLLM's counters.
+    """Compare the totals of all ranks with their engine's counters since its start. A request that
+    was ended from outside may have one token more for each step that was in flight then. Raises
+    InflightError for a file without vLLM's counters.
     """
     try:
-        counters = _counters(metrics.read_text(encoding="utf-8"))
+        with open_file(metrics) as file:
+            counters = _counters(file.read().decode())
     except (OSError, UnicodeDecodeError) as error:
         raise InflightError(
             f"{metrics.name} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}."
@@ -224,7 +236,9 @@ def compare_totals(metrics: Path, traces: Iterable[Trace]) -> list[Compared]:
 
 
 def _first_hits(trace: Trace) -> int:
-    """Tokens found in the prefix cache, without those of requests that come back after a preemption, which vLLM does not count."""
+    """Tokens found in the prefix cache, without those of requests that come back after a
+    preemption, which vLLM does not count.
+    """
     seen, total = set[str](), 0
     for event in trace.events:
         hits = event.kv.cached_tokens
@@ -263,8 +277,8 @@ def _lines(path: Path) -> Iterator[str]:
         with (
             gzip.open(path, "rt", encoding="utf-8", errors="replace")
             if path.suffix == ".gz"
-            else path.open(encoding="utf-8", errors="replace") as lines
-        ):
+            else path.open(encoding="utf-8", errors="replace")
+        ) as lines:
             yield from lines
     except (OSError, EOFError):  # truncated: all that is there has been read
         return

@@ -1,25 +1,27 @@
-"""Converts the steps of a raw recording, each to one event. What was not recorded stays absent; each inferred fact names its rule.
+"""Converts the steps of a raw recording, each to one event. What was not recorded stays absent;
+each inferred fact names its rule.
 
-The events say what the engine recorded in our words: its requests, steps, rows in their real order, blocks and tokens. Engines record
-neither lanes nor reasons, so these are worked out here and listed under `inferred` in the header.
+The events say what the engine recorded in our words: its requests, steps, rows in their real order,
+blocks and tokens. Engines record neither lanes nor reasons, so these are worked out here and listed
+under `inferred` in the header.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
-from core.errors import InflightError, InvalidTrace
-from core.recorders.gaps import Gap, State
+from core.errors import InvalidTrace
 from core.recorders.groups import kv_groups
+from core.recorders.missing_steps import MissingSteps, Raw
 from core.recorders.raw import Recording
 from core.recorders.recorded_header import recorded_config
 from core.trace.detokenize import LEFT_OUT, plain
 from core.trace.events import (
     KV,
     NOT_RECORDED,
-    UNRECORDED,
+    SKIPPED,
     Admitted,
     Arrived,
     BeforeOrAfter,
@@ -40,7 +42,6 @@ from core.trace.events import (
     StepEvent,
     Timings,
     Waiting,
-    Why,
 )
 from core.trace.file import TokenizedRequest
 from core.trace.header import GroupFacts
@@ -57,7 +58,8 @@ _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 class _Known:
     """Facts about a request that `RunState` does not hold.
 
-    has_arrived, is_over: whether the events so far say so. num_in_events: how many tokens of its output they have.
+    has_arrived, is_over: whether the events so far say so. num_in_events: how many tokens of its
+    output they have.
     """
 
     prompt: list[int]
@@ -68,30 +70,10 @@ class _Known:
     is_over: bool = False
 
 
-DAMAGE = (
-    KeyError,
-    TypeError,
-    ValueError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    InflightError,
-)
-"""What converting a damaged step may raise."""
-
-
-def still_there(step: dict[str, Any], following: dict[str, Any]) -> frozenset[str]:
-    """Requests that may keep their lanes and blocks through the following step although they have ended: those with a row in it and, if it was
-    scheduled before this step's output was back, those that end in this step.
-    """
-    is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
-    ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()
-    return frozenset({s["request"] for s in following["segments"]} | ending)
-
-
 class Conversion:
-    """Converts the steps of a recording in order. start: time 0 of the events, in seconds of the recording."""
+    """Converts the steps of a recording in order. start: time 0 of the events, in seconds of the
+    recording.
+    """
 
     def __init__(self, recording: Recording, start: float) -> None:
         self.recording, self._start = recording, start
@@ -101,8 +83,9 @@ class Conversion:
         self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
         self._run = RunState.of({}, recording.requeues)
         self._known: dict[str, _Known] = {}
-        self._requests: list[dict[str, Any]] = []
+        self._requests: list[Raw] = []
         self._changes: list[BlockChange] = []  # of the step, in the order in which they happened
+        self._hits: list[PrefixHit] = []  # of the step
         self._lingering: list[str] = []  # have ended, and are computed once more in the next step
         self._number, self._t = 0, 0.0
         self._resumed: Resumed | None = None  # of the next step
@@ -118,72 +101,35 @@ class Conversion:
         """Whether every request that is known has finished."""
         return self._known.keys() <= self._run.finished.keys()
 
-    def event(self, step: dict[str, Any], later: frozenset[str]) -> StepEvent:
-        """The next step. later: the requests that are `still_there` in the step after it, since an engine that schedules ahead may compute one more row
-        for a request that has just ended. Raises InvalidTrace for a request that never arrived.
+    def event(self, step: Raw, later: frozenset[str]) -> StepEvent:
+        """The next step. later: the requests that stay in their lanes through the step after it,
+        since an engine that schedules ahead may compute one more row for one that has just ended.
+        Raises InvalidTrace for a request that never arrived.
+
+        Each line reads the state that those before it have left: it says what must have happened.
         """
-        run, lingering, self._changes = self._run, self._lingering, []
-        self._number = step["step"]
-        arrived = tuple(self._arrive(a) for a in step["arrived"])
-        cancelled, released = self._cancel(step)
-        newest_first = sorted(step["preempted"], key=lambda p: -list(self._known).index(p[0]))
-        preempted = tuple(self._preempt(request, lost) for request, lost in newest_first)
+        self._number, self._changes, self._hits = step["step"], [], []
         given = {s["request"]: s for s in step["segments"]}
-        if unknown := given.keys() - self._known.keys():
-            raise InvalidTrace(
-                f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an earlier part is missing."
-            )
-        hits: list[PrefixHit] = []
-        # In the order of their segments: vLLM names new requests first, then those that come back.
-        scheduled = {request: at for at, request in enumerate(given)}
-        joining = sorted(step["admitted"], key=lambda a: scheduled[a["request"]])
-        admitted = tuple(self._admit(a, given[a["request"]], step, hits) for a in joining)
-        self._changes += self._leaving(step)
-        # In the same order: a request that shares a prefix is often named before the one that computes it in this step.
-        for request, tables, _ in sorted(
-            step["blocks"], key=lambda given: scheduled.get(given[0], len(scheduled))
-        ):
-            if request not in self._known:
-                raise KeyError(request)
-            for group, ids in enumerate(tables):
-                added = tuple(
-                    None if block < self._first_block else block - self._first_block
-                    for block in ids
-                )
-                self._changes += [BlockChange(request, added, False, group)] if added else []
-        run.take_blocks(KV(0, 0, tuple(self._changes)))
-        used = len({block for request in run.tables for block in run.blocks_of(request)})
-        rows = [request for request in step.get("row_order", given) if request in given]
-        segments = tuple(self._segment(given[request]) for request in rows)
-        aborted = {
-            r for a in self._aborts if a["t"] < step.get("t_output", 0.0) for r in a["requests"]
-        }
-        overrun = tuple(
-            Overrun(r, given[r]["length"]) for r in rows if r in run.finished or r in aborted
-        )
-        unread = {row.request for row in overrun}
-        sampled, drafts = self._sample(step, [r for r in rows if r not in unread], given)
-        drafts += tuple(
-            Draft(r, given[r]["draft"], 0) for r in rows if r in unread and given[r]["draft"]
-        )
-        for segment in segments:
-            run.compute(segment)
-        for draft in drafts:
-            run.reject(draft)
-        waiting, stall_why = self._waiting(step, used)
-        stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
-        ended = [
-            (r, reason) for r, reason in step.get("finished", ()) if run.lane_of(r) is not None
-        ]
-        finished = tuple(self._finish(r, _finish_reason(reason)) for r, reason in ended)
-        self._lingering = [f.request for f in finished if f.request in later]
-        leaving = [*lingering, *(f.request for f in finished if f.request not in later)]
-        released += [self._leave(request, "after") for request in leaving]
-        decode = sum(s.length for s in segments if s.phase == "decode")
-        prefill = sum(s.length for s in segments if s.phase == "prefill")
-        total = decode + prefill
+        arrived = tuple(self._arrive(a) for a in step["arrived"])
+        # those who left or gave way before anybody joins: their lanes are free
+        cancelled, released = self._cancel(step)
+        preempted = self._preempted(step)
+        # who joins, once its predecessors in the lanes and in the queue are gone
+        admitted = self._admitted(step, given)
+        # the blocks while the passes run: after those of preempted requests were given back
+        used = self._blocks_used(step, given)
+        # what is computed: before its tokens are counted, on which a segment's phase depends
+        segments, overrun = self._computed(step, given)
+        # its tokens, of which a refused draft takes back positions that were computed
+        sampled, drafts = self._sample(step, given, segments, {row.request for row in overrun})
+        # who is left in the queue and in the lanes, with the pool as the passes had it
+        waiting, stalled = self._left_out(step, given, used)
+        # who ends, once its last token is counted, and gives its lane back
+        finished, left = self._ends(step, later)
         t_start, t_scheduled, t_output, t_end = self._times(step)
         resumed, self._resumed = self._resumed, None
+        decode = sum(s.length for s in segments if s.phase == "decode")
+        total = sum(s.length for s in segments)
         event = StepEvent(
             step=step["step"],
             t_start=t_start,
@@ -200,16 +146,16 @@ class Conversion:
             segments=segments,
             sampled=sampled,
             finished=(*cancelled, *finished),
-            kv=KV(used, self._facts["num_blocks"], tuple(self._changes), tuple(hits)),
+            kv=KV(used, self._facts["num_blocks"], tuple(self._changes), tuple(self._hits)),
             budget=Budget(
                 step["budget"],
                 decode,
-                prefill,
+                total - decode,
                 max(0, step["budget"] - total),
                 waiting.why.limit if waiting.why else "none",
             ),
             overrun=overrun,
-            released=tuple(released),
+            released=(*released, *left),
             drafts=drafts,
             resumed=resumed,
         )
@@ -225,29 +171,33 @@ class Conversion:
         for finished in event.ends:
             self._known[finished.request].is_over = True
 
-    def abort(self, aborts: list[dict[str, Any]]) -> None:
+    def abort(self, aborts: list[Raw]) -> None:
         """Add requests that were ended from outside, as they become known."""
         self._aborts += aborts
 
     def forget_finished(self) -> None:
-        """Forget requests that have ended and left their lanes, so that memory stays bounded in an endless run."""
+        """Forget requests that have ended and left their lanes, so that memory stays bounded in an
+        endless run.
+        """
         for request in self._run.finished.keys() - set(self._run.lanes.values()):
             del self._known[request]
             self._run.forget(request)
 
-    def take_requests(self) -> list[dict[str, Any]]:
-        """Requests that have arrived since the last call, as plain data of a workload: for an endless run."""
+    def take_requests(self) -> list[Raw]:
+        """Requests that have arrived since the last call, as plain data of a workload: for an
+        endless run.
+        """
         requests, self._requests = self._requests, []
         return requests
 
-    # -- requests in and out -----------------------------------------------------------------------------------------
+    # -- requests in and out -----------------------------------------------------------------------
 
-    def _arrive(self, arrived: dict[str, Any]) -> Arrived:
+    def _arrive(self, arrived: Raw) -> Arrived:
         come = self._register(arrived)
         self._run.arrive(self._number, come)
         return come
 
-    def _register(self, arrived: dict[str, Any]) -> Arrived:
+    def _register(self, arrived: Raw) -> Arrived:
         """Make a request known: its prompt, its limit and its arrival."""
         request, t = arrived["request"], round(max(0.0, arrived["t"] - self._start), 6)
         prompt = arrived.get("prompt") or [0] * arrived["num_prompt"]
@@ -262,31 +212,38 @@ class Conversion:
         )
         return Arrived(request, t)
 
-    def _admit(
-        self,
-        admitted: dict[str, Any],
-        segment: dict[str, Any],
-        step: dict[str, Any],
-        hits: list[PrefixHit],
-    ) -> Admitted:
-        request, cached, left = (
-            admitted["request"],
-            admitted["cached"],
-            segment["num_tokens"] - segment["start"],
-        )
-        lane = lowest_free(self._run.lanes)
+    def _admitted(self, step: Raw, given: Raw) -> tuple[Admitted, ...]:
+        """Who joins a lane, in the order of their segments: vLLM names new requests first, then
+        those that come back. given: the segments of the step, by request. Raises InvalidTrace for a
+        request that never arrived.
+        """
+        if unknown := given.keys() - self._known.keys():
+            raise InvalidTrace(
+                f"request {min(unknown)!r} runs in step {step['step']} but never arrived: an"
+                " earlier part is missing."
+            )
+        order = {request: at for at, request in enumerate(given)}
+        joining = sorted(step["admitted"], key=lambda a: order[a["request"]])
         budget, longest = self._budget(step), self._facts.get("long_prefill_token_threshold")
-        joins = Admitted(request, lane, why_admitted(segment["length"], left, budget, longest))
-        self._run.admit(joins, cached)
-        if cached:
-            hits.append(PrefixHit(request, cached))
-        return joins
+        admitted = []
+        for request, cached in ((a["request"], a["cached"]) for a in joining):
+            segment = given[request]
+            left = segment["num_tokens"] - segment["start"]
+            why = why_admitted(segment["length"], left, budget, longest)
+            admitted.append(Admitted(request, lowest_free(self._run.lanes), why))
+            self._run.admit(admitted[-1], cached)
+            self._hits += [PrefixHit(request, cached)] if cached else []
+        return tuple(admitted)
 
-    def _preempt(self, request: str, lost: int) -> Preempted:
-        preempted = Preempted(request, lost, self._lane(request))
-        self._changes.append(BlockChange(request, (), True))
-        self._run.preempt(self._number, preempted)
-        return preempted
+    def _preempted(self, step: Raw) -> tuple[Preempted, ...]:
+        """Who gave way, the newest first, as the engine chose them; their blocks are free."""
+        arrival = list(self._known)
+        found = []
+        for request, lost in sorted(step["preempted"], key=lambda p: -arrival.index(p[0])):
+            found.append(Preempted(request, lost, self._lane(request)))
+            self._changes.append(BlockChange(request, (), True))
+            self._run.preempt(self._number, found[-1])
+        return tuple(found)
 
     def _lane(self, request: str) -> int:
         """The lane that a request holds; raises KeyError if it has none."""
@@ -294,7 +251,7 @@ class Conversion:
             raise KeyError(request)
         return lane
 
-    def _cancel(self, step: dict[str, Any]) -> tuple[list[Finished], list[LaneReleased]]:
+    def _cancel(self, step: Raw) -> tuple[list[Finished], list[LaneReleased]]:
         """Requests that were ended from outside before this step was scheduled."""
         finished, released = [], []
         while self._aborts and self._aborts[0]["t"] <= step["t_start"]:
@@ -317,36 +274,33 @@ class Conversion:
         self._run.leave(self._number, left)
         return left
 
-    def _leaving(self, step: dict[str, Any]) -> list[BlockChange]:
-        """Blocks that left a table before this step's blocks joined; a block that leaves may join another table in the same step."""
-        return [
-            BlockChange(
-                request, (), False, group, tuple(block - self._first_block for block in ids)
-            )
-            for request, group, ids in step.get("left", ())
-        ]
-
-    # -- after steps that are missing --------------------------------------------------------------------------------
-
-    def resume(self, gap: Gap, step: dict[str, Any], snapshot: dict[str, Any] | None) -> bool:
-        """Go on after a gap. Returns whether the state before this step is known, so that the next event goes on from it; otherwise the step is skipped.
-        snapshot: the one before this step, if there is one.
+    def _ends(self, step: Raw, later: frozenset[str]) -> tuple[list[Finished], list[LaneReleased]]:
+        """Who ends in this step, and who leaves a lane after it: they, and those that had ended
+        before and were computed once more. later: see `event`.
         """
-        state = gap.state_before(
-            step,
-            snapshot,
-            self._aborts,
-            {r: known.prompt for r, known in self._known.items() if known.has_arrived},
-        )
-        if state is None:
-            gap.pass_over(step)
-            return False
+        finished = [
+            self._finish(request, _finish_reason(reason))
+            for request, reason in step.get("finished", ())
+            if self._run.lane_of(request) is not None
+        ]
+        leaving = [*self._lingering, *(f.request for f in finished if f.request not in later)]
+        self._lingering = [f.request for f in finished if f.request in later]
+        return finished, [self._leave(request, "after") for request in leaving]
+
+    # -- after steps that are missing --------------------------------------------------------------
+
+    @property
+    def prompts(self) -> dict[str, list[int]]:
+        """The prompts of the requests that have arrived so far."""
+        return {r: known.prompt for r, known in self._known.items() if known.has_arrived}
+
+    def resume(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> None:
+        """Go on with this step after missing ones. snapshot: the whole state before it."""
         self._undo_partial_step()
-        self._resumed = self._resumption(gap, state, step)
+        self._resumed = self._resumption(step, snapshot, missing)
         for carried in self._resumed.carried:
             self._known[carried.request].output += carried.tokens
         self._run.resume(step["step"], self._resumed)
-        return True
 
     def _undo_partial_step(self) -> None:
         """Undo what part of a damaged step has changed."""
@@ -365,9 +319,11 @@ class Conversion:
             if request in known and known[request].is_over
         }
 
-    def _resumption(self, gap: Gap, state: State, step: dict[str, Any]) -> Resumed:
-        """Requests from before the gap keep their lanes; others take the lowest free ones."""
-        run, known, snapshot = self._run, self._known, state.snapshot
+    def _resumption(self, step: Raw, snapshot: Raw, missing: MissingSteps) -> Resumed:
+        """Requests from before the missing steps keep their lanes; others take the lowest free
+        ones.
+        """
+        run, known = self._run, self._known
         rows = {row["request"]: row for row in snapshot["requests"]}
         over = {
             request: _finish_reason(row["finished"])
@@ -390,26 +346,22 @@ class Conversion:
         )
         self._lingering = [request for request in running if request in over]
         gone = [*self._lingering, *(r for r in before if r not in {*running, *waiting})]
-        cancelled = {
-            r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]
-        }
         reasons = (
-            {r: _finish_reason(reason) for r, reason in gap.reasons.items()}
-            | dict.fromkeys(cancelled, "cancelled")
+            {r: _finish_reason(reason) for r, reason in missing.reasons.items()}
+            | dict.fromkeys(self._aborted_before(step["t_start"]), "cancelled")
             | over
         )
         return Resumed(
-            gap.first,
+            missing.first,
             step["step"] - 1,
-            gap.missing,
-            state.source,
+            missing.missing,
             arrived,
             tuple(Finished(request, reasons.get(request, NOT_RECORDED)) for request in gone),
             tuple(self._carried(rows[request], lanes[request]) for request in running),
             tuple(self._carried(rows[request], None) for request in waiting),
         )
 
-    def _carried(self, row: dict[str, Any], lane: int | None) -> Carried:
+    def _carried(self, row: Raw, lane: int | None) -> Carried:
         request, known = row["request"], self._known[row["request"]]
         tokens = tuple(row["output"][: known.max_tokens][len(known.output) :])
         was_preempted = lane is None and bool(row.get("preemptions"))
@@ -418,24 +370,14 @@ class Conversion:
             lane,
             row["computed"],
             tokens,
-            () if lane is None else self._tables(row),
+            () if lane is None else tuple(self._own(row.get("blocks", ()))),
             was_preempted,
         )
 
-    def _tables(self, row: dict[str, Any]) -> tuple[tuple[int | None, ...], ...]:
-        """The block tables in a row of a snapshot, one for each KV cache group."""
-        first = self._first_block
-        return tuple(
-            tuple(None if b < first else b - first for b in group)
-            for group in row.get("blocks", ())
-        )
-
-    def contradiction(self, snapshot: dict[str, Any], step: dict[str, Any]) -> str | None:
+    def contradiction(self, snapshot: Raw, step: Raw) -> str | None:
         """How the snapshot before this step contradicts the steps so far, or None."""
         run = self._run
-        gone = {
-            r for abort in self._aborts if abort["t"] <= step["t_start"] for r in abort["requests"]
-        }
+        gone = self._aborted_before(step["t_start"])
         rows = {row["request"]: row for row in snapshot["requests"] if "finished" not in row}
         queues = [
             ("run", set(snapshot["running"]), set(run.running)),
@@ -448,19 +390,71 @@ class Conversion:
         for request, row in rows.items():
             known, tables = (
                 self._known[request],
-                {g: list(table) for g, table in enumerate(self._tables(row)) if table},
+                {g: list(t) for g, t in enumerate(self._own(row.get("blocks", ()))) if t},
             )
             if row["output"][: known.max_tokens] != known.output:
                 return f"{start}request {request} does not have the same tokens in both."
             if request in run.computed and row["computed"] != run.computed[request]:
-                return f"{start}request {request} has computed {row['computed']} positions, not {run.computed[request]}."
+                return (
+                    f"{start}request {request} has computed {row['computed']} positions, not"
+                    f" {run.computed[request]}."
+                )
             if request in run.computed and tables != run.tables.get(request):
                 return f"{start}request {request} does not have the same blocks in both."
         return None
 
-    # -- what was computed -------------------------------------------------------------------------------------------
+    # -- what was computed -------------------------------------------------------------------------
 
-    def _segment(self, given: dict[str, Any]) -> Segment:
+    def _blocks_used(self, step: Raw, given: Raw) -> int:
+        """How many blocks are in use while the passes run: those that left a table may join another
+        one in the same step.
+        """
+        first, last = self._first_block, len(given)
+        self._changes += [
+            BlockChange(request, (), False, group, tuple(block - first for block in ids))
+            for request, group, ids in step.get("left", ())
+        ]
+        # In the order of the segments: a request that shares a prefix is often named before the one
+        # that computes it in this step.
+        order = {request: at for at, request in enumerate(given)}
+        for request, tables, _ in sorted(step["blocks"], key=lambda b: order.get(b[0], last)):
+            if request not in self._known:
+                raise KeyError(request)
+            self._changes += [
+                BlockChange(request, added, False, group)
+                for group, added in enumerate(self._own(tables))
+                if added
+            ]
+        self._run.take_blocks(KV(0, 0, tuple(self._changes)))
+        tables = self._run.tables
+        return len({block for request in tables for block in self._run.blocks_of(request)})
+
+    def _own(self, tables: Iterable[list[int]]) -> list[tuple[int | None, ...]]:
+        """Recorded block tables, one for each KV cache group, with our numbers: None for the
+        engine's empty block.
+        """
+        first = self._first_block
+        return [tuple(None if b < first else b - first for b in table) for table in tables]
+
+    def _computed(self, step: Raw, given: Raw) -> tuple[tuple[Segment, ...], tuple[Overrun, ...]]:
+        """The segments in the order of their rows, and those computed for nothing: of requests that
+        had ended before, or were ended from outside before the output was back.
+        """
+        rows = [request for request in step.get("row_order", given) if request in given]
+        segments = tuple(self._segment(given[request]) for request in rows)
+        over = self._run.finished.keys() | self._aborted_before(step.get("t_output", 0.0), False)
+        return segments, tuple(Overrun(r, given[r]["length"]) for r in rows if r in over)
+
+    def _aborted_before(self, t: float, inclusive: bool = True) -> set[str]:
+        """Requests that were ended from outside until then."""
+        return {
+            request
+            for abort in self._aborts
+            if abort["t"] < t or (inclusive and abort["t"] == t)
+            for request in abort["requests"]
+        }
+
+    def _segment(self, given: Raw) -> Segment:
         request, start, length = given["request"], given["start"], given["length"]
         is_answer = (
             start >= len(self._known[request].prompt) and start + 1 >= self._run.num_tokens[request]
@@ -469,10 +463,17 @@ class Conversion:
         return Segment(0, request, self._lane(request), phase, start, length, start + length)
 
     def _sample(
-        self, step: dict[str, Any], rows: list[str], given: dict[str, Any]
+        self, step: Raw, given: Raw, segments: tuple[Segment, ...], unread: set[str]
     ) -> tuple[tuple[Sampled, ...], tuple[Draft, ...]]:
-        sampled, drafts = [], []
-        for request in rows:
+        """Count what was computed and sampled: the tokens, and what became of those that were
+        drafted. unread: requests whose output nobody reads any more.
+        """
+        sampled, drafts, refused = list[Sampled](), list[Draft](), list[Draft]()
+        for request in (s.request for s in segments):
+            drafted = given[request]["draft"]
+            if request in unread:
+                refused += [Draft(request, drafted, 0)] if drafted else []
+                continue
             tokens, known = step.get("sampled", {}).get(request, []), self._known[request]
             tokens = tokens[: len(known.prompt) + known.max_tokens - self._run.num_tokens[request]]
             numbers = step.get("logprobs", {}).get(request, []) if len(tokens) == 1 else []
@@ -486,49 +487,55 @@ class Conversion:
                 sampled.append(Sampled(0, request, token, logprob, margin))
                 self._run.sample(sampled[-1])
             known.output += tokens
-            if given[request]["draft"]:
-                drafts.append(Draft(request, given[request]["draft"], max(0, len(tokens) - 1)))
-        return tuple(sampled), tuple(drafts)
+            drafts += [Draft(request, drafted, max(0, len(tokens) - 1))] if drafted else []
+        for segment in segments:
+            self._run.compute(segment)
+        for draft in (*drafts, *refused):
+            self._run.reject(draft)
+        return tuple(sampled), (*drafts, *refused)
 
-    def _waiting(self, step: dict[str, Any], used: int) -> tuple[Waiting, Why]:
-        """The queue, with its recorded length and head where these are on record, and why a running request computes nothing."""
+    def _left_out(self, step: Raw, given: Raw, used: int) -> tuple[Waiting, tuple[Stalled, ...]]:
+        """The queue, with its recorded length and head where these are on record, and who holds a
+        lane and computed nothing. used: blocks while the passes ran.
+        """
         facts, run, budget = self._facts, self._run, self._budget(step)
         lanes = facts["max_num_seqs"] - len(run.lanes), facts["max_num_seqs"]
         blocks = facts["num_blocks"] - used, facts["num_blocks"]
         stall_why = why_stalled(
             budget, blocks, bool(step["preempted"]) or self._config.policy.victim == "blocked"
         )
-        head = (
-            step.get("head")
-            if step.get("head") in run.waiting
-            else run.waiting[0]
-            if run.waiting
-            else None
-        )
+        stalled = tuple(Stalled(r, stall_why) for r in run.running if r not in given)
+        head = step.get("head")
+        if head not in run.waiting:
+            head = run.waiting[0] if run.waiting else None
         length = step.get("waiting", len(run.waiting))
         if head is None:
-            return Waiting(length), stall_why
+            return Waiting(length), stalled
         why = why_waiting(
             run.num_tokens[head], lanes, budget, blocks, self._config, self._groups, not run.lanes
         )
-        return Waiting(length, head, UNRECORDED if step.get("skipped") else why), stall_why
+        return Waiting(length, head, SKIPPED if step.get("skipped") else why), stalled
 
-    def _budget(self, step: dict[str, Any]) -> tuple[int, int]:
+    def _budget(self, step: Raw) -> tuple[int, int]:
         """The unused part of the token budget, and the whole."""
         return max(0, step["budget"] - sum(s["length"] for s in step["segments"])), step["budget"]
 
-    def _times(self, step: dict[str, Any]) -> tuple[float, float, float, float]:
-        """Start, scheduled, output, end. A step that was scheduled while the step before was computed begins at that step's end."""
-        times = []
+    def _times(self, step: Raw) -> tuple[float, float, float, float]:
+        """Start, scheduled, output, end. A step that was scheduled while the step before was
+        computed begins at that step's end.
+        """
+        times, began = list[float](), float(step["t_start"])
         for name in ("t_start", "t_scheduled", "t_output", "t_end"):
-            self._t = max(self._t, round(step.get(name, step["t_start"]) - self._start, 6))
+            self._t = max(self._t, round(step.get(name, began) - self._start, 6))
             times.append(self._t)
         return times[0], times[1], times[2], times[3]
 
-    # -- the whole ---------------------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def requests(self) -> dict[str, TokenizedRequest]:
-        """The known requests, in the order of the recorded workload if there is one. Raises InvalidRequest or InvalidWorkload."""
+        """The known requests, in the order of the recorded workload if there is one. Raises
+        InvalidRequest or InvalidWorkload.
+        """
         if workload := self._facts.get("workload"):
             requests = [r for r in Workload.from_json(workload) if r.id in self._known]
         else:

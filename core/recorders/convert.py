@@ -1,26 +1,27 @@
-"""Converts raw recordings of other engines to traces, and opens them beside saved traces of ours. `core.recorders.conversion` converts their steps one
-by one; the notes of the trace say which steps are missing.
+"""Converts raw recordings of other engines to traces, and opens them beside saved traces of ours.
+`core.recorders.conversion` converts their steps one by one; the notes of the trace say which steps
+are missing.
 """
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from core.errors import InflightError, InvalidTrace, malformed
-from core.recorders.conversion import DAMAGE, Conversion, still_there
-from core.recorders.gaps import Gap
+from core.recorders.conversion import Conversion
 from core.recorders.groups import infer_windows
 from core.recorders.raw import Recording, gathered, is_raw, lines_of, read_raw
 from core.recorders.recorded_header import check_facts, trace_header
+from core.recorders.sequence import Contradiction, EventSequence
 from core.recorders.texts import model_folder, tokenizer_of
-from core.trace.events import (
-    StepEvent,
-)
+from core.trace.events import StepEvent
 from core.trace.messages import english
 from core.trace.phrases import GOES_ON, not_shown
 from core.trace.trace import Trace
@@ -29,8 +30,9 @@ _MOST_GAPS = 8  # described one by one
 
 
 def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
-    """The trace of one rank. tokenizer: for its texts; by default the model's own, if it is on this machine. What cannot be shown is added to
-    `recording.faults`. Raises InvalidTrace for a recording that cannot be followed at all.
+    """The trace of one rank. tokenizer: for its texts; by default the model's own, if it is on this
+    machine. What cannot be shown is added to `recording.faults`. Raises InvalidTrace for a
+    recording that cannot be followed at all, and for one that lacks steps and has no snapshots.
     """
     check_facts(recording)
     try:
@@ -42,9 +44,8 @@ def to_trace(recording: Recording, tokenizer: Any = None) -> Trace:
 
 
 def _converted(recording: Recording, tokenizer: Any) -> Trace:
-    steps = {
-        step["step"]: step for step in reversed(recording.steps)
-    }  # by number, the first of each
+    # by number, the first of each
+    steps = {step["step"]: step for step in reversed(recording.steps)}
     arrivals = [a["t"] for step in recording.steps for a in step["arrived"]]
     seen = [
         row["t"]
@@ -56,7 +57,8 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
     conversion, events, faults = _followed(recording, steps, start)
     if steps and not events:
         raise InvalidTrace(
-            f"{recording.name} begins with missing steps, and nothing after them gives the whole state."
+            f"{recording.name} begins with missing steps, and no snapshot after them gives the"
+            " whole state."
         )
     shown = [steps[event.step] for event in events]
     is_silent = isinstance(recording.header.get("kv_groups"), int)  # on which blocks left a window
@@ -69,7 +71,8 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
             conversion, events, faults = _followed(recording, steps, start)
         else:
             faults.append(
-                "Some blocks left their requests unrecorded, so more blocks are drawn than were in use."
+                "Some blocks left their requests unrecorded, so more blocks are drawn than were in"
+                " use."
             )
     recording.faults += faults
     model = model_folder(recording.header.get("model", ""))
@@ -83,33 +86,43 @@ def _converted(recording: Recording, tokenizer: Any) -> Trace:
 
 
 def checked_trace(recording: Recording, tokenizer: Any = None) -> Trace:
-    """The trace of one rank, checked as if it were read from a file, so that its steps have their warnings. tokenizer: see `to_trace`. Raises
-    InvalidTrace.
+    """The trace of one rank, checked as if it were read from a file, so that its steps have their
+    warnings. tokenizer: see `to_trace`. Raises InvalidTrace.
     """
     return Trace.from_lines(to_trace(recording, tokenizer).lines())
 
 
-def open_recording(path: Path) -> Trace:
-    """The trace of a recording of one rank in one file; raises InvalidTrace."""
-    (recording,) = read_raw([path])
+def import_recording(*parts: str | os.PathLike[str]) -> Trace:
+    """The trace of another engine's raw recording, given all parts of one rank. Raises
+    InvalidTrace.
+    """
+    recording, *others = read_raw(parts)
+    if others:
+        raise InvalidTrace("These are recordings of several ranks; import one at a time.")
     return checked_trace(recording)
 
 
 def open_run(path: Path) -> Trace:
-    """The trace in a file: one of ours, or another engine's raw recording; its first line tells. Raises InvalidTrace."""
-    return open_recording(path) if is_raw(next(lines_of(path), "")) else Trace.load(path)
+    """The trace in a file: one of ours, or another engine's raw recording; its first line tells.
+    Raises InvalidTrace.
+    """
+    return import_recording(path) if is_raw(next(lines_of(path), "")) else Trace.load(path)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """traces: each with its file's name. refused: a sentence for each of the files that cannot be opened."""
+    """traces: each with its file's name. refused: a sentence for each of the files that cannot be
+    opened.
+    """
 
     traces: tuple[tuple[str, Trace], ...]
     refused: tuple[str, ...] = ()
 
 
 def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
-    """Open several files. openings: the name of each and how to open it. Raises the first error if none can be opened."""
+    """Open several files. openings: the name of each and how to open it. Raises the first error if
+    none can be opened.
+    """
     traces: list[tuple[str, Trace]] = []
     errors: list[tuple[str, InflightError]] = []
     for name, opening in openings:
@@ -125,8 +138,9 @@ def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
 
 
 def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
-    """The traces in these files, given as name and text; the content tells a saved trace of ours from another engine's raw recording. All parts of a
-    recording make one trace. Raises InflightError if none can be opened, and InvalidTrace for two recordings of one rank.
+    """The traces in these files, given as name and text; the content tells a saved trace of ours
+    from another engine's raw recording. All parts of a recording make one trace. Raises
+    InflightError if none can be opened, and InvalidTrace for two recordings of one rank.
     """
     raw: list[tuple[str, Iterable[str]]] = []
     openings: list[tuple[str, Callable[[], Trace]]] = []
@@ -144,40 +158,31 @@ def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
 def _followed(
     recording: Recording, steps: dict[int, dict[str, Any]], start: float
 ) -> tuple[Conversion, list[StepEvent], list[str]]:
-    """An event for every step that can be shown, and a sentence for what cannot. steps: by number."""
+    """An event for every step that can be shown, and a sentence for what cannot. steps: by number.
+    Raises InvalidTrace where steps are missing or damaged and no snapshot is there to go on from.
+    """
     conversion, events, faults = Conversion(recording, start), list[StepEvent](), list[str]()
-    gap, last = None, -1
-    for number in sorted(steps):
-        step, snapshot = steps[number], recording.snapshots.get(number)
-        if gap is None and number != last + 1:
-            gap = Gap(last + 1, recording)
-        last = number
-        try:
-            if gap is not None and not conversion.resume(gap, step, snapshot):
-                continue
-            if (
-                gap is None
-                and snapshot is not None
-                and (odd := conversion.contradiction(snapshot, step))
-            ):
-                faults.append(odd)
-            later = steps.get(number + 1)
-            events.append(
-                conversion.event(step, still_there(step, later) if later else frozenset())
+    sequence = EventSequence(conversion)
+    taken = (sequence.take(steps[n], recording.snapshots.get(n)) for n in sorted(steps))
+    for one in chain(chain.from_iterable(taken), sequence.settle()):
+        if isinstance(one, StepEvent):
+            events.append(one)
+        elif isinstance(one, Contradiction):
+            faults.append(one.sentence)
+        elif not recording.snapshots:
+            why = "" if one.error is None else f" ({malformed(one.error).rstrip('.')})"
+            raise InvalidTrace(
+                f"{one.in_words(recording.name)}{why}, and there is no snapshot to go on from."
             )
-            gap = None
-        except DAMAGE as error:
-            faults.append(f"Step {number} is damaged: {malformed(error)}.")
-            gap = gap or Gap(number, recording)
-            gap.is_damaged(step)
+        elif one.error is not None:
+            faults.append(f"Step {one.first} is damaged: {malformed(one.error)}.")
     gaps = [event.resumed for event in events if event.resumed is not None]
-    faults += [
-        english(f"{not_shown(resumed)}{GOES_ON[resumed.source]}") for resumed in gaps[:_MOST_GAPS]
-    ]
+    faults += [english(f"{not_shown(resumed)}{GOES_ON}") for resumed in gaps[:_MOST_GAPS]]
     if len(gaps) > _MOST_GAPS:
         faults.append(english(f"So it is in {len(gaps) - _MOST_GAPS} more [place|places]."))
-    if gap is not None:
+    if sequence.missing is not None:
         faults.append(
-            f"After step {gap.first - 1} steps are missing, and nothing after them gives the whole state: the rest is not shown."
+            f"After step {sequence.missing.first - 1} steps are missing, and no snapshot after them"
+            " gives the whole state: the rest is not shown."
         )
     return conversion, events, faults

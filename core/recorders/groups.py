@@ -1,4 +1,6 @@
-"""The KV cache groups of another engine: layers that share a block table for each request, each group with a table of its own."""
+"""The KV cache groups of another engine: layers that share a block table for each request, each
+group with a table of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _MOST_TRIED = 8  # groups; every combination of them is tried
 
 
 def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
-    """The groups that a recording's header names; empty if all layers share one table and keep all of it. Older recordings only count the groups.
+    """The groups that a recording's header names; empty if all layers share one table and keep all
+    of it. Older recordings only count the groups.
 
     Raises InvalidTrace for an impossible count.
     """
@@ -44,12 +47,14 @@ def kv_groups(facts: dict[str, Any]) -> tuple[GroupFacts, ...]:
 def infer_windows(
     facts: dict[str, Any], steps: Sequence[dict[str, Any]], events: Sequence[StepEvent]
 ) -> bool:
-    """Work out which blocks left a window, for an older recording whose steps do not say, and write it into its header (`facts`) and its steps as
-    today's recorder would.
+    """Work out which blocks left a window, for an older recording whose steps do not say, and write
+    it into its header (`facts`) and its steps as today's recorder would.
 
-    vLLM takes a block back once the request's next token attends to none of its positions. So a set of groups with a window of some length yields
-    a number of free blocks in every step; the set and length that yield the recorded numbers are taken. events: as converted without windows.
-    Returns whether exactly one set of groups fits. If several lengths fit it, the blocks do not show which it was, and the header leaves it out.
+    vLLM takes a block back once the request's next token attends to none of its positions. So a set
+    of groups with a window of some length yields a number of free blocks in every step; the set and
+    length that yield the recorded numbers are taken. events: as converted without windows. Returns
+    whether exactly one set of groups fits. If several lengths fit it, the blocks do not show which
+    it was, and the header leaves it out.
     """
     if facts["kv_groups"] > _MOST_TRIED:
         return False
@@ -82,9 +87,11 @@ def infer_windows(
     ((sliding, window),) = found
     length = None if fits(sliding, window + 1) else window
     facts["kv_groups"] = [
-        {"kind": "sliding_window", "window": length, "block_size": size, "layers": None}
-        if group in sliding
-        else {"kind": "full_attention", "window": None, "block_size": size, "layers": None}
+        (
+            {"kind": "sliding_window", "window": length, "block_size": size, "layers": None}
+            if group in sliding
+            else {"kind": "full_attention", "window": None, "block_size": size, "layers": None}
+        )
         for group in range(count)
     ]
     facts["inferred_windows"] = True
@@ -100,7 +107,7 @@ def infer_windows(
                 )
                 empty[request, group] = (
                     table,
-                    max(gone, places.stop) if known is table else places.stop,
+                    (max(gone, places.stop) if known is table else places.stop),
                 )
                 if left := [
                     first + block for place in places if (block := table[place]) is not None
@@ -111,7 +118,9 @@ def infer_windows(
 
 _TELLING = 64  # steps by which a window is searched: those with the most blocks too many
 _Held = dict[str, tuple[int, dict[int, tuple[Table, int]]]]
-"""While the passes of a step run, by request: the first position it computes, and for each group its table and the table's length then."""
+"""While the passes of a step run, by request: the first position it computes, and for each group
+its table and the table's length then.
+"""
 
 
 def _held(events: Sequence[StepEvent]) -> Iterator[_Held]:
@@ -133,10 +142,12 @@ def _passed(start: int, window: int, size: int) -> int:
 
 
 def _in_use(held: _Held, sliding: frozenset[int], window: int, size: int) -> int:
-    return len({
-        block
-        for start, tables in held.values()
-        for group, (table, length) in tables.items()
-        for block in table[_passed(start, window, size) if group in sliding else 0 : length]
-        if block is not None
-    })  # fmt: skip
+    return len(
+        {
+            block
+            for start, tables in held.values()
+            for group, (table, length) in tables.items()
+            for block in table[_passed(start, window, size) if group in sliding else 0 : length]
+            if block is not None
+        }
+    )

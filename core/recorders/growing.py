@@ -1,5 +1,6 @@
-"""Files of recordings that may grow, be renamed, removed or replaced while they are read: which there are, whose they are, and their lines as
-they become whole. Nothing here waits for them or looks into a step.
+"""Files of recordings that may grow, be renamed, removed or replaced while they are read: which
+there are, whose they are, and their lines as they become whole. Nothing here waits for them or
+looks into a step.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from typing import IO, Any, NamedTuple
 from core.errors import InvalidTrace
 from core.recorders.raw import MAX_LINE_BYTES, Recording, check_header, is_raw
 
-STILL_S = 25.0  # seconds without a change after which a recording counts as abandoned; a recorder touches its file every ten seconds
+STILL_S = (
+    # seconds without a change after which a recording counts as abandoned; a recorder touches its
+    # file every ten seconds
+    25.0
+)
 RawHeader = dict[str, Any]
 
 
 def header_of(path: Path) -> RawHeader | None:
-    """The header that a file begins with; None if there is no file yet, or its first line may still be being written. Raises InvalidTrace
-    if it is not a raw recording or cannot be read.
+    """The header that a file begins with; None if there is no file yet, or its first line may still
+    be being written. Raises InvalidTrace if it is not a raw recording or cannot be read.
     """
     if not path.exists():
         return None
@@ -51,7 +56,9 @@ def recording_named(header: RawHeader) -> RawHeader:
 
 
 def engine_of(header: RawHeader) -> str:
-    """What identifies an engine: the same for all its ranks and different for any other engine, as far as recordings say."""
+    """What identifies an engine: the same for all its ranks and different for any other engine, as
+    far as recordings say.
+    """
     return str(header.get("instance") or f"{header.get('engine', 'vllm')} {header.get('model')}")
 
 
@@ -63,8 +70,8 @@ def is_written(path: Path) -> bool:
 
 
 class EngineThere(NamedTuple):
-    """An engine with recordings in a folder. header: of the newest recording of its lowest rank. at: when something was last written, by the wall
-    clock.
+    """An engine with recordings in a folder. header: of the newest recording of its lowest rank.
+    at: when something was last written, by the wall clock.
     """
 
     key: str
@@ -99,10 +106,12 @@ def _modified(path: Path) -> float:
 def newest(
     place: Path, rank: int | None = None, engine: str | None = None
 ) -> tuple[Path, RawHeader] | None:
-    """The first file of the newest recording at a place, and its header. Recordings that are still being written come before any other.
+    """The first file of the newest recording at a place, and its header. Recordings that are still
+    being written come before any other.
 
-    place: a folder, whose other files are ignored; or a file, which includes the files beside it that a recorder given this name writes.
-    rank: only of this rank; by default the lowest one there. engine: only of this one, as `engine_of` names it. Returns None if nothing has been
+    place: a folder, whose other files are ignored; or a file, which includes the files beside it
+    that a recorder given this name writes. rank: only of this rank; by default the lowest one
+    there. engine: only of this one, as `engine_of` names it. Returns None if nothing has been
     recorded. Raises InvalidTrace for a file that is not a recording.
     """
     if place.is_dir():
@@ -131,7 +140,9 @@ def newest(
 
 
 def _is_of(name: str, given: str) -> bool:
-    """Whether a recorder that was given one name to write to may call a file by this name; see `Parts` of the recorder."""
+    """Whether a recorder that was given one name to write to may call a file by this name; see
+    `Parts` of the recorder.
+    """
     suffix = ".raw.jsonl" if given.endswith(".raw.jsonl") else ".jsonl" * given.endswith(".jsonl")
     stem, kind = re.escape(given.removesuffix(suffix)), re.escape(suffix.removesuffix(".jsonl"))
     return (
@@ -151,7 +162,9 @@ def _recordings(folder: Path) -> list[tuple[Path, RawHeader]]:
 
 @lru_cache(maxsize=4096)
 def _header_then(path: Path, inode: int, size: int, modified: int) -> RawHeader | None:
-    """The header of a file as it was at that time. It is cached: a folder is searched again and again, and most of its files do not change."""
+    """The header of a file as it was at that time. It is cached: a folder is searched again and
+    again, and most of its files do not change.
+    """
     try:
         return header_of(path)
     except InvalidTrace:
@@ -169,7 +182,9 @@ def part_of(header: RawHeader) -> int:
 
 
 class Lines:
-    """The lines of one recording after its header, through all its parts, as they become whole. path: of the part that is being read."""
+    """The lines of one recording after its header, through all its parts, as they become whole.
+    path: of the part that is being read.
+    """
 
     def __init__(self, path: Path, header: RawHeader) -> None:
         self.header = header
@@ -178,16 +193,16 @@ class Lines:
         self._open(path, part_of(header))
 
     def next(self) -> str | None:
-        """The next line with its line end, or None if it is not whole yet. The last line of a part that was left unfinished comes without a line end.
-        Raises InvalidTrace for a line that is too long.
+        """The next line with its line end, or None if it is not whole yet. The last line of a part
+        that was left unfinished comes without a line end. Raises InvalidTrace for a line that is
+        too long.
         """
         assert self._file is not None
         read = self._file.readline(MAX_LINE_BYTES)
         following = None if read else self._following()
         if following is not None:
-            read = self._file.readline(
-                MAX_LINE_BYTES
-            )  # more may have come just before the next part began
+            # more may have come just before the next part began
+            read = self._file.readline(MAX_LINE_BYTES)
         self._rest += read
         if len(self._rest) >= MAX_LINE_BYTES:
             raise InvalidTrace(
@@ -212,7 +227,9 @@ class Lines:
         self._file.readline()  # skip the header, which is known
 
     def _following(self) -> tuple[Path, int] | None:
-        """The next part that is still there, whatever its file is called; None if it has not begun."""
+        """The next part that is still there, whatever its file is called; None if it has not
+        begun.
+        """
         mine = recording_named(self.header)
         later = [
             (path, part_of(header))

@@ -1,12 +1,15 @@
-"""Reads raw recordings of other engines, damaged ones too: JSON lines to plain records. Independent of engines and traces.
+"""Reads raw recordings of other engines, damaged ones too: JSON lines to plain records. Independent
+of engines and traces.
 
-A file begins with a header; each line after it is a step, a snapshot, an abort, or the end. A long recording has several parts, and a data-parallel
-engine has a recording for each rank. Each defect is reported in a sentence, and the rest still opens: a damaged line costs only that line.
+A file begins with a header; each line after it is a step, a snapshot, an abort, or the end. A long
+recording has several parts, and a data-parallel engine has a recording for each rank. Each defect
+is reported in a sentence, and the rest still opens: a damaged line costs only that line.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -18,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InvalidTrace
+from core.files import open_file
 from core.trace.messages import english
 
-RAW = 1  # the version of the format that this module reads; recordings that name none have the same format
+# the version of the format that this module reads; recordings that name none have the same format
+RAW = 1
 MAX_LINE_BYTES = 64 * 2**20
 _REQUEUES = {"transformers"}  # engines
 _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
@@ -30,9 +35,10 @@ _TIMES = ("t_start", "t_scheduled", "t_output", "t_end")
 class Recording:
     """The recording of one rank of an engine.
 
-    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped: how many records the recorder dropped because it
-    could not keep up. complete: whether the recorder was closed. faults: a sentence for each defect that could be read past. snapshots: the state
-    before a step, by the step's number.
+    steps: in the order in which they were scheduled. aborts: requests ended from outside. dropped:
+    how many records the recorder dropped because it could not keep up. complete: whether the
+    recorder was closed. faults: a sentence for each defect that could be read past. snapshots: the
+    state before a step, by the step's number.
     """
 
     name: str
@@ -66,12 +72,15 @@ class Recording:
 
     @property
     def untried(self) -> list[str]:
-        """A sentence if the recorder was never tried with this version of the engine and says so."""
+        """A sentence if the recorder was never tried with this version of the engine and says
+        so.
+        """
         if self.header.get("tested") is not False:
             return []
         version = self.version or "of a version that it does not say"
         return [
-            f"The recorder was never tried with {self.engine} {version}: what it missed there is absent."
+            f"The recorder was never tried with {self.engine} {version}: what it missed there is"
+            " absent."
         ]
 
     @property
@@ -88,20 +97,21 @@ class Recording:
     @property
     def ranks(self) -> int:
         """How many ranks the deployment has, as far as this one knows."""
-        return (
-            self.header.get("ranks") or self.rank + 1
-        )  # the ranks of a dense model do not know how many there are
+        # the ranks of a dense model do not know how many there are
+        return self.header.get("ranks") or self.rank + 1
 
 
 def read_raw(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
-    """The recordings in these files, one for each rank, ordered by rank. Raises InvalidTrace for a file that is not a recording, and for two recordings
-    of one rank.
+    """The recordings in these files, one for each rank, ordered by rank. Raises InvalidTrace for a
+    file that is not a recording, and for two recordings of one rank.
     """
     return gathered((str(path), lines_of(Path(path))) for path in paths)
 
 
 def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
-    """Like `read_raw`, from the name and lines (with line ends) of each file. The parts of a recording are joined."""
+    """Like `read_raw`, from the name and lines (with line ends) of each file. The parts of a
+    recording are joined.
+    """
     by_rank: dict[int, Recording] = {}
     for recording in sorted(
         (_read(Path(name).name, iter(lines)) for name, lines in files),
@@ -120,7 +130,9 @@ def gathered(files: Iterable[tuple[str, Iterable[str]]]) -> list[Recording]:
 
 
 def is_raw(first_line: str) -> bool:
-    """Whether a file with this first line is a raw recording: it has a header and is not a trace of ours, whose lines have checksums."""
+    """Whether a file with this first line is a raw recording: it has a header and is not a trace of
+    ours, whose lines have checksums.
+    """
     try:
         data = json.loads(first_line)
     except (ValueError, RecursionError):
@@ -134,12 +146,14 @@ def is_raw(first_line: str) -> bool:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, `.gz` or not. Raises InvalidTrace if it cannot be read or has a line that is too long."""
+    """The lines of a file, `.gz` or not. Raises InvalidTrace if it cannot be read or has a line
+    that is too long.
+    """
     try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(
-            path, "rt", encoding="utf-8", errors="replace"
-        ) as file:  # bytes that are not text damage only their line
+        with open_file(path) as content:
+            packed = gzip.GzipFile(fileobj=content) if path.suffix == ".gz" else content
+            # bytes that are not text damage only their line
+            file = io.TextIOWrapper(packed, encoding="utf-8", errors="replace")
             while line := file.readline(MAX_LINE_BYTES):
                 if len(line) == MAX_LINE_BYTES:
                     raise InvalidTrace(
@@ -171,7 +185,8 @@ def _read(name: str, lines: Iterator[str]) -> Recording:
                     damaged.append(number)
                 else:
                     recording.faults.append(
-                        f"{name} breaks off in line {number}: the recorder had not written it to its end."
+                        f"{name} breaks off in line {number}: the recorder had not written it to"
+                        " its end."
                     )
     except InvalidTrace as error:  # a truncated .gz file, or a line that is too long
         recording.faults.append(f"After line {number} {error}")
@@ -212,10 +227,13 @@ def take(recording: Recording, data: dict[str, Any]) -> None:
 
 
 def check_header(header: dict[str, Any], name: str) -> None:
-    """Raises InvalidTrace for a version of the format that this module does not read, and for an impossible rank."""
+    """Raises InvalidTrace for a version of the format that this module does not read, and for an
+    impossible rank.
+    """
     if header.get("raw", RAW) != RAW:
         raise InvalidTrace(
-            f"{name} is of version {header['raw']!r} of the raw format; this one reads version {RAW}."
+            f"{name} is of version {header['raw']!r} of the raw format; this one reads version"
+            f" {RAW}."
         )
     rank = header.get("rank", 0)
     if type(rank) is not int or rank < 0:
@@ -229,7 +247,8 @@ def _join(known: Recording, more: Recording) -> None:
     )
     if not same:
         raise InvalidTrace(
-            f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a time."
+            f"{known.name} and {more.name} are two recordings of rank {known.rank}; open one at a"
+            " time."
         )
     known.steps += more.steps
     known.snapshots |= more.snapshots
@@ -240,7 +259,9 @@ def _join(known: Recording, more: Recording) -> None:
 
 
 def _sort(recording: Recording) -> None:
-    """Sort by step: with asynchronous scheduling a step is written when its output is back, which is after the next was scheduled."""
+    """Sort by step: with asynchronous scheduling a step is written when its output is back, which
+    is after the next was scheduled.
+    """
     recording.steps.sort(key=lambda step: step["step"])
     if recording.dropped:
         recording.faults.append(
@@ -248,7 +269,8 @@ def _sort(recording: Recording) -> None:
         )
     if any(earlier["step"] == later["step"] for earlier, later in pairwise(recording.steps)):
         recording.faults.append(
-            "Some steps are there twice: these may be parts of two recordings. The first of each is shown."
+            "Some steps are there twice: these may be parts of two recordings. The first of each is"
+            " shown."
         )
     times = [step["t_start"] for step in recording.steps]
     if any(later < earlier for earlier, later in pairwise(times)):

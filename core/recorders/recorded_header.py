@@ -1,5 +1,5 @@
-"""The header of a trace from the header of a recording: the engine, its model, limits and policy. It claims no rule that the engine was not run
-with.
+"""The header of a trace from the header of a recording: the engine, its model, limits and policy.
+It claims no rule that the engine was not run with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def check_facts(recording: Recording) -> None:
     """Raises InvalidTrace for a header that lacks a fact that every step is drawn with."""
     if absent := [name for name in _NEEDED if recording.header.get(name) is None]:
         raise InvalidTrace(
-            f"{recording.name} does not say its {absent[0]}, without which its steps cannot be drawn."
+            f"{recording.name} does not say its {absent[0]}, without which its steps cannot be"
+            " drawn."
         )
     if recording.header["num_blocks"] == 0:
         raise InvalidTrace(
@@ -52,7 +53,9 @@ def recorded_config(recording: Recording) -> EngineConfig:
 
 
 def _policy(recording: Recording) -> Policy:
-    """`continuous` decides as vLLM does, first come, first served. Any other order is a policy that is not installed here."""
+    """`continuous` decides as vLLM does, first come, first served. Any other order is a policy that
+    is not installed here.
+    """
     facts, policy = recording.header, POLICIES["continuous"]
     if recording.requeues:  # transformers: see its policy
         return replace(policy, requeue=True, victim="blocked", reserve="chunk")
@@ -83,8 +86,9 @@ def trace_header(
     absent: Iterable[str],
     notes: Iterable[str],
 ) -> Header:
-    """The header of the trace. model: the folder of its files, if they are on this machine. start: the trace's time 0, in seconds of the recording.
-    absent: facts that its steps do not have. Raises InvalidConfig or InvalidTrace.
+    """The header of the trace. model: the folder of its files, if they are on this machine. start:
+    the trace's time 0, in seconds of the recording. absent: facts that its steps do not have.
+    Raises InvalidConfig or InvalidTrace.
     """
     facts, config = recording.header, recorded_config(recording)
     name = _ENGINES.get(recording.engine, recording.engine)
@@ -133,8 +137,8 @@ def trace_header(
 
 
 def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
-    """What the clocks of its machine showed at the trace's time 0, `start` seconds into the recording. Recordings without clocks have only the
-    date at which they began, to the second.
+    """What the clocks of its machine showed at the trace's time 0, `start` seconds into the
+    recording. Recordings without clocks have only the date at which they began, to the second.
     """
     clock, since = facts.get("clock"), round(start * 1e9)
     if isinstance(clock, dict):
@@ -151,7 +155,9 @@ def _clock(facts: dict[str, Any], start: float) -> ClockFacts | None:
 
 
 def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
-    """The known facts about the model: from its configuration if its folder is here, otherwise from the recording."""
+    """The known facts about the model: from its configuration if its folder is here, otherwise from
+    the recording.
+    """
     name, context = Path(facts.get("model", "unknown")).name, facts.get("max_model_len")
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
@@ -168,7 +174,7 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
         layers=layers,
         vocab_size=config.get("vocab_size"),
         context=context or config.get("max_position_embeddings"),
-        kv_bytes_per_token=2 * layers * heads * size * bytes_each
-        if layers and heads and size
-        else None,
+        kv_bytes_per_token=(
+            2 * layers * heads * size * bytes_each if layers and heads and size else None
+        ),
     )

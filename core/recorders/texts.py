@@ -1,4 +1,6 @@
-"""Texts for the token ids of a recording: from its model's tokenizer if that is on this machine, otherwise the ids themselves."""
+"""Texts for the token ids of a recording: from its model's tokenizer if that is on this machine,
+otherwise the ids themselves.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from core.browser.tokenizer import PlainTokenizer
-from core.config import BUILTIN_FOLDER
+from core.config import BUILTIN_FOLDER, SMOLLM2, model_source
 from core.errors import UnsupportedModel
-from core.models.hub import hub_answers
-from core.models.tokenizer import has_tokenizer
+from core.torch_engine.models.hub import hub_answers
+from core.torch_engine.models.pretrained import read_tokenizer
+from core.torch_engine.models.tokenizer import has_tokenizer
 from core.trace.detokenize import plain
 
 _confined: frozenset[str] | None = None  # of this process
 
 
 def confine_to(names: Iterable[str]) -> None:
-    """From now on this process reads only these models' files, whatever a recording names, and those of the built-in ones."""
+    """From now on this process reads only these models' files, whatever a recording names, and
+    those of the built-in ones.
+    """
     global _confined
     _confined = frozenset(names)
 
 
 def model_folder(name: str) -> Path | None:
     """The folder of the model's files, or None if they are not on this machine."""
-    named = [Path(name)] if _confined is None or name in _confined else []
+    may = _confined is None or name in _confined or name == SMOLLM2
+    named = [Path(model_source(name))] if may else []
     for folder in (*named, BUILTIN_FOLDER / Path(name).name):
         with suppress(OSError):  # the name may be too long for a file
             if name and (folder / "config.json").is_file():
@@ -35,38 +41,34 @@ def model_folder(name: str) -> Path | None:
     return None
 
 
-def import_tokenizers() -> Any:
-    """The tokenizer factory of transformers. It is imported late since that takes seconds, and many recordings name no model."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer
-
-
-@cache
 def tokenizer_of(name: str) -> Any:
     """The tokenizer of a model in a folder, or of a built-in model by name; None if it has none."""
     folder = model_folder(name)
+    return None if folder is None else _in_folder(folder)
+
+
+@cache
+def _in_folder(folder: Path) -> Any:
     try:
-        if folder is not None and folder.parent == BUILTIN_FOLDER:
+        if folder.parent == BUILTIN_FOLDER:
             return PlainTokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        if folder is None or not has_tokenizer(str(folder)):
-            return None
-        return import_tokenizers().from_pretrained(
-            str(folder), trust_remote_code=False, local_files_only=True
-        )
+        return read_tokenizer(str(folder)) if has_tokenizer(str(folder)) else None
     except Exception:  # a folder without a model fails in many ways
         return None
 
 
 def named_tokenizer(name: str) -> Any:
-    """The tokenizer in a folder or with a hub id. Raises UnsupportedModel if it cannot be loaded."""
+    """The tokenizer in a folder or with a hub id. Raises UnsupportedModel if it cannot be
+    loaded.
+    """
     offline = not os.path.exists(name) and not hub_answers()
     try:
-        return import_tokenizers().from_pretrained(name, local_files_only=offline)
+        return read_tokenizer(name, offline=offline)
     except (OSError, ValueError) as error:
         if offline:
             raise UnsupportedModel(
-                f"The tokenizer {name!r} is no folder here, and the Hugging Face hub cannot be reached."
+                f"The tokenizer {name!r} is no folder here, and the Hugging Face hub cannot be"
+                " reached."
             ) from None
         raise UnsupportedModel(
             f"The tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:200]}"

@@ -1,11 +1,13 @@
-"""Records transformers' own continuous batching, step by step, in the raw format of `inflight_vllm`. transformers is patched only while it
-records.
+"""Records transformers' own continuous batching, step by step, in the raw format of
+`inflight_vllm`. transformers is patched only while it records.
 
     with recording(Path("run.raw.jsonl"), model.name_or_path):
-        model.generate_batch(prompts, continuous_batching_config=config)   # scheduler_type: "fifo" or "prefill_first"
+        # config: of the scheduler type "fifo" or "prefill_first"
+        model.generate_batch(prompts, continuous_batching_config=config)
 
-A subclass of the configured scheduler observes `schedule_batch` and `finish_request`. What only the processor knows, the tokens and the time at
-which they were there, is read around `update_batch`. Asynchronous batching is refused, since from outside its tokens cannot be assigned to steps.
+A subclass of the configured scheduler observes `schedule_batch` and `finish_request`. What only the
+processor knows, the tokens and the time at which they were there, is read around `update_batch`.
+Asynchronous batching is refused, since from outside its tokens cannot be assigned to steps.
 
 Source: transformers 5.23, `generation/continuous_batching/scheduler.py` and `continuous_api.py`.
 """
@@ -32,12 +34,16 @@ TESTED = ("5.23.0", "5.24.0")
 
 
 def _units(cache: Any) -> int:
-    """Units in a sector, such that a block of each attention type is a whole number of units. Attention types share the pool by sectors."""
+    """Units in a sector, such that a block of each attention type is a whole number of units.
+    Attention types share the pool by sectors.
+    """
     return math.lcm(*(a.blocks_per_sector for a in cache.cache_allocators.values()))
 
 
 def _free(cache: Any) -> int:
-    """Units of the pool that no request holds: in free sectors, and in sectors that an attention type holds."""
+    """Units of the pool that no request holds: in free sectors, and in sectors that an attention
+    type holds.
+    """
     units = _units(cache)
     held = [
         units // a.blocks_per_sector * cache.pool.count_free_blocks(a.index)
@@ -58,9 +64,8 @@ class _Observer:
         self.tables: dict[str, list[list[int]]] = {}  # by request, a table for each attention type
         self.active: frozenset[str] = frozenset()  # before the step
         self.finished: list[list[str]] = []
-        self.preempted: list[
-            list[Any]
-        ] = []  # since the last step was recorded, with the positions they lost
+        # since the last step was recorded, with the positions they lost
+        self.preempted: list[list[Any]] = []
         self.arrived: list[dict[str, Any]] = []
         self.step: dict[str, Any] | None = None
 
@@ -94,9 +99,11 @@ class _Observer:
             "first_block": 2 * units,  # two trash sectors come first
             "kv_groups": [
                 {
-                    "kind": "ring"
-                    if (window := getattr(a, "sliding_window", None))
-                    else "full_attention",
+                    "kind": (
+                        "ring"
+                        if (window := getattr(a, "sliding_window", None))
+                        else "full_attention"
+                    ),
                     "window": window,
                     "block_size": a.tokens_per_page,
                     "layers": list(a.layer_indices),
@@ -110,7 +117,9 @@ class _Observer:
         return RawWriter(Parts(self.path, header))
 
     def to_schedule(self, scheduler: Any) -> None:
-        """Note new and running requests just before scheduling. With a full cache this happens several times in a step."""
+        """Note new and running requests just before scheduling. With a full cache this happens
+        several times in a step.
+        """
         new = [
             state
             for request, state in scheduler.waiting_requests.items()
@@ -173,7 +182,9 @@ class _Observer:
         self.arrived, self.preempted = [], []
 
     def _blocks(self, cache: Any) -> list[list[Any]]:
-        """Changes of the block tables. Ids count units of the pool; a block of an attention type is several units."""
+        """Changes of the block tables. Ids count units of the pool; a block of an attention type is
+        several units.
+        """
         units = _units(cache)
         tables: dict[str, list[list[int]]] = {}
         for index, allocator in enumerate(cache.cache_allocators.values()):
@@ -216,8 +227,8 @@ class _Observer:
 
 @contextmanager
 def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Record every batch that runs inside the context. model: its name, for the header. facts: more for the header. Raises InflightError for
-    asynchronous batching.
+    """Record every batch that runs inside the context. model: its name, for the header. facts: more
+    for the header. Raises InflightError for asynchronous batching.
     """
     observer = _Observer(path, model, facts or {})
     schedulers_before = dict(schedulers.SCHEDULER_MAPPING)
@@ -227,7 +238,8 @@ def recording(path: Path, model: str, facts: Mapping[str, Any] | None = None) ->
     def update_batch(self: Any) -> None:
         if self.use_async_batching:
             raise InflightError(
-                "Asynchronous batching cannot be recorded from outside: set use_async_batching=False."
+                "Asynchronous batching cannot be recorded from outside: set"
+                " use_async_batching=False."
             )
         t_output = observer.now()
         states = {
@@ -277,7 +289,9 @@ def _listening(base: Any, observer: _Observer) -> Any:
                 self._positions = {request_id: state.position_offset}
 
         def add_waiting_request(self, state: Any) -> None:
-            """A request that waits again just after `finish_request` was preempted: it had to give up its cache."""
+            """A request that waits again just after `finish_request` was preempted: it had to give
+            up its cache.
+            """
             super().add_waiting_request(state)
             request = state.request_id
             if any(finished == request for finished, _ in observer.finished):

@@ -1,6 +1,8 @@
-"""What a teacher sets for all users of a shared engine: limits and policy, what is hidden, whether requests are accepted, prepared bursts.
+"""What a teacher sets for all users of a shared engine: limits and policy, what is hidden, whether
+requests are accepted, what the model is told first, prepared bursts.
 
-Every change is announced to viewers by an entry {"kind": "class"} of the log. HTTP and teachers' tokens are handled elsewhere.
+Every change is announced to viewers by an entry {"kind": "class"} of the log. HTTP and teachers'
+tokens are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -14,21 +16,20 @@ from core.config import EngineConfig
 from core.errors import InvalidConfig, InvalidRequest
 from core.serving.engine import ServingEngine
 from core.serving.messages import RunStart
-from core.serving.rerun import Twin
-from core.serving.shadow import Shadow
 from core.serving.stream import TokenStream
 from core.workload.demo_workloads import DEMO_WORKLOADS
-from core.workload.request import SamplingParams
+from core.workload.request import SamplingParams, is_text
 
 BURST = "burst"  # the client under which a prepared burst's requests are counted
 
 
 class Classroom:
-    """The settings of one engine. All methods may be called from any thread; `burst` needs an event loop."""
+    """The settings of one engine. All methods may be called from any thread; `burst` needs an event
+    loop.
+    """
 
     def __init__(self, serving: ServingEngine) -> None:
         self._serving = serving
-        self._shadow: Shadow | None = None
         serving.set_class(serving.settings)  # for viewers, from now on
 
     @property
@@ -37,7 +38,8 @@ class Classroom:
         return self._serving.class_state.to_json()
 
     def configure(self, *, start: RunStart = "barrier", **limits: Any) -> EngineConfig:
-        """Change limits, by their names in `EngineConfig`, leaving the others as they are; start: see `ChangeConfig`.
+        """Change limits, by their names in `EngineConfig`, leaving the others as they are; start:
+        see `ChangeConfig`.
 
         Raises InvalidConfig, with nothing changed, for limits that this engine cannot have.
         """
@@ -56,7 +58,9 @@ class Classroom:
         return config
 
     def hide(self, *, texts: bool | None = None, nicknames: bool | None = None) -> None:
-        """Set whether viewers see prompts and tokens, and nicknames. Hidden parts are not sent, not even for earlier messages."""
+        """Set whether viewers see prompts and tokens, and nicknames. Hidden parts are not sent, not
+        even for earlier messages.
+        """
         log, given = self._serving.event_log, {"texts": texts, "nicknames": nicknames}
         log.hidden = replace(
             log.hidden, **{name: value for name, value in given.items() if value is not None}
@@ -67,32 +71,25 @@ class Classroom:
         """Set whether requests are accepted; a prepared burst always is."""
         self._serving.set_class(replace(self._serving.settings, accepting=accepting))
 
-    def shadow(self, policy: str | None) -> None:
-        """Run another policy beside the engine, from its next run on, which begins once the engine is idle; None for none. See `Shadow`.
-
-        Raises InvalidConfig for a policy that does not allow the engine's limits, and if there is no room for a second engine.
+    def tell_first(self, system: str) -> None:
+        """Set what a model with a chat template is told before each question of a person; nothing
+        if it is empty. Raises InvalidRequest for any other model, and for a text that is too long.
         """
-        serving = self._serving
-        if policy is not None:
-            Twin.check_room(serving.engine)
-            config = serving.config_to_come or serving.engine.config
-            config.under(policy, num_blocks=serving.engine.kv_blocks[1])
-        if self._shadow is not None:
-            self._shadow.close()
-        self._shadow = None
-        if policy is not None:
-            self._shadow = Shadow(serving, policy)
-            self._shadow.start()
-            if serving.config_to_come is None:
-                serving.change(config, "idle")
-        serving.set_class(replace(serving.settings, shadow=policy))
+        serving, most = self._serving, self._serving.limits.max_system_characters
+        if not serving.is_asked_by_messages:
+            raise InvalidRequest("The model has no chat template, so it takes no system prompt.")
+        if not is_text(system) or len(system) > most:
+            raise InvalidRequest(f"A system prompt is a text of at most {most:,} characters.")
+        serving.set_class(replace(serving.settings, system=system.strip()))
 
     async def burst(
         self, requests: str | Sequence[tuple[str | Sequence[int], SamplingParams]]
     ) -> list[TokenStream]:
-        """Queue a prepared burst, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling) pairs: all of it or nothing, in this order.
+        """Queue a prepared burst, given by its name in `DEMO_WORKLOADS` or as (prompt, sampling)
+        pairs: all of it or nothing, in this order.
 
-        The streams need not be read. Raises InvalidRequest for an unknown name, and what `ServingEngine.submit` raises.
+        The streams need not be read. Raises InvalidRequest for an unknown name, and what
+        `ServingEngine.submit` raises.
         """
         serving = self._serving
         if isinstance(requests, str):
@@ -105,7 +102,8 @@ class Classroom:
             checked = [
                 (await call.check(prompt, sampling), sampling) for prompt, sampling in requests
             ]
-            # Submitted together, so that they arrive in one step: one after another, each would wait for the step that accepts the previous one.
+            # Submitted together, so that they arrive in one step: one after another, each would
+            # wait for the step that accepts the previous one.
             asked = [call.submit(prompt, sampling) for prompt, sampling in checked]
             given = await asyncio.gather(*asked, return_exceptions=True)
         streams = [stream for stream in given if isinstance(stream, TokenStream)]

@@ -1,4 +1,5 @@
-"""A serving engine. It takes its steps on its own thread; requests join and leave at every step, each with its own stream.
+"""A serving engine. It takes its steps on its own thread; requests join and leave at every step,
+each with its own stream.
 
     serving = ServingEngine(engine)
     serving.start()
@@ -6,7 +7,8 @@
     async for piece in stream: ...
     serving.close()
 
-These are the calls for other threads; each becomes a message to the engine's thread (`core.serving.engine_thread`).
+These are the calls for other threads; each becomes a message to the engine's thread
+(`core.serving.engine_thread`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import copy
 import secrets
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from core.config import EngineConfig
@@ -25,36 +28,40 @@ from core.serving import messages
 from core.serving.engine_thread import EngineThread
 from core.serving.event_log import EngineLog, Hidden
 from core.serving.limits import ServingLimits
-from core.serving.messages import ClassState, RunStart, ToEngine
+from core.serving.messages import Cancel, ClassState, RunStart, ToEngine
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
-from core.serving.places import Place, Places
+from core.serving.places import AcceptedPlace, Places
 from core.serving.request_validator import CheckedPrompt, RequestValidator
 from core.serving.session import Session
 from core.serving.stream import TokenStream, closed
 from core.serving.tokenizing import Tokenizing
+from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace
-from core.workload.request import SamplingParams
+from core.workload.request import Message, SamplingParams
 
 Status = Literal["ok", "draining", "failed"]
 
 
 class ServingEngine:
-    """engine: idle, and used exclusively from `start` to `close`. name: what clients call the model. hidden: what viewers do not see."""
+    """engine: idle, and used exclusively from `start` to `close`. name: what clients call the
+    model, the last part of a path. hidden: what viewers do not see.
+    """
 
     def __init__(
         self,
         engine: EngineCore,
         limits: ServingLimits | None = None,
         name: str | None = None,
-        hidden: Hidden = Hidden(),  # noqa: B008 (frozen)
+        hidden: Hidden = Hidden(),  # noqa: B008
     ) -> None:
         self.engine, self.limits, self.name = (
             engine,
             limits or ServingLimits(),
-            name or engine.model.name or "",
+            public_name(name or engine.model.name or ""),
         )
-        # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the event loop, others to prompts and to `session`.
+        # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the
+        # event loop, others to prompts and to `session`.
         self.tokenizer, self._of_session = (
             copy.deepcopy(engine.tokenizer),
             copy.deepcopy(engine.tokenizer),
@@ -72,36 +79,40 @@ class ServingEngine:
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)
         self._thread = EngineThread(engine, self._session, outputs)
-        self.settings = messages.SetClass()
+        self.settings = messages.SetClass(system="" if self.is_asked_by_messages else None)
         self._change: messages.ChangeConfig | None = None  # the latest request
         self._draining = False
 
-    # -- its life ----------------------------------------------------------------------------------------------------
+    # -- its life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread, which takes its first step when a request comes. Raises ExecutionFailed if the KV pool cannot be made."""
+        """Start the thread, which takes its first step when a request comes. Raises ExecutionFailed
+        if the KV pool cannot be made.
+        """
         self._thread.start()
 
     def drain(self) -> None:
         """Accept no more requests and show no more events; requests in progress continue."""
         self._draining = True
-        self.send(messages.Command.DRAIN)
+        self.send(messages.Order.DRAIN)
 
     def close(self) -> None:
         """End now: cancel requests in progress and join the thread."""
         self.drain()
-        self.send(messages.Command.STOP)
+        self.send(messages.Order.STOP)
         self._thread.join()
 
     def send(self, message: ToEngine) -> bool:
         """Have the engine's thread handle a message between two steps; False if it has ended."""
         return self._thread.send(message)
 
-    # -- how it is ---------------------------------------------------------------------------------------------------
+    # -- how it is ---------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
-        """failed: the engine could not be restored after a failed step; the next request tries again."""
+        """failed: the engine could not be restored after a failed step; the next request tries
+        again.
+        """
         return (
             "draining"
             if self._draining or self._thread.has_ended
@@ -141,13 +152,13 @@ class ServingEngine:
     @property
     def class_state(self) -> ClassState:
         """The current settings, including changes that the engine's thread has not seen yet."""
-        settings = messages.SetClass(
-            self.settings.accepting and self.status != "draining", self.settings.shadow
-        )
+        accepting = self.settings.accepting and self.status != "draining"
+        settings = replace(self.settings, accepting=accepting)
         return self._thread.class_state(settings, self.config_to_come)
 
     def session(self, run: int | None = None) -> Trace:
-        """A run so far, by default the latest in which something happened: a trace that passes `check`. It may take a while: do not call on an event loop.
+        """A run so far, by default the latest in which something happened: a trace that passes
+        `check`. It may take a while: do not call on an event loop.
 
         It has no nicknames. Raises InflightError for a run that is not kept; see `Session`.
         """
@@ -161,7 +172,12 @@ class ServingEngine:
         """(number, steps) of the runs that `session` has, oldest first."""
         return self._session.kept
 
-    # -- what is asked of it -----------------------------------------------------------------------------------------
+    @property
+    def is_asked_by_messages(self) -> bool:
+        """Whether the model has a chat template: what a person writes is a message to it then."""
+        return self._validator.has_template
+
+    # -- what is asked of it -----------------------------------------------------------------------
 
     def set_pace(self, steps_per_s: float | None) -> None:
         """See `SetPace`."""
@@ -173,7 +189,7 @@ class ServingEngine:
 
     def clear(self) -> None:
         """Cancel everything in progress."""
-        self.send(messages.Command.CANCEL_ALL)
+        self.send(messages.Order.CANCEL_ALL)
 
     def change(self, config: EngineConfig, start: RunStart = "barrier") -> None:
         """See `ChangeConfig`."""
@@ -186,10 +202,11 @@ class ServingEngine:
         self.send(settings)
 
     def receive(self, client: str = "", count: int = 1, *, even_if_closed: bool = False) -> Call:
-        """A client has come with this many requests: it gets their places, and the time is noted. To be called before any work is done for it.
+        """A client has come with this many requests: it gets their places, and the time is noted.
+        To be called before any work is done for it.
 
-        even_if_closed: also while no requests are accepted. Raises Unavailable while the server accepts no requests, and TooManyRequests when it
-        is full.
+        even_if_closed: also while no requests are accepted. Raises Unavailable while the server
+        accepts no requests, and TooManyRequests when it is full.
         """
         if self.status == "draining":
             raise Unavailable("The server is closing and takes no more requests.", retry_after=10)
@@ -206,18 +223,44 @@ class ServingEngine:
         even_if_closed: bool = False,
         **options: Any,
     ) -> TokenStream:
-        """The whole way of one request: `receive`, `Call.check`, and `Call.submit` with these options. Raises what they raise."""
+        """The whole way of one request: `receive`, `Call.check`, and `Call.submit` with these
+        options. Raises what they raise.
+        """
         with self.receive(client, even_if_closed=even_if_closed) as call:
             return await call.submit(await call.check(prompt, sampling), sampling, **options)
 
+    async def ask(
+        self,
+        text: str,
+        sampling: SamplingParams,
+        *,
+        client: str = "",
+        even_if_closed: bool = False,
+        **options: Any,
+    ) -> TokenStream:
+        """As `submit`, for what a person writes: a message to a model with a chat template, which
+        would hardly answer otherwise, after what the teacher has set; and to any other a text to go
+        on from.
+        """
+        with self.receive(client, even_if_closed=even_if_closed) as call:
+            prompt: str | Sequence[int] = text
+            conversation: tuple[Message, ...] | None = None
+            if self.is_asked_by_messages and text:
+                said = {"system": self.settings.system, "user": text}
+                conversation = tuple({"role": r, "content": c} for r, c in said.items() if c)
+                prompt = await call.chat(conversation)
+            checked = await call.check(prompt, sampling)
+            return await call.submit(checked, sampling, conversation=conversation, **options)
+
 
 class Call:
-    """What one client asks for at once. Used in a `with`, after which the places that no request has taken are free again.
+    """What one client asks for at once. Used in a `with`, after which the places that no request
+    has taken are free again.
 
     arrived: when it came, on the engine's clock.
     """
 
-    def __init__(self, serving: ServingEngine, places: list[Place], arrived: float) -> None:
+    def __init__(self, serving: ServingEngine, places: list[AcceptedPlace], arrived: float) -> None:
         self._serving, self._places, self.arrived = serving, places, arrived
 
     def __enter__(self) -> Call:
@@ -227,7 +270,7 @@ class Call:
         for place in self._places:
             place.free()
 
-    async def chat(self, messages: Sequence[dict[str, str]]) -> tuple[int, ...]:
+    async def chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """See `RequestValidator.chat`."""
         validator = self._serving._validator
         validator.check_chat()
@@ -254,18 +297,23 @@ class Call:
         nickname: str | None = None,
         num_top_logprobs: int = 0,
         is_bot: bool = False,
+        conversation: tuple[Message, ...] | None = None,
     ) -> TokenStream:
-        """Queue a request, which takes one of the places; returns as soon as the engine has queued it.
+        """Queue a request, which takes one of the places; returns as soon as the engine has queued
+        it.
 
-        num_top_logprobs: how many top tokens to report for each token. is_bot: a program of ours asks, under a nickname that no client may have
-        and that is never hidden. Raises InvalidRequest for a request that the KV pool cannot hold, for an id that is in use and for a nickname
-        that is not allowed, and Unavailable once the server is closed.
+        num_top_logprobs: how many top tokens to report for each token. is_bot: a program of ours
+        asks, under a nickname that no client may have and that is never hidden. conversation:
+        what the prompt was written from, to be on record in its place. Raises
+        InvalidRequest for a request that the KV pool cannot hold, for an id that is in use and for
+        a nickname that is not allowed, and Unavailable once the server is closed.
         """
         serving = self._serving
         nickname = nickname if is_bot else serving._validator.nickname(nickname)
         if num_top_logprobs and sampling.looks_back and serving.engine.trace.header.is_asynchronous:
             raise InvalidRequest(
-                "Top log-probabilities cannot be combined with penalties here: a step is launched before the previous one is read.",
+                "Top log-probabilities cannot be combined with penalties here: a step is launched"
+                " before the previous one is read.",
                 param="logprobs",
             )
         id = id or f"r-{secrets.token_hex(8)}"
@@ -277,9 +325,10 @@ class Call:
             place,
             nickname,
             self.arrived,
-            serving.send,
+            lambda stream: serving.send(Cancel(stream)),
             num_top_logprobs,
             is_bot,
+            conversation,
         )
         if not serving.send(messages.Submit(stream)):
             raise closed()
@@ -288,8 +337,7 @@ class Call:
             await asyncio.shield(stream.accepted)
         except asyncio.CancelledError:
             stream.cancel()
-            stream.accepted.add_done_callback(
-                lambda future: future.exception()
-            )  # otherwise never retrieved
+            # otherwise never retrieved
+            stream.accepted.add_done_callback(lambda future: future.exception())
             raise
         return stream

@@ -1,9 +1,11 @@
-"""The one thread that takes an engine's steps. Messages come in (`core.serving.messages`) and are handled between steps; results go
-out through the `OutputProcessor`.
+"""The one thread that takes an engine's steps. Messages come in (`core.serving.messages`) and are
+handled between steps; results go out through the `OutputProcessor`.
 
-    Submit, Cancel, SetPace, ChangeConfig, … ─→ EngineThread ─→ OutputProcessor ─→ each request's stream, the log for viewers, the metrics
+    Submit, Cancel, SetPace, ChangeConfig, … ─→ EngineThread ─→ OutputProcessor ─→ each request's
+        stream, the log for viewers, the metrics
 
-Only this thread touches the engine and its helpers, so nothing here needs a lock. The engine is driven only by its public functions.
+Only this thread touches the engine and its helpers, so nothing here needs a lock. The engine is
+driven only by its public functions.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from contextlib import suppress
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError, InvalidRequest
-from core.runner.threads import CORE_SHARES
 from core.serving import messages
 from core.serving.messages import ClassState, ToEngine
 from core.serving.output_processor import OutputProcessor
@@ -25,6 +26,7 @@ from core.serving.pace import Pace
 from core.serving.request_validator import CheckedPrompt
 from core.serving.session import Session
 from core.serving.stream import TokenStream, closed, step_failed
+from core.torch_engine.cpu.threads import CORE_SHARES
 from core.trace.events import to_microseconds
 from core.workload.request import Request
 
@@ -32,8 +34,9 @@ _log = logging.getLogger("inflight.serving")
 
 
 class EngineThread:
-    """works: False while the engine could not be made ready. held: unfinished requests that wait for the next run. next_change: the limits
-    of the next run. last_change: the previous such limits, no longer pending.
+    """works: False while the engine could not be made ready. held: unfinished requests that wait
+    for the next run. next_change: the limits of the next run. last_change: the previous such
+    limits, no longer pending.
     """
 
     def __init__(self, engine: EngineCore, session: Session, outputs: OutputProcessor) -> None:
@@ -46,12 +49,11 @@ class EngineThread:
         self._announced: ClassState | None = None
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._stopping = self.has_ended = False
-        self._door = (
-            threading.RLock()
-        )  # so that nothing is sent after the end; a signal may interrupt its holder
+        # so that nothing is sent after the end; a signal may interrupt its holder
+        self._door = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="inflight-engine", daemon=True)
 
-    # -- for everybody -----------------------------------------------------------------------------------------------
+    # -- for everybody -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin the first run; raises ExecutionFailed if the KV pool cannot be made."""
@@ -80,11 +82,11 @@ class EngineThread:
             len(self.held),
             full,
             hidden,
-            settings.shadow,
             settings.accepting,
+            settings.system,
         )
 
-    # -- the thread --------------------------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -107,7 +109,9 @@ class EngineThread:
         return self._engine.has_work and self.pace.wait_s == 0 and not self._stopping
 
     def _handle_all(self, wait_s: float | None = 0.0) -> None:
-        """Handle all queued messages; if there is none, wait up to `wait_s` for one, None for as long as it takes."""
+        """Handle all queued messages; if there is none, wait up to `wait_s` for one, None for as
+        long as it takes.
+        """
         with suppress(queue.Empty):
             while True:
                 self._handle(self._inbox.get(block=wait_s != 0, timeout=wait_s))
@@ -119,7 +123,7 @@ class EngineThread:
                 self._submit(stream)
             case messages.Cancel(stream):
                 self._cancel(stream)
-            case messages.Command.CANCEL_ALL:
+            case messages.Order.CANCEL_ALL:
                 for stream in self._under_way:
                     self._cancel(stream)
                 self.pace.owe()  # a step, in which they leave
@@ -135,11 +139,11 @@ class EngineThread:
                 self._begin_next_run()
             case messages.SetClass():
                 self._class = message
-            case messages.Command.DRAIN:
+            case messages.Order.DRAIN:
                 self.pace.set(None)
                 self._outputs.log.add(self._pace_entry)
                 self._outputs.log.close()
-            case messages.Command.STOP:
+            case messages.Order.STOP:
                 self._stopping = True
         self._announce()
 
@@ -155,7 +159,9 @@ class EngineThread:
         self._announce()
 
     def _recover(self, error: Exception) -> None:
-        """After a failed step: requests in a lane end with an error, waiting ones are queued again."""
+        """After a failed step: requests in a lane end with an error, waiting ones are queued
+        again.
+        """
         _log.error(
             "A step failed; the server goes on without the requests in it.", exc_info=error
         )  # the reason may quote a prompt, so it goes only to the log
@@ -187,7 +193,7 @@ class EngineThread:
         for stream in (*self._under_way, *late):
             self._outputs.fail(stream, closed())
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     @property
     def _under_way(self) -> list[TokenStream]:
@@ -210,7 +216,11 @@ class EngineThread:
                 to_microseconds(max(0.0, stream.times.arrived - engine.began)), engine.now
             )  # 0 for one from before this run
             request = Request(
-                stream.id, prompt_token_ids=stream.prompt, sampling=stream.sampling, arrival=arrived
+                stream.id,
+                prompt_token_ids=None if stream.conversation else stream.prompt,
+                messages=stream.conversation,
+                sampling=stream.sampling,
+                arrival=arrived,
             )
             is_checked = (
                 isinstance(stream.prompt, CheckedPrompt) and stream.prompt.config == engine.config
@@ -239,10 +249,12 @@ class EngineThread:
             else:
                 self._submit(stream)
 
-    # -- runs: each begins from an empty engine and is kept whole ------------------------------------------------------
+    # -- runs: each begins from an empty engine and is kept whole ----------------------------------
 
     def _begin_run(self, config: EngineConfig | None = None) -> None:
-        """Begin a new run, by default under the current limits; raises what the engine's `begin` raises."""
+        """Begin a new run, by default under the current limits; raises what the engine's `begin`
+        raises.
+        """
         self._engine.begin("s", config=config)
         self.works = True
         self._outputs.begin_run(self._session.run, self._engine.trace.header, self._engine.began)
@@ -287,7 +299,7 @@ class EngineThread:
         held, self.held = self.held, {}
         self._rejoin(held.values())
 
-    # -- viewers -----------------------------------------------------------------------------------------------------
+    # -- viewers -----------------------------------------------------------------------------------
 
     @property
     def _pace_entry(self) -> dict[str, object]:

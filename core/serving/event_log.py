@@ -1,7 +1,9 @@
-"""What happens, in order, for any number of readers who catch up at their own pace: numbered messages, each encoded once.
+"""What happens, in order, for any number of readers who catch up at their own pace: numbered
+messages, each encoded once.
 
-A reader asks for the messages after the last number it has. One that has fallen too far behind learns how many messages it missed and continues where a
-new reader begins; writers never wait for readers. Hidden fields are left out when a message is encoded, which also applies to earlier ones.
+A reader asks for the messages after the last number it has. One that has fallen too far behind
+learns how many messages it missed and continues where a new reader begins; writers never wait for
+readers. Hidden fields are left out when a message is encoded, which also applies to earlier ones.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ from core.trace.events import Sampled, StepEvent
 
 KEPT = 4096  # messages
 COALESCE_S = 0.1
-KEEP_ALIVE_S = (
-    15.0  # seconds of silence after which a comment is sent, so that no proxy closes the connection
-)
+# seconds of silence after which a comment is sent, so that no proxy closes the connection
+KEEP_ALIVE_S = 15.0
 COMMENT = b": still here\n\n"
-_TOGETHER = 100  # up to this many readers are woken that often; more are woken less often, so that appending stays cheap
+# up to this many readers are woken that often; more are woken less often, so that appending stays
+# cheap
+_TOGETHER = 100
 _MOST_AT_ONCE = 256
 
 
 class ServedStep(NamedTuple):
-    """A step of an engine. texts: the pieces of its tokens by request, in the event's order; None if they were not decoded."""
+    """A step of an engine. texts: the pieces of its tokens by request, in the event's order; None
+    if they were not decoded.
+    """
 
     event: StepEvent
     texts: dict[str, list[str]] | None = None
@@ -38,7 +43,9 @@ LogEntry = dict[str, Any] | ServedStep
 
 @dataclass(frozen=True)
 class Hidden:
-    """What viewers of an engine do not see. texts: prompts and tokens, from which texts could be rebuilt. nicknames: of the clients, who are people; bots keep theirs."""
+    """What viewers of an engine do not see. texts: prompts and tokens, from which texts could be
+    rebuilt. nicknames: of the clients, who are people; bots keep theirs.
+    """
 
     texts: bool = True
     nicknames: bool = True
@@ -53,7 +60,7 @@ class Hidden:
                 **({"sampled": without_tokens(data.event.sampled)} if self.texts else {}),
             }
         if data["kind"] == "request":
-            names = (["prompt_token_ids", "sampling"] if self.texts else []) + (
+            names = (["prompt_token_ids", "messages", "sampling"] if self.texts else []) + (
                 ["nickname"] if self.nicknames and not data["is_bot"] else []
             )
             return data | dict.fromkeys(names)
@@ -86,14 +93,15 @@ class _Entry:
 
 
 def _encoded(data: Any) -> str:
-    return json.dumps(
-        data, separators=(",", ":")
-    )  # ASCII only: no character ends a line, and all can be encoded
+    # ASCII only: no character ends a line, and all can be encoded
+    return json.dumps(data, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A batch of messages; empty after long silence. last: the number of the last one, from which a reader continues."""
+    """A batch of messages; empty after long silence. last: the number of the last one, from which a
+    reader continues.
+    """
 
     last: int
     taken: tuple[_Entry, ...]
@@ -118,13 +126,16 @@ class Excerpt:
 
 
 class EventLog:
-    """`append` may be called from any thread; `restart` and `forget` belong to one, `read` to any event loop.
+    """`append` may be called from any thread; `restart` and `forget` belong to one, `read` to any
+    event loop.
 
-    kept: how many messages are kept at least; None for all. chapters: how many chapters are kept instead: a chapter's first message
-    contains everything that the rest of it depends on. shown: what viewers are sent of a message; it can be replaced, also for earlier messages.
+    kept: how many messages are kept at least; None for all. chapters: how many chapters are kept
+    instead: a chapter's first message contains everything that the rest of it depends on. shown:
+    what viewers are sent of a message; it can be replaced, also for earlier messages.
 
-    A reader whose position is no longer kept, and a new reader of a log with chapters, first gets {"kind": "skipped", "messages": how many it missed}, then
-    the latest message of each state that precedes the rest.
+    A reader whose position is no longer kept, and a new reader of a log with chapters, first gets
+    {"kind": "skipped", "messages": how many it missed}, then the latest message of each state that
+    precedes the rest.
     """
 
     def __init__(
@@ -134,9 +145,8 @@ class EventLog:
         shown: Callable[[LogEntry], Any] = lambda data: data,
     ) -> None:
         self._kept, self._chapters, self.shown = kept, chapters, shown
-        self._messages: list[
-            _Entry
-        ] = []  # their numbers follow each other; at most twice as many as are kept
+        # their numbers follow each other; at most twice as many as are kept
+        self._messages: list[_Entry] = []
         self._begins: list[int] = []  # the number of each chapter's first message
         self._next = 0
         self._anew = 0  # readers from before this number start over, and have missed nothing
@@ -152,7 +162,9 @@ class EventLog:
         return self._next
 
     def append(self, data: LogEntry, *, state: str | None = None, begins: bool = False) -> None:
-        """state: the name of the state that this message updates. begins: whether it begins a new chapter."""
+        """state: the name of the state that this message updates. begins: whether it begins a new
+        chapter.
+        """
         with self._lock:
             message = _Entry(self._next, data, state)
             if self._chapters is not None and (begins or not self._begins):
@@ -167,7 +179,9 @@ class EventLog:
         self._wake()
 
     def restart(self) -> None:
-        """Make every reader start over with what is kept, because it is shown differently from now on."""
+        """Make every reader start over with what is kept, because it is shown differently from now
+        on.
+        """
         with self._lock:
             by = self._next - self._first + 1  # even a reader that has everything is now behind
             for message in self._messages:
@@ -196,12 +210,13 @@ class EventLog:
         chapters: int | None = None,
         keep_alive_s: float | None = None,
     ) -> AsyncIterator[Excerpt]:
-        """Excerpts until the log is closed, at most one per `coalesce_s` except while catching up; by default ten a second, and fewer
-        with more than a hundred readers.
+        """Excerpts until the log is closed, at most one per `coalesce_s` except while catching up;
+        by default ten a second, and fewer with more than a hundred readers.
 
-        Readers of one `coalesce_s` are woken together, so that readers at the same position share one excerpt. after: the last
-        number that the reader has; without it, everything that is kept comes first, or the last `chapters` chapters. keep_alive_s: seconds of silence
-        after which an empty excerpt comes.
+        Readers of one `coalesce_s` are woken together, so that readers at the same position share
+        one excerpt. after: the last number that the reader has; without it, everything that is kept
+        comes first, or the last `chapters` chapters. keep_alive_s: seconds of silence after which
+        an empty excerpt comes.
         """
         self.num_readers += 1
         tick = 0
@@ -262,7 +277,9 @@ class EventLog:
     def _take_together(
         self, after: int | None, chapters: int | None, tick: int
     ) -> tuple[Excerpt | None, bool]:
-        """The excerpt that the first reader woken at this tick took, shared with readers at the same position."""
+        """The excerpt that the first reader woken at this tick took, shared with readers at the
+        same position.
+        """
         key, shared = (after, chapters, tick, self.shown), self._shared
         if shared is None or shared[0] != key:
             shared = self._shared = key, self.take(after, chapters)
@@ -298,23 +315,29 @@ class EventLog:
             by_loop.setdefault(loop, []).append(event)
         for loop, events in by_loop.items():
             try:
-                loop.call_soon_threadsafe(
-                    _set, events
-                )  # one call for all readers, because the engine's thread pays for it
+                # one call for all readers, because the engine's thread pays for it
+                loop.call_soon_threadsafe(_set, events)
             except RuntimeError:  # that loop is closed, and its readers with it
                 continue
 
 
 class EngineLog(EventLog):
-    """What a serving engine does. hidden: what viewers do not see; it can be changed, also for earlier messages. The kinds of message:
+    """What a serving engine does. hidden: what viewers do not see; it can be changed, also for
+    earlier messages. The kinds of message:
 
-    {"kind": "run", "run", "header", "records"}  a run begins, with this number; its prompts come one by one. records: how to read its steps
-    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "is_bot", "prompt_token_ids", "sampling"}
-    {"kind": "step", …}                 as in a trace
-    {"kind": "carried", "requests"}     these leave the queue, recorded as cancelled, and join that of the next run
-    {"kind": "pace", "steps_per_s", "t"}  None for full speed; since when
-    {"kind": "class", …}                what the teacher has set, see `ClassState`
-    {"kind": "shadow", …}               what another policy does with the same requests, see `core.serving.shadow`
+    {"kind": "run", "run", "header", "records"}
+        A run begins, with this number; its prompts come one by one. records: how to read its steps.
+    {"kind": "request", "id", "prompt_tokens", "max_new_tokens", "nickname", "is_bot",
+     "prompt_token_ids", "messages", "sampling"}
+        A request was queued. messages: that its prompt was written from, where a person asked.
+    {"kind": "step", …}
+        A step, as in a trace.
+    {"kind": "carried", "requests"}
+        These leave the queue, recorded as cancelled, and join that of the next run.
+    {"kind": "pace", "steps_per_s", "t"}
+        The pace, None for full speed, and since when.
+    {"kind": "class", …}
+        What the teacher has set, see `ClassState`.
     """
 
     def __init__(self, hidden: Hidden = Hidden()) -> None:
@@ -336,7 +359,7 @@ class EngineLog(EventLog):
         self.append(entry, state=kind if kind in _STATES else None)
 
 
-_STATES = ("run", "class", "pace", "shadow")  # kinds whose latest message is the current state
+_STATES = ("run", "class", "pace")  # kinds whose latest message is the current state
 
 
 async def events(
@@ -355,8 +378,9 @@ async def events_together(
     chapters: int | None = None,
     period: float = 0.25,
 ) -> AsyncIterator[bytes]:
-    """Several logs by name as server-sent events, until all are closed: arrays of {"of": a name, "last": the number of the last, "messages": […]}. Messages
-    within `period` seconds are sent together.
+    """Several logs by name as server-sent events, until all are closed: arrays of {"of": a name,
+    "last": the number of the last, "messages": […]}. Messages within `period` seconds are sent
+    together.
     """
     places: dict[str, int | None] = {name: (after or {}).get(name) for name in logs}
     silent = 0.0
@@ -383,7 +407,9 @@ async def events_together(
 
 
 async def _next_tick(seconds: float) -> int:
-    """Wait for the next multiple of `seconds` on the loop's clock; returns which one it is, or 0 at once for 0 seconds."""
+    """Wait for the next multiple of `seconds` on the loop's clock; returns which one it is, or 0 at
+    once for 0 seconds.
+    """
     if not seconds:
         return 0
     now = asyncio.get_running_loop().time()

@@ -1,8 +1,14 @@
-"""How every server of this project listens, with an engine behind it or not. Knows nothing of what is served."""
+"""How every server of this project listens, with an engine behind it or not. Knows nothing of what
+is served.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
 import socket
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -12,28 +18,70 @@ from core.errors import InflightError
 from core.serving.limits import ServingLimits
 from core.serving.timeouts import KEPT_S, bounded_protocol
 
+_log = logging.getLogger("inflight")
 _DESCRIPTORS = 2**16
+_WAITING = 2048  # connections that the system holds until they are accepted
+_AT_ONCE = 8  # that are accepted before any is looked at
+_AGAIN_S = 60.0  # after which it is worth another line that there are no descriptors
 
 
 def server_config(app: Any, limits: ServingLimits, **more: Any) -> uvicorn.Config:
-    """How uvicorn runs `app`: quietly, without trusting headers about the caller, and cutting off calls that arrive too slowly."""
-    return uvicorn.Config(
-        app,
-        http=bounded_protocol(limits.body_s, limits.send_s),
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,  # limits count by the address that really called
-        server_header=False,
-        timeout_keep_alive=KEPT_S,
-        timeout_graceful_shutdown=max(1, round(limits.drain_s)),
-        backlog=2048,
-        lifespan="off",
-        **more,
-    )
+    """How uvicorn runs `app`: quietly, without trusting headers about the caller, and cutting off
+    calls that arrive too slowly, and silent connections that leave no room for others. more:
+    settings of uvicorn that differ here.
+    """
+    settings: dict[str, Any] = {
+        "http": bounded_protocol(limits.body_s, limits.send_s, _most_connections()),
+        "log_level": "warning",
+        "access_log": False,
+        "proxy_headers": False,  # limits count by the address that really called
+        "server_header": False,
+        "timeout_keep_alive": KEPT_S,
+        "timeout_graceful_shutdown": max(1, round(limits.drain_s)),
+        "backlog": _AT_ONCE,  # asyncio accepts so many in one go: see `HttpServer` for the other
+        "lifespan": "off",
+    }
+    return uvicorn.Config(app, **settings | more)
+
+
+class HttpServer(uvicorn.Server):
+    """To be given its sockets."""
+
+    _told = -_AGAIN_S
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, without a traceback for each connection that no descriptor is left for."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_WAITING)
+        asyncio.get_running_loop().set_exception_handler(self._failed)
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error, now = context.get("exception"), time.monotonic()
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif now - self._told >= _AGAIN_S:
+            self._told = now
+            _log.warning("%s: new connections wait until others are closed.", error.strerror)
+
+
+def _most_connections() -> int | None:
+    """How many leave a quarter of this process's descriptors, or 64 of few, for all else; None for
+    any number.
+    """
+    with suppress(ImportError):
+        import resource
+
+        now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if now != resource.RLIM_INFINITY:
+            return max(now // 4, now - max(now // 4, 64))
+    return None
 
 
 def allow_connections() -> None:
-    """Let this process hold as many connections as its system may grant: many begin with 1,024 descriptors, fewer than the browsers of a class open."""
+    """Let this process hold as many connections as its system may grant: many begin with 1,024
+    descriptors, fewer than the browsers of a class open.
+    """
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -44,7 +92,9 @@ def allow_connections() -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address. port: 0 for any free one. Raises InflightError if it cannot be used."""
+    """A socket at this address. port: 0 for any free one. Raises InflightError if it cannot be
+    used.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family[0], socket.SOCK_STREAM)

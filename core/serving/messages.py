@@ -1,28 +1,23 @@
-"""Messages from other threads to the engine's thread, a frozen record for each. They are handled between steps, in order of arrival."""
+"""Messages from other threads to the engine's thread, a frozen record for each. They are handled
+between steps, in order of arrival.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from core.config import EngineConfig
 from core.serving.event_log import Hidden
-
-if TYPE_CHECKING:
-    from core.serving.stream import TokenStream
+from core.serving.stream import TokenStream
 
 RunStart = Literal["idle", "barrier"]
-LIMITS = {
-    "policy",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "chunked_prefill",
-    "prefix_caching",
-}  # that a teacher can set
+# that a teacher can set
+LIMITS = {"policy", "max_num_seqs", "max_num_batched_tokens", "chunked_prefill", "prefix_caching"}
 
 
-# -- to the engine's thread ----------------------------------------------------------------------------------------------
+# -- to the engine's thread ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,8 @@ class TakeSteps:
 
 @dataclass(frozen=True)
 class ChangeConfig:
-    """Begin a new run with other limits. start: "idle" once no request is in progress; "barrier" admits no request to a lane from now on, and waiting
-    requests join the new run.
+    """Begin a new run with other limits. start: "idle" once no request is in progress; "barrier"
+    admits no request to a lane from now on, and waiting requests join the new run.
     """
 
     config: EngineConfig
@@ -65,13 +60,15 @@ class ChangeConfig:
 
 @dataclass(frozen=True)
 class SetClass:
-    """What a teacher has set besides the limits. shadow: the policy run beside the engine's."""
+    """What a teacher has set besides the limits: whether requests are accepted. system: said to the
+    model before each question of a person, None where it is not asked by messages.
+    """
 
     accepting: bool = True
-    shadow: str | None = None
+    system: str | None = None
 
 
-class Command(Enum):
+class Order(Enum):
     """Messages without parameters."""
 
     CANCEL_ALL = "end every request under way"
@@ -79,16 +76,17 @@ class Command(Enum):
     STOP = "end after the step under way"
 
 
-ToEngine = Submit | Cancel | SetPace | TakeSteps | ChangeConfig | SetClass | Command
+ToEngine = Submit | Cancel | SetPace | TakeSteps | ChangeConfig | SetClass | Order
 
 
-# -- to viewers ----------------------------------------------------------------------------------------------------------
+# -- to viewers ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ClassState:
-    """The settings of a shared engine. next: the limits of a run that is about to begin, for which `held` requests wait.
-    record_is_full: later steps of this run are no longer kept.
+    """The settings of a shared engine. next: the limits of a run that is about to begin, for which
+    `held` requests wait. record_is_full: later steps of this run are no longer kept. accepting,
+    system: see `SetClass`.
     """
 
     config: EngineConfig
@@ -96,8 +94,8 @@ class ClassState:
     held: int
     record_is_full: bool
     hidden: Hidden
-    shadow: str | None
     accepting: bool
+    system: str | None
 
     def to_json(self) -> dict[str, Any]:
         """The content of an entry of kind "class"."""
@@ -109,8 +107,8 @@ class ClassState:
             "record_is_full": self.record_is_full,
             "hide_texts": self.hidden.texts,
             "hide_nicknames": self.hidden.nicknames,
-            "shadow": self.shadow,
             "accepting": self.accepting,
+            "system": self.system,
         }
 
 

@@ -1,6 +1,7 @@
 """What Prometheus reads: vLLM's metrics under our prefix, counted from the engine's events.
 
-A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`; `assets/grafana/serving.json` is one.
+A dashboard made for vLLM works once `vllm:` is replaced by `inflight:`;
+`assets/grafana/serving.json` is one.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class ServingMetrics:
-    """The metrics of one engine, in a registry of its own. engine: its current state is read whenever the metrics are."""
+    """The metrics of one engine, in a registry of its own. engine: its current state is read
+    whenever the metrics are.
+    """
 
     def __init__(self, model: str, engine: EngineCore) -> None:
         self.registry = CollectorRegistry()

@@ -1,10 +1,12 @@
-"""Turns sampled tokens into everything that is sent, once: text and stop strings, log-probabilities, finish reasons, metrics.
+"""Turns sampled tokens into everything that is sent, once: text and stop strings,
+log-probabilities, finish reasons, metrics.
 
     token ids ─→ AnswerText (decoded once) ─→ the engine, which ends a request at a stop string
                                            ─→ ClientText ─→ Piece ─→ the request's stream
                                            ─→ ServedStep ─→ the log, from which viewers read
 
-It holds the streams of the requests in the engine, belongs to the engine's thread, and works on tokens and events only.
+It holds the streams of the requests in the engine, belongs to the engine's thread, and works on
+tokens and events only.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import torch
 
 from core.engine.runner import SamplingRow, observing
 from core.errors import InflightError, InvalidRequest
-from core.runner.sampling import adjust_logits
 from core.serving.event_log import EngineLog, ServedStep
 from core.serving.metrics import ServingMetrics
 from core.serving.stream import Piece, TokenStream, TopLogprob, call_in, put_all
+from core.torch_engine.sampling import adjust_logits
 from core.trace.detokenize import AnswerText
 from core.trace.events import RECORDS, StepEvent
 from core.trace.header import Header
@@ -30,8 +32,9 @@ from core.workload.request import Request
 
 
 class ClientText:
-    """What a client sees of an answer: its text without special tokens, cut at a stop string. Text that may be the beginning of one is held back
-    until that is decided. special: the texts of special tokens. It is given pieces of text and decodes nothing.
+    """What a client sees of an answer: its text without special tokens, cut at a stop string. Text
+    that may be the beginning of one is held back until that is decided. special: the texts of
+    special tokens. It is given pieces of text and decodes nothing.
     """
 
     def __init__(self, stop: Sequence[str], special: Mapping[int, str]) -> None:
@@ -69,14 +72,15 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TopLogprobs:
-    """The most probable tokens at each position, for requests that ask for them: computed with the passes, from the logits used for sampling,
-    and only while requests ask for them. For a pass launched before its tokens are read, the results stay on the device until then."""
+    """The most probable tokens at each position, for requests that ask for them: computed with the
+    passes, from the logits used for sampling, and only while requests ask for them. For a pass
+    launched before its tokens are read, the results stay on the device until then.
+    """
 
     def __init__(self) -> None:
         self._asked: dict[str, int] = {}  # how many, by request
-        self._found: dict[
-            str, dict[int, tuple[torch.Tensor, torch.Tensor]]
-        ] = {}  # by request, then by tokens before
+        # by request, then by tokens before
+        self._found: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}
 
     def ask(self, request: str, count: int) -> None:
         """Keep this many for each further token of a request; none for a count of 0."""
@@ -94,7 +98,9 @@ class TopLogprobs:
         self._found.clear()
 
     def take(self, request: str, position: int) -> tuple[TopLogprob, ...]:
-        """Those for the token with this index, most probable first; empty if none were requested."""
+        """Those for the token with this index, most probable first; empty if none were
+        requested.
+        """
         found = self._found.get(request, {}).pop(position, None)
         if found is None:
             return ()
@@ -120,7 +126,7 @@ class TopLogprobs:
                 self._found[row.request][row.position] = likely.indices, likely.values
 
 
-class _Answer:
+class _AnswerSoFar:
     """pieces: of tokens that were sampled and are in no event yet."""
 
     def __init__(
@@ -147,19 +153,19 @@ class OutputProcessor:
             else {}
         )
         self.top_logprobs = TopLogprobs()
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, _AnswerSoFar] = {}
         self.streams: dict[str, TokenStream] = {}  # unfinished and in the engine, by request
         self.last_step = -1  # the last step of this run that was processed
         self._began = 0.0  # when this run did, on the clock of `Times`
 
-    # -- while the engine takes a step: see `core.engine.outputs` ------------------------------------------------------
+    # -- while the engine takes a step: see `core.engine.outputs` ----------------------------------
 
     def __len__(self) -> int:
         return len(self._answers)
 
     def begin(self, request: Request, prompt: Sequence[int]) -> None:
         """See `Outputs`."""
-        self._answers[request.id] = _Answer(request, prompt, self._tokenizer, self._special)
+        self._answers[request.id] = _AnswerSoFar(request, prompt, self._tokenizer, self._special)
 
     def add(self, request: str, token_id: int) -> bool:
         """See `Outputs`: the piece of text is kept until the step is told."""
@@ -177,7 +183,7 @@ class OutputProcessor:
         self._answers.clear()
         self.top_logprobs.clear()
 
-    # -- what happened -------------------------------------------------------------------------------------------------
+    # -- what happened -----------------------------------------------------------------------------
 
     def begin_run(self, run: int, header: Header, began: float) -> None:
         """A run begins, at this time of the engine's clock; requests come one by one."""
@@ -198,6 +204,7 @@ class OutputProcessor:
                 "nickname": stream.nickname,
                 "is_bot": stream.is_bot,
                 "prompt_token_ids": stream.prompt,
+                "messages": stream.conversation,
                 "sampling": request.to_json()["sampling"],
             }
         )
@@ -292,7 +299,7 @@ class OutputProcessor:
             self.metrics.finished(stream, "error")
         stream.call(stream.fail, error)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _hand_over(self, handed: Sequence[tuple[TokenStream, Piece]]) -> None:
         """Give pieces to their streams, and let go of the requests that end."""
@@ -305,7 +312,9 @@ class OutputProcessor:
             call_in(loop, put_all, pieces)
 
     def _end(self, stream: TokenStream) -> None:
-        """A request has ended, or never began: its place is free. Another request of the same id is left alone."""
+        """A request has ended, or never began: its place is free. Another request of the same id is
+        left alone.
+        """
         if self.streams.get(stream.id) is stream:
             del self.streams[stream.id]
             self._answers.pop(stream.id, None)

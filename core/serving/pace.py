@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 
 class Pace:
-    """When the next step may be taken. steps_per_s: None for full speed, 0 for single steps only. Not thread-safe."""
+    """When the next step may be taken. steps_per_s: None for full speed, 0 for single steps only.
+    Not thread-safe.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.steps_per_s: float | None = None

@@ -1,4 +1,5 @@
-"""How many requests are in progress, in all and of each client. Each has a place, from when it is received until it has ended.
+"""How many requests are in progress, in all and of each client. Each has a place, from when it is
+received until it has ended.
 
 Everything here may be called from any thread.
 """
@@ -25,22 +26,24 @@ class Places:
         """Places taken, by all together."""
         return self._taken.total()
 
-    def take(self, client: str, count: int = 1) -> list[Place]:
+    def take(self, client: str, count: int = 1) -> list[AcceptedPlace]:
         """Take this many for a client, or none: raises TooManyRequests."""
         most, most_of_one = self._limits.max_requests, self._limits.max_requests_per_client
         with self._lock:
             if self._taken.total() + count > most:
                 raise TooManyRequests(
-                    f"{self._taken.total():,} requests are in progress; this server's limit is {most:,}."
+                    f"{self._taken.total():,} requests are in progress; this server's limit is"
+                    f" {most:,}."
                 )
             if self._taken[client] + count > most_of_one:
                 raise TooManyRequests(
-                    f"{self._taken[client]:,} of your requests are in progress; the limit per client is {most_of_one:,}."
+                    f"{self._taken[client]:,} of your requests are in progress; the limit per"
+                    f" client is {most_of_one:,}."
                 )
             self._taken[client] += count
-        return [Place(self, client) for _ in range(count)]
+        return [AcceptedPlace(self, client) for _ in range(count)]
 
-    def _give_back(self, place: Place) -> None:
+    def _give_back(self, place: AcceptedPlace) -> None:
         with self._lock:
             if place.is_taken:
                 place.is_taken = False
@@ -49,7 +52,7 @@ class Places:
                     del self._taken[place.client]
 
 
-class Place:
+class AcceptedPlace:
     """One request's, counted as its client's."""
 
     def __init__(self, places: Places, client: str) -> None:

@@ -14,9 +14,10 @@ from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.engine.requests import validate_request
 from core.errors import InvalidRequest, TooLong
-from core.models.tokenizer import chat_ids, chat_text, longest_token
 from core.serving.limits import ServingLimits
-from core.workload.request import Request, SamplingParams
+from core.torch_engine.models.tokenizer import longest_token
+from core.workload.chat import chat_ids, chat_text, has_template
+from core.workload.request import Message, Request, SamplingParams
 
 _IN_NICKNAMES = frozenset(" -_.'")
 _BOT = re.compile(r"bot\d*")  # without spaces and marks
@@ -39,12 +40,14 @@ class CheckedPrompt(tuple[int, ...]):
 
 
 class RequestValidator:
-    """name: what clients call the model. Everything that is read or refused here is; nothing is counted or kept."""
+    """name: what clients call the model. has_template: whether the model has a chat template.
+    Everything that is read or refused here is; nothing is counted or kept.
+    """
 
     def __init__(self, engine: EngineCore, limits: ServingLimits, name: str) -> None:
         self._model, self._limits, self._name = engine.model, limits, name
         self._longest = longest_token(engine.tokenizer)
-        self._has_template = bool(getattr(engine.tokenizer, "chat_template", None))
+        self.has_template = has_template(engine.tokenizer)
 
     def check(
         self,
@@ -55,20 +58,22 @@ class RequestValidator:
     ) -> CheckedPrompt:
         """The prompt's token ids; raises InvalidRequest if this server would not run it.
 
-        config: the engine's. tokenizer: used for a text, which may take a while. Prompts are checked only here: the engine's thread repeats it
-        only if its limits have changed since.
+        config: the engine's. tokenizer: used for a text, which may take a while. Prompts are
+        checked only here: the engine's thread repeats it only if its limits have changed since.
         """
         limits = self._limits
         if sampling.max_new_tokens > limits.max_new_tokens:
             raise InvalidRequest(
-                f"At most {limits.max_new_tokens:,} new tokens are written, not {sampling.max_new_tokens:,}.",
+                f"At most {limits.max_new_tokens:,} new tokens are written, not"
+                f" {sampling.max_new_tokens:,}.",
                 param="max_tokens",
             )
         if len(sampling.stop) > limits.max_stop_strings or any(
             len(s) > limits.max_stop_characters for s in sampling.stop
         ):
             raise InvalidRequest(
-                f"At most {limits.max_stop_strings} stop strings of at most {limits.max_stop_characters} characters are taken.",
+                f"At most {limits.max_stop_strings} stop strings of at most"
+                f" {limits.max_stop_characters} characters are taken.",
                 param="stop",
             )
         if isinstance(prompt, str):
@@ -88,7 +93,9 @@ class RequestValidator:
         return CheckedPrompt.of(ids, config)
 
     def check_bytes(self, text: str, num_new: int = 1) -> None:
-        """Raises InvalidRequest, without the tokenizer, for a text that has too many tokens beside this many new ones even if all are the longest."""
+        """Raises InvalidRequest, without the tokenizer, for a text that has too many tokens beside
+        this many new ones even if all are the longest.
+        """
         if self._longest is None:
             return
         size, context = (
@@ -98,37 +105,44 @@ class RequestValidator:
         least = -(-size // self._longest)
         if context is not None and least + num_new > context:
             raise TooLong(
-                f"At least {least} prompt tokens and {num_new} new ones exceed the model's context of {context}.",
+                f"At least {least} prompt tokens and {num_new} new ones exceed the model's context"
+                f" of {context}.",
                 param="prompt",
             )
         if least > self._limits.max_prompt_tokens:
             raise TooLong(
-                f"The prompt has at least {least:,} tokens; at most {self._limits.max_prompt_tokens:,} are taken.",
+                f"The prompt has at least {least:,} tokens; at most"
+                f" {self._limits.max_prompt_tokens:,} are taken.",
                 param="prompt",
             )
 
     def _check_tokens(self, count: int) -> None:
         if count > self._limits.max_prompt_tokens:
             raise TooLong(
-                f"The prompt has {count:,} tokens; at most {self._limits.max_prompt_tokens:,} are taken.",
+                f"The prompt has {count:,} tokens; at most {self._limits.max_prompt_tokens:,} are"
+                " taken.",
                 param="prompt",
             )
 
     def check_chat(self) -> None:
         """Raises InvalidRequest if the model has no chat template."""
-        if not self._has_template:
+        if not self.has_template:
             raise InvalidRequest(
                 f"The model {self._name} has no chat template; use /v1/completions."
             )
 
-    def chat(self, messages: Sequence[dict[str, str]], tokenizer: Any) -> tuple[int, ...]:
-        """A conversation as the model's own template writes it; raises InvalidRequest if it does not accept the messages."""
+    def chat(self, messages: Sequence[Message], tokenizer: Any) -> tuple[int, ...]:
+        """A conversation as the model's own template writes it; raises InvalidRequest if it does
+        not accept the messages.
+        """
         text = chat_text(tokenizer, messages)
         self.check_bytes(text)
         return chat_ids(tokenizer, text)
 
     def nickname(self, given: str | None) -> str | None:
-        """The nickname as plain text of a few characters, None if nothing is left; raises InvalidRequest for anything else, and for a bot's."""
+        """The nickname as plain text of a few characters, None if nothing is left; raises
+        InvalidRequest for anything else, and for a bot's.
+        """
         name = " ".join(unicodedata.normalize("NFC", given or "").split(" ")).strip()
         most = self._limits.max_nickname_characters
         kinds = "".join(unicodedata.category(c)[0] for c in name)
@@ -142,7 +156,8 @@ class RequestValidator:
             or "MMMM" in kinds  # no script stacks so many marks
         ):
             raise InvalidRequest(
-                f"A nickname has at most {most} letters, digits, spaces and the characters - _ . and '.",
+                f"A nickname has at most {most} letters, digits, spaces and the characters - _ ."
+                " and '.",
                 param="nickname",
             )
         if _BOT.fullmatch(

@@ -1,6 +1,8 @@
-"""The server alone: one process, one engine, one port. The first SIGTERM or Ctrl-C drains it, a second one ends it at once.
+"""The server alone: one process, one engine, one port. The first SIGTERM or Ctrl-C drains it, a
+second one ends it at once.
 
-a signal ─→ new requests are refused, those in progress go on ─→ the rest end with a last word ─→ nothing listens any more
+a signal ─→ new requests are refused, those in progress go on ─→ the rest end with a last word ─→
+nothing listens any more
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from core.serving.engine import ServingEngine
-from core.serving.listening import allow_connections, bound, server_config
+from core.serving.listening import HttpServer, allow_connections, bound, server_config
 
 _LAST_WORDS = 2  # seconds for answers that are still being written at the end
 _ORDERS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _Server(uvicorn.Server):
+class _DrainingServer(HttpServer):
     def __init__(
         self, config: uvicorn.Config, serving: ServingEngine, ready: Callable[[str], None]
     ) -> None:
@@ -40,15 +42,16 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         for order in _ORDERS:
-            signal.signal(
-                order, signal.SIG_DFL
-            )  # nothing of ours is between a second one and the end
+            # nothing of ours is between a second one and the end
+            signal.signal(order, signal.SIG_DFL)
         self._until = time.monotonic() + self._serving.limits.drain_s
         self._serving.drain()
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop: while requests are in progress, and there is time, calls are answered as before."""
+        """Whether to stop: while requests are in progress, and there is time, calls are answered as
+        before.
+        """
         ends = await super().on_tick(counter)
         return ends and (not self._serving.num_requests or time.monotonic() >= self._until)
 
@@ -71,7 +74,8 @@ def serve(
     port: int,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until a signal. port: 0 for any free one. ready: called with the address once calls are taken.
+    """Serve until a signal. port: 0 for any free one. ready: called with the address once calls are
+    taken.
 
     Raises InflightError if the port cannot be used.
     """
@@ -80,9 +84,11 @@ def serve(
     listening = bound(host, port)
     serving.start()
     gc.collect()
-    gc.freeze()  # model and libraries stay: without this, reading a body of many small lists looks through all of them again and again
+    # model and libraries stay: without this, reading a body of many small lists looks through all
+    # of them again and again
+    gc.freeze()
     try:
-        asyncio.run(_Server(config, serving, ready).serve([listening]))
+        asyncio.run(_DrainingServer(config, serving, ready).serve([listening]))
     finally:
         serving.close()
         listening.close()

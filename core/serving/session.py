@@ -1,8 +1,10 @@
-"""The runs of a serving engine, each kept from its first step, so that a saved run can be replayed and passes `check`.
+"""The runs of a serving engine, each kept from its first step, so that a saved run can be replayed
+and passes `check`.
 
-A trace that begins in the middle could not be replayed, so the front of a run is never cut off. When room runs out between two
-requests, the engine begins a new run and the oldest one is dropped (`is_due`); when it runs out while the engine is busy without a pause,
-the later steps of that run are not kept, and the trace says so.
+A trace that begins in the middle could not be replayed, so the front of a run is never cut off.
+When room runs out between two requests, the engine begins a new run and the oldest one is dropped
+(`is_due`); when it runs out while the engine is busy without a pause, the later steps of that run
+are not kept, and the trace says so.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.engine.recorder import TraceRecorder
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
@@ -28,14 +30,14 @@ _PACKED = 256  # steps
 
 
 class Session(TraceRecorder):
-    """tokens: room for prompt and new tokens, of all runs together; a step without any counts as one."""
+    """tokens: room for prompt and new tokens, of all runs together; a step without any counts as
+    one.
+    """
 
     def __init__(self, tokens: int) -> None:
-        self._most, self._lock = (
-            tokens,
-            threading.Lock(),
-        )  # the lock: for readers in other threads than the engine's
-        self._runs: deque[_Run] = deque()
+        # the lock: for readers in other threads than the engine's
+        self._most, self._lock = tokens, threading.Lock()
+        self._runs: deque[_RecordedRun] = deque()
         self.run = -1  # its number, from 0
         self.latest: deque[StepEvent] = deque(maxlen=4)  # events, kept or not
 
@@ -46,7 +48,7 @@ class Session(TraceRecorder):
                 self._runs.pop()  # nothing ran
             self.run += 1
             self.latest.clear()
-            self._runs.append(_Run(self.run, self.trace))
+            self._runs.append(_RecordedRun(self.run, self.trace))
 
     def knows(self, request: str) -> bool:
         return super().knows(request) or request in self._now.open
@@ -82,21 +84,22 @@ class Session(TraceRecorder):
         return self._now.is_cut
 
     def copy(self, run: int | None = None) -> Trace:
-        """A run as it is now, by default the latest in which something happened; raises InflightError if it is not kept. It has no texts."""
+        """A run as it is now, by default the latest in which something happened; raises
+        InflightError if it is not kept. It has no texts.
+        """
         with self._lock:
             there = [kept for kept in self._runs if kept.events and run in (None, kept.number)]
             if not there:
                 raise InflightError(
-                    "Nothing has run yet." if run is None else f"Run {run} is not kept."
+                    "Nothing has run yet." if run is None else f"Run {shown(run)} is not kept."
                 )
             kept = there[-1]
             header, asked, events = kept.trace.header, dict(kept.trace.asked), kept.events.copy()
             if kept.is_cut:
                 header = replace(header, notes=(*header.notes, kept.sentence))
             complete = not kept.open and not kept.is_cut
-        return Trace(
-            header, asked, list(events), complete=complete
-        )  # unpacked while the engine goes on
+        # unpacked while the engine goes on
+        return Trace(header, asked, list(events), complete=complete)
 
     @property
     def kept(self) -> list[tuple[int, int]]:
@@ -105,11 +108,13 @@ class Session(TraceRecorder):
             return [(kept.number, len(kept.events)) for kept in self._runs if kept.events]
 
     @property
-    def _now(self) -> _Run:
+    def _now(self) -> _RecordedRun:
         return self._runs[-1]
 
     def _has_room(self, more: int) -> bool:
-        """Reserve room for a part of the run, dropping older runs if needed. Once room has run out, the rest of this run is not kept."""
+        """Reserve room for a part of the run, dropping older runs if needed. Once room has run out,
+        the rest of this run is not kept.
+        """
         run = self._now
         while len(self._runs) > 1 and sum(kept.size for kept in self._runs) + more > self._most:
             self._runs.popleft()
@@ -120,7 +125,9 @@ class Session(TraceRecorder):
 
 
 class _Events:
-    """A run's events, in order. All but the last few are packed: an event's objects take some 3 kB and are walked by each garbage collection; packed, 0.2 kB."""
+    """A run's events, in order. All but the last few are packed: an event's objects take some 3 kB
+    and are walked by each garbage collection; packed, 0.2 kB.
+    """
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []
@@ -146,8 +153,10 @@ class _Events:
         yield from self._last
 
 
-class _Run:
-    """trace: without its events. open: requests that have not ended. is_cut: whether something was not kept for lack of room; num_lost: steps."""
+class _RecordedRun:
+    """trace: without its events. open: requests that have not ended. is_cut: whether something was
+    not kept for lack of room; num_lost: steps.
+    """
 
     def __init__(self, number: int, trace: Trace) -> None:
         self.number, self.trace, self.events = number, trace, _Events()
@@ -158,4 +167,7 @@ class _Run:
     @property
     def sentence(self) -> str:
         steps = english(f"{self.num_lost:,} later [step was|steps were]")
-        return f"The engine was busy without a pause for longer than the record has room: {steps} not kept."
+        return (
+            f"The engine was busy without a pause for longer than the record has room: {steps} not"
+            " kept."
+        )

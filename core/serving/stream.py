@@ -1,4 +1,6 @@
-"""One request's pieces on their way from the engine's thread to the coroutine that waits for them, and the times of its events."""
+"""One request's pieces on their way from the engine's thread to the coroutine that waits for them,
+and the times of its events.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.errors import ExecutionFailed, InflightError, Unavailable
-from core.serving.messages import Cancel, ToEngine
-from core.serving.places import Place
-from core.workload.request import FinishReason, SamplingParams
+from core.serving.places import AcceptedPlace
+from core.workload.request import FinishReason, Message, SamplingParams
 
 
 class TopLogprob(NamedTuple):
-    """A token that could have been chosen, and its natural log-probability at temperature 1, after bias and penalties."""
+    """A token that could have been chosen, and its natural log-probability at temperature 1, after
+    bias and penalties.
+    """
 
     token_id: int
     logprob: float
@@ -23,8 +26,9 @@ class TopLogprob(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A token as a client sees it. index: of the token in the answer. text: what can now be shown, often more or less
-    than the token. finish_reason: of the last piece. token_id: None in a last piece without a token. top_logprobs: as many as were requested.
+    """A token as a client sees it. index: of the token in the answer. text: what can now be shown,
+    often more or less than the token. finish_reason: of the last piece. token_id: None in a last
+    piece without a token. top_logprobs: as many as were requested.
     """
 
     index: int
@@ -37,7 +41,8 @@ class Piece:
 
 @dataclass
 class Times:
-    """Seconds on the engine's clock (`EngineCore.time`, which runs on from run to run), None for what has not happened yet.
+    """Seconds on the engine's clock (`EngineCore.time`, which runs on from run to run), None for
+    what has not happened yet.
 
     arrived: when the client's call was received.
     """
@@ -48,7 +53,9 @@ class Times:
     last_token: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """As sent to clients: seconds from arrival to a lane, to the first token and to the last."""
+        """As sent to clients: seconds from arrival to a lane, to the first token and to the
+        last.
+        """
         named = {"queue_s": self.admitted, "ttft_s": self.first_token, "e2e_s": self.last_token}
         return {
             name: None if t is None else round(max(0.0, t - self.arrived), 6)
@@ -57,39 +64,42 @@ class Times:
 
 
 class TokenStream:
-    """Iterate it once, in the loop in which it was created. A reader that stops early calls `cancel`, which is harmless after the end."""
+    """Iterate it once, in the loop in which it was created. A reader that stops early calls
+    `cancel`, which is harmless after the end.
+    """
 
     def __init__(
         self,
         id: str,
         prompt: tuple[int, ...],
         sampling: SamplingParams,
-        place: Place,
+        place: AcceptedPlace,
         nickname: str | None,
         arrived: float,
-        send: Callable[[ToEngine], object],
+        on_cancel: Callable[[TokenStream], object],
         num_top_logprobs: int = 0,
         is_bot: bool = False,
+        conversation: tuple[Message, ...] | None = None,
     ) -> None:
+        self.conversation = conversation  # what the prompt was written from, where it was
         self.id, self.prompt, self.sampling, self.nickname = id, prompt, sampling, nickname
         self.place = place  # given back by the engine's thread when the request has ended
         self.num_top_logprobs = num_top_logprobs  # top tokens reported for each one
         self.is_bot = is_bot  # a program asks, under the nickname of one
         self.times = Times(arrived)
         self.num_tokens = 0  # delivered; written by the engine's thread
-        self.is_leaving = (
-            False  # cancelled, to be reported by the next step; written by the engine's thread
-        )
+        # cancelled, to be reported by the next step; written by the engine's thread
+        self.is_leaving = False
         self.finish_reason: FinishReason | None = None  # once the last piece has been read
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[None] = self.loop.create_future()
         self._pieces: asyncio.Queue[Piece | InflightError] = asyncio.Queue()
-        self._send = send
+        self._on_cancel = on_cancel
 
     def cancel(self) -> None:
         """Cancel the request: its lane and blocks are free in the next step."""
         if self.finish_reason is None:
-            self._send(Cancel(self))
+            self._on_cancel(self)
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
         """The pieces; raises ExecutionFailed if a step of this request failed."""
@@ -101,7 +111,7 @@ class TokenStream:
             self.finish_reason = piece.finish_reason
             yield piece
 
-    # -- by the engine's thread --------------------------------------------------------------------------------------
+    # -- by the engine's thread --------------------------------------------------------------------
 
     def took(self, t: float) -> None:
         """A token was generated at `t`."""
@@ -114,7 +124,7 @@ class TokenStream:
         """Have the stream's loop call one of the functions below."""
         call_in(self.loop, function, *args)
 
-    # -- from the engine's thread, through the loop -----------------------------------------------------------------
+    # -- from the engine's thread, through the loop ------------------------------------------------
 
     def accept(self) -> None:
         """The engine has queued it."""

@@ -1,5 +1,6 @@
-"""Prompts become token ids here, one at a time, because a tokenizer is not for two threads at once. The shortest that waits is next: whoever sends long
-texts keeps others waiting for no more than the one that is being worked on.
+"""Prompts become token ids here, one at a time, because a tokenizer is not for two threads at once.
+The shortest that waits is next: whoever sends long texts keeps others waiting for no more than the
+one that is being worked on.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ class Tokenizing:
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
-        self._waiting: list[
-            tuple[int, int, Callable[[], None]]
-        ] = []  # size and number of each; a heap
+        # size and number of each; a heap
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._lock, self._at_work = threading.Lock(), False
 
     async def run(self, size: int, work: Callable[[Any], T]) -> T:
-        """What `work` makes with the tokenizer. size: of its text, in characters. If the caller is cancelled it is not begun."""
+        """What `work` makes with the tokenizer. size: of its text, in characters. If the caller is
+        cancelled it is not begun.
+        """
         done: Future[T] = Future()
 
         def do() -> None:

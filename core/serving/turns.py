@@ -1,4 +1,6 @@
-"""Places that clients share by address, so that none takes them all: those of viewers, of files being opened, of questions being answered."""
+"""Places that clients share by address, so that none takes them all: those of viewers, of files
+being opened, of questions being answered.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ T = TypeVar("T")
 
 
 class Turns:
-    """One address holds at most half of the places, and half of the line before them: there is always room for others, while a class behind one
-    router gets in. A place that becomes free goes to the address that has been served least recently. Use it on one event loop.
+    """One address holds at most half of the places, and half of the line before them: there is
+    always room for others, while a class behind one router gets in. A place that becomes free goes
+    to the address that has been served least recently. Use it on one event loop.
 
-    places: held at once. what: what they are held for, as in "400 viewers are connected". waiting: how many may wait for one. retry_after: seconds, for those who
-    are refused.
+    places: held at once. what: what they are held for, as in "400 viewers are connected". waiting:
+    how many may wait for one. retry_after: seconds, for those who are refused.
     """
 
     def __init__(self, places: int, what: str, waiting: int = 0, retry_after: int = 1) -> None:
@@ -41,18 +44,22 @@ class Turns:
             self.free(address)
 
     async def take(self, address: str) -> None:
-        """Take a place, in turn; `free` gives it back. Raises TooManyRequests where the line is full."""
+        """Take a place, in turn; `free` gives it back. Raises TooManyRequests where the line is
+        full.
+        """
         if self._has_place_for(address):
             self._held[address] += 1
             return
         own = len(self._waiting.get(address, ()))
         if own >= _half(self._line) if self._line else self._held[address] >= _half(self._places):
             raise self._refusal(
-                f"From your address {self._held[address] + own:,} {self._what}, as many as one may have"
+                f"From your address {self._held[address] + own:,} {self._what}, as many as one may"
+                " have"
             )
         if self.num_waiting >= self._line:
             raise self._refusal(
-                f"{self._held.total() + self.num_waiting:,} {self._what}, as many as there is room for"
+                f"{self._held.total() + self.num_waiting:,} {self._what}, as many as there is"
+                " room for"
             )
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append(turn)
@@ -92,14 +99,15 @@ class Turns:
 
 
 def beyond(most: int, kept: Iterable[T], whose: Callable[[T], str]) -> list[T]:
-    """Which of the kept, oldest first, go so that at most so many remain: the oldest of whoever has most, again and again."""
+    """Which of the kept, oldest first, go so that at most so many remain: the oldest of whoever has
+    most, again and again.
+    """
     left = list(kept)
     gone = []
     while len(left) > most:
         shares = Counter(map(whose, left))
-        gone.append(
-            max(left, key=lambda one: shares[whose(one)])
-        )  # the first of these is the oldest
+        # the first of these is the oldest
+        gone.append(max(left, key=lambda one: shares[whose(one)]))
         left.remove(gone[-1])
     return gone
 

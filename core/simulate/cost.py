@@ -1,12 +1,16 @@
-"""What determines the cost of a forward pass, and what a cost model answers. From data sheets: `roofline`; from measured passes: `fitted`; by name: `named`."""
+"""What a forward pass costs: one form, whose coefficients come from data sheets (`roofline`) or
+from measured passes (`fitted`); by name: `named`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Load(NamedTuple):
-    """What determines a pass's cost: positions computed (including pads), bytes of KV read, and pairs of a query and a key that it attends to."""
+    """What determines a pass's cost: positions computed (including pads), bytes of KV read, and
+    pairs of a query and a key that it attends to.
+    """
 
     tokens: int
     kv_bytes: int
@@ -14,15 +18,18 @@ class Load(NamedTuple):
 
     @staticmethod
     def pairs_of(length: int, kv_len: int) -> int:
-        """Pairs of the last `length` of `kv_len` positions, each of which attends to itself and to all before it."""
+        """Pairs of the last `length` of `kv_len` positions, each of which attends to itself and to
+        all before it.
+        """
         return length * (2 * kv_len - length + 1) // 2
 
 
 class Deployment(NamedTuple):
-    """The model that a cost model stands for, and what it runs on. device: in a word; hardware: in words.
+    """The model that a cost model stands for, and what it runs on. device: in a word; hardware: in
+    words.
 
-    context: the most tokens of a request; vocab_size; parameters. None where nothing is known of it. kv_bytes: of memory left for the KV pool, None for no
-    limit. dtype: of weights and KV.
+    context: the most tokens of a request; vocab_size; parameters. None where nothing is known of
+    it. kv_bytes: of memory left for the KV pool, None for no limit. dtype: of weights and KV.
     """
 
     model: str | None = None
@@ -35,6 +42,35 @@ class Deployment(NamedTuple):
     dtype: str = "float16"
 
 
+class Coefficients(NamedTuple):
+    """The seconds of a pass: base_s, which every pass takes; the longer of reading the weights and
+    computing the tokens; the longer of reading the KV and computing the pairs, and as much of the
+    shorter as is `exposed`; and what cards send each other for each token.
+    """
+
+    base_s: float
+    per_token_s: float
+    per_kv_byte_s: float
+    per_pair_s: float = 0.0
+    weights_s: float = 0.0
+    sent_per_token_s: float = 0.0
+    exposed: float = 1.0
+
+    def seconds(self, load: Load) -> float:
+        """How long a pass of this load takes."""
+        tokens = load.tokens
+        read, paired = self.per_kv_byte_s * load.kv_bytes, self.per_pair_s * load.pairs
+        longer, shorter = (read, paired) if read > paired else (paired, read)
+        return (
+            self.base_s
+            + max(self.weights_s, self.per_token_s * tokens)
+            + longer
+            + self.exposed * shorter
+            + self.sent_per_token_s * tokens
+        )
+
+
+@runtime_checkable
 class Cost(Protocol):
     """What a pass costs: all that a `SimulatedEngine` asks in place of a model."""
 
@@ -53,4 +89,6 @@ class Cost(Protocol):
         """Whether this load is outside what was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a trace's header says of it under `cost`; `assumptions` in it are sentences to be read beside every result."""
+        """What a trace's header says of it under `cost`; `assumptions` in it are sentences to be
+        read beside every result.
+        """

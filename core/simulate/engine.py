@@ -1,13 +1,15 @@
-"""The same scheduler and the same events without the forward pass: a cost model says how long each pass would have taken.
+"""The same scheduler and the same events without the forward pass: a cost model says how long each
+pass would have taken.
 
     cost = fit(trace)                                   # see `core.simulate.fitted`
     engine = SimulatedEngine(cost, config)
     trace = engine.run(workload)                        # labelled "source": "simulated"
-    totals = run_stream(engine, requests)                     # a million requests, see `core.simulate.totals`
+    totals = run_stream(engine, requests)               # of millions, see `core.simulate.totals`
 
-Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals; scheduling itself costs nothing.
-Tokens are made up (always the same one) and have no text, so neither an end-of-sequence token nor a stop string ever comes: every request runs
-to its full length.
+Time is simulated too: the clock moves by what the passes cost and by the waits between arrivals;
+scheduling itself costs nothing. Tokens are made up (always the same one) and have no text, so
+neither an end-of-sequence token nor a stop string ever comes: every request runs to its full
+length.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
+from core.engine.clock import ManualClock
 from core.engine.engine import EngineCore
 from core.engine.outputs import StopStrings
 from core.engine.recorder import TraceRecorder, Window
 from core.engine.runner import PassResult, Sample
-from core.errors import InvalidConfig
+from core.errors import InvalidConfig, require
 from core.scheduler.output import SchedulerOutput
 from core.simulate.cost import Cost, Load
 from core.simulate.fitted import Linear
@@ -32,29 +35,17 @@ TOKEN = Sample(0, 0.0, 0.0)
 _VOCABULARY = 50257  # where nothing is known of the model
 
 
-class SimulatedClock:
-    """A clock that moves only by `advance`."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock, by at least a nanosecond: a wait too short to change a large float would never end."""
-        self.now += max(seconds, 1e-9)
-
-
 class SimulatedRunner:
-    """A `Runner` without a model: every pass takes what it costs, every sample is the same token."""
+    """A `Runner` without a model: every pass takes what it costs, every sample is the same
+    token.
+    """
 
     asynchronous = own_clock = False
     execution = memory = None
     notes: Sequence[str] = ()
     eos_token_ids: frozenset[int] = frozenset()  # the made-up tokens have none
 
-    def __init__(self, cost: Cost, clock: SimulatedClock) -> None:
+    def __init__(self, cost: Cost, clock: ManualClock) -> None:
         self.cost, self.clock = cost, clock
         self._passes = self._passes_beyond = 0
 
@@ -72,9 +63,8 @@ class SimulatedRunner:
         kv = samples = tokens = pairs = 0
         for scheduled in output.scheduled:
             tokens += len(scheduled.tokens)
-            kv += (
-                scheduled.kv_len if scheduled.tokens else 0
-            )  # a finished row is a pad, and pads attend to nothing
+            # a finished row is a pad, and pads attend to nothing
+            kv += scheduled.kv_len if scheduled.tokens else 0
             pairs += Load.pairs_of(len(scheduled.tokens), scheduled.kv_len)
             samples += scheduled.samples
         positions = tokens if output.layout == "packed" else output.rows * output.width
@@ -94,7 +84,9 @@ class SimulatedRunner:
 
 
 class SimulatedExecutor:
-    """The `Executor` of a cost model: always the same runner, and the memory of what it stands for. model: the one it stands for."""
+    """The `Executor` of a cost model: always the same runner, and the memory of what it stands for.
+    model: the one it stands for.
+    """
 
     def __init__(
         self, model: ModelFacts, runner: SimulatedRunner, notes: Sequence[str] = ()
@@ -127,8 +119,8 @@ class SimulatedExecutor:
         if config.num_blocks is not None and most is not None and config.num_blocks > most:
             size = config.num_blocks * self._block_bytes(config)
             raise InvalidConfig(
-                f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes {size / 1e9:,.1f} GB; "
-                f"{self.memory_sentence}, which are {most:,} blocks."
+                f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes"
+                f" {size / 1e9:,.1f} GB; {self.memory_sentence}, which are {most:,} blocks."
             )
 
     def most_blocks(
@@ -143,7 +135,8 @@ class SimulatedExecutor:
         found = self._deployment.kv_bytes // self._block_bytes(config)
         if not found:
             raise InvalidConfig(
-                f"Not even one KV block of {config.block_size:,} tokens fits: {self.memory_sentence}."
+                f"Not even one KV block of {config.block_size:,} tokens fits:"
+                f" {self.memory_sentence}."
             )
         return found
 
@@ -168,10 +161,11 @@ class NoStopStrings(StopStrings):
 
 
 class SimulatedEngine(EngineCore):
-    """An engine whose forward pass is a cost model. The model it stands for, and the memory for its KV pool, are those of the cost model.
+    """An engine whose forward pass is a cost model. The model it stands for, and the memory for its
+    KV pool, are those of the cost model.
 
-    tokenizer: for text prompts. name, vocab_size, max_model_len: of another model. window: keep only the steps of the last `window` tokens.
-    runner: makes up the tokens.
+    tokenizer: for text prompts. name, vocab_size, max_model_len: of another model. window: keep
+    only the steps of the last `window` tokens. runner: makes up the tokens.
     """
 
     def __init__(
@@ -185,9 +179,10 @@ class SimulatedEngine(EngineCore):
         vocab_size: int | None = None,
         max_model_len: int | None = None,
         window: int | None = None,
-        runner: Callable[[Cost, SimulatedClock], SimulatedRunner] = SimulatedRunner,
+        runner: Callable[[Cost, ManualClock], SimulatedRunner] = SimulatedRunner,
     ) -> None:
-        clock, known = SimulatedClock(), cost.deployment
+        require(cost, Cost, "A simulation needs a cost, such as fit(trace) or Roofline.named(…)")
+        clock, known = ManualClock(), cost.deployment
         if isinstance(cost, Linear) and name is not None:
             cost.check_model(name, vocab_size=vocab_size)
         self.cost, self._simulated = cost, runner(cost, clock)
@@ -203,14 +198,19 @@ class SimulatedEngine(EngineCore):
             plug="none",
             kv_bytes_per_token=cost.kv_bytes_per_token,
         )
-        other = f"Texts were split into tokens by another tokenizer than that of {known.model}, which makes other lengths of them."
+        other = (
+            f"Texts were split into tokens by another tokenizer than that of {known.model}, which"
+            " makes other lengths of them."
+        )
         super().__init__(
             SimulatedExecutor(
                 model,
                 self._simulated,
-                [other]
-                if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear)
-                else (),
+                (
+                    [other]
+                    if tokenizer is not None and known.vocab_size and not isinstance(cost, Linear)
+                    else ()
+                ),
             ),
             tokenizer,
             config,
@@ -222,7 +222,9 @@ class SimulatedEngine(EngineCore):
         self.outputs = NoStopStrings(tokenizer)
 
     def under(self, config: EngineConfig) -> SimulatedEngine:
-        """Another engine on the same cost model, with a clock of its own; raises InvalidConfig for limits that it cannot keep."""
+        """Another engine on the same cost model, with a clock of its own; raises InvalidConfig for
+        limits that it cannot keep.
+        """
         model = self.model
         return SimulatedEngine(
             self.cost,
@@ -234,7 +236,9 @@ class SimulatedEngine(EngineCore):
         )
 
     def _num_blocks_for(self, longest: int) -> int:
-        """As configured, or all that memory has room for, as a server takes it; without a limit, room for every lane."""
+        """As configured, or all that memory has room for, as a server takes it; without a limit,
+        room for every lane.
+        """
         most = (
             None
             if self.config.num_blocks
@@ -250,6 +254,7 @@ class SimulatedEngine(EngineCore):
             return None
         most = self.cost.most
         return (
-            f"{100 * share:.0f} % of the simulated passes lie beyond what was measured (at most {most.tokens:,} positions and "
-            f"{most.kv_bytes / 2**20:,.1f} MiB of KV in a pass): there the model is extrapolated."
+            f"{100 * share:.0f} % of the simulated passes lie beyond what was measured (at most"
+            f" {most.tokens:,} positions and {most.kv_bytes / 2**20:,.1f} MiB of KV in a pass):"
+            " there the model is extrapolated."
         )

@@ -1,4 +1,5 @@
-"""What a forward pass costs, fitted to the measured steps of a run: ours, or a recording of another engine.
+"""What a forward pass costs, fitted to the measured steps of a run: ours, or a recording of another
+engine.
 
 cost = fit(trace)
 """
@@ -8,23 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from core.errors import InflightError
-from core.simulate.cost import Deployment, Load
+from core.simulate.cost import Coefficients, Deployment, Load
 from core.simulate.least_squares import least_squares, predictions
 from core.trace.events import StepEvent
 from core.trace.header import Header, ModelFacts
 from core.trace.messages import english
-from core.trace.trace import Trace
+from core.trace.trace import Trace, require_trace
 
 FOLDS = 5  # parts of a run, each of which is left out of a fit and predicted by it
 LEAST = 8  # passes
 NOT_KNOWN = "not recorded"  # in a header of another engine's run: its device
 _MODEL = ("name", "type", "parameters", "layers", "vocab_size", "context", "kv_bytes_per_token")
-_BETTER = 0.95  # attention's pairs are counted if the error on what was left out falls below this share of what it was
+# attention's pairs are counted if the error on what was left out falls below this share of what it
+# was
+_BETTER = 0.95
 _WARM_UP = 5.0  # times what the other steps tell of such a load
 
 
@@ -41,10 +45,12 @@ NOTHING = Load(0, 0)
 
 @dataclass(frozen=True)
 class Linear:
-    """base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s × bytes + per_pair_s × pairs: see `Load`.
+    """base_s (weights, launches, Python) + per_token_s × tokens + per_kv_byte_s × bytes +
+    per_pair_s × pairs: see `Load`. As `Coefficients`, nothing in it hides anything else.
 
-    least, most: what was measured. error: relative errors on passes left out of the fit, see `fit_passes`. about: the model and where it ran, see
-    `measured_on`. assumptions: sentences to be read beside every result.
+    least, most: what was measured. error: relative errors on passes left out of the fit, see
+    `fit_passes`. about: the model and where it ran, see `measured_on`. assumptions: sentences to be
+    read beside every result.
     """
 
     base_s: float
@@ -68,18 +74,25 @@ class Linear:
         """See `Cost`: what the passes were measured on."""
         model, about = self.model, self.about
         return Deployment(
-            model.name, about.get("device") or "cpu", about.get("device_name") or "", model.parameters, model.vocab_size, model.context,
+            model.name,
+            about.get("device") or "cpu",
+            about.get("device_name") or "",
+            model.parameters,
+            model.vocab_size,
+            model.context,
             dtype=about.get("dtype") or NOT_KNOWN,
-        )  # fmt: skip
+        )
+
+    @cached_property
+    def coefficients(self) -> Coefficients:
+        """See `Cost`."""
+        return Coefficients(
+            self.base_s, self.per_token_s, self.per_kv_byte_s, self.per_pair_s, exposed=1.0
+        )
 
     def seconds(self, load: Load) -> float:
-        """Seconds of a pass."""
-        return (
-            self.base_s
-            + self.per_token_s * load.tokens
-            + self.per_kv_byte_s * load.kv_bytes
-            + self.per_pair_s * load.pairs
-        )
+        """See `Cost`."""
+        return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:
         """Whether no measured pass was as small, or as large."""
@@ -89,8 +102,9 @@ class Linear:
         )
 
     def check_model(self, name: str, **sizes: Any) -> None:
-        """Raises InflightError if passes of another model were measured: of another name (folders before it do not count), or one that is otherwise
-        than these sizes say (fields of `ModelFacts`; None for one that is not known).
+        """Raises InflightError if passes of another model were measured: of another name (folders
+        before it do not count), or one that is otherwise than these sizes say (fields of
+        `ModelFacts`; None for one that is not known).
         """
         measured = self.model
         if measured.name is None:
@@ -102,16 +116,20 @@ class Linear:
         ):
             theirs = ModelFacts(name=name if same_name else _last_part(name), **sizes)
             raise InflightError(
-                f"This cost was fitted on {_in_words(measured)}, and what is asked for is {_in_words(theirs)}: fit one on a run of that model."
+                f"This cost was fitted on {_in_words(measured)}, and what is asked for is"
+                f" {_in_words(theirs)}: fit one on a run of that model."
             )
 
     def check_hardware(self, device: str, dtype: str) -> None:
-        """Raises InflightError if passes were measured on another kind of device or in another dtype. "auto" is any."""
+        """Raises InflightError if passes were measured on another kind of device or in another
+        dtype. "auto" is any.
+        """
         for asked, name in ((device, "device"), (dtype, "dtype")):
             known = self.about.get(name)
             if asked != "auto" and known not in (None, "", NOT_KNOWN, asked):
                 raise InflightError(
-                    f"This cost was fitted on a run with {name} {known}, and {asked} is asked for: fit one on such a run."
+                    f"This cost was fitted on a run with {name} {known}, and {asked} is asked for:"
+                    " fit one on such a run."
                 )
 
     def to_json(self) -> dict[str, Any]:
@@ -165,15 +183,18 @@ class Linear:
         return made
 
 
-# -- fitting ---------------------------------------------------------------------------------------------------------
+# -- fitting ---------------------------------------------------------------------------------------
 
 
 def fit(trace: Trace, on_progress: Callable[[float], None] = lambda share: None) -> Linear:
-    """A cost fitted to all passes of a measured run, and its error on passes left out; see `fit_passes`.
+    """A cost fitted to all passes of a measured run, and its error on passes left out; see
+    `fit_passes`.
 
-    A pass's seconds are its own, its share of the rest of the step, and of the time that mostly passes until the next. on_progress: how much is
-    done, 0 to 1. Raises InflightError for a simulated trace, one of too few passes, and one whose clock could not tell their times.
+    A pass's seconds are its own, its share of the rest of the step, and of the time that mostly
+    passes until the next. on_progress: how much is done, 0 to 1. Raises InflightError for a
+    simulated trace, one of too few passes, and one whose clock could not tell their times.
     """
+    require_trace(trace)
     header = trace.header
     if header.is_simulated:
         raise InflightError("A simulated trace measured nothing, so nothing can be fitted to it.")
@@ -202,7 +223,8 @@ def fit(trace: Trace, on_progress: Callable[[float], None] = lambda share: None)
     notes += told
     if any(event.drafts for event in trace.events):
         notes.append(
-            "Its steps drafted tokens (speculation), which a simulated run does not: it gets one token a step."
+            "Its steps drafted tokens (speculation), which a simulated run does not: it gets one"
+            " token a step."
         )
     if header.engine is not None and header.engine.async_:
         notes.append("Its steps overlapped: each is counted from the end of the one before it.")
@@ -226,13 +248,16 @@ def fit_passes(
 ) -> Linear:
     """A cost fitted to passes, and its error. per_token: KV bytes.
 
-    error: every pass is predicted by a fit that did not see its step. The run is cut into `folds` parts of as many steps, one after the other, and each
-    is left out in turn: neighbouring steps are alike, and a pass between two that were seen is predicted too easily. median, p90: of the passes'
-    relative errors; total: of the sum of all; worst: of the part whose sum is furthest off. in_turns has the same numbers where every fifth step is
-    left out instead.
+    error: every pass is predicted by a fit that did not see its step. The run is cut into `folds`
+    parts of as many steps, one after the other, and each is left out in turn: neighbouring steps
+    are alike, and a pass between two that were seen is predicted too easily. median, p90: of the
+    passes' relative errors; total: of the sum of all; worst: of the part whose sum is furthest off.
+    in_turns has the same numbers where every fifth step is left out instead.
 
-    Attention's pairs are counted only if the error, in seconds, on the parts left out becomes smaller by a twentieth. typical: what most passes cost, not
-    what all cost together, and without pairs; see `least_squares`. Raises InflightError for fewer than `LEAST` passes, and for passes that took no time.
+    Attention's pairs are counted only if the error, in seconds, on the parts left out becomes
+    smaller by a twentieth. typical: what most passes cost, not what all cost together, and without
+    pairs; see `least_squares`. Raises InflightError for fewer than `LEAST` passes, and for passes
+    that took no time.
     """
     if len(passes) < LEAST:
         raise InflightError(
@@ -301,7 +326,9 @@ def measured(events: Iterable[StepEvent], per_token: int) -> list[Measured]:
 
 
 def time_between_steps(events: Sequence[StepEvent]) -> float:
-    """The median of the seconds from a step's end to the next one's start while there were requests."""
+    """The median of the seconds from a step's end to the next one's start while there were
+    requests.
+    """
     there, gaps = set[str](), []
     for event, following in pairwise(events):
         there |= {arrived.request for arrived in event.newcomers}
@@ -370,8 +397,9 @@ def _fitted_to(about: Mapping[str, Any]) -> str:
         f", {about['threads']} [thread|threads]" if about["threads"] else ""
     )
     return (
-        f"Fitted to {about['steps']:,} steps of {model} in {about['dtype'] or 'a dtype that is not recorded'} by {engine}, on "
-        f"{hardware or 'hardware that is not recorded'}."
+        f"Fitted to {about['steps']:,} steps of {model} in"
+        f" {about['dtype'] or 'a dtype that is not recorded'} by {engine}, on"
+        f" {hardware or 'hardware that is not recorded'}."
     )
 
 
@@ -436,7 +464,9 @@ def _errors(
 
 
 def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]:
-    """Without the passes of the first step if they took far longer than the others tell of such a load, and a sentence about it."""
+    """Without the passes of the first step if they took far longer than the others tell of such a
+    load, and a sentence about it.
+    """
     first = [p for p in passes if p.step == passes[0].step] if passes else []
     others = passes[len(first) :]
     if len(others) < LEAST or not _can_be_fitted(passes):
@@ -453,7 +483,10 @@ def _without_warm_up(passes: list[Measured]) -> tuple[list[Measured], list[str]]
     )
     if times < _WARM_UP:
         return passes, []
-    told = f"The first step took {took:,.2g} s, {times:,.0f} times what the others tell of such a load, and is left out: engines load and compile in it."
+    told = (
+        f"The first step took {took:,.2g} s, {times:,.0f} times what the others tell of such a"
+        " load, and is left out: engines load and compile in it."
+    )
     return others, [told]
 
 
@@ -464,11 +497,13 @@ def _undetermined(passes: Sequence[Measured]) -> list[str]:
         (same,) = tokens
         return [
             english(
-                f"Every pass computed {same:,} [position|positions], so what one costs is not known: it is in the cost of the pass."
+                f"Every pass computed {same:,} [position|positions], so what one costs is not"
+                " known: it is in the cost of the pass."
             )
         ]
     if len(kv) == 1:
         return [
-            "Every pass read as much of the KV cache, so what reading costs is not known: it is in the cost of the pass."
+            "Every pass read as much of the KV cache, so what reading costs is not known: it is in"
+            " the cost of the pass."
         ]
     return []

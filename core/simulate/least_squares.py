@@ -1,4 +1,6 @@
-"""Least squares with no coefficient below zero, whose predictions add up to what was measured. Knows nothing of passes or traces."""
+"""Least squares with no coefficient below zero, whose predictions add up to what was measured.
+Knows nothing of passes or traces.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,10 @@ import math
 from collections.abc import Sequence
 from operator import mul
 
-_ROUNDS, _SETTLED = (
-    8,
-    1e-4,
-)  # at most so many; done once no prediction moves by more than this share
-_DEPENDENT = 1e-9  # of a column's squares: what is left of it once the columns before it have explained the rest
+# at most so many; done once no prediction moves by more than this share
+_ROUNDS, _SETTLED = 8, 1e-4
+# of a column's squares: what is left of it once the columns before it have explained the rest
+_DEPENDENT = 1e-9
 
 
 def least_squares(
@@ -19,12 +20,15 @@ def least_squares(
     typical: bool = False,
     start: Sequence[float] | None = None,
 ) -> list[float]:
-    """The coefficients, one for each column of the rows, with which `row · coefficients` comes closest to what was measured.
+    """The coefficients, one for each column of the rows, with which `row · coefficients` comes
+    closest to what was measured.
 
-    A squared error is divided by the prediction, and so the predictions for these rows add up to exactly what was measured. typical: errors are shares
-    of what was measured instead; rare long times then count least, and the sum comes out smaller.
-    A negative coefficient is set to zero and the others are fitted again. A column that the columns before it determine gets zero: what cannot be told
-    apart is counted to the first. start: coefficients that are nearly right, with which it takes less time.
+    A squared error is divided by the prediction, and so the predictions for these rows add up to
+    exactly what was measured. typical: errors are shares of what was measured instead; rare long
+    times then count least, and the sum comes out smaller. A negative coefficient is set to zero and
+    the others are fitted again. A column that the columns before it determine gets zero: what
+    cannot be told apart is counted to the first. start: coefficients that are nearly right, with
+    which it takes less time.
     """
     if typical:
         return _weighted(rows, measured, [value**-2 for value in measured])
@@ -68,7 +72,9 @@ def _weighted(
 
 
 def _solved(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Gaussian elimination of normal equations; zero for a column that those before it determine."""
+    """Gaussian elimination of normal equations; zero for a column that those before it
+    determine.
+    """
     size = len(right)
     scales = [math.sqrt(matrix[i][i]) or 1.0 for i in range(size)]
     rows = [

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import InflightError, InvalidTrace
+from core.files import open_file
 from core.simulate.cost import Cost
 from core.simulate.datasheets import ACCELERATORS, MODELS
 from core.simulate.fitted import Linear, fit
@@ -17,26 +18,30 @@ _FILES = (".json", ".jsonl", ".gz")
 
 
 def cost_named(spec: str, opened: Callable[[Path], Trace] = Trace.load) -> Cost:
-    """A cost model by name, such as `h100:8b` or `h100x4:70b`, or from a file, see `cost_in`; raises InflightError for anything else."""
+    """A cost model by name, such as `h100:8b` or `h100x4:70b`, or from a file, see `cost_in`;
+    raises InflightError for anything else.
+    """
     if Path(spec).suffix in _FILES or Path(spec).is_file():
         return cost_in(Path(spec), opened)
     accelerator, colon, size = spec.lower().partition(":")
     if colon:
         return Roofline.named(accelerator, size)
     raise InflightError(
-        f"{spec!r} is no cost model; give a measured trace (.jsonl), what `fit` saved (.json), or ACCELERATOR:SIZE, of {', '.join(ACCELERATORS)} and "
-        f"{', '.join(MODELS)}."
+        f"{spec!r} is no cost model; give a measured trace (.jsonl), what `fit` saved (.json), or"
+        f" ACCELERATOR:SIZE, of {', '.join(ACCELERATORS)} and {', '.join(MODELS)}."
     )
 
 
 def cost_in(path: Path, opened: Callable[[Path], Trace] = Trace.load) -> Linear:
-    """The cost that `fit --out` saved in a `.json` file; of any other file the cost that is fitted to the run in it.
+    """The cost that `fit --out` saved in a `.json` file; of any other file the cost that is fitted
+    to the run in it.
 
     opened: how to open such a run. Raises InflightError, which names the file.
     """
     if path.suffix == ".json":
         try:
-            return Linear.from_json(json.loads(path.read_text(encoding="utf-8")))
+            with open_file(path) as file:
+                return Linear.from_json(json.loads(file.read().decode()))
         except (ValueError, RecursionError, InflightError) as error:
             why = error if isinstance(error, InflightError) else "it is no JSON"
             raise InflightError(f"{path.name} is not what `fit --out` saves: {why}.") from None

@@ -1,4 +1,6 @@
-"""The passes of a simulated run timed again: each takes what the cost model in its header says. See `core.measure.verify`."""
+"""The passes of a simulated run timed again: each takes what the cost model in its header says. See
+`core.proof.verify`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Retimed:
 
     @classmethod
     def of(cls, header: Header) -> Retimed | None:
-        """None for a run that was measured, and where the cost model is not ours, or of other numbers than ours are now."""
+        """None for a run that was measured, and where the cost model is not ours, or of other
+        numbers than ours are now.
+        """
         cost = _rebuilt(header.cost or {})
         return None if cost is None else cls(cost)
 
@@ -32,7 +36,10 @@ class Retimed:
         for one in measured([event], self._cost.kv_bytes_per_token):
             said = self._cost.seconds(one.load)
             if abs(one.seconds - said) > _ROUNDED:
-                return f"a pass of step {event.step} takes {one.seconds:.6f} s, and its cost model says {said:.6f} s."
+                return (
+                    f"a pass of step {event.step} takes {one.seconds:.6f} s, and its cost model"
+                    f" says {said:.6f} s."
+                )
         return None
 
 

@@ -1,4 +1,5 @@
-"""What a forward pass costs by data sheet: a model on an accelerator, or on several that share it (tensor parallelism).
+"""What a forward pass costs by data sheet: a model on an accelerator, or on several that share it
+(tensor parallelism).
 
     cost = Roofline.named("h100", "8b")
     cost = Roofline.named("h100x4", "70b")
@@ -21,8 +22,8 @@ from functools import cached_property
 from typing import Any
 
 from core.config import Execution
-from core.errors import InflightError
-from core.simulate.cost import Deployment, Load
+from core.errors import InflightError, require
+from core.simulate.cost import Coefficients, Deployment, Load
 from core.simulate.datasheets import (
     ACCELERATORS,
     ALL_REDUCE_S,
@@ -39,10 +40,12 @@ _ALL_REDUCES = 2  # in a layer: after attention, after the MLP
 
 @dataclass(frozen=True)
 class Roofline:
-    """A model on one card, or on several of a server that share it. Raises InflightError where it does not fit.
+    """A model on one card, or on several of a server that share it. Raises InflightError where it
+    does not fit.
 
-    Assumptions, from no data sheet: reached, the share of each peak number that is reached in practice; overhead_s, seconds that each pass
-    takes besides; memory_share, the share of each card's memory that may be used.
+    Assumptions, from no data sheet: reached, the share of each peak number that is reached in
+    practice; overhead_s, seconds that each pass takes besides; memory_share, the share of each
+    card's memory that may be used.
     """
 
     accelerator: str
@@ -57,42 +60,50 @@ class Roofline:
             (self.accelerator, ACCELERATORS, "accelerator"),
             (self.size, MODELS, "model size"),
         ):
-            if name not in known:
+            if require(name, str, f"The {kind} is a name") not in known:
                 raise InflightError(
                     f"There is no {kind} {name!r} on record; there are {', '.join(known)}."
                 )
+        for share in (self.reached, self.memory_share, self.overhead_s):
+            require(share, (int, float), "A share, and a number of seconds, is a number")
         if not (
             0 < self.reached <= 1
             and 0 < self.memory_share <= 1
             and 0 <= self.overhead_s < float("inf")
         ):
             raise InflightError(
-                "reached and memory_share are shares, above 0 and at most 1, and overhead_s is 0 seconds or more, "
-                f"not {self.reached!r}, {self.memory_share!r} and {self.overhead_s!r}."
+                "reached and memory_share are shares, above 0 and at most 1, and overhead_s is 0"
+                f" seconds or more, not {self.reached!r}, {self.memory_share!r} and"
+                f" {self.overhead_s!r}."
             )
         if self.cards not in self._possible():
             raise InflightError(
                 f"{self.model.title} cannot be shared by {self.cards} of {self.accelerator}; write "
-                f"{', '.join(_spelled(self.accelerator, self.size, cards) for cards in self._possible())}."
+                f"{', '.join(_spelled(self.accelerator, self.size, n) for n in self._possible())}."
             )
         if self.kv_bytes < self.kv_bytes_per_token:
             raise InflightError(
-                f"{self.name}: the weights of {self.model.title} take {self.weight_bytes / 1e9:,.1f} GB, and "
-                f"{100 * self.memory_share:g} % of its memory is {self.memory_bytes / 1e9:,.1f} GB; {self._fitting()}."
+                f"{self.name}: the weights of {self.model.title} take"
+                f" {self.weight_bytes / 1e9:,.1f} GB, and {100 * self.memory_share:g} % of its"
+                f" memory is {self.memory_bytes / 1e9:,.1f} GB; {self._fitting()}."
             )
 
     @classmethod
     def named(cls, accelerator: str, size: str) -> Roofline:
-        """Such as `h100` and `8b`; with a number behind an x so many cards share the model: `h100x4` and `70b`.
+        """Such as `h100` and `8b`, in small letters or capitals; with a number behind an x so many
+        cards share the model: `h100x4` and `70b`.
 
         Raises InflightError for a name that is not on record, and for a model that does not fit.
         """
-        name, cards = re.fullmatch(r"(.*?)(?:x(\d{1,4}))?", accelerator, re.DOTALL).groups()  # type: ignore[union-attr]
-        return cls(name, size, int(cards or 1))
+        require(accelerator, str, "The accelerator is a name")
+        name, cards = re.fullmatch(r"(.*?)(?:x(\d{1,4}))?", accelerator.lower(), re.DOTALL).groups()  # type: ignore[union-attr]
+        return cls(name, size.lower(), int(cards or 1))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Roofline:
-        """Inverse of `to_json`; raises InflightError for anything else, also for one whose data sheets said something else than those here."""
+        """Inverse of `to_json`; raises InflightError for anything else, also for one whose data
+        sheets said something else than those here.
+        """
         spelled = str(data.get("name", "")).partition(":")
         try:
             reached, overhead_s, memory_share = (
@@ -121,7 +132,7 @@ class Roofline:
         """The model as its card describes it."""
         return MODELS[self.size]
 
-    # -- bytes -----------------------------------------------------------------------------------------------------------
+    # -- bytes -------------------------------------------------------------------------------------
 
     @property
     def weight_bytes(self) -> int:
@@ -157,7 +168,7 @@ class Roofline:
             self.kv_bytes,
         )
 
-    # -- seconds ---------------------------------------------------------------------------------------------------------
+    # -- seconds -----------------------------------------------------------------------------------
 
     @property
     def flops_per_token(self) -> int:
@@ -166,56 +177,59 @@ class Roofline:
 
     @property
     def flops_per_pair(self) -> int:
-        """Of a query and a key, in all heads of all layers: their product, and that with the value."""
+        """Of a query and a key, in all heads of all layers: their product, and that with the
+        value.
+        """
         return 4 * self.model.layers * self.model.heads * self.model.head_size
 
     @cached_property
-    def _rates(self) -> tuple[float, float, float, float, float, float]:
-        """Of all cards together: seconds to read the weights, for a token, for a byte of KV, for a pair; of the all-reduces of a pass, and for each token."""
+    def coefficients(self) -> Coefficients:
+        """See `Cost`: all cards together, with the all-reduces of a pass. Reading KV and computing
+        its pairs hide each other.
+        """
         flops, read = (
             self.cards * self.reached * peak for peak in (self.card.flops, self.card.bytes_per_s)
         )
-        hops, steps = 0.0, 0.0
+        hops, sent = 0.0, 0.0
         if self.card.link is not None and self.cards > 1:
             count, ring = _ALL_REDUCES * self.model.layers, 2 * (self.cards - 1)
             hops = count * (ALL_REDUCE_S + ring * self.card.link.hop_s)
-            sent = ring / self.cards * BYTES * self.model.hidden_size
-            steps = count * sent / (self.reached * self.card.link.bytes_per_s)
-        return (
-            self.weight_bytes / read,
-            self.flops_per_token / flops,
-            1 / read,
-            self.flops_per_pair / flops,
-            hops,
-            steps,
+            size = ring / self.cards * BYTES * self.model.hidden_size
+            sent = count * size / (self.reached * self.card.link.bytes_per_s)
+        return Coefficients(
+            base_s=self.overhead_s + hops,
+            per_token_s=self.flops_per_token / flops,
+            per_kv_byte_s=1 / read,
+            per_pair_s=self.flops_per_pair / flops,
+            weights_s=self.weight_bytes / read,
+            sent_per_token_s=sent,
+            exposed=0.0,
         )
 
     def seconds(self, load: Load) -> float:
-        """See the module."""
-        weights, token, byte, pair, hops, sent = self._rates
-        return (
-            self.overhead_s
-            + max(weights, load.tokens * token)
-            + max(load.kv_bytes * byte, load.pairs * pair)
-            + hops
-            + load.tokens * sent
-        )
+        """See `Cost`."""
+        return self.coefficients.seconds(load)
 
     def beyond(self, load: Load) -> bool:
         """See `Cost`: there is nothing measured to be beyond of."""
         return False
 
-    # -- in words ----------------------------------------------------------------------------------------------------------
+    # -- in words ----------------------------------------------------------------------------------
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a result that is quoted has to say."""
         shared = f", shared by {self.cards} cards" if self.cards > 1 else ""
         return (
-            f"Nothing was measured: times follow from the data sheet of {self.card.title} and the config of {self.model.title}{shared}, "
-            "by the formula in docs/simulation.md.",
-            f"Assumed: {100 * self.reached:g} % of each peak number is reached, each pass takes {self.overhead_s * 1e6:g} µs besides, weights and KV have 16 bits, "
-            f"and {100 * self.memory_share:g} % of memory may be used.",
+            (
+                f"Nothing was measured: times follow from the data sheet of {self.card.title} and"
+                f" the config of {self.model.title}{shared}, by the formula in docs/simulation.md."
+            ),
+            (
+                f"Assumed: {100 * self.reached:g} % of each peak number is reached, each pass takes"
+                f" {self.overhead_s * 1e6:g} µs besides, weights and KV have 16 bits, and"
+                f" {100 * self.memory_share:g} % of memory may be used."
+            ),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -225,8 +239,9 @@ class Roofline:
             "kind": "data sheet",
             "name": self.name,
             "assumptions": list(self.assumptions),
-            "accelerator": card._asdict()
-            | {"link": link and link._asdict(), "source": card.source._asdict()},
+            "accelerator": (
+                card._asdict() | {"link": link and link._asdict(), "source": card.source._asdict()}
+            ),
             "cards": self.cards,
             "model": model._asdict() | {"source": model.source._asdict()},
             "reached": self.reached,
@@ -244,10 +259,12 @@ class Roofline:
             ),
         }
 
-    # -- what fits ---------------------------------------------------------------------------------------------------------
+    # -- what fits ---------------------------------------------------------------------------------
 
     def _possible(self) -> list[int]:
-        """How many cards can share the model: each gets whole heads, and no more than a server has."""
+        """How many cards can share the model: each gets whole heads, and no more than a server
+        has.
+        """
         most = MOST_CARDS if self.card.link else 1
         return [cards for cards in range(1, most + 1) if self.model.kv_heads % cards == 0]
 
@@ -257,7 +274,10 @@ class Roofline:
         left = ((cards, cards * each - self.weight_bytes) for cards in self._possible())
         for cards, room in left:
             if room > 0:
-                return f"{_spelled(self.accelerator, self.size, cards)} has room, with {room / 1e9:,.1f} GB for the KV pool"
+                return (
+                    f"{_spelled(self.accelerator, self.size, cards)} has room, with"
+                    f" {room / 1e9:,.1f} GB for the KV pool"
+                )
         return "no number of cards has room"
 
 

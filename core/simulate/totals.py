@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from core.account.request_times import SLOs
+from core.collector import uncollected
 from core.engine.engine import EngineCore
+from core.errors import require
 from core.trace.events import StepEvent
-from core.trace.request_times import SLOs
 from core.workload.request import Request
 
 
 class LogHistogram:
-    """Counts of positive numbers in bins one percent wide: percentiles of millions of values in little memory."""
+    """Counts of positive numbers in bins one percent wide: percentiles of millions of values in
+    little memory.
+    """
 
     _STEP = math.log(1.01)
 
@@ -58,7 +61,9 @@ class LogHistogram:
 
 
 class RunTotals:
-    """A run in numbers, fed event by event; keeps state only for unfinished requests. slos: the limits of the goodput, None for none of it."""
+    """A run in numbers, fed event by event; keeps state only for unfinished requests. slos: the
+    limits of the goodput, None for none of it.
+    """
 
     def __init__(self, slos: SLOs | None = None) -> None:
         self._slos = slos
@@ -138,7 +143,7 @@ class RunTotals:
         }
 
     def _goodput(self, wall: float) -> dict[str, Any]:
-        """As in `core.measure.metrics`."""
+        """As in `core.account.metrics`."""
         return {
             "slos": asdict(self._slos) if self._slos else {},
             "met": self.met,
@@ -152,19 +157,20 @@ def run_stream(
     requests: Iterable[Request],
     on_step: Callable[[RunTotals], None] = lambda totals: None,
 ) -> RunTotals:
-    """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals of all events.
+    """Run a stream of requests, drawn as they arrive (in seconds, in order), to its end; the totals
+    of all events.
 
-    What remains in `engine.trace` is up to its recorder. Set `num_blocks`, or the pool is as large as every lane at the longest
-    context could need.
+    What remains in `engine.trace` is up to its recorder. Set `num_blocks`, or the pool is as large
+    as every lane at the longest context could need.
     """
-    totals, coming = RunTotals(), iter(requests)
-    collecting = gc.isenabled()
-    gc.disable()  # records are trees: the collector would walk all of them again and again and find nothing
-    try:
+    require(engine, EngineCore, "An engine runs a stream of requests")
+    require(requests, Iterable, "A stream yields requests")
+    totals = RunTotals()
+    coming = (require(request, Request, "A stream yields requests") for request in requests)
+    with uncollected():
         limits = engine.config
-        if (
-            limits.num_blocks is None
-        ):  # as it is then, so that the trace says what it cannot follow from the requests
+        # as it is then, so that the trace says what it cannot follow from the requests
+        if limits.num_blocks is None:
             limits = replace(limits, num_blocks=engine.kv_blocks[1])
         engine.begin("s", "stream", limits)
         head = next(coming, None)
@@ -177,7 +183,4 @@ def run_stream(
                 totals.add(event)
                 on_step(totals)
         engine.trace.complete = True
-    finally:
-        if collecting:
-            gc.enable()
     return totals

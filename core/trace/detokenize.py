@@ -1,4 +1,6 @@
-"""Token ids to text, piece by piece. A byte-level token is not text: its piece stays empty until the character is whole."""
+"""Token ids to text, piece by piece. A byte-level token is not text: its piece stays empty until
+the character is whole.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Any
 
 LEFT_OUT = -1  # in place of an id that was not recorded
 _REPLACEMENT = "\ufffd"
-_WINDOW = 10  # tokens decoded at a time: the new one, and the ones before it that affect how it decodes (spaces, accents, bytes)
+# tokens decoded at a time: the new one, and the ones before it that affect how it decodes (spaces,
+# accents, bytes)
+_WINDOW = 10
 _OWN = [
     "transformers.tokenization_utils_base",
     "transformers.tokenization_utils_tokenizers",
@@ -22,8 +26,9 @@ def plain(token_id: int) -> str:
 
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
-    """The tokenizer's function from ids to text. Where transformers adds nothing to the Rust core's decoding, the core is called directly:
-    transformers takes three times as long, checking argument types.
+    """The tokenizer's function from ids to text. Where transformers adds nothing to the Rust core's
+    decoding, the core is called directly: transformers takes three times as long, checking argument
+    types.
     """
     if tokenizer is None:
         return lambda ids: ""
@@ -37,7 +42,8 @@ def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str]:
 
 
 class Detokenizer:
-    """Decodes one sequence's ids as they come; `tokenizer` is any transformers tokenizer, or None for models without one.
+    """Decodes one sequence's ids as they come; `tokenizer` is any transformers tokenizer, or None
+    for models without one.
 
     context: the ids before the sequence; left out where they end inside a character.
     """
@@ -62,7 +68,8 @@ class Detokenizer:
         if not text.endswith(_REPLACEMENT):
             self._held, self._patience = 0, _PATIENCE
             return text
-        # An incomplete character decodes to one replacement character or one per byte; invalid bytes stay replaced.
+        # An incomplete character decodes to one replacement character or one per byte; invalid
+        # bytes stay replaced.
         self._held = len(text) - len(text.rstrip(_REPLACEMENT)) if self._patience else 1
         self._patience = max(0, self._patience - 1)
         return text[: len(text) - self._held]
@@ -78,7 +85,9 @@ class Detokenizer:
 
 
 class AnswerText:
-    """The text of one answer, decoded once, and whether it contains one of its `stop` strings; see `Detokenizer` for the rest."""
+    """The text of one answer, decoded once, and whether it contains one of its `stop` strings; see
+    `Detokenizer` for the rest.
+    """
 
     def __init__(
         self, tokenizer: Any | None, stop: tuple[str, ...] = (), context: Iterable[int] = ()
@@ -107,7 +116,9 @@ class AnswerText:
 def pieces(
     tokenizer: Any | None, token_ids: Iterable[int], context: Iterable[int] = ()
 ) -> list[str]:
-    """One piece of text for each token; joined they are the text. `context`: the tokens before them."""
+    """One piece of text for each token; joined they are the text. `context`: the tokens before
+    them.
+    """
     detokenizer = Detokenizer(tokenizer, context)
     result = [detokenizer.add(token) for token in token_ids]
     if result:

@@ -1,13 +1,15 @@
-"""What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a live object.
+"""What happened in a step, as facts: named tuples of ids and numbers, never a picture and never a
+live object.
 
-Times are seconds since the run began. Request ids stand for requests, lanes and blocks count from 0.
+Times are seconds since the run began. Request ids stand for requests, lanes and blocks count from
+0.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from core.policy import Limit, Why
+from core.policy import Limit, LimitReached
 from core.trace.schema import from_object, table
 
 BeforeOrAfter = Literal["before", "after"]
@@ -15,14 +17,17 @@ _NO_MICROSECONDS = 2.0**33  # seconds
 _RARE = ("warnings", "resumed")  # of a step's fields
 
 
-NOTHING_BINDS = Why("none")
-UNRECORDED = Why("unrecorded")
+NOTHING_BINDS = LimitReached("none")
+UNRECORDED = LimitReached("unrecorded")
+SKIPPED = LimitReached("skipped")
 NOT_RECORDED = "not recorded"
 """The finish reason of a request that ended in a step that is not on record."""
 
 
 def to_microseconds(seconds: float) -> float:
-    """A time as recorded: equal to `round(seconds, 6)`, in a fifth of the time. Times too large for a float to hold microseconds stay as they are."""
+    """A time as recorded: equal to `round(seconds, 6)`, in a fifth of the time. Times too large for
+    a float to hold microseconds stay as they are.
+    """
     return round(seconds * 1e6) / 1e6 if seconds < _NO_MICROSECONDS else seconds
 
 
@@ -38,7 +43,7 @@ class Admitted(NamedTuple):
 
     request: str
     lane: int
-    why: Why
+    why: LimitReached
 
 
 class Waiting(NamedTuple):
@@ -46,7 +51,7 @@ class Waiting(NamedTuple):
 
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nothing needs here
     request: str | None = None
-    why: Why | None = None
+    why: LimitReached | None = None
 
 
 class Preempted(NamedTuple):
@@ -61,7 +66,7 @@ class Stalled(NamedTuple):
     """A running request that computed nothing in this step, and the limit that kept it."""
 
     request: str
-    why: Why
+    why: LimitReached
 
 
 class FinishedRow(NamedTuple):
@@ -72,9 +77,11 @@ class FinishedRow(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One forward pass of `rows` x `width` positions: `tokens` real ones, `padding` the rest. Rows are in lane order.
+    """One forward pass of `rows` x `width` positions: `tokens` real ones, `padding` the rest. Rows
+    are in lane order.
 
-    bucket: positions of the CUDA graph that was replayed, including unused ones after the row's end; None where there was no graph.
+    bucket: positions of the CUDA graph that was replayed, including unused ones after the row's
+    end; None where there was no graph.
     """
 
     layout: str
@@ -89,7 +96,9 @@ class Pass(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Positions `start` … `start + length - 1` of a request, computed in pass `pass_index`; then its cache holds `kv_len`."""
+    """Positions `start` … `start + length - 1` of a request, computed in pass `pass_index`; then
+    its cache holds `kv_len`.
+    """
 
     pass_index: int
     request: str
@@ -101,8 +110,9 @@ class Segment(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A new token; with speculation a request may get several in a pass. logprob: its natural logarithm of probability at temperature 1;
-    margin: best logit less the runner-up's. None where another engine did not record them.
+    """A new token; with speculation a request may get several in a pass. logprob: its natural
+    logarithm of probability at temperature 1; margin: best logit less the runner-up's. None where
+    another engine did not record them.
     """
 
     pass_index: int
@@ -113,7 +123,9 @@ class Sampled(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A request that is over. A cancelled one ended before the passes of the step, all others in them."""
+    """A request that is over. A cancelled one ended before the passes of the step, all others in
+    them.
+    """
 
     request: str
     finish_reason: str
@@ -125,7 +137,8 @@ class Finished(NamedTuple):
 
 
 class LaneReleased(NamedTuple):
-    """A request that was over gave up its lane and its blocks, before the passes of the step or after them.
+    """A request that was over gave up its lane and its blocks, before the passes of the step or
+    after them.
 
     Preempted requests leave before the passes, and have a `Preempted` instead.
     """
@@ -136,10 +149,12 @@ class LaneReleased(NamedTuple):
 
 
 class BlockChange(NamedTuple):
-    """Blocks that joined the end of a request's block table, or (`released`) all its tables given back after the step.
+    """Blocks that joined the end of a request's block table, or (`released`) all its tables given
+    back after the step.
 
-    group: of layers that share a table; an engine whose layers are not alike has several. left: blocks of the table that were given back before any
-    joined, since the layers' window had passed them; their places stay empty. None among the added: a place that is empty from the start.
+    group: of layers that share a table; an engine whose layers are not alike has several. left:
+    blocks of the table that were given back before any joined, since the layers' window had passed
+    them; their places stay empty. None among the added: a place that is empty from the start.
     """
 
     request: str
@@ -157,7 +172,9 @@ class PrefixHit(NamedTuple):
 
 
 class KV(NamedTuple):
-    """The pool while the passes ran: `used` blocks of `total`, what changed, what was found in the prefix cache."""
+    """The pool while the passes ran: `used` blocks of `total`, what changed, what was found in the
+    prefix cache.
+    """
 
     used: int
     total: int
@@ -171,7 +188,9 @@ class KV(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """The token budget (None where the policy has none), how it was split, and the name of the limit that bound the step."""
+    """The token budget (None where the policy has none), how it was split, and the name of the
+    limit that bound the step.
+    """
 
     limit: int | None
     decode: int
@@ -183,9 +202,11 @@ class Budget(NamedTuple):
 class Timings(NamedTuple):
     """Seconds of the step by part; the rest of `t_end - t_start` is everything else.
 
-    On CUDA forward and sample are the device's. With asynchronous execution the host's parts, schedule and prepare, run beside the
-    device's work on the step before, and `t_start` and `t_end` are the device's: between one step's end and the next one's start
-    the device waited for the host. None where another engine did not record it; its forward then includes everything in between.
+    On CUDA forward and sample are the device's. With asynchronous execution the host's parts,
+    schedule and prepare, run beside the device's work on the step before, and `t_start` and `t_end`
+    are the device's: between one step's end and the next one's start the device waited for the
+    host. None where another engine did not record it; its forward then includes everything in
+    between.
     """
 
     schedule: float
@@ -195,14 +216,18 @@ class Timings(NamedTuple):
 
 
 class Overrun(NamedTuple):
-    """Positions computed for a request that had already stopped (asynchronous execution): its segment of this step was wasted."""
+    """Positions computed for a request that had already stopped (asynchronous execution): its
+    segment of this step was wasted.
+    """
 
     request: str
     rows: int
 
 
 class Draft(NamedTuple):
-    """Tokens proposed by speculation: the last `drafted` positions of the request's segment, of which the first `accepted` were kept."""
+    """Tokens proposed by speculation: the last `drafted` positions of the request's segment, of
+    which the first `accepted` were kept.
+    """
 
     request: str
     drafted: int
@@ -210,10 +235,11 @@ class Draft(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """A request that is there when a run goes on after steps that are not shown. lane: None while it waits. computed: positions in its cache.
+    """A request that is there when a run goes on after steps that are not shown. lane: None while
+    it waits. computed: positions in its cache.
 
-    tokens: those it got in the steps that are not shown. tables: its block table in each KV cache group; None for a place whose block has left.
-    was_preempted: it waits, and has run before.
+    tokens: those it got in the steps that are not shown. tables: its block table in each KV cache
+    group; None for a place whose block has left. was_preempted: it waits, and has run before.
     """
 
     request: str
@@ -225,19 +251,19 @@ class Carried(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """Steps before this one are not shown, `first` to `last`, and here is the whole state from which the run goes on. Of another engine's recording
-    alone.
+    """Steps before this one are not shown, `first` to `last`, and here is the whole state from
+    which the run goes on. Of another engine's recording alone.
 
-    missing: how many of these steps are not on record; the state is known again after those that are. source: a snapshot in the recording,
-    or the steps themselves, from which the state could be worked out. arrived: requests that came in these steps and are there now. ended: those
-    that were there before and have finished; one that ended in a step that is missing, by a reason that was not recorded. running: in the order
-    of their admission; one that has finished holds its lane until it leaves. waiting: in the order of the queue.
+    missing: how many of these steps are not on record; those that are lie before the snapshot that
+    gives the state. arrived: requests that came in these steps and are there now. ended: those that
+    were there before and have finished; one that ended in a step that is missing, by a reason that
+    was not recorded. running: in the order of their admission; one that has finished holds its lane
+    until it leaves. waiting: in the order of the queue.
     """
 
     first: int
     last: int
     missing: int
-    source: Literal["snapshot", "steps"]
     arrived: tuple[Arrived, ...]
     ended: tuple[Finished, ...]
     running: tuple[Carried, ...]
@@ -252,15 +278,17 @@ class Resumed(NamedTuple):
 class StepEvent(NamedTuple):
     """One step. Steps count from 0; one in which nothing could run has no event.
 
-    t_start, t_end: seconds since the run began. timings: where these seconds went.
-    arrived, admitted, waiting, preempted, stalled: who came, who joined a lane, how many wait and why the first of them does, who gave way,
+    t_start, t_end: seconds since the run began. timings: where these seconds went. arrived,
+    admitted, waiting, preempted, stalled: who came, who joined a lane, how many wait and why the
+    first of them does, who gave way,
         who holds a lane and computed nothing.
-    passes: the forward passes of the step, one unless the policy splits it. segments: who computed which positions in which pass.
-    sampled: the new tokens. finished: who is over, and why.
-    kv: the pool while the passes ran, and how block tables changed. budget: how the token budget was split, and the limit that bound.
-    overrun, released, drafts: positions computed for nothing, lanes given back, what speculation proposed.
-    warnings: of another engine's step, what our rules find odd in it, a sentence each. Whoever reads a file finds them anew.
-    resumed: of another engine's step, the state after steps before it that are not shown.
+    passes: the forward passes of the step, one unless the policy splits it. segments: who computed
+    which positions in which pass. sampled: the new tokens. finished: who is over, and why. kv: the
+    pool while the passes ran, and how block tables changed. budget: how the token budget was split,
+    and the limit that bound. overrun, released, drafts: positions computed for nothing, lanes given
+    back, what speculation proposed. warnings: of another engine's step, what our rules find odd in
+    it, a sentence each. Whoever reads a file finds them anew. resumed: of another engine's step,
+    the state after steps before it that are not shown.
     """
 
     step: int
@@ -286,7 +314,9 @@ class StepEvent(NamedTuple):
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Requests that computed something in this step, each once, in the order of its passes and their lanes."""
+        """Requests that computed something in this step, each once, in the order of its passes and
+        their lanes.
+        """
         return tuple(dict.fromkeys(segment.request for segment in self.segments))
 
     @property
@@ -301,7 +331,9 @@ class StepEvent(NamedTuple):
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
-        """New tokens by request, in order; those first that were sampled in steps that are not shown."""
+        """New tokens by request, in order; those first that were sampled in steps that are not
+        shown.
+        """
         before = (
             ()
             if self.resumed is None
@@ -310,8 +342,9 @@ class StepEvent(NamedTuple):
         return (*before, *((s.request, s.token_id) for s in self.sampled))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data by field; the records in it become arrays in field order. A field of `_RARE` is there only where it says something, and so
-        are the group of a block change and what left its table.
+        """Plain data by field; the records in it become arrays in field order. A field of `_RARE`
+        is there only where it says something, and so are the group of a block change and what left
+        its table.
         """
         data = self._asdict()
         for name in _RARE:
@@ -324,10 +357,13 @@ class StepEvent(NamedTuple):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> StepEvent:
-        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for data of another shape."""
+        """Inverse of `to_json`; raises TypeError, ValueError or KeyError for data of another
+        shape.
+        """
         event: StepEvent = from_object(cls, data)
         return event
 
 
 RECORDS = table(StepEvent)
-"""The fields of an event and of each record in it, see `table`: what the browser reads events by."""
+"""The fields of an event and of each record in it, see `table`: what the browser reads events by.
+"""

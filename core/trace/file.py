@@ -3,12 +3,14 @@
     header                          what ran, and how
     a line for a request            what was asked, before the step in which it arrives
     a line for a step               its event
-    a line for a request            the texts of its tokens, after the step in which it ended; at the end where it did not
+    a line for a request            the texts of its tokens, after the step in which it ended; at
+                                    the end where it did not
     end                             how many steps, and whether the run is complete
 
-Every line ends with a checksum chained to the line before, so that a missing, moved or altered line is found and named. Reading checks
-each line against the rules as it comes and keeps none; of finished requests it keeps only the ids. A file that has lost its end, as one whose
-writer was killed, is read up to its last whole line, and `End` says so.
+Every line ends with a checksum chained to the line before, so that a missing, moved or altered line
+is found and named. Reading checks each line against the rules as it comes and keeps none; of
+finished requests it keeps only the ids. A file that has lost its end, as one whose writer was
+killed, is read up to its last whole line, and `End` says so.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import InflightError, InvalidTrace, malformed, shown
+from core.files import open_file
 from core.trace.events import StepEvent
 from core.trace.header import Header
-from core.trace.rules import Checker
+from core.trace.rules.checker import Checker
 from core.workload.request import Request
 
 SCHEMA = 4
@@ -39,7 +42,10 @@ _FIELDS = {  # of every line but the header and the steps
 _CRC = ',"crc":"%08x"}'
 _CRC_LENGTH = len(_CRC % 0)
 _SEALED = re.compile(rb',"crc":"[0-9a-f]{8}"}$')
-BREAKS_OFF = "This file breaks off after its last step: the run was killed while it was written, or the file was cut."
+BREAKS_OFF = (
+    "This file breaks off after its last step: the run was killed while it was written, or the file"
+    " was cut."
+)
 
 
 class TokenizedRequest(NamedTuple):
@@ -58,7 +64,9 @@ class TokenTexts(NamedTuple):
 
 
 class End(NamedTuple):
-    """The last line. complete: False for a run that was cut short. is_written: False where the file breaks off before it."""
+    """The last line. complete: False for a run that was cut short. is_written: False where the file
+    breaks off before it.
+    """
 
     complete: bool
     is_written: bool = True
@@ -102,17 +110,18 @@ def header_record(header: Header) -> dict[str, Any]:
 
 
 class Records:
-    """The lines of a run after its header as plain data, to be sealed, as the run goes on. Only unfinished requests are remembered.
+    """The lines of a run after its header as plain data, to be sealed, as the run goes on. Only
+    unfinished requests are remembered.
 
-    texts: returns a request's texts, called once for each. Requests are told in the order of their submission, each before the step in which it arrives.
+    texts: returns a request's texts, called once for each. Requests are told in the order of their
+    submission, each before the step in which it arrives.
     """
 
     def __init__(self, texts: Callable[[str], TokenTexts]) -> None:
         self._texts = texts
         self._to_come: deque[TokenizedRequest] = deque()
-        self._unfinished: dict[
-            str, None
-        ] = {}  # of those that have their line, in the order of submission
+        # of those that have their line, in the order of submission
+        self._unfinished: dict[str, None] = {}
         self._num_events = 0
 
     def request(self, one: TokenizedRequest) -> None:
@@ -120,7 +129,9 @@ class Records:
         self._to_come.append(one)
 
     def step(self, event: StepEvent) -> Iterator[dict[str, Any]]:
-        """The lines of the requests that arrive, up to the last of them in their order; of the step; of the texts of those that have ended."""
+        """The lines of the requests that arrive, up to the last of them in their order; of the
+        step; of the texts of those that have ended.
+        """
         self._num_events += 1
         for arrived in event.newcomers:
             while arrived.request not in self._unfinished and self._to_come:
@@ -151,7 +162,8 @@ class Records:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, compressed by gzip or not, without their ends. A last line that was not written to its end is left out.
+    """The lines of a file, compressed by gzip or not, without their ends. A last line that was not
+    written to its end is left out.
 
     Raises InvalidTrace for what is no text and for a line too long to be one.
     """
@@ -162,7 +174,8 @@ def lines_of(path: Path) -> Iterator[str]:
                 number += 1
                 if len(line) > MAX_LINE_BYTES:
                     raise InvalidTrace(
-                        f"this line is longer than the {MAX_LINE_BYTES >> 20} MiB that a line may have.",
+                        f"this line is longer than the {MAX_LINE_BYTES >> 20} MiB that a line may"
+                        " have.",
                         number,
                     )
                 if not line.endswith(b"\n") and number > 1 and not _SEALED.search(line):
@@ -180,9 +193,14 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file is compressed by gzip, whatever its name; raises OSError if it cannot be read."""
-    with path.open("rb") as start:
-        return start.read(2) == b"\x1f\x8b"
+    """Whether a file is compressed by gzip, whatever its name; raises InvalidTrace if it cannot be
+    read.
+    """
+    try:
+        with open_file(path) as start:
+            return start.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise InvalidTrace(f"{path.name} cannot be read: {error.strerror or error}.") from None
 
 
 def _whole_line(file: gzip.GzipFile | BufferedReader) -> bytes:
@@ -194,9 +212,11 @@ def _whole_line(file: gzip.GzipFile | BufferedReader) -> bytes:
 
 
 class Reader:
-    """Reads a trace line by line; every record it yields has been checked against all records before it.
+    """Reads a trace line by line; every record it yields has been checked against all records
+    before it.
 
-    trusted: only checksums are checked, not the rules. header: what ran. Raises InvalidTrace naming the line at fault.
+    trusted: only checksums are checked, not the rules. header: what ran. Raises InvalidTrace naming
+    the line at fault.
     """
 
     def __init__(self, lines: Iterable[str], trusted: bool = False) -> None:
@@ -297,7 +317,8 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     """The line's checksum, to be chained, and its data without it."""
     if line.endswith("\r"):
         raise InvalidTrace(
-            "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the file back.",
+            "this line ends with CR LF, as Windows writes it; a trace has LF alone: convert the"
+            " file back.",
             number,
         )
     if not line.strip():
@@ -308,22 +329,28 @@ def _parsed(line: str, crc: int, number: int) -> tuple[int, dict[str, Any]]:
     try:
         data = _JSON.decode(line)
         crc = zlib.crc32(body.encode(), crc)
-    except _Refused as error:
+    except _LineRefused as error:
         raise InvalidTrace(f"{error}.", number) from None
     except (ValueError, RecursionError):
-        raise InvalidTrace("this is not JSON: the trace is truncated or damaged.", number) from None
+        data = None
     if not isinstance(data, dict) or "crc" not in data:
-        raise InvalidTrace("this is not a line of a trace.", number)
+        raise InvalidTrace(
+            "this is no trace: its first line is not the header of one."
+            if number == 1
+            else "this is not a line of a trace, which is truncated or damaged.",
+            number,
+        )
     if seal != _CRC % crc:
         raise InvalidTrace(
-            "the checksum does not match: this line was altered, or a line before it is missing or moved.",
+            "the checksum does not match: this line was altered, or a line before it is missing or"
+            " moved.",
             number,
         )
     del data["crc"]
     return crc, data
 
 
-class _Refused(ValueError):
+class _LineRefused(ValueError):
     """JSON that another parser might read differently."""
 
 
@@ -332,12 +359,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _Refused(f"the key {shown(twice)} stands twice in one object")
+        raise _LineRefused(f"the key {shown(twice)} stands twice in one object")
     return data
 
 
 def _no_number(name: str) -> float:
-    raise _Refused(f"{name} is no number in JSON")
+    raise _LineRefused(f"{name} is no number in JSON")
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)

@@ -1,6 +1,8 @@
-"""The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file it is plain data, validated when read.
+"""The header of a trace: what ran, on what, and under which limits, as one frozen record; in a file
+it is plain data, validated when read.
 
-Unknown fields, written by a newer version or another program, are kept as plain data (`more`) and written back to the file.
+Unknown fields, written by a newer version or another program, are kept as plain data (`more`) and
+written back to the file.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ FULL = ("full_attention", "mla_attention")
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Facts that form one object in a file. A field that is None was not recorded and is left out of the file.
+    """Facts that form one object in a file. A field that is None was not recorded and is left out
+    of the file.
 
     more: fields this version does not know; they come last in a file.
     """
@@ -47,8 +50,9 @@ class Facts:
 class ModelFacts(Facts):
     """The model that ran; less is known of another engine's model.
 
-    parameters: their number. context: the most tokens a request may have, prompt and answer. eos_token_ids: tokens that end a request unless it
-    ignores them. windows: tokens that each layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
+    parameters: their number. context: the most tokens a request may have, prompt and answer.
+    eos_token_ids: tokens that end a request unless it ignores them. windows: tokens that each
+    layer's sliding window spans, None for a layer without one. plug: how its attention was reached.
     """
 
     name: str | None = None
@@ -67,8 +71,9 @@ class ModelFacts(Facts):
 class ClockFacts(Facts):
     """What the clocks of an engine's machine showed at the trace's time 0, in nanoseconds.
 
-    monotonic_ns: of the clock that all processes of the machine share until it restarts. boot: identifies the machine's current boot.
-    whole_seconds: the wall clock's time is known only to the second.
+    monotonic_ns: of the clock that all processes of the machine share until it restarts. boot:
+    identifies the machine's current boot. whole_seconds: the wall clock's time is known only to the
+    second.
     """
 
     monotonic_ns: int | None = None
@@ -81,9 +86,11 @@ class ClockFacts(Facts):
 class EngineFacts(Facts):
     """Another engine, whose steps these are.
 
-    async_: a step is scheduled before the one before it has been read. rank: of `ranks` that share the work, each with a scheduler of its own.
-    long_prefill_token_threshold: the most tokens of a prompt that a step computes while there are other requests; 0 is no limit.
-    num_spec_tokens: the most that are proposed for a request in a step. kv_connector: what brings KV blocks from elsewhere and holds some for others.
+    async_: a step is scheduled before the one before it has been read. rank: of `ranks` that share
+    the work, each with a scheduler of its own. long_prefill_token_threshold: the most tokens of a
+    prompt that a step computes while there are other requests; 0 is no limit. num_spec_tokens: the
+    most that are proposed for a request in a step. kv_connector: what brings KV blocks from
+    elsewhere and holds some for others.
     """
 
     name: str
@@ -109,8 +116,9 @@ class EngineFacts(Facts):
 class ExecutionFacts(Facts):
     """How passes were computed, where not eagerly and one at a time.
 
-    cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least min_graph_positions if they compute prompts.
-    asynchronous: a step was launched before the one before it had been read.
+    cuda_graphs: passes may have been CUDA graphs of at most max_graph_positions, and of at least
+    min_graph_positions if they compute prompts. asynchronous: a step was launched before the one
+    before it had been read.
     """
 
     attention: str | None = None
@@ -120,16 +128,20 @@ class ExecutionFacts(Facts):
     asynchronous: bool | None = None
     fused_sampling: bool | None = None
     fused_norms: bool | None = None
+    fused_rotary: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts(Facts):
-    """Layers of another engine's model that share a block table for each request, a KV cache group. All groups share one pool.
+    """Layers of another engine's model that share a block table for each request, a KV cache group.
+    All groups share one pool.
 
-    kind: as vLLM names it ("full_attention", "sliding_window", "chunked_local_attention", "mamba", …). window: tokens that its layers look back over, the
-    present one included; blocks that lie behind are given back, or overwritten where the kind is "ring". block_size: tokens in a block. layers: their
-    indices in the model. units: consecutive blocks of the pool that make one of the group, whose blocks are larger. most_blocks: that a request is
-    counted with when it is admitted, however long it is.
+    kind: as vLLM names it ("full_attention", "sliding_window", "chunked_local_attention", "mamba",
+    …). window: tokens that its layers look back over, the present one included; blocks that lie
+    behind are given back, or overwritten where the kind is "ring". block_size: tokens in a block.
+    layers: their indices in the model. units: consecutive blocks of the pool that make one of the
+    group, whose blocks are larger. most_blocks: that a request is counted with when it is admitted,
+    however long it is.
     """
 
     kind: str | None = None
@@ -140,19 +152,25 @@ class GroupFacts(Facts):
     most_blocks: int | None = None
 
     def blocks_for(self, tokens: int, block_size: int) -> int:
-        """Blocks of the pool that a request of so many tokens is counted with when it is admitted. block_size: where the group does not say."""
+        """Blocks of the pool that a request of so many tokens is counted with when it is admitted.
+        block_size: where the group does not say.
+        """
         kept = min(tokens, self.window or tokens) if self.kind == "ring" else tokens
         needed = -(-kept // (self.block_size or block_size))
         return min(needed, self.most_blocks or needed) * (self.units or 1)
 
     def first_seen(self, position: int) -> int | None:
-        """The first position that a query at `position` attends to; None where the group has no sliding window."""
+        """The first position that a query at `position` attends to; None where the group has no
+        sliding window.
+        """
         slides = self.window is not None and (self.kind or "").startswith("sliding_window")
         return max(0, position - self.window + 1) if slides and self.window else None
 
 
 def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
-    """The window of each layer, None for a layer that attends to all positions. None for the whole if that is not known of every layer."""
+    """The window of each layer, None for a layer that attends to all positions. None for the whole
+    if that is not known of every layer.
+    """
     by_layer: dict[int, int | None] = {}
     for group in groups:
         slides = group.kind == "ring" or group.first_seen(0) is not None
@@ -170,12 +188,14 @@ def windows_of(groups: Sequence[GroupFacts]) -> tuple[int | None, ...] | None:
 class Header(Facts):
     """What ran, and under which limits. The requests are in the trace, not here.
 
-    created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran, and tokens are invented). engine: None for
-    our own. inferred: what another engine did not record, and how it was inferred; absent: what is unknown. threads: on the host.
-    config: with the policy as it was then. num_blocks: in the pool. kv_groups: none where all layers share one block table.
-    workload: its name; arrival_unit: the unit of its arrivals.
-    tensor_parallel: processes that shared the model. leak: requests could read each other's keys. cost: the cost model of a simulated run.
-    memory: bytes, by what took them. notes: a sentence for each unusual circumstance.
+    created: when, in ISO 8601. source: "live", "recorded", "uploaded" or "simulated" (no model ran,
+    and tokens are invented). engine: None for our own. inferred: what another engine did not
+    record, and how it was inferred; absent: what is unknown. threads: on the host. config: with the
+    policy as it was then. num_blocks: in the pool. kv_groups: none where all layers share one block
+    table. workload: its name; arrival_unit: the unit of its arrivals. tensor_parallel: processes
+    that shared the model. leak: requests could read each other's keys. cost: the cost model of a
+    simulated run. memory: bytes, by what took them. notes: a sentence for each unusual
+    circumstance.
     """
 
     created: str = ""
@@ -228,7 +248,9 @@ class Header(Facts):
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether all times were read on the host's clock, one after the other: no device has a clock of its own."""
+        """Whether all times were read on the host's clock, one after the other: no device has a
+        clock of its own.
+        """
         return self.execution is None and self.engine is None
 
     @property
@@ -286,9 +308,11 @@ class Header(Facts):
             "kv_groups": _groups(data.get("kv_groups")),
             "workload": workload.name,
             "arrival_unit": workload.arrival_unit,
-            "execution": _facts(ExecutionFacts, execution, "execution")
-            if (execution := data.get("execution"))
-            else None,
+            "execution": (
+                _facts(ExecutionFacts, execution, "execution")
+                if (execution := data.get("execution"))
+                else None
+            ),
         }
         rest = {
             name: value
@@ -320,9 +344,15 @@ class Header(Facts):
         if self.engine and (
             missing := [name for name in _ALWAYS_INFERRED if not self.inferred.get(name)]
         ):
-            return f"the header does not say how the {missing[0]} of another engine's run were inferred."
+            return (
+                f"the header does not say how the {missing[0]} of another engine's run were"
+                " inferred."
+            )
         if self.engine and (ours := [*self._ours()]):
-            return f"the header says that {self.engine.name} ran, and has a fact that only this engine records: {ours[0]}."
+            return (
+                f"the header says that {self.engine.name} ran, and has a fact that only this engine"
+                f" records: {ours[0]}."
+            )
         if self.engine is None and (
             missing := [name for name in _ALWAYS_KNOWN if getattr(self.model, name) is None]
         ):
@@ -330,7 +360,10 @@ class Header(Facts):
         if self.engine is None and (installed := POLICIES.get(self.policy.name)) is not None:
             for name, words in _WORDS_OF_A_RULE.items():
                 if (word := getattr(self.policy, name)) not in (*words, getattr(installed, name)):
-                    return f"the policy's {name} is {shown(word)}, which is not what {self.policy.name} does."
+                    return (
+                        f"the policy's {name} is {shown(word)}, which is not what"
+                        f" {self.policy.name} does."
+                    )
         if self.is_simulated != (self.cost is not None):
             return "a simulated run has a cost model, and no other has one."
         counts = {"threads": self.threads, "tensor_parallel": self.tensor_parallel}
@@ -349,16 +382,16 @@ class Header(Facts):
         return None
 
 
+# with their minimum
 _MODEL_COUNTS = {
     "vocab_size": 1,
     "context": 1,
     "parameters": 0,
     "layers": 0,
     "kv_bytes_per_token": 0,
-}  # with their minimum
-_ALWAYS_KNOWN = tuple(
-    f.name for f in fields(ModelFacts) if f.name not in ("context", "more")
-)  # of a model run by our own engine
+}
+# of a model run by our own engine
+_ALWAYS_KNOWN = tuple(f.name for f in fields(ModelFacts) if f.name not in ("context", "more"))
 _ALWAYS_INFERRED = ("lanes", "waiting", "reasons")  # of another engine's run
 _WHAT_IT_IS = ("admission", "layout", "finished_rows", "token_budget", "one_prefill", "one_lane")
 _WORDS_OF_A_RULE = {
@@ -448,8 +481,8 @@ def _model(data: object) -> ModelFacts:
 
 
 def _policy(name: str, data: object) -> Policy:
-    """The policy as it was when it ran. If it is installed here, the fields of `_WHAT_IT_IS` must match, while others may come from another
-    version; if not, the header's data is all there is.
+    """The policy as it was when it ran. If it is installed here, the fields of `_WHAT_IT_IS` must
+    match, while others may come from another version; if not, the header's data is all there is.
     """
     found = POLICIES.get(name)
     known = (found or Policy(name=name)).to_json()

@@ -1,5 +1,5 @@
-"""What another engine does not record and is inferred, each by one rule that both the conversion and the checks use: its lanes, its queue, its
-reasons.
+"""What another engine does not record and is inferred, each by one rule that both the conversion
+and the checks use: its lanes, its queue, its reasons.
 """
 
 from __future__ import annotations
@@ -9,23 +9,34 @@ from itertools import count
 
 from core.config import EngineConfig
 from core.policy import Policy
-from core.trace.events import NOTHING_BINDS, UNRECORDED, StepEvent, Why
+from core.trace.events import NOTHING_BINDS, UNRECORDED, LimitReached, StepEvent
 from core.trace.header import GroupFacts, Header
 from core.trace.run_state import RunState
 
-_LANES = "the lowest lane that is free, in order of admission: the engine numbers rows anew in every pass"
-_WAITING = "who is next and how many wait is recorded; the order of the others is inferred: new requests join the end, preempted ones the head"
+_LANES = (
+    "the lowest lane that is free, in order of admission: the engine numbers rows anew in every"
+    " pass"
+)
+_WAITING = (
+    "who is next and how many wait is recorded; the order of the others is inferred: new requests"
+    " join the end, preempted ones the head"
+)
 _REQUEUED = "new requests join the end, and so do preempted ones"
 _REASONS = (
-    "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free than the request needs; "
-    "else why it waits, stalls or is cut is not recorded"
+    "lanes if all are taken, else the token budget if it is spent, else KV blocks if fewer are free"
+    " than the request needs; else why it waits, stalls or is cut is not recorded"
 )
-WINDOWS = "the blocks at the head of a table, as many as make the free blocks of every step those that were recorded"
+WINDOWS = (
+    "the blocks at the head of a table, as many as make the free blocks of every step those that"
+    " were recorded"
+)
 """The rule by which blocks that left a window are inferred if they were not recorded."""
 
 
 def inferred_by(policy: Policy) -> dict[str, str]:
-    """The rules in words, as the header of a trace states them, by what they infer. Only `WINDOWS` is not always among them."""
+    """The rules in words, as the header of a trace states them, by what they infer. Only `WINDOWS`
+    is not always among them.
+    """
     return {
         "lanes": _LANES,
         "waiting": _REQUEUED if policy.requeue else _WAITING,
@@ -38,15 +49,22 @@ def lowest_free(lanes: Collection[int]) -> int:
     return next(lane for lane in count() if lane not in lanes)
 
 
-def why_admitted(length: int, missing: int, budget: tuple[int, int], longest: int | None) -> Why:
-    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to compute. budget: (left after the step, total).
-    longest: the longest chunk that the engine computes beside other requests, None if that is not recorded.
+def why_admitted(
+    length: int, missing: int, budget: tuple[int, int], longest: int | None
+) -> LimitReached:
+    """What limits the first chunk, of `length` tokens, of a request with `missing` tokens to
+    compute. budget: (left after the step, total). longest: the longest chunk that the engine
+    computes beside other requests, None if that is not recorded.
     """
     if length >= missing:
         return NOTHING_BINDS
     if budget[0] <= 0:
-        return Why("budget", length, missing, budget[1])
-    return Why("chunk", longest, missing, longest) if longest and length == longest else UNRECORDED
+        return LimitReached("budget", length, missing, budget[1])
+    return (
+        LimitReached("chunk", longest, missing, longest)
+        if longest and length == longest
+        else UNRECORDED
+    )
 
 
 def why_waiting(
@@ -57,43 +75,57 @@ def why_waiting(
     config: EngineConfig,
     groups: Sequence[GroupFacts],
     alone: bool,
-) -> Why:
-    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free, total) of each. groups: of the KV cache. alone:
-    whether no request runs.
+) -> LimitReached:
+    """Why the head of the queue, with `tokens` to compute, waits. lanes, budget, blocks: (free,
+    total) of each. groups: of the KV cache. alone: whether no request runs.
     """
     if lanes[0] <= 0:
-        return Why("lanes", 0, 1, lanes[1])
+        return LimitReached("lanes", 0, 1, lanes[1])
     if budget[0] <= 0:
-        return Why("budget", 0, tokens, budget[1])
+        return LimitReached("budget", 0, tokens, budget[1])
     first = tokens if config.policy.reserve == "prompt" else min(tokens, budget[0])
     need = sum([group.blocks_for(first, config.block_size) for group in groups])
     kept = 0 if alone else int(config.policy.watermark * (blocks[1] + 1))
     return (
-        Why("blocks", max(0, blocks[0] - kept), need, blocks[1])
+        LimitReached("blocks", max(0, blocks[0] - kept), need, blocks[1])
         if need > blocks[0] - kept
         else UNRECORDED
     )
 
 
-def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: bool) -> Why:
-    """Why a running request computes nothing. gives_way: whether a request was preempted in this step, or requests without a free block are skipped."""
+def why_stalled(budget: tuple[int, int], blocks: tuple[int, int], gives_way: bool) -> LimitReached:
+    """Why a running request computes nothing. gives_way: whether a request was preempted in this
+    step, or requests without a free block are skipped.
+    """
     if budget[0] <= 0:
-        return Why("budget", 0, 1, budget[1])
-    return Why("blocks", 0, 1, blocks[1]) if blocks[0] <= 0 and gives_way else UNRECORDED
+        return LimitReached("budget", 0, 1, budget[1])
+    return LimitReached("blocks", 0, 1, blocks[1]) if blocks[0] <= 0 and gives_way else UNRECORDED
 
 
-def inferred_reasons(event: StepEvent, state: RunState, header: Header) -> list[Why | None]:
-    """The reasons of a step: for the head of the queue, then admitted requests, then stalled ones. state: while its passes run."""
+def inferred_reasons(
+    event: StepEvent, state: RunState, header: Header
+) -> list[LimitReached | None]:
+    """The reasons of a step: for the head of the queue, then admitted requests, then stalled ones.
+    state: while its passes run.
+    """
     config, spent = header.config, event.budget.decode + event.budget.prefill
     budget = max(0, (event.budget.limit or 0) - spent), event.budget.limit or 0
     blocks = header.num_blocks - event.kv.used, header.num_blocks
     lanes = config.num_lanes - len(state.lanes), config.num_lanes
     head, chunks = event.waiting.request, {s.request: s for s in event.segments}
     reasons = [
-        None
-        if head is None
-        else why_waiting(
-            state.num_tokens[head], lanes, budget, blocks, config, header.groups, not state.lanes
+        (
+            None
+            if head is None
+            else why_waiting(
+                state.num_tokens[head],
+                lanes,
+                budget,
+                blocks,
+                config,
+                header.groups,
+                not state.lanes,
+            )
         )
     ]
     longest = header.engine.long_prefill_token_threshold if header.engine else None

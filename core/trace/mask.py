@@ -1,19 +1,22 @@
-"""Who may attend to whom, derived from the segments of a pass: labels and rows of booleans, without tensors.
+"""Who may attend to whom, derived from the segments of a pass: labels and rows of booleans, without
+tensors.
 
-A query at position p of a request may attend to the keys at positions p - window + 1 … p of the same request, cached or new. Pads
-attend to nothing and nothing attends to them.
+A query at position p of a request may attend to the keys at positions p - window + 1 … p of the
+same request, cached or new. Pads attend to nothing and nothing attends to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+from core.errors import InflightError, shown
 from core.trace.events import FinishedRow, Pass, Segment
 
 PAD = "<pad>"
 Order = Literal["request", "cached-new"]
+_WRITTEN = 60  # up to so many keys and queries a mask is written out
 
 
 class Position(NamedTuple):
@@ -24,16 +27,27 @@ class Position(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mask:
     """Who may attend to whom in a pass.
 
-    allowed: a row of booleans, one for each key, for each query. queries: in packed order, a padded pass row by row, pads included.
+    allowed: a row of booleans, one for each key, for each query. queries: in packed order, a padded
+    pass row by row, pads included.
     """
 
     queries: tuple[Position, ...]
     keys: tuple[Position, ...]
     allowed: tuple[tuple[bool, ...], ...]
+
+    def __repr__(self) -> str:
+        """What it holds, and under that a small one as a picture."""
+        held = (
+            f"<Mask of {len(self.queries):,} queries by {len(self.keys):,} keys:"
+            f" {self.num_allowed:,} of {self.num_cells:,} pairs may attend>"
+        )
+        is_small = max(len(self.queries), len(self.keys)) <= _WRITTEN
+        rows = self.allowed if is_small else ()
+        return "\n".join([held, *("".join(".#"[cell] for cell in row) for row in rows)])
 
     @property
     def num_cells(self) -> int:
@@ -47,7 +61,9 @@ class Mask:
 
 
 def rows_of(forward: Pass, segments: Sequence[Segment]) -> list[Segment | FinishedRow]:
-    """The segments of a packed pass in its own order (lane order here; other engines have theirs), the rows of a padded one by lane."""
+    """The segments of a packed pass in its own order (lane order here; other engines have theirs),
+    the rows of a padded one by lane.
+    """
     return (
         sorted([*segments, *forward.finished_rows], key=lambda row: row.lane)
         if forward.finished_rows
@@ -65,10 +81,17 @@ def mask_of(
 ) -> Mask:
     """The mask of one pass.
 
-    segments: those of this pass. text: a token's text by request and position. window: the sliding window, if the layer has one.
-    order: keys grouped by request ("request": cached, then new), or all cached keys and then all new ones ("cached-new").
-    leak: a query may also attend to all keys of the next request in the pass; after the last one comes the first.
+    segments: those of this pass. text: a token's text by request and position. window: the sliding
+    window, if the layer has one. order: keys grouped by request ("request": cached, then new), or
+    all cached keys and then all new ones ("cached-new"). leak: a query may also attend to all keys
+    of the next request in the pass; after the last one comes the first. Raises InflightError for
+    another order.
     """
+    if order not in get_args(Order):
+        raise InflightError(
+            f"Keys have no order {shown(order)}; they are ordered by"
+            f" {' or '.join(map(repr, get_args(Order)))}."
+        )
     queries: list[Position] = []
     for row in rows_of(forward, segments):
         length = row.length if isinstance(row, Segment) else 0

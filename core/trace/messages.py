@@ -1,8 +1,11 @@
-"""Sentences with numbers, in any language; assets/player/parts/messages.js does the same for the page.
+"""Sentences with numbers, in any language; assets/player/parts/messages.js does the same for the
+page.
 
-English is the key: in it every number, and every sum of numbers, becomes #, and quoted text “…”. Where a form depends on a number, the forms are
-listed side by side, one for each plural category of the language, in the order zero, one, two, few, many, other: "3 [token|tokens]". They agree
-with the number before them (or the first number, if none comes before), or with a number of their own, which is not shown: "[=3 waits|wait]".
+English is the key: in it every number, and every sum of numbers, becomes #, and quoted text “…”.
+Where a form depends on a number, the forms are listed side by side, one for each plural category of
+the language, in the order zero, one, two, few, many, other: "3 [token|tokens]". They agree with the
+number before them (or the first number, if none comes before), or with a number of their own, which
+is not shown: "[=3 waits|wait]".
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ def key_of(text: str) -> tuple[str, list[str]]:
 def fill(
     template: str, given: Sequence[str], language: str, written: Callable[[str], str] = str
 ) -> str:
-    """A template with its placeholders filled, in order. written: how a number or a quote is written."""
+    """A template with its placeholders filled, in order. written: how a number or a quote is
+    written.
+    """
     parts, number = iter(given), next(iter(given), "0")
 
     def filled(hole: re.Match[str]) -> str:
@@ -48,8 +53,8 @@ def _one_or_other(number: float) -> int:
 
 
 _PLACES: dict[str, Callable[[float], int]] = {"en": _one_or_other, "de": _one_or_other}
-"""By language, the index of the form that a number takes, by the plural rules of Unicode. A browser knows them, and a test asks one engine of them
-whether these are the same.
+"""By language, the index of the form that a number takes, by the plural rules of Unicode. A browser
+knows them, and a test asks one engine of them whether these are the same.
 """
 
 

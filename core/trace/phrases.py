@@ -1,4 +1,5 @@
-"""The words for what a trace records: limits, reasons, settings, letters of requests. Used by the terminal, the captions and the page.
+"""The words for what a trace records: limits, reasons, settings, letters of requests. Used by the
+terminal, the captions and the page.
 
 A phrase has no subject and no full stop.
 """
@@ -7,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from core.trace.delays import Part
-from core.trace.events import Limit, Resumed, Why
-from core.trace.ranks import Alignment
-from core.trace.trace import Trace
+from core.trace.events import Limit, LimitReached, Resumed
+from core.trace.ran import Ran
 
 
 class LimitWords(NamedTuple):
@@ -32,22 +31,11 @@ LIMITS: dict[Limit, LimitWords] = {
     "phase": LimitWords("prompts before decodes", "the step computes prompts alone"),
     "policy": LimitWords("the policy", "the policy lets no request join yet"),
     "chunk": LimitWords("the longest chunk", "prompts are computed in chunks"),
+    "skipped": LimitWords("a skipped request", "the engine skipped it"),
     "unrecorded": LimitWords("not recorded", "why is not recorded"),
     "none": LimitWords("nothing", "nothing limits it"),
 }
 
-
-PART_NAMES: dict[Part, str] = {
-    "queued": "queued",
-    "prefill": "own prompt",
-    "decode": "own decoding",
-    "others": "others' prompts",
-    "preempted": "preempted",
-    "again": "computed again",
-    "stalled": "stalled",
-    "between": "between passes",
-}
-"""The parts of a request's time, see `core.trace.delays.PARTS`."""
 
 SETTINGS = {
     "policy": "policy",
@@ -62,23 +50,29 @@ SETTINGS = {
 
 _COUNTED = {"max_num_seqs": "[lane|lanes]", "num_blocks": "KV [block|blocks]"}
 
-ALIGNMENTS: dict[Alignment, str] = {
+ALIGNMENTS: dict[str, str] = {
     "machine": "All ranks are on the clock of their machine.",
-    "wall": "The ranks share no machine: they are aligned by wall clock, as far as their clocks agree.",
-    "second": "No common clock was recorded: the ranks are aligned by the time at which each began, known to the second.",
-    "first step": "No clock was recorded: the first step of every rank is drawn at 0, whenever it was.",
+    "wall": (
+        "The ranks share no machine: they are aligned by wall clock, as far as their clocks agree."
+    ),
+    "second": (
+        "No common clock was recorded: the ranks are aligned by the time at which each began, known"
+        " to the second."
+    ),
+    "first step": (
+        "No clock was recorded: the first step of every rank is drawn at 0, whenever it was."
+    ),
 }
 
 
-GOES_ON = {
-    "snapshot": "; the run goes on from a snapshot.",
-    "steps": "; the run goes on where its state can be worked out.",
-}
-"""What is said after `not_shown`, by the source of the state."""
+GOES_ON = "; the run goes on from a snapshot."
+"""What is said after `not_shown`."""
 
 
 def not_shown(resumed: Resumed) -> str:
-    """Which steps before one are missing, or cannot be shown as others before them are missing; without a full stop."""
+    """Which steps before one are missing, or cannot be shown as others before them are missing;
+    without a full stop.
+    """
     first, last, missing = resumed.first, resumed.last, resumed.missing
     number = last - first + 1
     steps = (
@@ -93,7 +87,7 @@ def not_shown(resumed: Resumed) -> str:
     )
 
 
-def reason(why: Why) -> str:
+def reason(why: LimitReached) -> str:
     """The scheduler's reason with its numbers: why a request waits or computes nothing."""
     has, needs = f"[={why.have} is|are]", f"{why.need:,} [is|are] needed"
     match why.limit:
@@ -108,24 +102,35 @@ def reason(why: Why) -> str:
         case "blocks":
             return f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and {needs}"
         case "barrier":
-            return f"the wave must end first, and {why.have:,} of {why.total:,} [lane|lanes] {has} still computing"
+            return (
+                f"the wave must end first, and {why.have:,} of {why.total:,} [lane|lanes] {has}"
+                " still computing"
+            )
         case "prefill":
             return "another prompt is being computed, one at a time"
         case "margin":
-            return f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and the last {why.need:,} are kept for decodes"
+            return (
+                f"{why.have:,} of {why.total:,} KV [block|blocks] {has} free, and the last"
+                f" {why.need:,} are kept for decodes"
+            )
         case "reads":
-            return f"the step may read {why.have:,} more of {why.total:,} cached [token|tokens], and {needs}"
+            return (
+                f"the step may read {why.have:,} more of {why.total:,} cached [token|tokens], and"
+                f" {needs}"
+            )
         case "recovery":
             return "a request has given way for a KV block, and none joins until one finishes"
         case "chunk":
             return f"a step computes at most {why.total:,} [token|tokens] of a prompt, and {needs}"
+        case "skipped":
+            return "the engine skipped it, for want of its grammar, its adapter or its KV"
         case "phase" | "policy" | "unrecorded":
             return LIMITS[why.limit].brief
         case _:
             return LIMITS["none"].brief
 
 
-def brief(why: Why) -> str:
+def brief(why: LimitReached) -> str:
     """The reason in a few words."""
     return (
         "too little budget is left"
@@ -135,7 +140,7 @@ def brief(why: Why) -> str:
 
 
 def queued_by(limit: Limit) -> str:
-    """Why a request was queued: by a key of `core.trace.delays.Delay.queued_us`."""
+    """Why a request was queued: by a key of `core.account.delays.Delay.queued_us`."""
     return "its next pass has yet to begin" if limit == "none" else LIMITS[limit].brief
 
 
@@ -167,7 +172,7 @@ def letter(index: int) -> str:
     return letters
 
 
-def letters(trace: Trace) -> dict[str, str]:
+def letters(trace: Ran) -> dict[str, str]:
     """The letter of every request, in order of arrival; those that never arrived come last."""
     arrived = [a.request for event in trace.events for a in event.newcomers]
     return {request: letter(i) for i, request in enumerate(dict.fromkeys([*arrived, *trace.asked]))}

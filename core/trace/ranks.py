@@ -1,7 +1,8 @@
 """The data-parallel ranks of one engine: a trace for each, and where each lies on a common clock.
 
-Each rank's file is a trace like any other; it says in its header which rank it is and what the clocks showed at its time 0. That is all it
-takes to combine files, so no format holds several ranks: whatever is sent, checked or kept is a single trace.
+Each rank's file is a trace like any other; it says in its header which rank it is and what the
+clocks showed at its time 0. That is all it takes to combine files, so no format holds several
+ranks: whatever is sent, checked or kept is a single trace.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from core.trace.trace import Trace
 
 _MOST = 2**16  # ranks
 Alignment = Literal["machine", "wall", "second", "first step"]
-"""What aligns ranks on one clock, the best that all of them have: the monotonic clock of their machine, the wall's, the wall's to the second, nothing."""
+"""What aligns ranks on one clock, the best that all of them have: the monotonic clock of their
+machine, the wall's, the wall's to the second, nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks that were opened, by number, out of `count`. The common clock begins with the earliest of them.
+    """The ranks that were opened, by number, out of `count`. The common clock begins with the
+    earliest of them.
 
     faults: a sentence for each fault that does not keep them from being shown.
     """
@@ -53,8 +57,8 @@ class Ranks:
 
     @classmethod
     def of(cls, traces: Iterable[tuple[str, Trace]], refused: Iterable[str] = ()) -> Ranks:
-        """traces: with the names of their files. refused: a sentence for each file that could not be opened. Raises InvalidTrace for files that
-        are not of one engine.
+        """traces: with the names of their files. refused: a sentence for each file that could not
+        be opened. Raises InvalidTrace for files that are not of one engine.
         """
         named = [
             (RankPlace(name, t.header, t.events[0].t_start if t.events else 0.0), t)
@@ -77,7 +81,8 @@ class Ranks:
 
 @dataclass(frozen=True)
 class RankPlace:
-    """What a recording says of its place among the ranks. name: of its file. begin: when its first step starts, in seconds of its own time.
+    """What a recording says of its place among the ranks. name: of its file. begin: when its first
+    step starts, in seconds of its own time.
 
     Raises InvalidTrace if it cannot be one of several.
     """
@@ -89,7 +94,8 @@ class RankPlace:
     def __post_init__(self) -> None:
         if self.header.engine is None:
             raise InvalidTrace(
-                f"{self.name} is a run of this engine, not one of another engine's ranks: open it alone."
+                f"{self.name} is a run of this engine, not one of another engine's ranks: open it"
+                " alone."
             )
         if not (0 <= self.rank < _MOST and 0 < (self.engine.ranks or 1) <= _MOST):
             raise InvalidTrace(f"{self.name} does not say which rank it is of.")
@@ -117,7 +123,8 @@ class RankPlace:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where recordings of one engine's ranks lie on one clock, which begins with the earliest of them.
+    """Where recordings of one engine's ranks lie on one clock, which begins with the earliest of
+    them.
 
     places: by rank. offsets: seconds on that clock at which each one's time 0 lies.
     """
@@ -138,7 +145,9 @@ class Placement:
 
     @classmethod
     def across(cls, places: Iterable[RankPlace]) -> Placement:
-        """The same of several engines, which have nothing but the time in common, in the order given. Raises InvalidTrace where there is none."""
+        """The same of several engines, which have nothing but the time in common, in the order
+        given. Raises InvalidTrace where there is none.
+        """
         given = tuple(places)
         if not given:
             raise InvalidTrace("there is no recording to open.")
@@ -171,7 +180,8 @@ def _refuse_strangers(places: Sequence[RankPlace]) -> None:
     for before, place in pairwise(places):
         if before.rank == place.rank:
             raise InvalidTrace(
-                f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one at a time."
+                f"{before.name} and {place.name} are two recordings of rank {place.rank}; open one"
+                " at a time."
             )
         for fact, differs in (
             ("name", first.engine.name != place.engine.name),
@@ -179,7 +189,8 @@ def _refuse_strangers(places: Sequence[RankPlace]) -> None:
         ):
             if differs:
                 raise InvalidTrace(
-                    f"{first.name} and {place.name} are recordings of two engines: their {fact} differs."
+                    f"{first.name} and {place.name} are recordings of two engines: their {fact}"
+                    " differs."
                 )
 
 
@@ -193,9 +204,9 @@ def _aligned(places: Sequence[RankPlace]) -> tuple[Alignment, list[float]]:
         return "machine", _after_the_first(monotonic)
     wall = [clock.wall_ns for clock in clocks if clock.wall_ns is not None]
     if len(wall) == len(clocks):
-        return "second" if any(
-            clock.whole_seconds for clock in clocks
-        ) else "wall", _after_the_first(wall)
+        return (
+            "second" if any(clock.whole_seconds for clock in clocks) else "wall"
+        ), _after_the_first(wall)
     begins = [place.begin for place in places]
     return "first step", [max(begins) - begin for begin in begins]
 
@@ -212,7 +223,8 @@ def _strangers(ranks: Sequence[Rank], alignment: Alignment) -> list[str]:
         return []
     gap = begins.span[0] - ends.span[1]
     return [
-        f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be two runs."
+        f"Rank {ends.number} had ended {gap:.1f} s before rank {begins.number} began: these may be"
+        " two runs."
     ]
 
 

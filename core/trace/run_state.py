@@ -1,8 +1,10 @@
-"""A run as plain rows: who waits, who holds which lane, how long each cache is, who owns each block.
+"""A run as plain rows: who waits, who holds which lane, how long each cache is, who owns each
+block.
 
-A `RunState` follows the events one by one; what it knows at a step depends on that step and the ones before, never on later ones. It is the
-one account of a run: the rules check an event against it, sentences and tables read it, and the browser's is compared with its frames.
-It is independent of policies, colours, sentences and pages.
+A `RunState` follows the events one by one; what it knows at a step depends on that step and the
+ones before, never on later ones. It is the one account of a run: the rules check an event against
+it, sentences and tables read it, and the browser's is compared with its frames. It is independent
+of policies, colours, sentences and pages.
 """
 
 from __future__ import annotations
@@ -20,25 +22,29 @@ from core.trace.events import (
     Draft,
     Finished,
     LaneReleased,
+    LimitReached,
     Preempted,
     Resumed,
     Sampled,
     Segment,
     StepEvent,
-    Why,
 )
 
 Table = list[int | None]
-"""Blocks in the order of the positions that they hold; None where the block has left, since the layers' window had passed it."""
+"""Blocks in the order of the positions that they hold; None where the block has left, since the
+layers' window had passed it.
+"""
 
 Doing = Literal["prefill", "decode", "overrun", "stalled", "finished"]
 
 
 class LaneRow(NamedTuple):
-    """A held lane. doing: what its request computed, pass by pass, `length` tokens in all; then its cache holds `kv_len`.
+    """A held lane. doing: what its request computed, pass by pass, `length` tokens in all; then its
+    cache holds `kv_len`.
 
-    A finished request may still hold its lane: until its wave ends ("finished": its row is computed as padding), or until the end of a step
-    that was launched before it had stopped ("overrun": what that step computed for it).
+    A finished request may still hold its lane: until its wave ends ("finished": its row is computed
+    as padding), or until the end of a step that was launched before it had stopped ("overrun": what
+    that step computed for it).
     """
 
     lane: int
@@ -49,12 +55,14 @@ class LaneRow(NamedTuple):
 
 
 class WaitingRow(NamedTuple):
-    """One waiting request. why: the scheduler's own reason, for the first of them; the others wait behind it."""
+    """One waiting request. why: the scheduler's own reason, for the first of them; the others wait
+    behind it.
+    """
 
     request: str
     since: int
     preempted: bool
-    why: Why | None
+    why: LimitReached | None
 
 
 class Freed(NamedTuple):
@@ -67,7 +75,9 @@ class Freed(NamedTuple):
 
 @dataclass(frozen=True)
 class Frame:
-    """The state while the passes of a step ran. `blocks` names the requests that use each used block (several where shared)."""
+    """The state while the passes of a step ran. `blocks` names the requests that use each used
+    block (several where shared).
+    """
 
     step: int
     lanes: tuple[LaneRow, ...]
@@ -77,7 +87,8 @@ class Frame:
 
 @dataclass
 class RunState:
-    """The state after the events so far. For each event: `begin` (all up to its passes), read, `end` (its passes and what they ended).
+    """The state after the events so far. For each event: `begin` (all up to its passes), read,
+    `end` (its passes and what they ended).
 
     Both are made of the verbs below, one for each kind of record; the rules call them one by one.
     """
@@ -89,18 +100,14 @@ class RunState:
     arrived: dict[str, int] = field(default_factory=dict)  # the step, in order of arrival
     lanes: dict[int, str] = field(default_factory=dict)  # in the order of admission
     freed: dict[int, Freed] = field(default_factory=dict)
-    computed: dict[str, int] = field(
-        default_factory=dict
-    )  # positions in the cache, by request that holds a lane
-    lost: dict[str, int] = field(
-        default_factory=dict
-    )  # positions computed before the latest preemption
-    chunks: dict[str, int] = field(
-        default_factory=dict
-    )  # prefill chunks since the latest admission
-    tables: dict[str, dict[int, Table]] = field(
-        default_factory=dict
-    )  # by request, then by KV cache group
+    # positions in the cache, by request that holds a lane
+    computed: dict[str, int] = field(default_factory=dict)
+    # positions computed before the latest preemption
+    lost: dict[str, int] = field(default_factory=dict)
+    # prefill chunks since the latest admission
+    chunks: dict[str, int] = field(default_factory=dict)
+    # by request, then by KV cache group
+    tables: dict[str, dict[int, Table]] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -132,7 +139,9 @@ class RunState:
         ]
 
     def begin(self, event: StepEvent) -> None:
-        """The state while the passes run: after steps that are not shown, arrivals, cancellations, preemptions, admissions and new blocks."""
+        """The state while the passes run: after steps that are not shown, arrivals, cancellations,
+        preemptions, admissions and new blocks.
+        """
         self.take_resumption(event)
         self.take_arrivals(event)
         self.take_cancellations(event)
@@ -158,11 +167,13 @@ class RunState:
         return RunState(**own)
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget every other request: each of them has finished and holds no lane. For a run without end."""
+        """Forget every other request: each of them has finished and holds no lane. For a run
+        without end.
+        """
         for request in self.num_tokens.keys() - requests:
             self.forget(request)
 
-    # -- part by part ------------------------------------------------------------------------------------------------
+    # -- part by part ------------------------------------------------------------------------------
 
     def take_resumption(self, event: StepEvent) -> None:
         """Set the state from which a recording goes on."""
@@ -203,7 +214,9 @@ class RunState:
         self._end_some(event, "after")
 
     def _end_some(self, event: StepEvent, when: BeforeOrAfter) -> None:
-        """Requests that finish, and those that leave their lanes, before the passes or after them."""
+        """Requests that finish, and those that leave their lanes, before the passes or after
+        them.
+        """
         for finished in event.finished:
             if finished.when == when:
                 self.finish(event.step, finished)
@@ -211,10 +224,12 @@ class RunState:
             if left.when == when:
                 self.leave(event.step, left)
 
-    # -- record by record --------------------------------------------------------------------------------------------
+    # -- record by record --------------------------------------------------------------------------
 
     def resume(self, step: int, resumed: Resumed) -> None:
-        """The state after steps that are not shown. What it does not say, as when somebody left a lane, is not known any more."""
+        """The state after steps that are not shown. What it does not say, as when somebody left a
+        lane, is not known any more.
+        """
         for arrived in resumed.arrived:
             self.since[arrived.request] = self.arrived[arrived.request] = step
         for finished in resumed.ended:
@@ -245,7 +260,9 @@ class RunState:
         self.since[arrived.request] = self.arrived[arrived.request] = step
 
     def preempt(self, step: int, preempted: Preempted) -> None:
-        """A request goes back to the queue, to its front or its end as the policy has it, and its blocks are free."""
+        """A request goes back to the queue, to its front or its end as the policy has it, and its
+        blocks are free.
+        """
         request = preempted.request
         self._free(preempted.lane, request, step, preempted=True)
         self.lost[request] = preempted.tokens_lost
@@ -264,8 +281,9 @@ class RunState:
         self.computed[request] = cached
 
     def take_blocks(self, kv: KV) -> None:
-        """Blocks leave their tables, and others join; the tables of requests that have just lost a lane are given back, the others stay while
-        the passes run. Whoever lost a lane and joined again in one step begins a table anew.
+        """Blocks leave their tables, and others join; the tables of requests that have just lost a
+        lane are given back, the others stay while the passes run. Whoever lost a lane and joined
+        again in one step begins a table anew.
         """
         holders = set(self.lanes.values())
         for n, change in enumerate(kv.changes):
@@ -328,7 +346,7 @@ class RunState:
         self.lanes.pop(lane, None)
         self.computed.pop(request, None)
 
-    # -- a copy for a picture ----------------------------------------------------------------------------------------
+    # -- a copy for a picture ----------------------------------------------------------------------
 
     def frame(self, event: StepEvent) -> Frame:
         """The state while the passes run; call between `begin` and `end`."""
@@ -365,9 +383,8 @@ class RunState:
                 r in self.lost,
                 event.waiting.why if r == event.waiting.request else None,
             )
-            for r in sorted(
-                self.waiting, key=lambda request: request != event.waiting.request
-            )  # whoever is next stands first
+            # whoever is next stands first
+            for r in sorted(self.waiting, key=lambda request: request != event.waiting.request)
         )
         blocks: dict[int, tuple[str, ...]] = {}
         for request in self.tables:

@@ -1,5 +1,6 @@
-"""What a record's annotations determine: its shape in a file, how plain JSON becomes the record again, and whether a value has the declared
-type. A record is a named tuple; in JSON it is an array in field order, and optional fields come last.
+"""What a record's annotations determine: its shape in a file, how plain JSON becomes the record
+again, and whether a value has the declared type. A record is a named tuple; in JSON it is an array
+in field order, and optional fields come last.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def fields_of(record: type) -> dict[str, Any]:
 
 @cache
 def reader(hint: Any) -> Callable[[Any], Any] | None:
-    """The function that turns plain JSON into a value of this annotation; None where none is needed. It raises TypeError, ValueError or KeyError for
-    data of another shape; `fits` says whether single values have the right type.
+    """The function that turns plain JSON into a value of this annotation; None where none is
+    needed. It raises TypeError, ValueError or KeyError for data of another shape; `fits` says
+    whether single values have the right type.
     """
     origin, parts = _anatomy(hint)
     if origin in (Union, types.UnionType):
@@ -57,7 +59,9 @@ def _read(values: list[Any], nested: list[tuple[int, Callable[[Any], Any]]]) -> 
 
 
 def from_object(record: Any, data: Mapping[str, Any]) -> Any:
-    """A record that is a JSON object by field name; raises TypeError, ValueError or KeyError for data of another shape."""
+    """A record that is a JSON object by field name; raises TypeError, ValueError or KeyError for
+    data of another shape.
+    """
     readers = _readers(record)
     return record(
         **{
@@ -73,8 +77,9 @@ def _readers(record: type) -> dict[str, Callable[[Any], Any] | None]:
 
 
 def table(record: Any) -> dict[str, dict[str, Any]]:
-    """The fields of a record and of all records in it, by record name and in order: for each field the name of the record it holds, in a list
-    if it holds several; for plain data `{"default": value}` if the field may be left out, else None. With this table a reader accesses arrays by
+    """The fields of a record and of all records in it, by record name and in order: for each field
+    the name of the record it holds, in a list if it holds several; for plain data `{"default":
+    value}` if the field may be left out, else None. With this table a reader accesses arrays by
     field name.
     """
     found: dict[str, dict[str, Any]] = {record.__name__: {}}
@@ -97,7 +102,9 @@ def _anatomy(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @lru_cache(maxsize=1024)
 def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], ...] | None:
-    """For a record with fields of these types: the positions and hints that the type alone does not settle; None if it cannot fit."""
+    """For a record with fields of these types: the positions and hints that the type alone does not
+    settle; None if it cannot fit.
+    """
     hints = tuple(fields_of(record).values())
     if len(kinds) != len(hints):
         return None
@@ -118,7 +125,9 @@ def _unsettled(record: Any, kinds: tuple[type, ...]) -> tuple[tuple[int, Any], .
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value fits the annotation; floats must be finite, and a whole number counts as a float."""
+    """Whether a value fits the annotation; floats must be finite, and a whole number counts as a
+    float.
+    """
     if hint in _PLAIN:
         return type(value) is hint
     if hint is float:

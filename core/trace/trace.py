@@ -1,4 +1,6 @@
-"""A recorded run: header, requests, events, and the texts of its tokens. Save and load; derive outputs, texts and masks."""
+"""A recorded run: header, requests, events, and the texts of its tokens. Save and load; derive
+outputs, texts and masks.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import Any, overload
 
+from core import page
 from core.config import EngineConfig
-from core.errors import InflightError, InvalidTrace
-from core.files import written
+from core.errors import InflightError, InvalidTrace, require, shown
+from core.files import path_of, written
 from core.page import OnPage, Page
 from core.trace import file
 from core.trace.detokenize import pieces, plain
+from core.trace.divergence import Divergence, divergence
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.mask import Mask, Order, mask_of
 from core.trace.messages import english
 from core.trace.run_state import Frame, RunState
 from core.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from core.trace.tables import Tables
 
 NOT_TAKEN = "✗"  # in place of a token that was guessed and turned out wrong
 NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
@@ -33,7 +35,8 @@ NO_TEXT = "—"  # in place of a token of a simulated run, which no model chose
 class Texts:
     """One piece of text for each token of each request; joined they are its prompt or its output.
 
-    The pieces of a simulated run's output are empty: no model ran, and its tokens stand for nothing.
+    The pieces of a simulated run's output are empty: no model ran, and its tokens stand for
+    nothing.
     """
 
     prompt: dict[str, list[str]]
@@ -44,8 +47,9 @@ class Texts:
 class Trace(OnPage):
     """What ran.
 
-    asked: what was asked, by request id, in order of submission. events: one `StepEvent` for every step in which something happened.
-    complete: False for a run that was cut short. tokenizer: turns ids into text where no texts were recorded.
+    asked: what was asked, by request id, in order of submission. events: one `StepEvent` for every
+    step in which something happened. complete: False for a run that was cut short. tokenizer: turns
+    ids into text where no texts were recorded.
     """
 
     header: Header
@@ -55,14 +59,34 @@ class Trace(OnPage):
     tokenizer: Any = None
     recorded_texts: Texts | None = None
 
+    def __len__(self) -> int:
+        """How many steps there are."""
+        return len(self.events)
+
+    def __iter__(self) -> Iterator[StepEvent]:
+        return iter(self.events)
+
+    @overload
+    def __getitem__(self, place: int) -> StepEvent: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[StepEvent]: ...
+    def __getitem__(self, place: int | slice) -> StepEvent | list[StepEvent]:
+        """The event at a place, or those of a slice, as in a list. `event` takes the number of a
+        step, which is another one after a step in which nothing ran.
+        """
+        if isinstance(place, int) and not -len(self) <= place < len(self):
+            raise IndexError(f"This trace has no event {place}; it has {len(self):,}.")
+        return self.events[place]
+
     def __repr__(self) -> str:
         new = sum(len(event.sampled) for event in self.events)
         counts = english(
-            f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,} new [token|tokens]"
+            f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,}"
+            " new [token|tokens]"
         )
         how, cut = (
             "simulated, " if self.header.is_simulated else "",
-            "" if self.complete else ", cut short",
+            ("" if self.complete else ", cut short"),
         )
         return (
             f"<Trace of {self.header.workload} under {self.header.policy.name}: {how}{counts}{cut}>"
@@ -127,13 +151,17 @@ class Trace(OnPage):
         )
 
     def text(self, request: str) -> str:
-        """The generated text of a request, empty in a simulated run; raises InflightError if there is no such request."""
-        if request not in self.asked:
+        """The generated text of a request, empty in a simulated run; raises InflightError if there
+        is no such request.
+        """
+        if require(request, str, "A request has an id") not in self.asked:
             raise InflightError(f"This trace has no request {request!r}.")
         return "".join(self.texts.output[request])
 
     def token_text(self, request: str, position: int) -> str:
-        """The text of one token by its position in prompt + output; `NO_TEXT` for an output of a simulated run."""
+        """The text of one token by its position in prompt + output; `NO_TEXT` for an output of a
+        simulated run.
+        """
         prompt = self.texts.prompt[request]
         if position < len(prompt):
             return prompt[position]
@@ -148,35 +176,50 @@ class Trace(OnPage):
         for event in self.events:
             if event.step == step:
                 return event
-        raise InflightError(f"This trace has no step {step}; its steps go from {self._steps}.")
+        raise InflightError(
+            f"This trace has no step {shown(step)}; its steps go from {self._steps}."
+        )
 
-    def frames(self) -> Iterator[Frame]:
-        """The state while the passes of each step ran, step by step."""
+    def states(self) -> Iterator[tuple[StepEvent, RunState]]:
+        """Each event, and the state while its passes run, which goes on with the next one."""
         state = RunState.of(self.prompt_lengths, self.header.policy.requeue)
         for event in self.events:
             state.begin(event)
-            yield state.frame(event)
+            yield event, state
             state.end(event)
+
+    def frames(self) -> Iterator[Frame]:
+        """The state while the passes of each step ran, step by step."""
+        return (state.frame(event) for event, state in self.states())
 
     def mask(
         self, step: int, pass_index: int = 0, order: Order = "request", layer: int | None = None
     ) -> Mask:
         """Who could attend to whom in a pass of a step.
 
-        order: "request" groups keys by request (cached, then new); "cached-new" puts all cached keys first. layer: matters for models
-        whose layers differ in their sliding window; by default the widest.
+        order: "request" groups keys by request (cached, then new); "cached-new" puts all cached
+        keys first. layer: matters for models whose layers differ in their sliding window; by
+        default the widest. Raises InflightError for a step, pass, order or layer that there is not.
         """
         event = self.event(step)
+        require(pass_index, int, "A pass has a number")
+        require(layer, (int, NoneType), "A layer has a number")
         if not 0 <= pass_index < len(event.passes):
             raise InflightError(
-                f"Step {step} has {len(event.passes)} passes, so there is no pass {pass_index}."
+                english(
+                    f"Step {step} has {len(event.passes)} [pass|passes], so there is no pass"
+                    f" {shown(pass_index)}."
+                )
             )
         windows = self.header.model.windows or (None,)
         if layer is None:
             window = None if None in windows else max(w for w in windows if w is not None)
         elif not 0 <= layer < len(windows):
             raise InflightError(
-                f"The model has {len(windows)} layers, so there is no layer {layer}."
+                english(
+                    f"The model has {len(windows)} [layer|layers], so there is no layer"
+                    f" {shown(layer)}."
+                )
             )
         else:
             window = windows[layer]
@@ -197,15 +240,40 @@ class Trace(OnPage):
 
         return mask_of(event.passes[pass_index], segments, text, window, order, self.header.leak)
 
+    def diff(self, other: Trace) -> Divergence | None:
+        """The first decision in which another run of the same requests parts from this one, and the
+        limits that differ; None if every step decides the same. Printed, it is a sentence. Raises
+        InflightError for runs of different requests.
+        """
+        return divergence(self, other)
+
     def show(self, step: int | None = None) -> Page:
-        """The player on this run, at a step, in a notebook's cell, or as a file once that is saved. Raises InflightError if nothing ran in that step."""
+        """The player on this run, at a step, in a notebook's cell, or as a file once that is saved.
+        Raises InflightError if nothing ran in that step.
+        """
         return Page(self, {} if step is None else {"step": self.event(step).step})
 
-    def to_pandas(self) -> Tables:
-        """Tables of steps, requests and segments; raises InflightError where pandas is not installed."""
-        from core.trace.tables import tables
+    def plot(self, view: str = "lanes", step: int | None = None) -> Any:
+        """A Plotly figure in the page's colours, to show, to change, or to save by its
+        `write_html`, or by its `write_image` where the package kaleido is installed.
 
-        return tables(self)
+        view: "lanes" or "kv", what each lane computed and the KV blocks in use, over steps; or
+        "mask", the packed row of a step and who could attend to whom. Raises InflightError for
+        another view, and for a step that there is not.
+        """
+        return page.brought(page.plot)(self, view, step)
+
+    def animate(
+        self, path: str | os.PathLike[str], steps: slice = slice(None), seconds: float = 0.5
+    ) -> None:
+        """Write the lanes as they fill, step by step, each with its sentence: a .gif, or an .mp4
+        where the program ffmpeg is installed.
+
+        steps: which of them, as in `trace[10:60]`. seconds: how long each is shown. Raises
+        InflightError for another kind of file, for none of its steps or too many, and for a file
+        that cannot be written.
+        """
+        page.brought(page.animate)(self, Path(path), steps, seconds)
 
     @property
     def _steps(self) -> str:
@@ -215,7 +283,7 @@ class Trace(OnPage):
             else "nowhere: it is empty"
         )
 
-    # -- disk --------------------------------------------------------------------------------------------------------
+    # -- disk --------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
@@ -232,31 +300,38 @@ class Trace(OnPage):
         yield from map(seal.line, records.end(self.complete))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace; an existing file is replaced only once the new one is whole. Raises InflightError if it cannot be written."""
+        """Write the trace; an existing file is replaced only once the new one is whole. Raises
+        InflightError if it cannot be written.
+        """
         with written(path) as out:
             for line in self.lines():
                 out.write(line + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: bool = False) -> Trace:
-        """Read and check a trace, compressed by gzip or not; raises InvalidTrace naming the file and the line at fault. trusted: see `from_lines`.
+        """Read and check a trace, compressed by gzip or not; raises InvalidTrace naming the file
+        and the line at fault. trusted: see `from_lines`.
 
-        Of a file that breaks off, as that of a run that was killed, all steps that are whole: `complete` is False then, and the header has a note.
+        Of a file that breaks off, as that of a run that was killed, all steps that are whole:
+        `complete` is False then, and the header has a note.
         """
+        at = path_of(path)
         try:
-            return cls.from_lines(file.lines_of(Path(path)), trusted)
+            return cls.from_lines(file.lines_of(at), trusted)
         except InvalidTrace as error:
             if error.line is None:  # the file is named
                 raise
-            raise error.in_file(Path(path).name) from None
+            raise error.in_file(at.name) from None
 
     @classmethod
     def from_lines(cls, lines: Iterable[str], trusted: bool = False) -> Trace:
-        """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming the line at fault.
+        """Inverse of `lines`; checks checksums, shape and consistency. Raises InvalidTrace naming
+        the line at fault.
 
-        trusted: it was checked before, as the tests check everything that ships; only its checksums are verified.
+        trusted: it was checked before, as the tests check everything that ships; only its checksums
+        are verified.
         """
-        reader = file.Reader(lines, trusted)
+        reader = file.Reader(require(lines, Iterable, "A trace is read from its lines"), trusted)
         trace, texts = cls(reader.header, {}, []), Texts({}, {})
         for record in reader.records():
             if isinstance(record, StepEvent):
@@ -278,7 +353,9 @@ class Trace(OnPage):
         return trace
 
     def _break_off(self, texts: Texts) -> None:
-        """The file has no end: say so, and put ids in place of the texts of unfinished requests, which would have stood there."""
+        """The file has no end: say so, and put ids in place of the texts of unfinished requests,
+        which would have stood there.
+        """
         self.header = replace(self.header, notes=(*self.header.notes, file.BREAKS_OFF))
         outputs = self.outputs
         for request, ids in self.prompts.items():
@@ -287,3 +364,8 @@ class Trace(OnPage):
                     [*map(plain, ids)],
                     [*map(plain, outputs[request])],
                 )
+
+
+def require_trace(trace: Trace) -> None:
+    """Raises InflightError for what is no trace, such as the path of one."""
+    require(trace, Trace, "This is asked of a Trace, such as Trace.load(path)")

@@ -1,6 +1,8 @@
-"""Requests that arrive over time: arrival processes, lengths drawn or read from a file, and requests of made-up tokens.
+"""Requests that arrive over time: arrival processes, lengths drawn or read from a file, and
+requests of made-up tokens.
 
-Arrivals follow a gamma process as in vLLM's serving benchmark: burstiness 1 is Poisson, below 1 is burstier, above 1 more even.
+Arrivals follow a gamma process as in vLLM's serving benchmark: burstiness 1 is Poisson, below 1 is
+burstier, above 1 more even.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ class RequestSize(NamedTuple):
     arrival: float | None = None
 
 
-# -- arrivals --------------------------------------------------------------------------------------------------------
+# -- arrivals --------------------------------------------------------------------------------------
 
 
 def arrivals(rate: float, seed: int = 0, burstiness: float = 1.0) -> Iterator[float]:
-    """Times in seconds, without end: gaps drawn from a gamma distribution of mean 1 / rate and shape `burstiness`.
+    """Times in seconds, without end: gaps drawn from a gamma distribution of mean 1 / rate and
+    shape `burstiness`.
 
-    An infinite rate puts everything at 0. Raises InflightError for a rate or burstiness that is not above 0.
+    An infinite rate puts everything at 0. Raises InflightError for a rate or burstiness that is not
+    above 0.
     """
     if not rate > 0:
         raise InflightError(f"A rate must be above 0 requests a second, not {rate!r}.")
@@ -49,12 +53,13 @@ def _gamma_process(rate: float, draw: random.Random, burstiness: float) -> Itera
         at += 0.0 if math.isinf(rate) else draw.gammavariate(burstiness, 1 / (rate * burstiness))
 
 
-# -- lengths ---------------------------------------------------------------------------------------------------------
+# -- lengths ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long prompts and answers are: each `N`, `LOW-HIGH` (evenly drawn) or `~MEAN` (geometric-like, from an exponential).
+    """How long prompts and answers are: each `N`, `LOW-HIGH` (evenly drawn) or `~MEAN`
+    (geometric-like, from an exponential).
 
     Raises InflightError for anything else, and for more than `MOST_TOKENS`.
     """
@@ -90,13 +95,15 @@ def _parsed(text: str) -> Callable[[random.Random], int]:
         return lambda draw: draw.randint(first, last)
     except ValueError:
         raise InflightError(
-            f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to {MOST_TOKENS:,}."
+            f"{text!r} is no length; write N, LOW-HIGH or ~MEAN, in tokens from 1 to"
+            f" {MOST_TOKENS:,}."
         ) from None
 
 
 def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
-    """JSON lines of lengths: each `[prompt, output]`, `[prompt, output, arrival]`, or an object with `prompt_tokens`, `output_tokens`
-    and optionally `arrival` (seconds). Arrivals, where given, count from the first. Raises InvalidWorkload naming the line at fault.
+    """JSON lines of lengths: each `[prompt, output]`, `[prompt, output, arrival]`, or an object
+    with `prompt_tokens`, `output_tokens` and optionally `arrival` (seconds). Arrivals, where given,
+    count from the first. Raises InvalidWorkload naming the line at fault.
     """
     sizes = [
         _size(line, f"{name}, line {number}")
@@ -109,7 +116,9 @@ def sizes_in(lines: Iterable[str], name: str) -> list[RequestSize]:
 
 
 def from_first(name: str, sizes: list[RequestSize]) -> list[RequestSize]:
-    """Arrivals, where given, counted from the first, to a microsecond; raises InvalidWorkload where there are no requests."""
+    """Arrivals, where given, counted from the first, to a microsecond; raises InvalidWorkload where
+    there are no requests.
+    """
     if not sizes:
         raise InvalidWorkload(f"{name} holds no requests.")
     first = sizes[0].arrival
@@ -134,12 +143,15 @@ def _size(line: str, where: str) -> RequestSize:
         return checked_size(*row)
     except (ValueError, TypeError):
         raise InvalidWorkload(
-            f"{where}: a request needs whole numbers of prompt and output tokens above 0, and an arrival of at least 0."
+            f"{where}: a request needs whole numbers of prompt and output tokens above 0, and an"
+            " arrival of at least 0."
         ) from None
 
 
 def checked_size(prompt: Any, output: Any, arrival: Any) -> RequestSize:
-    """Raises ValueError for lengths that are not whole numbers above 0 and an arrival that is not a number of at least 0."""
+    """Raises ValueError for lengths that are not whole numbers above 0 and an arrival that is not a
+    number of at least 0.
+    """
     whole = all(type(n) is int and 1 <= n < 2**31 for n in (prompt, output))
     timed = arrival is None or (type(arrival) in (int, float) and 0 <= arrival < 2**63)
     if not whole or not timed:
@@ -155,8 +167,8 @@ def request(
     context: int | None,
     seed: int = 0,
 ) -> Request:
-    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one token). Raises
-    InvalidWorkload for a prompt of more than MOST_TOKENS.
+    """A greedy request of made-up tokens, cut to fit the context (answer first, at least one
+    token). Raises InvalidWorkload for a prompt of more than MOST_TOKENS.
     """
     prompt, output = size.prompt_tokens, size.output_tokens
     if context is not None:
@@ -164,7 +176,8 @@ def request(
         output = max(1, min(output, context - prompt))
     if prompt > MOST_TOKENS:
         raise InvalidWorkload(
-            f"Request r{index} has a prompt of {prompt:,} tokens; at most {MOST_TOKENS:,} are made up."
+            f"Request r{index} has a prompt of {prompt:,} tokens; at most {MOST_TOKENS:,} are"
+            " made up."
         )
     draw = random.Random(f"{seed} {index}")
     ids = tuple(draw.randrange(vocab_size) for _ in range(prompt))

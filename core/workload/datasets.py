@@ -1,13 +1,18 @@
-"""Workloads that real services recorded and published, read as lengths and arrivals, and scaled to the model in use.
+"""Workloads that real services recorded and published, read as lengths and arrivals, and scaled to
+the model in use.
 
-    Mooncake   JSONL: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of the prompt's blocks of 512 tokens
+    Mooncake   JSONL: `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of the prompt's
+               blocks of 512 tokens
                (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
-    Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset, 2023 and 2024)
-    BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third file on (github.com/HPMLL/BurstGPT)
+    Azure LLM  CSV: TIMESTAMP, ContextTokens, GeneratedTokens (github.com/Azure/AzurePublicDataset,
+               2023 and 2024)
+    BurstGPT   CSV: Timestamp (s), Model, Request tokens, Response tokens, …; others from its third
+               file on (github.com/HPMLL/BurstGPT)
     ShareGPT   JSON: a list of `conversations`; a prompt and its answer as text, no arrivals
     our own    JSONL: see `core.workload.arrivals.sizes_in`
 
-Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes are shared as they were.
+Only ShareGPT has texts. Prompts are made up: equal `hash_ids` become equal tokens, so that prefixes
+are shared as they were.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import InvalidWorkload, shown
+from core.files import open_file
 from core.workload.arrivals import (
     MAX_DATASET_BYTES,
     RequestSize,
@@ -53,8 +59,9 @@ Row = (
 class Dataset:
     """What a file holds.
 
-    sizes: in order of arrival. hash_ids: one for each block of each prompt, empty where the file has none. skipped: requests without a prompt
-    or an answer. scale: the factor on all lengths. block_tokens: tokens in a block of `hash_ids`, after scaling.
+    sizes: in order of arrival. hash_ids: one for each block of each prompt, empty where the file
+    has none. skipped: requests without a prompt or an answer. scale: the factor on all lengths.
+    block_tokens: tokens in a block of `hash_ids`, after scaling.
     """
 
     name: str
@@ -65,7 +72,9 @@ class Dataset:
     block_tokens: int = HASHED_TOKENS
 
     def scaled(self, context: int) -> Dataset:
-        """Lengths scaled down so that the longest prompt and its answer fit `context` tokens; unchanged where they do."""
+        """Lengths scaled down so that the longest prompt and its answer fit `context` tokens;
+        unchanged where they do.
+        """
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         scale = min(1.0, context / longest)
         if scale == 1.0:
@@ -92,8 +101,9 @@ class Dataset:
         return replace(self, sizes=tuple(sizes), scale=scale, block_tokens=block)
 
     def within(self, context: int, output: int, total: int, block: int) -> Dataset:
-        """Scaled further where needed: answers of at most `output` tokens, prompts and answers of at most `total` together, shared
-        blocks of at most `block`. Raises InvalidWorkload where they cannot be made that short.
+        """Scaled further where needed: answers of at most `output` tokens, prompts and answers of
+        at most `total` together, shared blocks of at most `block`. Raises InvalidWorkload where
+        they cannot be made that short.
         """
         longest = max(size.prompt_tokens + size.output_tokens for size in self.sizes)
         room = min(context, longest)
@@ -109,7 +119,8 @@ class Dataset:
                 return scaled
             room = room * 9 // 10
         raise InvalidWorkload(
-            f"{self.name}: {len(self.sizes)} requests do not fit {total:,} tokens, however short they are made."
+            f"{self.name}: {len(self.sizes)} requests do not fit {total:,} tokens, however short"
+            " they are made."
         )
 
     @property
@@ -118,20 +129,23 @@ class Dataset:
         return self.sizes[-1].arrival or 0.0
 
     def sentences(self, speed: float = 1.0) -> list[str]:
-        """How the published workload was adapted: how many requests, how long, by how much they were scaled, what is left out."""
+        """How the published workload was adapted: how many requests, how long, by how much they
+        were scaled, what is left out.
+        """
         prompts = [size.prompt_tokens for size in self.sizes]
         outputs = [size.output_tokens for size in self.sizes]
         when = f"within {self.span / speed:,.1f} s" if self.span else "all at once"
         faster = "" if speed == 1 else f" ({speed:,.3g} times as fast as on record)"
         found = [
-            f"Requests: {len(self.sizes):,} {when}{faster}, prompts of {_range(prompts)} and answers of {_range(outputs)} tokens."
+            f"Requests: {len(self.sizes):,} {when}{faster}, prompts of {_range(prompts)} and"
+            f" answers of {_range(outputs)} tokens."
         ]
         if self.scale < 1:
             found.append(f"Lengths are {100 * self.scale:.3g} % of those on record.")
         if self.hash_ids:
             found.append(
-                f"Prefixes are shared in blocks of {self.block_tokens} tokens: a cache without limit finds {100 * self.hit_ratio():.3g} % "
-                "of the prompt tokens."
+                f"Prefixes are shared in blocks of {self.block_tokens} tokens: a cache without"
+                f" limit finds {100 * self.hit_ratio():.3g} % of the prompt tokens."
             )
         else:
             found.append("Prompts are made-up tokens: of the real ones the length alone is kept.")
@@ -140,8 +154,9 @@ class Dataset:
         return found
 
     def hit_ratio(self) -> float:
-        """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks before the last that, without a gap from
-        the prompt's start, an earlier prompt had in the same place.
+        """The share of prompt tokens that an unlimited cache finds, from `hash_ids` alone: blocks
+        before the last that, without a gap from the prompt's start, an earlier prompt had in the
+        same place.
         """
         seen: set[int] = set()  # a number for each sequence of blocks that a prompt has begun with
         hits = 0
@@ -149,13 +164,14 @@ class Dataset:
             rows = list(accumulate(ids, lambda row, block: hash((row, block)), initial=0))[1:]
             found = next((n for n, row in enumerate(rows[:-1]) if row not in seen), len(ids) - 1)
             hits += found * self.block_tokens
-            seen.update(
-                rows[: size.prompt_tokens // self.block_tokens]
-            )  # only full blocks are cached
+            # only full blocks are cached
+            seen.update(rows[: size.prompt_tokens // self.block_tokens])
         return hits / sum(size.prompt_tokens for size in self.sizes)
 
     def workload(self, vocab_size: int, speed: float = 1.0, seed: int = 0) -> Workload:
-        """Greedy requests of made-up tokens, which run to their full length. speed: how much faster they arrive than on record."""
+        """Greedy requests of made-up tokens, which run to their full length. speed: how much faster
+        they arrive than on record.
+        """
         requests = []
         for at, size in enumerate(self.sizes):
             ids = self.hash_ids[at] if self.hash_ids else ()
@@ -188,11 +204,13 @@ def _tokens(
 
 
 def read_dataset(path: Path, count: CountTokens | None = None, most: int | None = None) -> Dataset:
-    """A file of any of the formats above; see `dataset_of`. Raises InvalidWorkload naming the file and its fault."""
+    """A file of any of the formats above; see `dataset_of`. Raises InvalidWorkload naming the file
+    and its fault.
+    """
     try:
         if path.stat().st_size > MAX_DATASET_BYTES:
             raise InvalidWorkload(f"{path.name} is larger than {MAX_DATASET_BYTES >> 20} MiB.")
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig") as file:
             return dataset_of(file, path.name, count, most)
     except OSError as error:
         raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
@@ -203,7 +221,8 @@ def read_dataset(path: Path, count: CountTokens | None = None, most: int | None 
 def dataset_of(
     file: TextIO, name: str, count: CountTokens | None = None, most: int | None = None
 ) -> Dataset:
-    """What a file of that name holds, its format recognised by its content. count: counts a text's tokens, for ShareGPT. most: requests to read.
+    """What a file of that name holds, its format recognised by its content. count: counts a text's
+    tokens, for ShareGPT. most: requests to read.
 
     Raises InvalidWorkload naming the file and its fault.
     """
@@ -219,7 +238,8 @@ def dataset_of(
         return _dataset(name, _mooncake(name, file), most)
     elif first.strip() == "{":  # as `Workload.save` begins, and no file of lines does
         raise InvalidWorkload(
-            f"{name} is not a list of request sizes. A workload file runs as it is, with run --workload."
+            f"{name} is not a list of request sizes. A workload file runs as it is, with run"
+            " --workload."
         )
     return Dataset(Path(name).stem, tuple(sizes_in(file, name)[:most]))
 
@@ -271,7 +291,8 @@ def _table(name: str, text: str) -> Iterator[Row]:
     if kind is None:
         known = "; ".join(f"{kind}'s are {', '.join(needed)}" for kind, needed in _TABLES.items())
         raise InvalidWorkload(
-            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no known trace has: {known}."
+            f"{name} is a table with the columns {shown(', '.join(map(str, columns)))}, which no"
+            f" known trace has: {known}."
         )
     try:
         for row in rows:
@@ -291,9 +312,8 @@ def _seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        found = re.fullmatch(
-            r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text
-        )  # seven digits in 2023, one more than Python reads
+        # seven digits in 2023, one more than Python reads
+        found = re.fullmatch(r"([^.]+)(?:\.(\d+))?([+-]\d\d:\d\d|Z)?", text)
         if found is None:
             raise
         return datetime.fromisoformat(found[1] + (found[3] or "")).timestamp() + float(
@@ -319,7 +339,8 @@ def _conversations(text: str) -> list[Any] | None:
 def _sharegpt(name: str, data: list[Any], count: CountTokens | None) -> Iterator[Row]:
     if count is None:
         raise InvalidWorkload(
-            f"{name} holds texts, and without a tokenizer their lengths are not known: name a model."
+            f"{name} holds texts, and without a tokenizer their lengths are not known: name a"
+            " model."
         )
     for item in data:
         turns = (

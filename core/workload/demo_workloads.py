@@ -1,4 +1,6 @@
-"""Prepared bursts: requests that arrive all at once and show one thing about batching; and prompts of the house, for who has none yet."""
+"""Prepared bursts: requests that arrive all at once and show one thing about batching; and prompts
+of the house, for who has none yet.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _NAMES = (
     "Othello",
     "Iago",
 )
-_SCENE = "The king, the queen, and all the lords of the court are come together in the great hall of the castle. "
+_SCENE = (
+    "The king, the queen, and all the lords of the court are come together in the great hall of the"
+    " castle. "
+)
 
 _BY_SHAKESPEARE = (
     "O Romeo,",
@@ -54,8 +59,26 @@ _BY_ANYBODY = (
 )
 
 
-def house_prompts(model: str) -> tuple[str, ...]:
-    """Prompts that a model by this name goes on from well; the built-in ones know nothing but Shakespeare. The first three are the best."""
+# SmolLM2 ends its answers after 8 to 62 tokens, no two of three in turn after alike many
+_QUESTIONS = (
+    "What is the capital of France?",
+    "Write one sentence about the moon.",
+    "What is ice made of?",
+    "Name three fruits.",
+    "Give me a tip for sleeping well.",
+    "Name a famous painter.",
+    "What is a noun?",
+    "What is 2 + 2?",
+    "Write a haiku about the sea.",
+)
+
+
+def house_prompts(model: str, answers: bool) -> tuple[str, ...]:
+    """Prompts that suit a model by this name: questions to one that answers, beginnings to others;
+    the built-in ones know nothing but Shakespeare. The first three are the best.
+    """
+    if answers:
+        return _QUESTIONS
     return _BY_SHAKESPEARE if model in BUILTIN_MODELS else _BY_ANYBODY
 
 

@@ -1,8 +1,10 @@
-"""Named workloads, each with the model, policy and limits that show it best, grouped by the question they answer: the files of
-`assets/presets`, which `index.json` lists. Everything runs offline on built-in models.
+"""Named workloads, each with the model, policy and limits that show it best, grouped by the
+question they answer: the files of `assets/presets`, which `index.json` lists. Those whose answers
+are read ask SmolLM2 by messages; the others run on the models that are built in.
 
-The numbers in `padding-693`, `one-joins-two`, `chunk-7-by-4`, `budget-512`, `three-lengths` and `chunk-7-7-6` are those of the articles'
-own examples; `nanogpt-*` and `gpt2-masks` are the runs that the articles compute by hand. Arrivals and lengths of `poisson-32` were drawn once.
+The numbers in `padding-693`, `one-joins-two`, `chunk-7-by-4`, `budget-512`, `three-lengths` and
+`chunk-7-7-6` are those of the articles' own examples; `nanogpt-*` and `gpt2-masks` are the runs
+that the articles compute by hand. Arrivals and lengths of `poisson-32` were drawn once.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.config import ASSETS, EngineConfig
-from core.errors import InvalidWorkload
+from core.errors import InvalidWorkload, require
 from core.workload.workload import Workload
 
 _FOLDER = ASSETS / "presets"
@@ -20,8 +22,9 @@ _FOLDER = ASSETS / "presets"
 
 @dataclass(frozen=True)
 class Preset:
-    """title and shows: a heading and a sentence for people; the rest is what runs. dtype: of the model, as `core.models.load` takes it.
-    axis: of the lanes over time when the run is opened: steps, or measured time where that is the point of the run.
+    """title and shows: a heading and a sentence for people; the rest is what runs. dtype: of the
+    model, as `core.torch_engine.models.load` takes it. axis: of the lanes over time when the run is
+    opened: steps, or measured time where that is the point of the run.
     """
 
     name: str
@@ -52,6 +55,6 @@ PRESETS: dict[str, Preset] = {preset.name: preset for group in GROUPS.values() f
 
 def preset(name: str) -> Preset:
     """A preset by name; raises InvalidWorkload for an unknown one."""
-    if name not in PRESETS:
+    if require(name, str, "A preset has a name") not in PRESETS:
         raise InvalidWorkload(f"There is no preset {name!r}; the presets are {', '.join(PRESETS)}.")
     return PRESETS[name]

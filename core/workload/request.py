@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from core.errors import InvalidRequest, shown
 
+Message = Mapping[str, str]
+"""What one side of a conversation says: its role, of `ROLES`, and its content."""
+ROLES = ("system", "user", "assistant")
 FinishReason = Literal["length", "stop", "cancelled", "error"]
 Phase = Literal["prefill", "decode"]
 
@@ -39,14 +42,17 @@ def is_text(value: object) -> bool:
 class SamplingParams:
     """How a request's tokens are chosen, with the parameters' meanings in transformers and vLLM.
 
-    Logits are changed first: `logit_bias` (token id to what is added) is added; `repetition_penalty` divides the positive logits of
-    every token in prompt and answer so far and multiplies the negative ones; `frequency_penalty` is subtracted for each time that a
-    token was generated, `presence_penalty` once. Then temperature 0 takes the best; any other draws from softmax(logits ÷ temperature)
-    over the `top_k` most probable, of these over the fewest that reach `top_p` of their mass, of these over tokens at least `min_p` times
-    as likely as the best. Noise is keyed by (seed, position), so the text does not depend on who shares the batch.
+    Logits are changed first: `logit_bias` (token id to what is added) is added;
+    `repetition_penalty` divides the positive logits of every token in prompt and answer so far and
+    multiplies the negative ones; `frequency_penalty` is subtracted for each time that a token was
+    generated, `presence_penalty` once. Then temperature 0 takes the best; any other draws from
+    softmax(logits ÷ temperature) over the `top_k` most probable, of these over the fewest that
+    reach `top_p` of their mass, of these over tokens at least `min_p` times as likely as the best.
+    Noise is keyed by (seed, position), so the text does not depend on who shares the batch.
 
-    `stop` strings end the request once they appear in its text; `ignore_eos` continues past the end-of-sequence token. Defaults switch
-    everything off. Raises InvalidRequest for a value out of range.
+    `stop` strings end the request once they appear in its text; `ignore_eos` continues past the
+    end-of-sequence token. Defaults switch everything off. Raises InvalidRequest for a value out of
+    range.
     """
 
     max_new_tokens: int = 32
@@ -133,7 +139,9 @@ class SamplingParams:
 
 
 def _pairs(bias: object) -> object:
-    """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs already."""
+    """A logit bias as pairs, however it was given: a mapping (of JSON, with ids as text) or pairs
+    already.
+    """
     if isinstance(bias, Mapping):
         bias = [
             (int(k) if isinstance(k, str) and k.isascii() and k.isdigit() else k, v)
@@ -156,16 +164,19 @@ def _is_bias(pairs: object) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """One unit of work: a prompt as text or as token ids, how to sample, and when it arrives (in steps or seconds).
+    """One unit of work: a prompt as text, as token ids or as messages that the model's chat
+    template writes, how to sample, and when it arrives (in steps or seconds).
 
-    Raises InvalidRequest for an empty or doubly given prompt, an empty id, or an arrival that is negative or not a number.
+    Raises InvalidRequest for an empty or doubly given prompt, an empty id, or an arrival that is
+    negative or not a number.
     """
 
     id: str
     prompt: str | None = None
-    prompt_token_ids: tuple[int, ...] | None = None
+    prompt_token_ids: Sequence[int] | None = None
     sampling: SamplingParams = field(default_factory=SamplingParams)
     arrival: float = 0
+    messages: Sequence[Message] | None = None
 
     def __post_init__(self) -> None:
         if not is_text(self.id) or not self.id:
@@ -174,11 +185,14 @@ class Request:
             raise InvalidRequest(
                 f"sampling must be SamplingParams, not {type(self.sampling).__name__}.", self.id
             )
-        if (self.prompt is None) == (self.prompt_token_ids is None):
+        given = (self.prompt, self.prompt_token_ids, self.messages)
+        if sum(one is not None for one in given) != 1:
             raise InvalidRequest(
-                "either a prompt or prompt_token_ids is needed, and not both.", self.id
+                "a prompt, prompt_token_ids or messages are needed, one of the three.", self.id
             )
-        if self.prompt_token_ids is not None:
+        if self.messages is not None:
+            self._check_messages()
+        elif self.prompt_token_ids is not None:
             ids = self.prompt_token_ids
             if not isinstance(ids, (list, tuple)) or not all(
                 _is_int(i) and abs(i) < 2**63 for i in ids
@@ -191,7 +205,7 @@ class Request:
             raise InvalidRequest(
                 f"the prompt must be text, not {shown(self.prompt)}.", self.id, param="prompt"
             )
-        if not self.prompt and not self.prompt_token_ids:
+        if not self.prompt and not self.prompt_token_ids and not self.messages:
             raise InvalidRequest("the prompt is empty.", self.id, param="prompt")
         if not _is_number(self.arrival) or self.arrival < 0:
             raise InvalidRequest(
@@ -199,8 +213,37 @@ class Request:
                 self.id,
             )
 
+    def _check_messages(self) -> None:
+        if not isinstance(self.messages, (list, tuple)):
+            raise InvalidRequest("messages must be a list.", self.id, param="messages")
+        for message in self.messages:
+            if (
+                not isinstance(message, Mapping)
+                or set(message) != {"role", "content"}
+                or message["role"] not in ROLES
+            ):
+                raise InvalidRequest(
+                    f"a message has a role ({', '.join(ROLES)}) and a content, nothing else.",
+                    self.id,
+                    param="messages",
+                )
+            if not is_text(message["content"]) or not message["content"]:
+                raise InvalidRequest("it has an empty message.", self.id, param="messages")
+        object.__setattr__(self, "messages", tuple(map(dict, self.messages)))
+
+    @property
+    def has_text(self) -> bool:
+        """Whether its prompt is yet to be split into tokens."""
+        return self.prompt_token_ids is None
+
+    def of_tokens(self, ids: Sequence[int]) -> Request:
+        """The same request, whose prompt is these token ids."""
+        return replace(self, prompt=None, messages=None, prompt_token_ids=tuple(ids))
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the fields that were given, sampling only where it differs from the default."""
+        """Plain data: the fields that were given, sampling only where it differs from the
+        default.
+        """
         default = asdict(SamplingParams())
         sampling = {
             k: v
@@ -212,11 +255,15 @@ class Request:
             data["prompt"] = self.prompt
         if self.prompt_token_ids is not None:
             data["prompt_token_ids"] = list(self.prompt_token_ids)
+        if self.messages is not None:
+            data["messages"] = list(self.messages)
         return data
 
     @classmethod
     def from_json(cls, data: object) -> Request:
-        """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an unknown field included."""
+        """Inverse of `to_json`; raises InvalidRequest for anything that is not a request, an
+        unknown field included.
+        """
         if not isinstance(data, dict):
             raise InvalidRequest(f"A request must be an object, not {type(data).__name__}.")
         _refuse_unknown(data, cls, f"Request {shown(data['id'])}" if "id" in data else "A request")

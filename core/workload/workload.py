@@ -1,4 +1,6 @@
-"""Lists of requests as plain data, JSON in and out, alone or with the settings that the page's editor saves. Presets are in `core.workload.presets`."""
+"""Lists of requests as plain data, JSON in and out, alone or with the settings that the page's
+editor saves. Presets are in `core.workload.presets`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from core.config import EngineConfig
-from core.errors import InflightError, InvalidWorkload, shown
-from core.files import save_json
+from core.errors import InflightError, InvalidWorkload, require, shown
+from core.files import open_file, path_of, save_json
 from core.workload.request import Request, is_text
 
 ArrivalUnit = Literal["step", "s"]
@@ -35,6 +37,7 @@ class Workload:
     def __init__(
         self, requests: Iterable[Request], name: str = "custom", arrival_unit: ArrivalUnit = "step"
     ) -> None:
+        require(requests, Iterable, "A workload holds a list of requests")
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
@@ -63,6 +66,23 @@ class Workload:
         ]
         return Workload(requests, self.name, self.arrival_unit)
 
+    def as_messages(self) -> Workload:
+        """The same requests, each text as what a user says to a model with a chat template, which
+        ends its answer itself.
+        """
+        requests = [
+            replace(
+                request,
+                prompt=None,
+                messages=({"role": "user", "content": request.prompt},),
+                sampling=replace(request.sampling, ignore_eos=False),
+            )
+            if request.prompt is not None
+            else request
+            for request in self.requests
+        ]
+        return Workload(requests, self.name, self.arrival_unit)
+
     def heading(self) -> dict[str, Any]:
         """`to_json` without the requests."""
         return {"schema": SCHEMA, "name": self.name, "arrival_unit": self.arrival_unit}
@@ -81,7 +101,8 @@ class Workload:
             raise InvalidWorkload(f"A workload has no field {shown(min(unknown, key=str))}.")
         if data.get("schema", SCHEMA) != SCHEMA:
             raise InvalidWorkload(
-                f"This workload has schema {shown(data['schema'])}; this version reads schema {SCHEMA}."
+                f"This workload has schema {shown(data['schema'])}; this version reads schema"
+                f" {SCHEMA}."
             )
         if not isinstance(data.get("requests"), list):
             raise InvalidWorkload("A workload needs a list of requests.")
@@ -89,25 +110,30 @@ class Workload:
         return cls(requests, data.get("name", "custom"), data.get("arrival_unit", "step"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a workload file, which `load` reads; raises InflightError if it cannot be written."""
+        """Write a workload file, which `load` reads; raises InflightError if it cannot be
+        written.
+        """
         save_json(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Workload:
         """Read a workload file; see `from_file`."""
-        return from_file(Path(path), cls.from_json)
+        return from_file(path_of(path), cls.from_json)
 
 
 def from_file(path: Path, read: Callable[[object], T]) -> T:
-    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload naming file and fault."""
+    """What `read` makes of the JSON in a file of at most 64 MiB; raises InvalidWorkload naming file
+    and fault.
+    """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidWorkload(f"{path.name} cannot be read: {error.strerror}.") from None
     if len(text) > MAX_FILE_BYTES:
         raise InvalidWorkload(
-            f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may have."
+            f"{path.name} is larger than the {MAX_FILE_BYTES >> 20} MiB that a workload file may"
+            " have."
         )
     try:
         data = json.loads(text.decode())
@@ -135,7 +161,9 @@ class SavedWorkload:
 
     @classmethod
     def from_json(cls, data: object) -> SavedWorkload:
-        """data: a workload's JSON, or `{"workload", "config", "model", "device"}`. Raises InvalidWorkload, InvalidRequest or InvalidConfig."""
+        """data: a workload's JSON, or `{"workload", "config", "model", "device"}`. Raises
+        InvalidWorkload, InvalidRequest or InvalidConfig.
+        """
         if not isinstance(data, dict) or "workload" not in data:
             return cls(Workload.from_json(data))
         if unknown := set(data) - {"workload", "config", "model", "device"}:

@@ -1,7 +1,8 @@
-"""Our default rule against vLLM's own scheduler (0.32.0, run without a model), decision by decision.
+"""Our default rule against vLLM's own scheduler (0.32.0, run without a model), decision by
+decision.
 
-`tests/data/vllm-0.32.0-scheduler.jsonl.gz` holds 240 random workloads with what it decided: under KV pressure, with and without prefix
-caching, a watermark, and full prompts reserved or not.
+`tests/data/vllm-0.32.0-scheduler.jsonl.gz` holds 240 random workloads with what it decided: under
+KV pressure, with and without prefix caching, a watermark, and full prompts reserved or not.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ import transformers
 
 from core.cli import main
 from core.config import POLICIES
-from core.measure.replay import agree, decisions, first_difference
+from core.proof.replay import agree, decisions, first_difference
 
 RECORDED = Path(__file__).parents[1] / "data" / "vllm-0.32.0-scheduler.jsonl.gz"
 
 
+@pytest.mark.slow
 def test_every_step_is_decided_as_vllm_does() -> None:
     found = agree(RECORDED)
     assert found.identical == found.workloads == 240 and not found.first_differences
     assert found.steps > 20_000
 
 
+@pytest.mark.slow
 def test_the_recording_would_tell_another_rule(monkeypatch) -> None:
     """A recording that every rule agrees with proves nothing."""
     for changed in ({"preemption": "idle"}, {"order_by": "shortest"}):
@@ -55,7 +58,7 @@ def test_that_recording_would_tell_another_rule(monkeypatch) -> None:
     for changed in ({"requeue": False}, {"margin": 0.1}):
         monkeypatch.setitem(POLICIES, "transformers", replace(POLICIES["transformers"], **changed))
         monkeypatch.setattr(
-            "core.measure.replay._policy",
+            "core.proof.replay._policy",
             lambda policy, recorded, changed=changed: replace(policy, **changed),
         )
         found = agree(TRANSFORMERS)

@@ -1,4 +1,6 @@
-"""Asynchronous execution: the next step is launched before this one is read, and nothing but times and overruns may tell."""
+"""Asynchronous execution: the next step is launched before this one is read, and nothing but times
+and overruns may tell.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import Trace, Workload
+from core.account.metrics import metrics
 from core.config import POLICIES
 from core.errors import InvalidConfig
-from core.measure.metrics import metrics
-from core.measure.replay import Replay
+from core.proof.replay import Replay
 from worlds.examples import examples
 from worlds.paged import PagedMemoryModel, again, paged_engine
 from worlds.small import checker_of, generate, memory_engine, request, requests
@@ -117,7 +119,7 @@ def test_policies_of_several_passes_a_step_read_each_before_the_next(policy):
 def test_a_step_is_launched_before_the_last_one_is_read():
     engine = paged_engine()
     log: list[str] = []
-    launch = engine._runner.launch
+    launch = engine._runner().launch
 
     def launching(output, params):
         number = sum(entry.startswith("launch") for entry in log)
@@ -127,7 +129,7 @@ def test_a_step_is_launched_before_the_last_one_is_read():
         launched.result = lambda: (log.append(f"read {number}"), result())[1]
         return launched
 
-    engine._runner.launch = launching
+    engine._runner().launch = launching
     for r in requests((3, 4)):
         engine.add_request(r)
     while engine.has_work:
@@ -215,7 +217,10 @@ def test_a_failing_launch_keeps_what_was_under_way_and_the_engine_runs_again():
     model.broken = True
     with pytest.raises(
         Exception,
-        match=r"^Step 5 could not be computed: CUDA error: an illegal memory access was encountered\.$",
+        match=(
+            r"^Step 5 could not be computed: CUDA error: an illegal memory access was"
+            r" encountered\.$"
+        ),
     ):
         engine.run(workload)
     assert [e.step for e in engine.trace.events] == [0, 1, 2, 3, 4] and not engine.trace.complete
@@ -223,6 +228,7 @@ def test_a_failing_launch_keeps_what_was_under_way_and_the_engine_runs_again():
     assert engine.run(workload).outputs["r0"] == generate(request("r0", 3, 20))
 
 
+@pytest.mark.slow
 @examples(150)
 @given(data=st.data())
 def test_any_run_says_what_each_request_says_alone(data):
@@ -250,7 +256,7 @@ def test_any_run_says_what_each_request_says_alone(data):
         limits["num_blocks"] = -(-longest // limits["block_size"]) + data.draw(st.integers(0, 6))
     engine = paged_engine(policy, capture=data.draw(st.sampled_from([None, again])), **limits)
     for _ in engine.stream(Workload(asked, name="any")):
-        engine._scheduler.check_integrity()
+        engine._loop.scheduler.check_integrity()
     trace = engine.trace
     assert trace.complete and faults(trace) == []
     assert trace.outputs == {r.id: generate(r) for r in asked}
@@ -259,7 +265,7 @@ def test_any_run_says_what_each_request_says_alone(data):
         r.id: "stop" if not r.sampling.ignore_eos and trace.outputs[r.id][-1] == 3 else "length"
         for r in asked
     }
-    assert engine._scheduler.pool.num_used == 0
+    assert engine._loop.scheduler.pool.num_used == 0
 
 
 @examples(80)
@@ -295,7 +301,7 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
             if at == turn:
                 engine.cancel(name)
         engine.step()
-        engine._scheduler.check_integrity()
+        engine._loop.scheduler.check_integrity()
     trace = engine.trace
     assert not engine.has_work and faults(trace) == []
     reasons = {f.request: f.finish_reason for e in trace.events for f in e.finished}
@@ -305,11 +311,13 @@ def test_cancels_at_any_time_cost_rows_and_nothing_else(data):
         assert trace.outputs[r.id] == (
             whole[: len(trace.outputs[r.id])] if reasons[r.id] == "cancelled" else whole
         )
-    assert engine._scheduler.pool.num_used == 0
+    assert engine._loop.scheduler.pool.num_used == 0
 
 
 def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched_ahead():
-    """Joining, stopping early, preempted and reading graphs' buffers: each token's alternatives are its own, and none are left over."""
+    """Joining, stopping early, preempted and reading graphs' buffers: each token's alternatives are
+    its own, and none are left over.
+    """
     import asyncio
 
     from core import SamplingParams
@@ -322,9 +330,19 @@ def test_top_logprobs_equal_those_of_the_plain_engine_though_passes_are_launched
     text = "O Romeo, Romeo, wherefore art"
     bias = ((45, 4.0),)
     asked = [
-        (text[: 3 + 4 * i], SamplingParams(24 - 3 * i, temperature=0.9, seed=i, logit_bias=bias if i == 3 else (), stop=("e ",) if i == 2 else ()), i % 5)
+        (
+            text[: 3 + 4 * i],
+            SamplingParams(
+                24 - 3 * i,
+                temperature=0.9,
+                seed=i,
+                logit_bias=bias if i == 3 else (),
+                stop=("e ",) if i == 2 else (),
+            ),
+            i % 5,
+        )
         for i in range(7)
-    ]  # fmt: skip
+    ]
 
     async def all_of(made: ServingEngine) -> list[list]:
         streams = [

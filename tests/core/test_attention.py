@@ -1,4 +1,6 @@
-"""Backends against the oracle, the oracle's masks against those on record, and the rules that masks are read from."""
+"""Backends against the oracle, the oracle's masks against those on record, and the rules that masks
+are read from.
+"""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -8,12 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.attention import cpu, dense, plug
-from core.attention.batch import pack
-from core.attention.kv_pool import KVPool, KVShape
-from core.attention.observe import LayerCall, PrivateMask, window_of
-from core.attention.spec import AttentionSpec, Backend
-from core.measure.mistakes import leaky_mask
+from core.proof.mistakes import leaky_mask
+from core.torch_engine.attention import cpu, dense, plug
+from core.torch_engine.attention.batch import pack
+from core.torch_engine.attention.kv_pool import KVPool, KVShape
+from core.torch_engine.attention.observe import LayerCall, PrivateMask, window_of
+from core.torch_engine.attention.spec import AttentionSpec, Backend
 from worlds.examples import examples
 from worlds.families import RUNS, WINDOW, world
 from worlds.passes import BLOCK, passes
@@ -36,7 +38,9 @@ CPU = torch.device("cpu")
 def test_cpu_backend_agrees_with_the_oracle(
     scheduled, window, softcap, sinks, groups, sizes, dtype, copied, compiled
 ):
-    """Whatever is copied first; in a shorter format the same numbers are attended to in float32, and only the result is rounded."""
+    """Whatever is copied first; in a shorter format the same numbers are attended to in float32,
+    and only the result is rounded.
+    """
     output, num_blocks = scheduled
     generator = torch.Generator().manual_seed(0)
     heads, (key_size, value_size) = 4, sizes
@@ -56,7 +60,7 @@ def test_cpu_backend_agrees_with_the_oracle(
         if (
             compiled
             and find_spec("numba")
-            and not (kernels := import_module("core.compiled.kernels")).obstacle(dtype)
+            and not (kernels := import_module("core.torch_engine.cpu.kernels")).obstacle(dtype)
         ):
             backend = kernels.BACKEND
         mine = backend.attend(query, *pool.layers[0], batch, spec)
@@ -74,7 +78,9 @@ def test_cpu_backend_agrees_with_the_oracle(
 @examples(60)
 @given(scheduled=passes())
 def test_mask_of_the_cache_plug_shows_the_same_keys(scheduled):
-    """Row by row and key by key: the slots that a query sees, whichever way the keys are laid out."""
+    """Row by row and key by key: the slots that a query sees, whichever way the keys are laid
+    out.
+    """
     output, num_blocks = scheduled
     batch = pack(output, BLOCK, num_blocks * BLOCK, CPU)
     allowed = plug.additive_mask(batch, torch.float32)[:, 0] == 0
@@ -142,7 +148,7 @@ def test_masks_of_a_leaking_run_are_those_that_were_used(run):
         assert torch.equal(torch.tensor(trace.mask(*at).allowed), mask), at
 
 
-# -- reading a mask's rule -----------------------------------------------------------------------------------------------
+# -- reading a mask's rule -------------------------------------------------------------------------
 
 
 def call(rule, passed_window=None, **facts):
@@ -205,7 +211,9 @@ def test_other_masks_are_private(rule):
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_window_that_slips_in_one_row_is_private(times):
-    """Beside a multiple of itself, where a cache that wraps around, or a mask made in chunks, goes wrong."""
+    """Beside a multiple of itself, where a cache that wraps around, or a mask made in chunks, goes
+    wrong.
+    """
     for beside in (-2, -1, 0, 1):
         row = 13 * times + beside
         with pytest.raises(PrivateMask):

@@ -45,9 +45,16 @@ def _gpt2():
 def _llama():
     torch.manual_seed(0)
     config = LlamaConfig(
-        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=211,
-        max_position_embeddings=128, initializer_range=0.3, tie_word_embeddings=False,
-    )  # fmt: skip
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=211,
+        max_position_embeddings=128,
+        initializer_range=0.3,
+        tie_word_embeddings=False,
+    )
     return LlamaForCausalLM(config).eval()
 
 
@@ -101,9 +108,8 @@ def test_every_baseline_writes_what_our_engine_writes(build):
     ]
     for run in runs:
         assert run.outputs == expected
-    assert (
-        len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4
-    )  # the model says something
+    # the model says something
+    assert len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4
 
 
 @pytest.mark.parametrize("build", [_gpt2, _llama])
@@ -159,9 +165,8 @@ def test_transformers_continuous_with_an_attention_of_choice(attention):
     with ready(model, baseline_requests(workload, None), 5, 64, variant=Variant(attention)) as run:
         assert model.config._attn_implementation == paged_name(attention)
         found = run()
-    assert (
-        found.outputs == expected and found.steps == 20 and not found.cut
-    )  # all prompts fit one step
+    # all prompts fit one step
+    assert found.outputs == expected and found.steps == 20 and not found.cut
     assert model.config._attn_implementation == before
 
 
@@ -308,6 +313,5 @@ def test_unknown_baseline_and_pool_that_just_fits():
     work = [BaselineRequest("a", (1,) * 40, 30)]
     with pytest.raises(InflightError, match="no baseline 'magic'"):
         contender("magic", None, work, 2)
-    assert (
-        continuous_settings(work, 4, 16)["num_blocks"] == 5
-    )  # three pages of 32 and one spare, and one more
+    # three pages of 32 and one spare, and one more
+    assert continuous_settings(work, 4, 16)["num_blocks"] == 5

@@ -1,4 +1,6 @@
-"""The engine of a browser's tab, its real JavaScript and WebAssembly in Node: the tokens of the shipped traces, torch's choices, the library's ids."""
+"""The engine of a browser's tab, its real JavaScript and WebAssembly in Node: the tokens of the
+shipped traces, torch's choices, the library's ids.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from core.engine.engine import EngineCore
 from core.errors import ExecutionFailed, InflightError, InvalidConfig
 from core.measure.compare import compare, engine_contender
 from core.measure.cost_curve import cost_curve
-from core.measure.mistakes import leaky_engine
-from core.measure.verify import verify
-from core.models.load import load_adapter
-from core.runner.engine import Engine
+from core.proof.mistakes import leaky_engine
+from core.proof.verify import verify
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.load import load_adapter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from core.workload.request import Request, SamplingParams
@@ -185,6 +187,7 @@ def test_a_leak_mixes_requests_as_torch_does_and_is_on_record(packed, policy) ->
     assert_same(here, there)
 
 
+@pytest.mark.slow
 def test_engines_with_pools_of_their_own_take_turns_on_one_model(packed) -> None:
     """As a comparison has them, and what the cost of a step is measured with."""
     requests = [
@@ -276,9 +279,8 @@ def test_a_long_prompt_is_computed_in_little_memory(packed) -> None:
         alone = engine(model, EngineConfig(policy="continuous")).run(
             Workload([replace(requests[0], arrival=0)])
         )
-    assert (
-        facts(here)["r0"] == facts(alone)["r0"]
-    )  # to the last bit: no sum depends on who shares the batch
+    # to the last bit: no sum depends on who shares the batch
+    assert facts(here)["r0"] == facts(alone)["r0"]
 
 
 @pytest.mark.parametrize("name", BUILTIN_MODELS)

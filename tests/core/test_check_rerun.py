@@ -1,4 +1,6 @@
-"""`check --rerun`: what the model computes again is compared with all that is on record, of every kind of trace, and nothing more is claimed."""
+"""`check --rerun`: what the model computes again is compared with all that is on record, of every
+kind of trace, and nothing more is claimed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from core import Trace, Workload
 from core.cli import main
 from core.cli.check import _engine, findings
 from core.errors import InflightError
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
 from core.trace import file
 from core.trace.detokenize import plain
@@ -68,7 +70,7 @@ def as_another(rows: Rows) -> Rows:
     return rows
 
 
-# -- another engine's ----------------------------------------------------------------------------------------------------
+# -- another engine's ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -77,7 +79,7 @@ def test_a_shipped_recording_of_another_engine_is_run_again_where_its_model_is()
     found = checked(rows, tokenizer=tokenizer_of, engine=_engine)
     assert found.rerun and found.rerun.tokens == found.num_tokens > 200 and not found.rerun.drawn
     assert (
-        not found.rerun.has_probabilities
+        found.rerun.apart is None
         and "type" in found.rerun.facts
         and "parameters" not in found.rerun.facts
     )
@@ -89,7 +91,7 @@ def test_a_shipped_recording_of_another_engine_is_run_again_where_its_model_is()
 def test_of_another_engine_the_best_tokens_are_compared_and_the_drawn_ones_named() -> None:
     rows = as_another(made(request("r0", 5, 3), request("r1", 9, 4, temperature=0.7, seed=5)))
     found = checked(rows, engine=again)
-    assert (found.rerun.tokens, found.rerun.drawn, found.rerun.has_probabilities) == (3, 4, False)
+    assert (found.rerun.tokens, found.rerun.drawn, found.rerun.apart) == (3, 4, None)
     assert any("4 more were drawn by another engine's noise" in line for line in findings(found))
     forged = copy.deepcopy(rows)
     next(s for step in steps(forged) for s in step["sampled"] if s[1] == "r0")[2] ^= 1
@@ -135,9 +137,8 @@ def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours
     for name in ("ours", "theirs"):
         with pytest.raises(SystemExit) as ended:
             main(["check", str(tmp_path / f"{name}.jsonl")])
-        assert bool(ended.value.code) is (
-            name == "theirs"
-        )  # its times are ours, and its rules go unnamed
+        # its times are ours, and its rules go unnamed
+        assert bool(ended.value.code) is (name == "theirs")
         said.append(capsys.readouterr().out)
     assert "is valid" in said[0] and "claims" not in said[0]
     assert (
@@ -146,7 +147,7 @@ def test_a_trace_that_claims_to_be_another_engines_is_not_called_valid_like_ours
     )
 
 
-# -- ours ----------------------------------------------------------------------------------------------------------------
+# -- ours ------------------------------------------------------------------------------------------
 
 
 def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() -> None:
@@ -167,9 +168,8 @@ def test_a_request_that_is_said_to_have_ended_in_an_error_is_computed_again() ->
             Workload([request("r1", 8, 4)])
         )
     )
-    assert "the logits of request 'r1' were not finite" in refusal(
-        alone, engine=again
-    )  # it has no token to be compared
+    # it has no token to be compared
+    assert "the logits of request 'r1' were not finite" in refusal(alone, engine=again)
 
 
 class Words:
@@ -183,7 +183,9 @@ class Words:
 
 
 def test_a_request_that_is_said_to_have_ended_early_is_run_on() -> None:
-    """By a stop string that is only in the texts of a trace whose tokenizer is not here: nothing but the model knows that it had more to say."""
+    """By a stop string that is only in the texts of a trace whose tokenizer is not here: nothing
+    but the model knows that it had more to say.
+    """
     rows = made(request("r0", 5, 3), request("r1", 9, 2))
     for line in rows:
         if line.get("kind") == "request" and line["asked"]["id"] == "r1":
@@ -222,7 +224,9 @@ def test_where_two_tokens_are_equally_good_the_other_one_is_no_lie_and_is_counte
 
 
 def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -> None:
-    """With temperature the request is run on from the token on record; under penalties, which look back, the rest is not compared."""
+    """With temperature the request is run on from the token on record; under penalties, which look
+    back, the rest is not compared.
+    """
 
     def there(tilt: float) -> Any:
         return lambda _: memory_engine(model=Undecided(tilt), **LIMITS)
@@ -247,6 +251,21 @@ def test_in_16_bits_what_was_drawn_otherwise_is_no_lie_and_is_taken_on_trust() -
         forged = copy.deepcopy(rows)
         steps(forged)[0]["sampled"][0][4] += 0.5
         assert "not what the model gives it" in refusal(forged, engine=there(0.1))
+
+
+def test_what_a_rerun_cannot_tell_apart_is_said_with_its_size() -> None:
+    """A stop string that never occurs, and numbers as far off as 16 bits round them."""
+    rows = made(request("r0", 5, 3, temperature=0.5, seed=1))
+    assert checked(rows, engine=again).rerun.apart == 0
+    rows[0]["dtype"] = "bfloat16"
+    steps(rows)[0]["sampled"][0][4] += 0.2
+    asked = next(line["asked"] for line in rows if line.get("kind") == "request")
+    asked["sampling"]["stop"] = ["never said"]
+    found = checked(rows, engine=lambda _: memory_engine(tokenizer=Words(), **LIMITS))
+    assert found.rerun.apart == pytest.approx(0.2)
+    said = findings(found)
+    assert any("margins at most 0.2 from those on record" in line for line in said)
+    assert any("a stop string that never occurs, is taken on trust" in line for line in said)
 
 
 def test_what_is_compared_of_the_model_is_what_is_said_to_be() -> None:

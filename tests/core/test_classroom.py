@@ -17,9 +17,11 @@ from worlds.serving import (
     all_messages,
     between_two_steps,
     char_engine,
+    chat_engine,
     checked,
     greedy,
     idle,
+    served,
     serving,
     tokens,
     whole,
@@ -29,7 +31,7 @@ from worlds.small import generate, memory_engine, request
 SHOWN = Hidden(texts=False, nicknames=False)
 
 
-# -- other limits on the way ---------------------------------------------------------------------------------------------
+# -- other limits on the way -----------------------------------------------------------------------
 
 
 def test_an_idle_engine_has_other_limits_at_once():
@@ -136,7 +138,9 @@ def test_who_left_before_a_change_does_not_come_back_in_the_new_run():
 
 
 def test_of_two_changes_at_once_neither_undoes_the_other():
-    """Two teachers: the second begins from what the first has asked for, though the engine has not seen that yet."""
+    """Two teachers: the second begins from what the first has asked for, though the engine has not
+    seen that yet.
+    """
 
     async def change(made: ServingEngine):
         room = Classroom(made)
@@ -211,7 +215,7 @@ def test_who_waits_and_cannot_run_under_the_new_limits_is_told():
         asyncio.run(change(made))
 
 
-# -- bursts, and who may ask ----------------------------------------------------------------------------------------------
+# -- bursts, and who may ask -----------------------------------------------------------------------
 
 
 def test_every_prepared_burst_runs_on_the_built_in_models_and_all_of_it_ends():
@@ -290,7 +294,7 @@ def test_nicknames_are_told_trimmed():
         ]
 
 
-# -- what is hidden ------------------------------------------------------------------------------------------------------
+# -- what is hidden --------------------------------------------------------------------------------
 
 
 def test_what_is_hidden_is_not_sent_not_even_of_what_happened_before():
@@ -334,3 +338,48 @@ def test_what_is_hidden_is_not_sent_not_even_of_what_happened_before():
     assert [m for m in again if m["kind"] not in ("class",)] == [
         m for m in shown if m["kind"] not in ("class",)
     ]
+
+
+# -- what the model is told first ------------------------------------------------------------------
+
+
+def test_what_a_teacher_has_the_model_told_comes_before_each_question():
+    """Of those asked from then on, in what is recorded, and in what viewers are told."""
+
+    async def ask(made: ServingEngine):
+        room = Classroom(made)
+        for system in ("", " Speak like a pirate. ", ""):
+            room.tell_first(system)
+            await whole(await made.ask("Who?", greedy(1)))
+        await idle(made)
+        with pytest.raises(InvalidRequest, match="at most 22 characters"):
+            room.tell_first("x" * 23)
+        with pytest.raises(InvalidRequest, match="at most 22 characters"):
+            room.tell_first("\ud800")
+        return made.session(), await all_messages(made)
+
+    with serving(chat_engine(), ServingLimits(max_system_characters=22)) as made:
+        trace, messages = asyncio.run(ask(made))
+        asked = [one.request.messages for one in trace.asked.values()]
+        question = {"role": "user", "content": "Who?"}
+        pirate = {"role": "system", "content": "Speak like a pirate."}
+        assert asked == [(question,), (pirate, question), (question,)]
+        (second,) = [one.prompt for one in trace.asked.values() if len(one.request.messages) == 2]
+        text = "system: Speak like a pirate.\nuser: Who?\nassistant: "
+        assert made.tokenizer.decode(second) == text
+        told = [m["system"] for m in messages if m["kind"] == "class"]
+        assert list(dict.fromkeys(told)) == ["", "Speak like a pirate."] and told[-1] == ""
+
+
+def test_only_a_model_that_is_asked_by_messages_takes_a_system_prompt():
+    token = {"X-Teacher-Token": "t"}
+    with served(chat_engine(), teacher_token="t") as chat:
+        said = chat.post("/control", {"system": "Be kind."}, headers=token).json()
+        assert said["system"] == "Be kind."
+        refused = chat.post("/control", {"system": "x" * 1001}, headers=token)
+        assert refused.status_code == 400 and "at most 1,000 characters" in refused.text
+        assert chat.get("/control", headers=token).json()["system"] == "Be kind."
+    with served(char_engine(), teacher_token="t") as plain:
+        assert plain.get("/control", headers=token).json()["system"] is None
+        refused = plain.post("/control", {"system": "Be kind."}, headers=token)
+        assert refused.status_code == 400 and "no chat template" in refused.text

@@ -1,4 +1,6 @@
-"""The command line, end to end on the small built-in model: what it prints, what it saves, what it refuses and how."""
+"""The command line, end to end on the small built-in model: what it prints, what it saves, what it
+refuses and how.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from core.cli.terminal import mask_lines
 from core.config import POLICIES, EngineConfig
 from core.trace.phrases import letters
 from core.workload.presets import PRESETS
+from worlds.small import memory_trace
 from worlds.visual import record, request
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,17 +46,20 @@ def three() -> Trace:
     return record(EngineConfig(max_num_seqs=3), *plan)
 
 
-# -- help and lists ----------------------------------------------------------------------------------------------------
+# -- help and lists --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "bench"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command, capsys):
     assert call(command, "--help") == 0
     assert "Usage: python -m inflight" in capsys.readouterr().out
 
 
 def test_help_waits_for_no_torch():
-    asks = "import sys, core.cli\ntry: core.cli.main(['--help'])\nfinally: print(*({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    asks = (
+        "import sys, core.cli\ntry: core.cli.main(['--help'])\nfinally: print(*({'torch',"
+        " 'transformers', 'numpy'} & set(sys.modules)))"
+    )
     out = subprocess.run(
         [sys.executable, "-c", asks], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
@@ -89,7 +95,41 @@ def test_presets_and_models_as_text_and_as_json(capsys):
     assert (char["type"], char["layers"]) == ("gpt2", 4) and char["parameters"] > 200_000
 
 
-# -- run, show, check --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("nope", "No such command 'nope'."),
+        ("show", "Missing argument 'trace'."),
+        ("run --preset", "Option '--preset' requires an argument."),
+        ("run --presett x", "No such option: --presett (Possible options: --preset)."),
+        ("serve --port x", "Invalid value for '--port': Input should be a valid integer, not 'x'."),
+        (
+            "compare --repeats 0",
+            "Invalid value for '--repeats': Input should be greater than or equal to 1, not '0'.",
+        ),
+        (
+            "show --order x f",
+            "Invalid value for '--order': 'x' is not one of 'request', 'cached-new'.",
+        ),
+        (
+            "run --preset gpt2-six --device gpu",
+            "There is no device 'gpu' here: name auto, cpu, cuda or mps.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_one_sentence(capsys, words, sentence):
+    assert call(*words.split()) == 2
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1] == sentence and "Usage" not in said
+
+
+def test_what_there_is_one_of_is_singular(tmp_path, capsys):
+    memory_trace((3, 1)).save(tmp_path / "one.jsonl")
+    call("check", str(tmp_path / "one.jsonl"))
+    assert "1 step, 1 token, 1 request." in capsys.readouterr().out
+
+
+# -- run, show, check ------------------------------------------------------------------------------
 
 
 def test_run_prints_saves_and_the_trace_holds(tmp_path, capsys):
@@ -148,7 +188,8 @@ def test_a_simulated_run_shows_no_text(capsys):
 def test_run_takes_a_workload_file(tmp_path, capsys):
     path = tmp_path / "w.json"
     path.write_text(
-        '{"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 3}}]}'
+        '{"name": "mine", "requests": [{"id": "a", "prompt": "O Romeo, ", "sampling":'
+        ' {"max_new_tokens": 3}}]}'
     )
     assert call("run", "-w", str(path), "-m", "shakespeare-char", "--policy", "sequential") == 0
     assert "mine · sequential, 1 lane · shakespeare-char" in capsys.readouterr().out
@@ -210,9 +251,8 @@ def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     )
     long.save(tmp_path / "w.json")
     args = [sys.executable, "-m", "core", "run", "-w", str(tmp_path / "w.json"), "-o", str(out)]
-    heard = partial(
-        signal.signal, signal.SIGINT, signal.SIG_DFL
-    )  # whoever runs the tests may have it ignored
+    # whoever runs the tests may have it ignored
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     process = subprocess.Popen(
         args,
         cwd=ROOT,
@@ -244,7 +284,7 @@ def test_check_names_the_line_at_fault(tmp_path, capsys, three):
     assert "line 4" in capsys.readouterr().err
 
 
-# -- the mask in letters -----------------------------------------------------------------------------------------------
+# -- the mask in letters ---------------------------------------------------------------------------
 
 ARTICLE = """\
 keys: BBBBBBBBBB CCCCCCCCCCCC | DDDDDDDDDD B C
@@ -262,6 +302,7 @@ B p10 ########## ............ | .......... # .
 C p12 .......... ############ | .......... . #"""
 
 
+@pytest.mark.slow
 def test_the_mask_that_the_article_prints(tmp_path, capsys):
     path = tmp_path / "t.jsonl"
     assert call("run", "-p", "gpt2-masks", "-o", str(path)) == 0
@@ -343,9 +384,10 @@ def test_steps_in_a_line_each(policy, capsys):
         assert "~A B" in lines[2]
 
 
-# -- compare -----------------------------------------------------------------------------------------------------------
+# -- compare ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compare_as_json(tmp_path, capsys):
     out = tmp_path / "c.json"
     policies = [
@@ -410,7 +452,7 @@ def test_compare_as_a_table(capsys):
     assert "single run" in text
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

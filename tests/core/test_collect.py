@@ -1,4 +1,6 @@
-"""Recordings over the network: what engines send is what lies in the folder, whatever is killed, refused or slow; and no engine ever waits."""
+"""Recordings over the network: what engines send is what lies in the folder, whatever is killed,
+refused or slow; and no engine ever waits.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
-    """Of two engines at once, one of them with two ranks: a file each. The token is in none of them, and in no line of a log."""
+    """Of two engines at once, one of them with two ranks: a file each. The token is in none of
+    them, and in no line of a log.
+    """
     with collecting(folder, "--port", "0") as collector, caplog.at_level(logging.DEBUG, "inflight"):
         token = collector.url.partition("token=")[2]
         writers = [
@@ -75,8 +79,11 @@ def test_what_is_sent_is_what_lies_in_the_folder(folder, caplog):
     assert all(token not in line for line in collector.lines[1:])
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_killed_and_started_again_misses_nothing(folder, caplog):
-    """Killed as it stands, it goes on in its own files with the same token: every step is there, and once."""
+    """Killed as it stands, it goes on in its own files with the same token: every step is there,
+    and once.
+    """
     port = str(free_port())
     with caplog.at_level(logging.INFO, "inflight"):
         with collecting(folder, "--port", port) as collector:
@@ -100,7 +107,9 @@ def test_a_collector_that_is_killed_and_started_again_misses_nothing(folder, cap
 
 
 def test_nobody_waits_for_a_collector_that_is_away(folder, caplog):
-    """What finds no room is dropped in whole steps and counted; one warning says that nobody is there, one line that somebody is again."""
+    """What finds no room is dropped in whole steps and counted; one warning says that nobody is
+    there, one line that somebody is again.
+    """
     port = free_port()
     with caplog.at_level(logging.INFO, "inflight"):
         writer = sending(f"http://127.0.0.1:{port}/?token=secret", queued=50)
@@ -153,7 +162,8 @@ def test_a_refusal_is_one_line_and_is_not_asked_for_again(folder, caplog, path, 
         writer.close()
     (line,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert line.startswith(
-        f"Inflight stopped recording to {base}{path.partition('?')[0]}: Refused: it answers {status} ("
+        f"Inflight stopped recording to {base}{path.partition('?')[0]}: NotTaken: it answers"
+        f" {status} ("
     )
     assert (
         line.endswith("The engine goes on.")
@@ -196,8 +206,11 @@ def test_what_is_too_large_is_refused_and_an_oversized_step_is_dropped_alone(fol
     assert [s["step"] for s in recording.steps] == [0, 2] and recording.dropped == 1
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_more_is_said_once_and_files_stay_whole(folder):
-    """A limit on the size of a file stands for the disk: the collector answers 507, and what it has ends with a whole line."""
+    """A limit on the size of a file stands for the disk: the collector answers 507, and what it has
+    ends with a whole line.
+    """
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -214,6 +227,7 @@ def test_a_disk_that_takes_no_more_is_said_once_and_files_stay_whole(folder):
     writer.close()
 
 
+@pytest.mark.slow
 def test_two_collectors_do_not_share_a_folder_nor_a_port(folder):
     with collecting(folder, "--port", "0") as collector:
         port = str(urlsplit(collector.url).port)
@@ -318,7 +332,10 @@ def test_an_address_that_is_none_is_refused_without_its_token(url):
 
 
 def test_collecting_needs_no_torch(tmp_path):
-    code = "import sys; sys.modules.update(torch=None, transformers=None, numpy=None); import core.cli.collect"
+    code = (
+        "import sys; sys.modules.update(torch=None, transformers=None, numpy=None); import"
+        " core.cli.collect"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
 
 

@@ -1,4 +1,6 @@
-"""docs/command-line.md says what is so: every command and option that it names is there, and every `--json` output has the keys that it lists."""
+"""docs/command-line.md says what is so: every command and option that it names is there, and every
+`--json` output has the keys that it lists.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core.cli import BENCHES, COMMANDS, app
-from core.measure.metrics import DEFINITIONS
+from core.account.metrics import DEFINITIONS
+from core.cli import COMMANDS, app
 from worlds.documented import check, schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +100,8 @@ def test_workload(tmp_path):
     file = tmp_path / "trace.jsonl"
     file.write_text(
         "".join(
-            f'{{"timestamp": {i * 100}, "input_length": 40, "output_length": 9, "hash_ids": [{i}]}}\n'
+            f'{{"timestamp": {i * 100}, "input_length": 40, "output_length": 9, "hash_ids":'
+            f" [{i}]}}\n"
             for i in range(4)
         )
     )
@@ -117,27 +120,10 @@ def test_compare():
     check(data, schemas(SECTIONS["compare"])[0])
 
 
-def test_benchmarks():
-    check(
-        outputs("bench", "speed", "static-step", "--quick", "--repeats", "1"),
-        schemas(SECTIONS["bench speed"])[0],
-    )
-    points, stream = schemas(SECTIONS["bench load"])
-    check(
-        outputs("bench", "load", "--rate", "5", "--simulate", "l4:1b", "--point-seconds", "1"),
-        points,
-    )
-    check(outputs("bench", "load", "--requests", "20", "--simulate", "l4:1b"), stream)
-
-
 def test_every_command_has_a_section_and_every_option_exists():
     titles = " ".join(SECTIONS)
     assert [name for name in COMMANDS if name not in titles.split()] == []
-    assert [name for name in BENCHES if f"bench {name}" not in SECTIONS] == []
-    helps = [
-        CliRunner().invoke(app, [*name.split(), "--help"]).stdout
-        for name in (*COMMANDS, *(f"bench {b}" for b in BENCHES))
-    ]
+    helps = [CliRunner().invoke(app, [name, "--help"]).stdout for name in COMMANDS]
     known = set(re.findall(r"--[a-z][a-z-]*", " ".join(helps)))
     assert set(re.findall(r"`?(--[a-z][a-z-]+)", TEXT)) - known - {"--no-"} == set()
 

@@ -37,6 +37,7 @@ class Track:
         return Contender.of(name, start, lambda run: run)
 
 
+@pytest.mark.slow
 def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
     track = Track()
     seen = []
@@ -51,6 +52,7 @@ def test_every_round_runs_all_in_rotated_order_after_a_warm_up():
     ]
 
 
+@pytest.mark.slow
 def test_the_warm_up_is_not_counted_and_ratios_are_taken_round_by_round():
     track = Track()
     slow, fast = track.contender("slow", [100, 6, 10, 8]), track.contender("fast", [100, 2, 5, 3])
@@ -76,6 +78,7 @@ def test_a_run_that_took_no_time_on_its_clock_is_compared_with_nothing():
         compare([track.contender("a", [1, 0]), track.contender("b", [1, 1])], 1, clock=track.clock)
 
 
+@pytest.mark.slow
 def test_setup_and_teardown_are_timed_apart_from_the_run():
     track = Track()
     setups = iter([999, 50, 40, 90])
@@ -106,12 +109,12 @@ def test_the_run_kept_is_that_nearest_to_the_median_and_says_its_round():
     result = compare([track.contender("a", [9, 1, 3, 2])], 3, clock=track.clock)
     assert result.runs["a"].metrics["steps"] == 4  # the last of warm-up and three
     assert result.medians["a"] == {"steps": 3} and result.shown == {"a": 3}
-    assert (
-        nearest_to_median([2.0, 9.0, 8.0, 3.0]) == 2
-    )  # the median is 5.5, between 8 and 3: the earlier of the two
+    # the median is 5.5, between 8 and 3: the earlier of the two
+    assert nearest_to_median([2.0, 9.0, 8.0, 3.0]) == 2
     assert nearest_to_median([2.0, 4.0]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
 def test_every_run_is_compared_not_the_first_alone(turn):
     """One wrong token in any turn, the warm-up included, is found."""
@@ -138,22 +141,24 @@ def test_a_verdict_counts_rounds_and_asks_how_often_chance_would_do_as_much():
     assert Verdict((1.1, 0.9)).chance == 1.0
 
 
+@pytest.mark.slow
 def test_rounds_that_disagree_decide_nothing():
     track = Track()
     wide = [track.contender("a", [0, 2, 5, 3]), track.contender("b", [0, 2.5, 2, 2])]
     (warning,) = compare(wide, 3, clock=track.clock).warnings
     assert (
         warning
-        == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison is inconclusive."
+        == "b against a: faster in 2 of 3 rounds (0.80 to 2.50 times as fast), so this comparison"
+        " is inconclusive."
     )
     paired = [track.contender("a", [0, 2, 9, 4]), track.contender("b", [0, 1.9, 8, 3.5])]
-    assert not compare(
-        paired, 3, clock=track.clock
-    ).warnings  # spreads overlap, every round says the same
+    # spreads overlap, every round says the same
+    assert not compare(paired, 3, clock=track.clock).warnings
     single = [track.contender("a", [0, 2]), track.contender("b", [0, 1])]
     assert "single run" in compare(single, 1, clock=track.clock).warnings[0]
 
 
+@pytest.mark.slow
 def test_a_difference_is_named_with_its_margin():
     track = Track()
     margins = {"r0": [0.5, 0.001, 0.2], "r1": [1.0, 1.0]}

@@ -1,4 +1,6 @@
-"""A recorded comparison that was altered by hand is refused: its rounds, what is said of them, and the runs that they left behind."""
+"""A recorded comparison that was altered by hand is refused: its rounds, what is said of them, and
+the runs that they left behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The grid, its rounds and its time limit, with a clock that counts; never a time of this machine."""
+"""The grid, its rounds and its time limit, with a clock that counts; never a time of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ import torch
 
 from core.config import EngineConfig, Execution
 from core.measure.cost_curve import CostCurve, cost_curve, decode_step
-from core.runner.engine import ModelExecutor
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
+from core.torch_engine.engine import ModelExecutor
 from worlds.families import world
 from worlds.small import VOCAB_SIZE, MemoryModel
 
@@ -47,9 +49,8 @@ def test_points_count_tokens_and_the_kv_that_is_read():
     assert [(p.tokens, p.kv_read) for p in curve.by_tokens] == [(1, 32), (4, 128)]
     assert [(p.tokens, p.kv_read) for p in curve.by_kv] == [(8, 128), (8, 512)]
     for point in (*curve.by_tokens, *curve.by_kv):
-        assert len(point.step_s) == 3 and point.median == pytest.approx(
-            0.003
-        )  # prepare, forward, sample: three ticks
+        # prepare, forward, sample: three ticks
+        assert len(point.step_s) == 3 and point.median == pytest.approx(0.003)
 
 
 def test_contexts_beyond_the_models_are_left_out():
@@ -105,7 +106,9 @@ def test_a_step_that_is_too_short_for_the_clock_is_measured_several_times_in_a_r
 
 
 def test_it_drives_whatever_computes_passes():
-    """A cost model, which has a clock of its own and is the same each time, and the buffers of a GPU."""
+    """A cost model, which has a clock of its own and is the same each time, and the buffers of a
+    GPU.
+    """
     engine = SimulatedEngine(Roofline.named("h100", "124m"))
     curve = cost_curve(engine.executor, batches=(1, 64), contexts=(16, 1024), repeats=2)
     assert all(

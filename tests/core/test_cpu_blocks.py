@@ -1,4 +1,6 @@
-"""What stands in for whole layers, attention modules and MLPs on a CPU: for those alone that say the same, tried beside each."""
+"""What stands in for whole layers, attention modules and MLPs on a CPU: for those alone that say
+the same, tried beside each.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,20 @@ pytest.importorskip(
 
 from transformers.models.llama.modeling_llama import LlamaAttention
 
-from core.attention import cpu
-from core.bench.gpu import TINY
-from core.bench.gpu.parts import logits_error
-from core.bench.synthetic import mixed
-from core.compiled import heads, rows
-from core.compiled.attention import BACKEND
 from core.config import EngineConfig
-from core.models.adapter import ModelAdapter
-from core.models.probe import probe
-from core.runner import choose, cpu_modules
-from core.runner.cpu_blocks import BlockKernels, Blocks, cpu_blocks
-from core.runner.engine import Engine
+from core.torch_engine import choose
+from core.torch_engine.attention import cpu
+from core.torch_engine.cpu import heads, rows
+from core.torch_engine.cpu import modules as cpu_modules
+from core.torch_engine.cpu.attention import BACKEND
+from core.torch_engine.cpu.blocks import BlockKernels, Blocks, cpu_blocks
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.adapter import ModelAdapter
+from core.torch_engine.models.probe import probe
 from core.workload.workload import Workload
+from measure.bench.gpu import TINY
+from measure.bench.gpu.parts import logits_error
+from measure.bench.synthetic import mixed
 from worlds.families import BY_NAME, RUNS, VOCAB, requests, world
 
 KERNELS = BlockKernels(heads.place, rows.gated)
@@ -118,9 +121,8 @@ def test_what_says_something_else_is_left_alone(kind):
     assert _found(probe(model))["_Attention"] == 2
     model.model.layers[1].self_attn.__class__ = kind
     assert _found(probe(model))["_Attention"] == 1
-    model.model.layers[0].self_attn.forward = model.model.layers[
-        0
-    ].self_attn.forward  # somebody else has replaced it
+    # somebody else has replaced it
+    model.model.layers[0].self_attn.forward = model.model.layers[0].self_attn.forward
     assert _found(probe(model)) == {"_Layer": 2, "_GatedMLP": 2}
 
 

@@ -1,4 +1,6 @@
-"""What numba compiles for a CPU: the same numbers as torch's, in every format, and the same tokens as `generate`."""
+"""What numba compiles for a CPU: the same numbers as torch's, in every format, and the same tokens
+as `generate`.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,27 @@ import numpy as np
 import torch
 from numba.core import event
 
-from core.attention import cpu, dense, spec
-from core.attention.batch import AttentionSegment, PackedBatch
-from core.bench.gpu import TINY
-from core.bench.gpu.parts import logits_error
-from core.bench.synthetic import mixed
-from core.compiled import attention, heads, kernels, rows
-from core.compiled.formats import narrow, wide
-from core.compiled.kernel import Kernel
-from core.compiled.kernels import obstacle
-from core.compiled.vectors import floats, pointer
 from core.config import EngineConfig, Execution
 from core.engine.runner import SamplingRow
-from core.models.probe import probe
-from core.runner import choose, sampling
-from core.runner.choose import choose_attention
-from core.runner.cpu_blocks import BlockKernels
-from core.runner.eager import CPUKernels
-from core.runner.engine import Engine
-from core.runner.sampling import sample
+from core.torch_engine import choose, sampling
+from core.torch_engine.attention import cpu, dense, spec
+from core.torch_engine.attention.batch import AttentionSegment, PackedBatch
+from core.torch_engine.choose import choose_attention
+from core.torch_engine.cpu import attention, heads, kernels, rows
+from core.torch_engine.cpu.blocks import BlockKernels
+from core.torch_engine.cpu.formats import narrow, wide
+from core.torch_engine.cpu.kernel import Kernel
+from core.torch_engine.cpu.kernels import obstacle
+from core.torch_engine.cpu.vectors import floats, pointer
+from core.torch_engine.eager import CPUKernels
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.probe import probe
+from core.torch_engine.sampling import sample
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
+from measure.bench.gpu import TINY
+from measure.bench.gpu.parts import logits_error
+from measure.bench.synthetic import mixed
 from worlds.families import BY_NAME, RUNS, VOCAB, world
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +56,9 @@ def _round_trip(like, numbers, factor, thread, threads):
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_formats_are_converted_as_torch_does(dtype):
-    """Ties go to even; infinities, zeros of both signs, the smallest numbers and NaN of any bits stay what they are."""
+    """Ties go to even; infinities, zeros of both signs, the smallest numbers and NaN of any bits
+    stay what they are.
+    """
     bits = np.random.default_rng(0).integers(0, 2**32, 20_000, dtype=np.uint32)
     special = [
         0,
@@ -82,7 +86,9 @@ def test_formats_are_converted_as_torch_does(dtype):
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_what_is_stored(dtype):
-    """Rows of a padded batch, K and V of different sizes, not in one piece; what is not written stays."""
+    """Rows of a padded batch, K and V of different sizes, not in one piece; what is not written
+    stays.
+    """
     key, value = (
         torch.randn(2, 3, 4, 6).to(dtype).transpose(1, 2),
         torch.randn(2, 4, 3, 10).to(dtype)[..., ::2],
@@ -94,6 +100,7 @@ def test_what_is_stored(dtype):
     assert all(torch.equal(a, b) for a, b in zip(mine, own, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2"])
 def test_nothing_is_compiled_within_a_run(name, monkeypatch):
     """A step would be on record with the seconds that it takes."""
@@ -117,7 +124,9 @@ NOTHING = torch.empty(1, 3, dtype=torch.long)
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_is_not_finite_stays_in_its_request(count):
-    """And does not vanish in it: a broken key or value must be seen in the logits. count: queries of each, so decodes or chunks."""
+    """And does not vanish in it: a broken key or value must be seen in the logits. count: queries
+    of each, so decodes or chunks.
+    """
     query, keys, values = (
         torch.randn(1, 4, 3 * count, 16),
         torch.randn(12, 2, 16),
@@ -135,11 +144,14 @@ def test_what_is_not_finite_stays_in_its_request(count):
     assert [bool(row.isfinite().all()) for row in out[0, ::count]] == [False, True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
 @pytest.mark.parametrize("window", [None, 1, 3, 20])
 def test_every_query_is_computed_by_one_thread(dtype, threads, window, monkeypatch):
-    """However many heads, queries, keys and threads there are: decodes and chunks whose slots do not follow each other."""
+    """However many heads, queries, keys and threads there are: decodes and chunks whose slots do
+    not follow each other.
+    """
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     draw = np.random.default_rng(threads)
     for kv_heads, groups, lengths in (
@@ -172,17 +184,19 @@ def test_every_query_is_computed_by_one_thread(dtype, threads, window, monkeypat
 _ON_OTHER_PROCESSORS = """
 import sys, llvmlite.binding, pytest
 features = llvmlite.binding.get_host_cpu_features()
-features["avx512f"] = not features.get("avx512f")
+features["avx512f"] = False
 llvmlite.binding.get_host_cpu_features = lambda: features
-from core.compiled import vectors
-assert vectors.LANES == (16 if features["avx512f"] else 8)
+from core.torch_engine.cpu import vectors
+assert vectors.LANES == 8
 sys.exit(pytest.main(["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """
 
 
 @pytest.mark.slow
 def test_vectors_of_other_processors(tmp_path):
-    """Those with half as many lanes, where this one has 16, and the other way round. In one format: all have to be compiled anew."""
+    """Those with half as many lanes; with 16 only where this one has them. In one format: all have
+    to be compiled anew.
+    """
     tests = [
         f"{__file__}::{test.__name__}"
         for test in (test_every_query_is_computed_by_one_thread, test_what_is_stored)
@@ -230,7 +244,9 @@ def test_gelu(dtype):
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("size", [1, 2, 63, 1024, 1025, 5000])
 def test_what_is_asked_of_logits(dtype, size):
-    """Blocks of -inf, equal logits, the best first or last: as torch finds it; the first of equals is the best."""
+    """Blocks of -inf, equal logits, the best first or last: as torch finds it; the first of equals
+    is the best.
+    """
     logits = (4 * torch.randn(7, size)).to(dtype)
     logits[1] = 2
     logits[2, : size - 1] = -torch.inf
@@ -267,8 +283,8 @@ def test_sampling_is_the_same():
 @pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3", "mistral", "gemma2", "gpt_oss"])
 @pytest.mark.parametrize("run", RUNS)
 def test_tokens_are_those_of_generate(name, run, monkeypatch):
-    """With windows, with prompts in chunks beside decodes, padded, in scattered blocks and after preemption; and where a softcap or sinks leave
-    attention to SDPA.
+    """With windows, with prompts in chunks beside decodes, padded, in scattered blocks and after
+    preemption; and where a softcap or sinks leave attention to SDPA.
     """
     monkeypatch.setattr(choose, "_WORTH_COMPILING", 1)
     family = world(name, **({"n_embd": 64} if name == "gpt2" else {"head_dim": 16}))
@@ -304,6 +320,7 @@ def test_where_they_are_used(monkeypatch):
     assert chosen().backend is cpu.BACKEND
 
 
+@pytest.mark.slow
 def test_they_are_tried_before_they_are_used(monkeypatch):
     assert [obstacle(dtype) for dtype in FORMATS] == [None] * 3
     assert obstacle(torch.float64) == "they are not for torch.float64"

@@ -1,4 +1,6 @@
-"""What stands in for a model's modules on a CPU: the same results, used in passes alone, renewed when the weights change."""
+"""What stands in for a model's modules on a CPU: the same results, used in passes alone, renewed
+when the weights change.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ import torch
 from transformers.activations import NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from core.bench.gpu import TINY
-from core.bench.gpu.parts import logits_error
-from core.bench.synthetic import mixed
-from core.runner import cpu_modules as standing_in
-from core.runner.cpu_modules import CPUModules, cpu_modules, product_type
+from core.torch_engine.cpu import modules as standing_in
+from core.torch_engine.cpu.modules import CPUModules, cpu_modules, product_type
+from measure.bench.gpu import TINY
+from measure.bench.gpu.parts import logits_error
+from measure.bench.synthetic import mixed
 from worlds.families import BY_NAME, VOCAB
 
 
@@ -123,14 +125,8 @@ def test_layers_of_the_same_rows_are_one_product():
         with copies.in_use():
             mine = model(rows, others)
             again = model(rows + 1, others)
-        assert [out.stride(1) for out in mine] == [
-            768,
-            768,
-            768,
-            768,
-            768,
-            320,
-        ]  # gate and up do not agree about a bias
+        # gate and up do not agree about a bias
+        assert [out.stride(1) for out in mine] == [768, 768, 768, 768, 768, 320]
         for found, expected in zip((*mine, *again), (*own, *model(rows + 1, others)), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     with torch.no_grad():

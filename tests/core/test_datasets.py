@@ -1,4 +1,6 @@
-"""Published workloads: read to the letter, refused with the line, scaled with the scale shown, prefixes shared as they were."""
+"""Published workloads: read to the letter, refused with the line, scaled with the scale shown,
+prefixes shared as they were.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ BURST_3 = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tok
 12,8,4.2,ChatGPT,120,30,150,Conversation log
 13,,,GPT-4,0,40,40,API log
 40,,1.5,GPT-4,64,8,72,API log
-"""
+"""  # noqa: E501
 BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
 5,ChatGPT,472,18,490,Conversation log
 45,ChatGPT,1087,0,1087,Conversation log
@@ -52,7 +54,8 @@ CHAT = [
         ],
     },
 ]
-# Two users with a system prompt in common, one of whom goes on; a stranger; the first prompt once more.
+# Two users with a system prompt in common, one of whom goes on; a stranger; the first prompt once
+# more.
 HASHES = [[1, 2, 3], [1, 2, 4, 5], [1, 2, 3, 6], [7], [1, 2, 3]]
 
 
@@ -126,6 +129,7 @@ def test_the_hit_ratio_follows_from_the_hashes(mooncake):
     )
 
 
+@pytest.mark.slow
 def test_the_engine_finds_what_the_hashes_promise(mooncake):
     data = read_dataset(mooncake).scaled(64)
     assert data.scale == pytest.approx(64 / (4 * 512 - 100 + 22)) and data.block_tokens == 16
@@ -147,11 +151,17 @@ def test_what_fits_is_not_scaled(mooncake):
     [
         (
             "a,b\n1,2\n",
-            "a table with the columns .a, b., which no known trace has: Azure LLM's are TIMESTAMP, .* BurstGPT's are Timestamp,",
+            (
+                "a table with the columns .a, b., which no known trace has: Azure LLM's are"
+                " TIMESTAMP, .* BurstGPT's are Timestamp,"
+            ),
         ),
         (
             '{\n "requests": []\n}\n',
-            "x.csv is not a list of request sizes. A workload file runs as it is, with run --workload",
+            (
+                "x.csv is not a list of request sizes. A workload file runs as it is, with run"
+                " --workload"
+            ),
         ),
         (AZURE.replace("396", "-3"), "line 3: this is no request of Azure LLM's trace"),
         (BURST.replace("472", "many"), "line 2: this is no request of BurstGPT's trace"),

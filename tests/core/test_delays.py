@@ -1,4 +1,6 @@
-"""Where each request's time went: parts that add up in every run, cases computed by hand, and what is not claimed."""
+"""Where each request's time went: parts that add up in every run, cases computed by hand, and what
+is not claimed.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import Request, SamplingParams, Trace, Workload
+from core.account.delays import NAMES, SHARE_NAMES, TIME_SHARES, delays
+from core.account.pass_sizes import PassSizes
 from core.config import ASSETS, POLICIES, EngineConfig
-from core.policy import Why
+from core.policy import LimitReached
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
-from core.trace.delays import NAMES, PARTS, delays
 from core.trace.events import Carried, Resumed
-from core.trace.phrases import PART_NAMES, queued_by
+from core.trace.phrases import queued_by
 from core.trace.run_state import RunState
 from worlds.delays import adds_up
 from worlds.examples import examples
@@ -39,7 +42,9 @@ def steps(delay) -> dict[str, int]:
 
 
 def taking(trace: Trace, milliseconds: dict[int, float]) -> Trace:
-    """The run with some steps' passes as long as that; steps still begin every ten milliseconds, later ones when the one before has ended."""
+    """The run with some steps' passes as long as that; steps still begin every ten milliseconds,
+    later ones when the one before has ended.
+    """
     events, now = [], 0.0
     for event in trace.events:
         start = max(now, event.t_start)
@@ -63,8 +68,8 @@ def test_the_parts_of_every_shipped_run_add_up(path):
     with (
         gzip.open(path, "rt", encoding="utf-8")
         if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as lines
-    ):
+        else path.open(encoding="utf-8")
+    ) as lines:
         adds_up(Trace.from_lines((line.rstrip("\n") for line in lines), trusted=True))
 
 
@@ -105,13 +110,16 @@ def test_the_parts_of_simulated_runs_add_up(policy, lanes, budget, blocks, asked
 
 
 def test_a_long_prompt_beside_decodes_by_hand():
-    """A decodes alone in 1 ms a step; in step 3 B's prompt shares its pass, which takes 40 ms: 39 of them are B's."""
+    """A decodes alone in 1 ms a step; in step 3 B's prompt shares its pass, which takes 40 ms: 39
+    of them are B's.
+    """
     trace = taking(
         record(EngineConfig(max_num_seqs=2), request("a", 4, 6), request("b", 30, 2, arrival=3)),
         {3: 40.0},
     )
     a, b = adds_up(trace).requests
-    # Steps 0, 1, 2 begin at 0, 10, 20 ms, 3 at 30; 4 at 71 (40 ms of pass, 1 ms after it), 5 at 73. A's last token comes at 74 ms.
+    # Steps 0, 1, 2 begin at 0, 10, 20 ms, 3 at 30; 4 at 71 (40 ms of pass, 1 ms after it), 5 at 73.
+    # A's last token comes at 74 ms.
     assert a.whole_us == 74_000
     assert parts(a) == {"prefill": 1_000, "decode": 5_000, "others": 39_000, "between": 29_000}
     assert steps(a) == {"prefill": 1, "decode": 4, "others": 1}
@@ -136,7 +144,9 @@ def test_a_long_prompt_beside_decodes_by_hand():
 
 
 def test_without_a_pass_to_compare_with_nothing_is_claimed():
-    """A never decodes without a prompt beside it: its pass is its own, and said to be not compared."""
+    """A never decodes without a prompt beside it: its pass is its own, and said to be not
+    compared.
+    """
     trace = taking(
         record(EngineConfig(max_num_seqs=2), request("a", 4, 2), request("b", 30, 1, arrival=1)),
         {1: 40.0},
@@ -153,7 +163,9 @@ def test_without_a_pass_to_compare_with_nothing_is_claimed():
 
 
 def test_decodes_are_compared_with_as_many_rows_or_the_nearest_number_within_twice():
-    """Six requests decode together beside a prompt; alone only one ever does, which is no pass of like size."""
+    """Six requests decode together beside a prompt; alone only one ever does, which is no pass of
+    like size.
+    """
     six = [request(f"r{i}", 2, 3) for i in range(6)]
     found = adds_up(
         taking(
@@ -170,8 +182,18 @@ def test_decodes_are_compared_with_as_many_rows_or_the_nearest_number_within_twi
     assert "others" not in parts(found.requests[0]) and found.requests[0].uncompared_us == 20_000
 
 
+def test_of_two_numbers_of_decodes_as_near_the_larger_one_is_compared_with():
+    """Four decode for two steps, of 4 ms, then two for three steps, of 1 ms."""
+    four = [request(f"r{i}", 2, 3 if i < 2 else 6) for i in range(4)]
+    trace = taking(record(EngineConfig(max_num_seqs=8), *four), {1: 4.0, 2: 4.0})
+    sizes = PassSizes(trace.events)
+    assert [sizes.like(rows) for rows in (2, 3, 4, 8, 9)] == [1_000, 4_000, 4_000, 4_000, None]
+
+
 def test_a_slow_pass_without_a_prompt_is_nobodys_fault():
-    """The control: nobody joins, and a step takes 50 times as long. It stays decoding, and the record has no cause."""
+    """The control: nobody joins, and a step takes 50 times as long. It stays decoding, and the
+    record has no cause.
+    """
     trace = taking(
         record(EngineConfig(max_num_seqs=2), request("a", 4, 9), request("b", 4, 9)), {5: 50.0}
     )
@@ -206,7 +228,9 @@ def test_waits_are_split_by_the_limit_of_each_step():
     )
     assert adds_up(unknown).requests[1].queued_us == {"unrecorded": 50_000}
     blocks = [
-        e._replace(waiting=e.waiting._replace(why=Why("blocks", 1, 2, 9))) if e.step < 3 else e
+        e._replace(waiting=e.waiting._replace(why=LimitReached("blocks", 1, 2, 9)))
+        if e.step < 3
+        else e
         for e in trace.events
     ]
     assert adds_up(replace(trace, events=blocks)).requests[1].queued_us == {
@@ -222,13 +246,14 @@ def test_a_preempted_request_waits_and_computes_again():
     lost = {p.request for e in trace.events for p in e.preempted}
     assert lost == {d.request for d in found.requests if "preempted" in parts(d)} != set()
     assert lost == {d.request for d in found.requests if "again" in steps(d)}
-    for d in (
-        found.requests
-    ):  # away in as many steps as it holds no lane for, between its first pass and its last
+    # away in as many steps as it holds no lane for, between its first pass and its last
+    for d in found.requests:
         away = [e.step for e in trace.events if d.first_step < e.step <= trace.events[-1].step]
         held = {s.request: None for e in trace.events for s in e.segments}
         assert d.request in held and steps(d).get("preempted", 0) <= len(away)
-    assert found.gaps[0].cause == "preempted" and found.gaps[0].again > 0
+    # all but their newest token, which had not been computed yet
+    again = [(gap.request, gap.again) for gap in found.gaps if gap.cause == "preempted"]
+    assert again[:2] == [("r2", 9), ("r1", 12)]
 
 
 def test_who_computes_nothing_in_a_step_is_stalled():
@@ -243,7 +268,9 @@ def test_who_computes_nothing_in_a_step_is_stalled():
 
 
 def test_prompts_in_a_pass_of_their_own_count_whole():
-    """Policy split: B's prompt is computed in a pass before the decode pass, while A holds its lane."""
+    """Policy split: B's prompt is computed in a pass before the decode pass, while A holds its
+    lane.
+    """
     trace = record(
         EngineConfig("split", max_num_seqs=2), request("a", 4, 6), request("b", 30, 2, arrival=3)
     )
@@ -275,7 +302,7 @@ def test_nothing_is_claimed_of_steps_that_are_not_shown():
         state.begin(event)
         state.end(event)
     carried = {r: Carried(r, lane, n, tables=((),)) for r, lane, n in [("a", 0, 7), ("b", None, 0)]}
-    resumed = Resumed(3, 4, 2, "steps", (), (), (carried["a"],), (carried["b"],))
+    resumed = Resumed(3, 4, 2, (), (), (carried["a"],), (carried["b"],))
     events = [*trace.events[:3], trace.events[5]._replace(resumed=resumed), *trace.events[6:]]
     a, b, c = delays(replace(trace, events=events)).requests
     assert (a.reason, a.whole_us, a.whole_steps) == (None, 29_000, 3) and sum(a.us) == a.whole_us
@@ -284,6 +311,6 @@ def test_nothing_is_claimed_of_steps_that_are_not_shown():
 
 
 def test_every_part_and_limit_has_its_words():
-    assert set(PARTS) == set(PART_NAMES) and queued_by("lanes") != queued_by(
+    assert set(TIME_SHARES) == set(SHARE_NAMES) and queued_by("lanes") != queued_by(
         "unrecorded"
     ) != queued_by("none")

@@ -13,7 +13,9 @@ from worlds.examples import examples
 
 
 def byte_tokenizer(*merges: tuple[str, str]) -> PreTrainedTokenizerFast:
-    """Byte-level BPE whose first 256 ids are the bytes (in the order of its alphabet), and a few merges."""
+    """Byte-level BPE whose first 256 ids are the bytes (in the order of its alphabet), and a few
+    merges.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {c: i for i, c in enumerate([*alphabet, *("".join(m) for m in merges)])}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=list(merges)))

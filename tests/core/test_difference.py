@@ -1,4 +1,6 @@
-"""Why one run took less time than another: the parts add up, and each is what was counted times what it costs."""
+"""Why one run took less time than another: the parts add up, and each is what was counted times
+what it costs.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from core.account.metrics import metrics, wall_s
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
-from core.measure.divergence import (
+from core.measure.difference import (
     FINISHED,
     IDLE,
     KV,
@@ -20,7 +23,6 @@ from core.measure.divergence import (
     WORK,
     difference,
 )
-from core.measure.metrics import metrics, wall_s
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -48,7 +50,9 @@ def test_the_parts_add_up_to_the_difference(policy):
 
 
 def test_parts_are_counts_times_costs_where_passes_take_what_the_fit_says():
-    """480 steps of 3 lanes, 829 lane-steps of finished rows; and 300 steps, 289 lane-steps with nobody to serve."""
+    """480 steps of 3 lanes, 829 lane-steps of finished rows; and 300 steps, 289 lane-steps with
+    nobody to serve.
+    """
     parts = {part.name: part for part in difference(run("static"), run("continuous")).parts}
     assert parts[FINISHED].seconds == pytest.approx(-0.004 * 829 / 3, rel=0.02)
     assert parts[IDLE].seconds == pytest.approx(0.004 * 289 / 3, rel=0.02)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import InflightError
-from core.measure.divergence import divergence, knobs
+from core.trace.divergence import divergence, knobs
 from core.trace.messages import english
 from worlds.small import memory_trace
 
@@ -33,7 +33,8 @@ def test_fewer_lanes_make_a_request_wait():
     assert (found.step, found.aspect, found.request) == (1, "admission", "r2")
     assert (
         found.sentence({"r2": "C"}.get)
-        == "Fork at step 1: with 3 lanes C takes lane 2; with 2 lanes C waits: both lanes are taken."
+        == "Fork at step 1: with 3 lanes C takes lane 2; with 2 lanes C waits: both lanes are"
+        " taken."
     )
     assert found.same_tokens
     assert [(k.name, k.before, k.after) for k in found.knobs] == [("max_num_seqs", 3, 2)]
@@ -45,7 +46,8 @@ def test_a_smaller_budget_cuts_a_prompt():
     assert found.step == 0 and found.aspect == "work"
     assert (
         found.sentence()
-        == "Fork at step 0: with a token budget of 16 r0 computes 9 tokens; with a token budget of 4 r0 computes 4 tokens."
+        == "Fork at step 0: with a token budget of 16 r0 computes 9 tokens; with a token budget of"
+        " 4 r0 computes 4 tokens."
     )
 
 
@@ -62,9 +64,11 @@ def test_another_policy_lays_the_same_work_out_differently():
 
 def test_who_joins_beyond_the_budget_is_told_that_static_has_none():
     found = fork(rows=((16, 4), (2, 4)), after={"policy": "static"})
-    assert found.sentence({"r1": "B"}.get) == (
-        "Fork at step 0: with the policy continuous B waits: the budget of 16 tokens is spent, and 2 are needed; "
-        "with the policy static B takes lane 1: this policy has no token budget, only the barrier between waves."
+    assert (
+        found.sentence({"r1": "B"}.get)
+        == "Fork at step 0: with the policy continuous B waits: the budget of 16 tokens is spent,"
+        " and 2 are needed; with the policy static B takes lane 1: this policy has no token"
+        " budget, only the barrier between waves."
     )
 
 

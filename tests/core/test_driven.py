@@ -1,4 +1,6 @@
-"""Other engines driven step by step: each request comes at its step, and what transformers did under pressure is told as it was."""
+"""Other engines driven step by step: each request comes at its step, and what transformers did
+under pressure is told as it was.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ import threading
 import time
 from dataclasses import replace
 
+import pytest
+
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
-from core.measure.divergence import divergence
-from core.models.load import load_adapter
 from core.recorders.follow import Follower, Update
+from core.torch_engine.models.load import load_adapter
+from core.trace.divergence import divergence
 from core.trace.events import StepEvent
 from core.workload.presets import PRESETS
 from engines.contenders import transformers_batching
@@ -62,9 +66,10 @@ def test_a_preset_keeps_its_tokens_in_larger_blocks():
     )
 
 
+@pytest.mark.slow
 def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
-    """Requests that lack a block stall, give their cache up and come back: told as preemptions, not as ends; the texts are ours. Who follows
-    it meanwhile sees the same.
+    """Requests that lack a block stall, give their cache up and come back: told as preemptions, not
+    as ends; the texts are ours. Who follows it meanwhile sees the same.
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     adapter, tokenizer = load_adapter("shakespeare-bpe", "cpu", "float32")
@@ -102,6 +107,5 @@ def test_transformers_is_recorded_when_its_cache_is_full(tmp_path, monkeypatch):
     ours = Engine(adapter, tokenizer, asked.config).run(asked.workload)
     assert ours.outputs == trace.outputs
     parting = divergence(ours, trace)
-    assert (
-        parting is not None and parting.same_tokens
-    )  # its rule is another: who lacks a block stalls first
+    # its rule is another: who lacks a block stalls first
+    assert parting is not None and parting.same_tokens

@@ -1,4 +1,6 @@
-"""Every policy's greedy tokens are those of `generate` on each request alone, on the built-in models."""
+"""Every policy's greedy tokens are those of `generate` on each request alone, on the built-in
+models.
+"""
 
 from functools import cache
 
@@ -7,9 +9,9 @@ import torch
 
 from core import Engine, EngineConfig, InflightError, Request, SamplingParams, Workload
 from core.config import POLICIES
-from core.runner.eager import ModelRunner
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
+from core.torch_engine.eager import ModelRunner
 from worlds import small
 from worlds.clock import Clock
 
@@ -270,7 +272,9 @@ def test_who_leaves_before_the_planned_arrival_arrived_when_leaving():
 
 
 def test_a_clock_of_the_devices_own_never_goes_back():
-    """Its passes seem to end before the step before them did: both their times are moved, so that no pass ends before it begins."""
+    """Its passes seem to end before the step before them did: both their times are moved, so that
+    no pass ends before it begins.
+    """
 
     class Behind(ModelRunner):
         own_clock = True

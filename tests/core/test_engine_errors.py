@@ -41,17 +41,17 @@ def letters(unk: str | None = None) -> PreTrainedTokenizerFast:
 
 def snapshot(engine: Engine) -> tuple:
     """All that a refused request could have changed."""
-    scheduler = engine._scheduler
+    scheduler = engine._loop.scheduler
     return (
         repr(engine.trace.header),
         list(engine.trace.events),
-        list(engine._pending._states),
-        dict(engine._requests),
+        dict(engine._arrivals.future._states),
+        dict(engine._loop.sampling),
         list(scheduler.waiting),
         list(scheduler.running),
         scheduler.pool.num_free,
         engine.num_steps,
-        engine._runner,
+        engine._runner(),
     )
 
 
@@ -156,15 +156,30 @@ def test_sampling_out_of_range(field: str, values: tuple) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"id": ""}, {"id": 3}, {"id": None}, {"id": "\udc00"},
-        {"prompt": ""}, {"prompt": 3}, {"prompt": "a\ud800"}, {"prompt": None}, {"prompt_token_ids": (1,)},
-        {"prompt": None, "prompt_token_ids": ()}, {"prompt": None, "prompt_token_ids": "12"},
-        {"prompt": None, "prompt_token_ids": [1.0]}, {"prompt": None, "prompt_token_ids": [True]},
+        {"id": ""},
+        {"id": 3},
+        {"id": None},
+        {"id": "\udc00"},
+        {"prompt": ""},
+        {"prompt": 3},
+        {"prompt": "a\ud800"},
+        {"prompt": None},
+        {"prompt_token_ids": (1,)},
+        {"prompt": None, "prompt_token_ids": ()},
+        {"prompt": None, "prompt_token_ids": "12"},
+        {"prompt": None, "prompt_token_ids": [1.0]},
+        {"prompt": None, "prompt_token_ids": [True]},
         {"prompt": None, "prompt_token_ids": [10**5000]},
-        {"arrival": -1}, {"arrival": math.nan}, {"arrival": math.inf}, {"arrival": "now"}, {"arrival": True}, {"arrival": 10**400},
-        {"sampling": {}}, {"sampling": None},
+        {"arrival": -1},
+        {"arrival": math.nan},
+        {"arrival": math.inf},
+        {"arrival": "now"},
+        {"arrival": True},
+        {"arrival": 10**400},
+        {"sampling": {}},
+        {"sampling": None},
     ],
-)  # fmt: skip
+)
 def test_requests_that_are_none(fields: dict) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Request(**{"id": "r", "prompt": "text", **fields})
@@ -174,11 +189,22 @@ def test_requests_that_are_none(fields: dict) -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        {"policy": "magic"}, {"policy": None}, {"policy": []}, {"max_num_seqs": 0}, {"max_num_seqs": True}, {"max_num_seqs": 10**5000},
-        {"block_size": 1.5}, {"num_blocks": 0}, {"num_blocks": "all"}, {"max_num_batched_tokens": -5}, {"chunked_prefill": 1},
-        {"prefix_caching": None}, {"max_num_batched_tokens": 3, "max_num_seqs": 4}, {"policy": "static", "prefix_caching": True},
+        {"policy": "magic"},
+        {"policy": None},
+        {"policy": []},
+        {"max_num_seqs": 0},
+        {"max_num_seqs": True},
+        {"max_num_seqs": 10**5000},
+        {"block_size": 1.5},
+        {"num_blocks": 0},
+        {"num_blocks": "all"},
+        {"max_num_batched_tokens": -5},
+        {"chunked_prefill": 1},
+        {"prefix_caching": None},
+        {"max_num_batched_tokens": 3, "max_num_seqs": 4},
+        {"policy": "static", "prefix_caching": True},
     ],
-)  # fmt: skip
+)
 def test_limits_that_contradict(limits: dict) -> None:
     with pytest.raises(InvalidConfig) as caught:
         EngineConfig(**limits)
@@ -203,7 +229,7 @@ def test_unknown_names() -> None:
             ask()
 
 
-# -- huge numbers ----------------------------------------------------------------------------------------------------
+# -- huge numbers ----------------------------------------------------------------------------------
 
 
 def test_a_pool_beyond_the_devices_memory_is_refused_before_anything_is_allocated() -> None:
@@ -238,7 +264,7 @@ def test_lanes_and_blocks_cost_nothing_until_they_are_used() -> None:
     assert [len(trace.outputs[r.id]) for r in made] == [3, 2, 4]
 
 
-# -- cut short -------------------------------------------------------------------------------------------------------
+# -- cut short -------------------------------------------------------------------------------------
 
 
 class Interrupts(MemoryModel):
@@ -288,7 +314,7 @@ def test_a_stream_given_up_late_does_not_touch_the_next_run() -> None:
     assert len(list(second)) == 4
 
 
-# -- cancelling, arriving --------------------------------------------------------------------------------------------
+# -- cancelling, arriving --------------------------------------------------------------------------
 
 
 def test_cancel_before_arrival_while_waiting_and_while_running() -> None:
@@ -309,8 +335,11 @@ def test_cancel_before_arrival_while_waiting_and_while_running() -> None:
     list(stream)
     trace = engine.trace
     assert {f.request: f.finish_reason for e in trace.events for f in e.finished} == {
-        "comes": "cancelled", "waits": "cancelled", "runs": "cancelled", "stays": "length",
-    }  # fmt: skip
+        "comes": "cancelled",
+        "waits": "cancelled",
+        "runs": "cancelled",
+        "stays": "length",
+    }
     assert len(trace.outputs["runs"]) == 1 and trace.outputs["stays"] == generate(
         request("stays", 4, 2)
     )
@@ -341,7 +370,7 @@ def test_arrivals_in_seconds_are_slept_for() -> None:
     assert arrived == {"a": 90.0, "b": 0.25} and now[0] == 190.0
 
 
-# -- stopping --------------------------------------------------------------------------------------------------------
+# -- stopping --------------------------------------------------------------------------------------
 
 
 def test_end_of_sequence_and_stop_strings() -> None:
@@ -379,9 +408,8 @@ def test_end_of_sequence_and_stop_strings() -> None:
 
 
 def test_a_pool_that_cannot_be_allocated_after_all(monkeypatch) -> None:
-    monkeypatch.setattr(
-        "core.runner.pool_size._memory_of", lambda device: None
-    )  # as where a device does not say what it has
+    # as where a device does not say what it has
+    monkeypatch.setattr("core.torch_engine.pool_size._memory_of", lambda device: None)
     engine = memory_engine(num_blocks=2**20, block_size=2**31 - 1)
     with pytest.raises(
         ExecutionFailed, match=r"^The KV pool and its passes could not be prepared: .*\.$"
@@ -438,3 +466,11 @@ def test_a_bug_of_ours_looks_like_a_bug(error: Exception, is_the_device: bool) -
 
     with pytest.raises(ExecutionFailed if is_the_device else type(error)):
         memory_engine(model=Broken()).run(Workload([GOOD]))
+
+
+def test_without_chunks_a_prompt_may_take_the_whole_budget_and_no_more():
+    limits = {"chunked_prefill": False, "max_num_batched_tokens": 8, "max_num_seqs": 2}
+    trace = memory_engine(**limits).run(Workload([request("fits", 8, 1)]))
+    assert trace.events[0].budget.unused == 0 and trace.complete
+    with pytest.raises(InvalidRequest, match="9 tokens never fits the budget of 8"):
+        memory_engine(**limits).run(Workload([request("does not", 9, 1)]))

@@ -1,4 +1,6 @@
-"""Alone and in a batch: the same tokens in float32 on CPU; other tokens once neighbours can be read."""
+"""Alone and in a batch: the same tokens in float32 on CPU; other tokens once neighbours can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ import pytest
 import torch
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
-from core.attention.batch import pack
-from core.attention.dense import attend, dense_mask
-from core.attention.spec import AttentionSpec
 from core.engine.runner import observing
 from core.errors import InflightError
-from core.measure.equivalence import equivalence
-from core.measure.mistakes import leaky_mask, unmasked_pads
+from core.proof.equivalence import equivalence
+from core.proof.mistakes import leaky_mask, unmasked_pads
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
+from core.torch_engine.attention.batch import pack
+from core.torch_engine.attention.dense import attend, dense_mask
+from core.torch_engine.attention.spec import AttentionSpec
 from worlds.small import MemoryModel, memory_engine, requests
 
 TEXTS = (("Hark", 8, 0), ("O Romeo, ", 6, 0), ("Now is the winter", 8, 2))

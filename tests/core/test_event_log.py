@@ -1,4 +1,6 @@
-"""Those who watch an engine: everything in order, what a reader that fell behind is told, and what many readers cost."""
+"""Those who watch an engine: everything in order, what a reader that fell behind is told, and what
+many readers cost.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +85,8 @@ def test_readers_who_are_equally_far_share_one_batch_and_one_encoding():
         readers = [asyncio.create_task(read()) for _ in range(count)]
         for number in range(40):
             if number % 8 == 0:
-                await asyncio.sleep(
-                    0.06
-                )  # what comes in between travels together, however slow the machine
+                # what comes in between travels together, however slow the machine
+                await asyncio.sleep(0.06)
             log.append({"kind": "request", "id": f"r{number}"})
         log.close()
         return await asyncio.gather(*readers)
@@ -100,11 +101,11 @@ def test_readers_who_are_equally_far_share_one_batch_and_one_encoding():
     ]
     assert told == [f"r{number}" for number in range(40)]
     later = [batch for found in seen for batch in found[1:]]
-    assert (
-        len({id(batch) for batch in later}) < len(later) / 10
-    )  # a machine that stops for a moment sets a few readers apart
+    # a machine that stops for a moment sets a few readers apart
+    assert len({id(batch) for batch in later}) < len(later) / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readers", [1, 250])
 def test_readers_are_told_ten_times_a_second_and_a_crowd_less_often(readers, monkeypatch):
     slept: list[float] = []
@@ -167,7 +168,7 @@ def test_a_reader_that_stalls_is_waited_for_by_nobody_and_skips_ahead():
     )
 
 
-# -- what streams of a page have besides ----------------------------------------------------------------------------------
+# -- what streams of a page have besides -----------------------------------------------------------
 
 
 async def all_of(log: EventLog, after: int | None = None) -> list[list[dict]]:

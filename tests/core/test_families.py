@@ -1,5 +1,6 @@
-"""Any model, exactly or not at all: greedy tokens are those of `model.generate` on each request alone, family by family and layout by layout;
-what cannot be packed is refused by name and reason; and no mask that is wrong passes for right.
+"""Any model, exactly or not at all: greedy tokens are those of `model.generate` on each request
+alone, family by family and layout by layout; what cannot be packed is refused by name and reason;
+and no mask that is wrong passes for right.
 """
 
 import threading
@@ -17,10 +18,10 @@ from transformers import (
 )
 
 from core import Engine, EngineConfig, Workload
-from core.attention import dense
-from core.attention.batch import PackedBatch
 from core.errors import UnsupportedModel
-from core.models.probe import probe
+from core.torch_engine.attention import dense
+from core.torch_engine.attention.batch import PackedBatch
+from core.torch_engine.models.probe import probe
 from worlds.families import (
     BY_NAME,
     CONTEXT,
@@ -56,7 +57,7 @@ EACH = [
 ]
 
 
-# -- exact ---------------------------------------------------------------------------------------------------------------
+# -- exact -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -122,7 +123,7 @@ def test_rescaled_ropes_that_look_at_no_row_are_exact(kind):
     assert trace.outputs == {r.id: generate(model, r) for r in asked}
 
 
-# -- wrong masks fail ----------------------------------------------------------------------------------------------------
+# -- wrong masks fail ------------------------------------------------------------------------------
 
 
 def future_key(batch, window):
@@ -218,11 +219,11 @@ def test_wrong_mask_fails_on_the_cpu_backend_too(monkeypatch):
 
 
 def test_wrong_mask_fails_on_the_cache_plug_too(monkeypatch):
-    monkeypatch.setattr("core.attention.plug.dense_mask", neighbour)
+    monkeypatch.setattr("core.torch_engine.attention.plug.dense_mask", neighbour)
     assert world("falcon").run(**RUNS["chunked"]).outputs != world("falcon").expected
 
 
-# -- refused -------------------------------------------------------------------------------------------------------------
+# -- refused ---------------------------------------------------------------------------------------
 
 _NEO = {
     "num_hidden_layers": ...,
@@ -329,10 +330,8 @@ def test_refused_by_name_and_reason(family, reason):
     sentence = str(refusal.value)
     assert family.name in sentence and reason in sentence
     assert sentence.endswith(".") and ". " not in sentence and "\n" not in sentence
-    assert model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=2).shape == (
-        1,
-        5,
-    )  # as it was before
+    # as it was before
+    assert model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=2).shape == (1, 5)
 
 
 def test_encoder_decoder_is_refused():
@@ -424,7 +423,7 @@ def test_state_space_model_given_as_object():
         Engine(model)
 
 
-# -- sharing a model -----------------------------------------------------------------------------------------------------
+# -- sharing a model -------------------------------------------------------------------------------
 
 
 def test_model_stays_usable_between_steps():
@@ -456,7 +455,7 @@ def test_two_engines_on_one_model_in_two_threads(name):
     assert results == {"chunked": w.expected, "dynamic": w.expected}
 
 
-# -- numbers that are none -----------------------------------------------------------------------------------------------
+# -- numbers that are none -------------------------------------------------------------------------
 
 POISON = 2  # a token that no prompt below holds but one
 
@@ -470,14 +469,16 @@ def test_nan_ends_one_request_and_no_other(name, run):
     with torch.no_grad():
         model.get_input_embeddings().weight[POISON] = torch.nan
     poisoned = [
-        type(r)(
-            r.id,
-            prompt_token_ids=(*r.prompt_token_ids[:4], POISON, 7),
-            sampling=r.sampling,
-            arrival=r.arrival,
+        (
+            type(r)(
+                r.id,
+                prompt_token_ids=(*r.prompt_token_ids[:4], POISON, 7),
+                sampling=r.sampling,
+                arrival=r.arrival,
+            )
+            if r.id == "r1"
+            else r
         )
-        if r.id == "r1"
-        else r
         for r in clean
     ]
     assert not any(POISON in output for output in expected.values())

@@ -1,4 +1,6 @@
-"""A file that is written is whole or not there, and what cannot be written is refused beforehand."""
+"""A file that is written is whole or not there, and what cannot be written is refused
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from core.errors import InflightError
-from core.files import require_writable, written
+from core.files import open_file, require_file, require_writable, written
+from core.recorders.raw import read_raw
+from core.serving.http.collect import token_of
+from core.simulate.named import cost_in
+from core.trace.trace import Trace
+from core.workload.datasets import read_dataset
+from core.workload.workload import Workload
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
@@ -94,3 +102,30 @@ def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
         "circle",
         "here",
     ]
+
+
+def test_what_is_no_file_is_said_to_be_none_and_nobody_waits_at_a_pipe(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe.json")
+    for path, kind in (
+        (pipe, "is not a regular file"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "none", "There is no file"),
+    ):
+        with pytest.raises(InflightError, match=kind):
+            require_file(path)
+    for read in (Workload.load, Trace.load, read_dataset, cost_in, lambda p: read_raw([p])):
+        with pytest.raises(InflightError, match="cannot be read: It is not a regular file"):
+            read(pipe)
+        with pytest.raises(InflightError, match=r"cannot be read: Is a directory|is a folder"):
+            read(tmp_path)
+    (tmp_path / ".token").symlink_to(pipe)
+    with pytest.raises(InflightError, match="It is not a regular file"):
+        token_of(tmp_path)
+
+
+def test_a_stream_in_dev_is_as_good_as_a_file():
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as out:
+        out.write("{}")
+    with os.fdopen(reading), open_file(f"/dev/fd/{reading}") as file:
+        assert file.read() == b"{}"

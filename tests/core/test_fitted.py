@@ -1,4 +1,6 @@
-"""Costs fitted to measured passes: the arithmetic, the error on what was left out, other engines' recordings, files, and whom a cost is for."""
+"""Costs fitted to measured passes: the arithmetic, the error on what was left out, other engines'
+recordings, files, and whom a cost is for.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def call(*args: object) -> int:
     return exit_.value.code or 0
 
 
-# -- arithmetic --------------------------------------------------------------------------------------------------------
+# -- arithmetic ------------------------------------------------------------------------------------
 
 
 def test_a_fit_finds_the_cost_it_was_made_from():
@@ -107,9 +109,8 @@ def test_all_passes_of_a_step_are_left_out_together():
     loads = [Load(1 + n % 7, 1000 * (n % 3)) for n in range(100)]
     found = [p._replace(step=p.step // 10) for p in passes(loads)]
     late = [p._replace(seconds=2 * p.seconds) if p.step == 9 else p for p in found]
-    assert (
-        fit_passes(late, 100).error["in_turns"]["worst"] < -0.2
-    )  # a step is a tenth of the run here
+    # a step is a tenth of the run here
+    assert fit_passes(late, 100).error["in_turns"]["worst"] < -0.2
 
 
 def test_attention_is_counted_only_where_it_predicts_better():
@@ -159,7 +160,7 @@ def test_the_time_between_steps_is_part_of_a_pass():
     assert slower.about["between_s"] == pytest.approx(0.002, rel=0.01)
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def test_a_measured_trace_can_be_fitted_and_a_simulated_one_cannot():
@@ -211,9 +212,8 @@ def test_a_first_step_that_warms_up_is_left_out_and_said():
     assert found.about["steps"] == 368 and found.per_token_s < 0.001
     assert any(text.startswith("The first step took 1.6 s, 55 times") for text in found.assumptions)
     assert any("drafted tokens" in text for text in found.assumptions)
-    assert (
-        fit(Trace.load(ROOT / "assets/traces/where-padding-costs.jsonl")).about["steps"] == 28
-    )  # its first step is its largest
+    # its first step is its largest
+    assert fit(Trace.load(ROOT / "assets/traces/where-padding-costs.jsonl")).about["steps"] == 28
 
 
 def test_an_engine_whose_steps_overlap_is_fitted_to_the_time_between_their_ends():
@@ -249,7 +249,7 @@ def test_a_cost_knows_its_model_and_a_simulated_engine_takes_what_it_knows():
         cost.check_model("shakespeare-bpe", vocab_size=65)
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 
 
 def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
@@ -261,8 +261,8 @@ def test_a_cost_is_saved_and_simulated_with_as_the_run_itself(tmp_path, capsys):
         and "each fifth of the run in turn" in said.out
     )
     assert (
-        "Fitted to 300 steps of shakespeare-bpe in float32 by this engine, on x86_64, cpu, 2 threads."
-        in said.out
+        "Fitted to 300 steps of shakespeare-bpe in float32 by this engine, on x86_64, cpu, 2"
+        " threads." in said.out
     )
     assert (
         "a prompt of 1,000 tokens in one pass" in said.out
@@ -291,13 +291,21 @@ def test_a_recording_of_another_engine_is_simulated_with(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("--preset", "nanogpt-arrivals"), "fitted on shakespeare-bpe (5,048,576 parameters, 4 layers, 2,048 tokens of vocabulary), "
-            "and what is asked for is shakespeare-char: fit"),
+        (
+            ("--preset", "nanogpt-arrivals"),
+            (
+                "fitted on shakespeare-bpe (5,048,576 parameters, 4 layers, 2,048 tokens of"
+                " vocabulary), and what is asked for is shakespeare-char: fit"
+            ),
+        ),
         (("--preset", "three-short", "--device", "cuda"), "with device cpu, and cuda is asked for"),
-        (("--preset", "three-short", "--dtype", "bfloat16"), "with dtype float32, and bfloat16 is asked for"),
+        (
+            ("--preset", "three-short", "--dtype", "bfloat16"),
+            "with dtype float32, and bfloat16 is asked for",
+        ),
         (("--preset", "greedy-alone-bf16"), "with dtype float32, and bfloat16 is asked for"),
     ],
-)  # fmt: skip
+)
 def test_a_cost_of_another_model_or_hardware_is_refused(args, says, capsys):
     assert call("run", *args, "--simulate", SIX) == 2
     assert says in (err := capsys.readouterr().err) and err.count("\n") == 1
@@ -337,10 +345,23 @@ def test_requests_that_name_no_model_are_meant_for_the_one_that_was_measured(tmp
 
 @pytest.mark.parametrize(
     "change",
-    [{"base_s": float("nan")}, {"per_token_s": -1}, {"kv_bytes_per_token": 1.5}, {"most": {"tokens": 1}}, {"about": {"model": "x"}}, {"about": []},
-     {"about": {"model": {"context": "long"}}}, {"about": {"model": {"odd": 1}}}, {"about": {"device": 3}}, {"error": 1}, {"kind": "by hand"},
-     {"base_s": 0, "per_token_s": 0, "per_kv_byte_s": 0}, {"assumptions": 7}, {"base_s": "1"}],
-)  # fmt: skip
+    [
+        {"base_s": float("nan")},
+        {"per_token_s": -1},
+        {"kv_bytes_per_token": 1.5},
+        {"most": {"tokens": 1}},
+        {"about": {"model": "x"}},
+        {"about": []},
+        {"about": {"model": {"context": "long"}}},
+        {"about": {"model": {"odd": 1}}},
+        {"about": {"device": 3}},
+        {"error": 1},
+        {"kind": "by hand"},
+        {"base_s": 0, "per_token_s": 0, "per_kv_byte_s": 0},
+        {"assumptions": 7},
+        {"base_s": "1"},
+    ],
+)
 def test_a_saved_cost_that_was_changed_is_refused(change, tmp_path):
     whole = fit(Trace.load(SIX)).to_json()
     assert Linear.from_json(json.loads(json.dumps(whole))).to_json() == whole
@@ -363,7 +384,7 @@ def test_files_that_no_cost_is_in_are_refused_in_a_sentence_that_names_them(tmp_
         (other, "its numbers are not those of a fitted cost"),
         (raw, "4 measured passes are too few"),
         (tmp_path / "none.jsonl", "none.jsonl"),
-        (tmp_path, "There is no file"),
+        (tmp_path, "is a folder"),
     ):
         assert call("fit", file) == 2, file
         err = capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""What a model will take, said before its weights are read: equal to what it takes once it is loaded, for every family; and loading that is stopped or cannot begin."""
+"""What a model will take, said before its weights are read: equal to what it takes once it is
+loaded, for every family; and loading that is stopped or cannot begin.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ import pytest
 import torch
 
 from core.errors import UnsupportedModel
-from core.models import memory
-from core.models.cache import ModelCache
-from core.models.forecast import forecast
-from core.models.probe import probe
-from core.models.watch import Stopped
+from core.torch_engine.models import memory
+from core.torch_engine.models.cache import ModelCache
+from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.probe import probe
+from core.torch_engine.models.watch import Stopped
 from worlds.families import FAMILIES
 from worlds.own_models import save
 

@@ -1,4 +1,6 @@
-"""RMS norms in one kernel say what modules say, and stand in for those alone: Triton's kernel and numba's."""
+"""RMS norms in one kernel say what modules say, and stand in for those alone: Triton's kernel and
+numba's.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import torch
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from core.runner.fused_norms import RMSNorm, fused_norms
-from core.runner.stand_ins import forwards_replaced
+from core.torch_engine.fused_norms import RMSNorm, fused_norms
+from core.torch_engine.stand_ins import forwards_replaced
 from worlds.families import world
 
 
@@ -29,9 +31,9 @@ def kernel(request) -> Kernel:
         reason=f"the kernel needs the package {request.param}, which this platform does not have",
     )
     if request.param == "numba":
-        return Kernel(import_module("core.compiled.rows").rms_norm, "cpu")
+        return Kernel(import_module("core.torch_engine.cpu.rows").rms_norm, "cpu")
     return Kernel(
-        import_module("core.runner.gpu.fused_norms").rms_norm,
+        import_module("core.torch_engine.gpu.fused_norms").rms_norm,
         import_module("worlds.triton_cases").DEVICE,
     )
 
@@ -74,9 +76,8 @@ def test_only_norms_that_agree_are_replaced_and_only_for_a_pass(kernel):
     rms_norm, device = kernel
     model = copy.deepcopy(world("qwen3").model).to(device)
     norms = [*fused_norms(model, rms_norm)]
-    assert (
-        len(norms) == 2 * 4 + 1
-    )  # before and after attention, of queries and of keys; the last one
+    # before and after attention, of queries and of keys; the last one
+    assert len(norms) == 2 * 4 + 1
     norm = model.model.norm
     own = norm.forward
     with forwards_replaced(norms):

@@ -1,4 +1,6 @@
-"""A recording with snapshots of which steps are missing: what is shown before and after each gap is what the whole recording shows."""
+"""A recording of which steps are missing. With snapshots, what is shown before and after each gap
+is what the whole recording shows; without them it is refused.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from core import Trace
+from core.account.metrics import metrics
+from core.account.perfetto import chrome_trace
+from core.account.request_times import request_times
 from core.errors import InvalidTrace
-from core.measure.metrics import metrics
 from core.recorders.convert import checked_trace, to_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import gathered
 from core.trace.events import NOT_RECORDED, StepEvent
-from core.trace.perfetto import chrome_trace
-from core.trace.request_times import request_times
 from visualizer.documents.replay import Deltas
 from visualizer.words.captions import captions, plain
 from visualizer.words.language import speaking
@@ -53,7 +55,9 @@ def without(lines: list[str], steps: Collection[int]) -> list[str]:
 
 
 def facts(event: StepEvent, apart_from: Collection[str] = ()) -> StepEvent:
-    """All that an engine records of a step: lanes are inferred, and after a gap another may be free."""
+    """All that an engine records of a step: lanes are inferred, and after a gap another may be
+    free.
+    """
 
     def kept(records):
         return tuple(
@@ -74,7 +78,9 @@ def facts(event: StepEvent, apart_from: Collection[str] = ()) -> StepEvent:
 
 
 def agrees(event: StepEvent, other: StepEvent) -> bool:
-    """Whether a step is the same in a recording with a gap. Requests that were ended from outside just before it goes on are gone there."""
+    """Whether a step is the same in a recording with a gap. Requests that were ended from outside
+    just before it goes on are gone there.
+    """
     left = {f.request for f in other.finished if f.when == "before"} if event.resumed else set()
     return facts(event, left) == facts(other, left)
 
@@ -97,7 +103,7 @@ def test_what_is_shown_beside_gaps_is_what_the_whole_recording_shows(lines, whol
                 and gap.missing == len(steps & missing)
                 and gap.last == event.step - 1
             )
-            assert gap.source == "steps" or gap.last - gap.first < 16 + len(steps & missing)
+            assert gap.last - gap.first < 16 + len(steps & missing)
     unshown = whole.keys() - shown
     told = set().union(
         *(range(e.resumed.first, e.resumed.last + 1) for e in trace.events if e.resumed)
@@ -110,11 +116,57 @@ def test_what_is_shown_beside_gaps_is_what_the_whole_recording_shows(lines, whol
     ) or not end
 
 
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda line, step: None if step == 41 else line, "Step 41 is missing in run.raw.jsonl"),
+        (
+            lambda line, step: None if step in (41, 42, 44) else line,
+            "Steps 41 to 42 are missing in run.raw.jsonl",
+        ),
+        (lambda line, step: None if step < 60 else line, "Steps 0 to 59 are missing"),
+        (lambda line, step: "{]\n" if step == 41 else line, "Step 41 is missing in run.raw.jsonl"),
+        (
+            lambda line, step: (
+                line.replace('"segments":[', '"segments":[[],') if step == 41 else line
+            ),
+            "Step 41 is damaged in run.raw.jsonl",
+        ),
+    ],
+    ids=["one", "several", "beginning", "no record", "damaged"],
+)
+def test_a_recording_with_a_hole_and_no_snapshot_is_refused(lines, spoil, says):
+    """In one sentence, however it goes on; with the snapshots it opens."""
+
+    def spoiled(line: str) -> str | None:
+        data = json.loads(line)
+        return spoil(line, data["step"]) if data["kind"] == "step" else line
+
+    left = [line for line in map(spoiled, lines) if line is not None]
+    bare = [line for line in left if not line.startswith('{"kind":"snapshot"')]
+    with pytest.raises(InvalidTrace) as refused:
+        opened(bare)
+    assert str(refused.value).startswith(says)
+    assert str(refused.value).endswith(", and there is no snapshot to go on from.")
+    assert any(event.resumed for event in opened(left)[0].events)
+
+
+def test_a_hole_after_the_last_snapshot_costs_the_rest(lines):
+    last = max(json.loads(line)["step"] for line in lines if '"kind":"snapshot"' in line[:20])
+    trace, faults = opened(without(lines, {last + 1}))
+    assert trace.events[-1].step == last and not trace.complete
+    assert faults == [
+        f"After step {last} steps are missing, and no snapshot after them gives the whole state:"
+        " the rest is not shown."
+    ]
+
+
 def test_tokens_and_texts_go_on_and_times_across_a_gap_are_not_known(lines, whole):
     before, (trace, faults) = opened(lines)[0], opened(without(lines, {41}))
     (gap,) = [event.resumed for event in trace.events if event.resumed]
     assert faults == [
-        "Steps 41 to 47 are not shown, as 1 of them is missing in this recording; the run goes on from a snapshot."
+        "Steps 41 to 47 are not shown, as 1 of them is missing in this recording; the run goes on"
+        " from a snapshot."
     ]
     ended = {f.request: f.finish_reason for f in gap.ended}
     shared = [r for r in trace.asked if r not in ended]
@@ -148,8 +200,10 @@ def test_it_is_said_where_the_run_goes_on(lines):
         == "Step 47 is missing in this recording; the run goes on from a snapshot."
     )
     with speaking("de"):
-        assert plain(captions(trace)[at]["why"][0]) == (
-            "Schritt 47 fehlt in dieser Aufnahme; der Lauf geht von einer Momentaufnahme aus weiter."
+        assert (
+            plain(captions(trace)[at]["why"][0])
+            == "Schritt 47 fehlt in dieser Aufnahme; der Lauf geht von einer Momentaufnahme aus"
+            " weiter."
         )
 
 
@@ -191,7 +245,9 @@ def test_an_old_part_is_enough(lines, whole):
 
 
 def test_a_snapshot_that_contradicts_the_steps_is_told(lines):
-    """Each agrees with the steps before it; one that is forged does not, and from it a run goes on with a warning."""
+    """Each agrees with the steps before it; one that is forged does not, and from it a run goes on
+    with a warning.
+    """
     assert opened(lines)[1] == []
 
     def forged(line: str) -> str:
@@ -240,7 +296,9 @@ def test_a_state_that_nobody_can_have_is_refused(lines):
 
 
 def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
-    """In the same run, with the same events as of the file; the live page's texts are the whole ones."""
+    """In the same run, with the same events as of the file; the live page's texts are the whole
+    ones.
+    """
     path = tmp_path / "run.raw.jsonl"
     damaged = without(lines, {41})
     cut = next(i for i, line in enumerate(damaged) if '"step":46,' in line[:40])
@@ -249,8 +307,9 @@ def test_who_follows_goes_on_at_the_next_snapshot(tmp_path, lines, whole):
     updates = list(follower.poll())
     for _ in range(30):
         updates += follower.poll()  # nothing more comes: the one that is expected is given up
-    assert follower.sentence == (
-        "Step 41 is missing in run.raw.jsonl: steps are shown again from the next snapshot on, or once all earlier requests have ended."
+    assert (
+        follower.sentence
+        == "Step 41 is missing in run.raw.jsonl: steps are shown again from the next snapshot on."
         " At least 2 steps have passed meanwhile."
     )
     with path.open("a") as file:

@@ -1,10 +1,15 @@
-"""How much of a device is left for the KV pool: arithmetic, and the sentence that tells of it."""
+"""How much of a device is left for the KV pool: arithmetic, the pass that is measured, and the
+sentence that tells of it.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from core.runner.pool_size import MemoryBudget
+from core.torch_engine.attention.kv_pool import KVPool
+from core.torch_engine.models.probe import probe
+from core.torch_engine.pool_size import MemoryBudget, _largest_pass
+from worlds.families import world
 
 GIB = 2**30
 
@@ -14,12 +19,23 @@ def test_the_pool_gets_what_weights_passes_and_the_reserve_leave():
     assert room.for_pool == (72 - 20 - 2 * 3) * GIB
     assert room.blocks(GIB) == 46
     assert room.blocks(47 * GIB) == 0
-    assert room.sentence == (
-        "46.00 GiB are left for it: of 80.00 GiB on the device 90% may be used, 20.00 GiB are taken, "
-        "and a pass of 8,192 tokens needs 3.00 GiB, twice with its graph"
+    assert (
+        room.sentence
+        == "46.00 GiB are left for it: of 80.00 GiB on the device 90% may be used, 20.00 GiB are"
+        " taken, and a pass of 8,192 tokens needs 3.00 GiB, twice with its graph"
     )
 
 
 @pytest.mark.parametrize(("used", "peak"), [(72, 0), (60, 6), (80, 40)])
 def test_never_less_than_nothing(used, peak):
     assert MemoryBudget(80 * GIB, used * GIB, peak * GIB, 1, 0.9).for_pool == 0
+
+
+def test_the_pass_that_is_measured_has_prompts_that_the_model_can_hold():
+    """GPT-2's positions are learned: one beyond its table is a fault of the device."""
+    adapter = probe(world("gpt2").model, "gpt2")
+    longest, tokens = adapter.max_model_len, 5 * adapter.max_model_len + 3
+    pool = KVPool(adapter.shapes, -(-longest // 16), 16, adapter.dtype, adapter.device)
+    batch = _largest_pass(adapter, tokens, longest, pool)
+    assert batch.position_ids.numel() == tokens
+    assert batch.position_ids.max() == longest - 1

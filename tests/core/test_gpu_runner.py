@@ -1,4 +1,6 @@
-"""Real models through the buffers of a GPU, on a CPU: exact tokens in every layout, and passes that a graph can hold."""
+"""Real models through the buffers of a GPU, on a CPU: exact tokens in every layout, and passes that
+a graph can hold.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ QUICK = ("llama", "gemma2", "gpt_oss", "deepseek_v3")
 
 
 def run(name: str, limits: dict, most_new: int = 100, **kwargs) -> Trace:
-    """most_new: of a request's new tokens. In a thread, whose stack is empty: Python 3.11 maps memory at every call that crosses the end of a piece of its
-    stack, which takes longer than interpreting a kernel if a loop happens to stand there.
+    """most_new: of a request's new tokens. In a thread, whose stack is empty: Python 3.11 maps
+    memory at every call that crosses the end of a piece of its stack, which takes longer than
+    interpreting a kernel if a loop happens to stand there.
     """
     w = world(name)
     engine = engine_on_buffers(w.adapter, None, EngineConfig(**limits), **kwargs)
@@ -82,13 +85,16 @@ def test_so_does_every_layout_in_buckets(how):
     ],
 )
 def test_a_graph_of_a_pass_holds_all_that_a_pass_depends_on(name):
-    """Operations alone, replayed over new buffers, say the same tokens: nothing waits for the device or remembers a number."""
+    """Operations alone, replayed over new buffers, say the same tokens: nothing waits for the
+    device or remembers a number.
+    """
     trace = run(name, RUNS["chunked"], capture=traced, attention=GATHERING)
     assert trace.outputs == world(name).expected
     assert all(p.bucket for e in trace.events for p in e.passes)
     assert not trace.header.notes
 
 
+@pytest.mark.slow
 def test_a_pad_token_is_not_looked_for():
     """It would wait for the device in every pass."""
     config = world("gpt2").model.config
@@ -133,7 +139,10 @@ def test_what_cannot_be_had_is_refused_in_a_sentence(monkeypatch):
     w = world("falcon")
     with pytest.raises(
         InvalidConfig,
-        match=r"^The paged kernel is not available: falcon computes attention itself, through its cache\.$",
+        match=(
+            r"^The paged kernel is not available: falcon computes attention itself, through its"
+            r" cache\.$"
+        ),
     ):
         Engine(w.adapter, None, execution=Execution("triton"))
     with pytest.raises(

@@ -1,4 +1,6 @@
-"""The header of a trace: plain data in a file and a frozen record in memory, and nothing is lost or believed on the way."""
+"""The header of a trace: plain data in a file and a frozen record in memory, and nothing is lost or
+believed on the way.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ INFERRED = {"lanes": "the lowest that is free", "waiting": "in order", "reasons"
 
 
 def header(**facts: Any) -> Header:
-    """Of a simulated run of ours, with something on record in every field that such a one may have, but for what is given."""
+    """Of a simulated run of ours, with something on record in every field that such a one may have,
+    but for what is given.
+    """
     config = EngineConfig("continuous", num_blocks=9)
     full: dict[str, Any] = {
         "created": "2026-01-02T03:04:05+00:00",
@@ -58,7 +62,9 @@ def header(**facts: Any) -> Header:
 
 
 def of_another(**facts: Any) -> Header:
-    """Of another engine's run, with something in every field that only such a one has, but for what is given."""
+    """Of another engine's run, with something in every field that only such a one has, but for what
+    is given.
+    """
     full: dict[str, Any] = {
         "source": "recorded",
         "engine": EngineFacts(name="vLLM", version="0.32.0", async_=False, rank=1, ranks=2),
@@ -129,7 +135,9 @@ UNKNOWN = st.dictionaries(
 @settings(deadline=None)
 @given(st.lists(UNKNOWN, min_size=4, max_size=4), st.randoms())
 def test_what_nobody_knows_survives_in_its_object(unknown: list[dict[str, Any]], draw: Any) -> None:
-    """In the header and in each object of it, whatever the order of the names in a file; what is saved has one order, the unknown last."""
+    """In the header and in each object of it, whatever the order of the names in a file; what is
+    saved has one order, the unknown last.
+    """
     of = draw.choice((header, of_another))
     data = in_a_file(of())
 
@@ -211,7 +219,9 @@ def test_what_cannot_be_is_refused(name: str, value: Any, sentence: str) -> None
 
 
 def test_a_run_of_ours_cannot_be_told_as_another_engines_by_its_name_alone() -> None:
-    """Every fact that no other engine's recording has gives it away, and so does each that its own always have."""
+    """Every fact that no other engine's recording has gives it away, and so does each that its own
+    always have.
+    """
     ours, other = in_a_file(header()), in_a_file(of_another())
     for name in ("threads", "leak", "cost", "execution", "memory"):
         with pytest.raises(InvalidTrace, match=f"has a fact that only this engine records: {name}"):

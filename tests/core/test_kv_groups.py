@@ -1,4 +1,6 @@
-"""Layers with tables of their own: which blocks a window gives back, in real recordings, by hand, and for older recordings that do not say."""
+"""Layers with tables of their own: which blocks a window gives back, in real recordings, by hand,
+and for older recordings that do not say.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from core.recorders.convert import checked_trace
 from core.recorders.raw import Recording, read_raw
 from core.recorders.transformers_batching import recording as recording_transformers
 from core.recorders.vllm.inflight_vllm.groups import Leaving
-from core.trace.block_rules import PoolRules
-from core.trace.events import KV, Admitted, Arrived, BlockChange, Segment, StepEvent, Why
+from core.trace.events import KV, Admitted, Arrived, BlockChange, LimitReached, Segment, StepEvent
 from core.trace.header import GroupFacts
+from core.trace.rules.blocks import PoolRules
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
 
@@ -55,7 +57,9 @@ def test_every_group_is_there_and_every_block_in_use(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_left_is_found_where_nobody_recorded_it(name):
-    """A recording as the first recorders wrote it: only the number of groups, and how many blocks are free."""
+    """A recording as the first recorders wrote it: only the number of groups, and how many blocks
+    are free.
+    """
     told, raw = checked_trace(recording(name)), recording(name)
     raw.header["kv_groups"] = len(KINDS[name])
     for step in raw.steps:
@@ -69,7 +73,9 @@ def test_what_left_is_found_where_nobody_recorded_it(name):
 
 
 def test_what_cannot_be_found_is_said():
-    """Free blocks that no window gives: nothing is made up, and the trace says that more is drawn than was in use."""
+    """Free blocks that no window gives: nothing is made up, and the trace says that more is drawn
+    than was in use.
+    """
     raw = recording("sliding-window")
     raw.header["kv_groups"] = 1
     for step in raw.steps:
@@ -80,7 +86,9 @@ def test_what_cannot_be_found_is_said():
 
 
 def test_a_block_that_left_unrecorded_is_noticed():
-    """The control: one block that leaves, and is kept from the recording, is handed on later and has two owners then."""
+    """The control: one block that leaves, and is kept from the recording, is handed on later and
+    has two owners then.
+    """
     raw = recording("sliding-window")
     at = next(i for i, step in enumerate(raw.steps) if step.get("left"))
     gone = raw.steps[at].pop("left")
@@ -88,9 +96,9 @@ def test_a_block_that_left_unrecorded_is_noticed():
     assert gone and not used_as_recorded(trace, raw)
 
 
-# -- by hand ---------------------------------------------------------------------------------------------------------
+# -- by hand ---------------------------------------------------------------------------------------
 
-NOTHING = Why("none", 0, 0, 0)
+NOTHING = LimitReached("none", 0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +107,9 @@ def template() -> Trace:
 
 
 def state_of(blocks: int, computed: int) -> RunState:
-    """Request r in lane 0 with blocks 0, 1, … of four tokens each in group 0, all of them in group 1."""
+    """Request r in lane 0 with blocks 0, 1, … of four tokens each in group 0, all of them in group
+    1.
+    """
     state = RunState.of({"r": computed})
     state.arrive(0, Arrived("r", 0.0))
     state.admit(Admitted("r", 0, NOTHING), 0)
@@ -176,7 +186,7 @@ def test_a_request_needs_the_blocks_of_its_window_and_no_others(template):
     )
 
 
-# -- what the recorder notices ---------------------------------------------------------------------------------------
+# -- what the recorder notices ---------------------------------------------------------------------
 
 
 class Block:
@@ -191,7 +201,9 @@ class Manager:
 
 @pytest.mark.parametrize("kind", ["sliding_window", "mamba"])
 def test_the_recorder_names_what_left(kind):
-    """A window moves on; a state leaves from the middle. Places that were empty from the start have never left."""
+    """A window moves on; a state leaves from the middle. Places that were empty from the start have
+    never left.
+    """
     manager, blocks = Manager(), {b: Block(b) for b in range(10)}
     scheduler = type("S", (), {})()
     scheduler.kv_cache_manager = type(
@@ -220,16 +232,29 @@ def test_a_recording_of_before_is_not_changed_where_nothing_left():
     assert not any(change.left or change.group for e in trace.events for change in e.kv.changes)
 
 
-# -- transformers ----------------------------------------------------------------------------------------------------
+# -- transformers ----------------------------------------------------------------------------------
 
 
 def test_transformers_keeps_a_ring_for_layers_with_a_window(tmp_path):
-    """A small random Gemma 3 with three layers of a window and one without: a block of the ring is three of the pool's."""
+    """A small random Gemma 3 with three layers of a window and one without: a block of the ring is
+    three of the pool's.
+    """
     layers = ["sliding_attention"] * 3 + ["full_attention"]
     config = Gemma3TextConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
-        sliding_window=40, layer_types=layers, max_position_embeddings=256, eos_token_id=None, bos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        sliding_window=40,
+        layer_types=layers,
+        max_position_embeddings=256,
+        eos_token_id=None,
+        bos_token_id=None,
+        pad_token_id=None,
+    )
     work = [BaselineRequest(f"r{n}", tuple(range(1, 1 + n)), 30) for n in (5, 50, 20, 40)]
     path = tmp_path / "run.raw.jsonl"
     with recording_transformers(path, "gemma3"):

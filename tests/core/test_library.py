@@ -1,22 +1,28 @@
-"""What people import: one name, its surface, what its values look like in a shell, and what they become elsewhere."""
+"""What people import: one name, its surface, what its values look like in a shell, and what they
+become elsewhere.
+"""
 
 from __future__ import annotations
 
 import ast
+import pydoc
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import core
 import inflight
 from core import Workload, compare_policies, page
+from core.account.metrics import wall_s
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure.rounds import Progress
 from core.trace.trace import Trace
-from inflight import metrics
+from inflight import metrics, tables
 from visualizer.documents.catalogue import TRACES
 from worlds.small import memory_engine, memory_trace, requests
 
@@ -29,7 +35,10 @@ def trace() -> Trace:
 
 
 def test_importing_it_loads_neither_torch_nor_a_page():
-    words = "import inflight, sys; print(sorted({'torch', 'transformers', 'gradio', 'visualizer.page'} & set(sys.modules)), inflight.EngineConfig)"
+    words = (
+        "import inflight, sys; print(sorted({'torch', 'transformers', 'gradio', 'visualizer.page'}"
+        " & set(sys.modules)), inflight.EngineConfig)"
+    )
     said = subprocess.run(
         [sys.executable, "-c", words], cwd=ROOT, capture_output=True, text=True
     ).stdout
@@ -37,19 +46,73 @@ def test_importing_it_loads_neither_torch_nor_a_page():
 
 
 def test_every_public_name_is_there_and_says_what_it_is():
-    assert {*inflight.__all__, "__version__"} == set(dir(inflight))
-    for name in inflight.__all__:
+    assert {*core.__all__, "__version__"} == set(dir(inflight))
+    assert {"check", "import_recording", "compare", "sweep_load"} < set(dir(inflight))
+    for name in core.__all__:
         assert getattr(inflight, name).__doc__, name
     assert all(
         name in inflight.__doc__
         for name in ("metrics", "delays", "compare_policies", "show", "InflightError")
     )
-    with pytest.raises(AttributeError, match="nonsense"):
+    with pytest.raises(AttributeError, match="module 'inflight' has no attribute 'nonsense'"):
         _ = inflight.nonsense
 
 
+def test_help_is_a_page():
+    printed = pydoc.render_doc(inflight, renderer=pydoc.plaintext)
+    assert inflight.__doc__.splitlines()[0] in printed and len(printed.splitlines()) < 150
+
+
+def test_a_trace_is_a_list_of_its_steps(trace):
+    """Its gap: nothing runs between the first request and one that comes in step 9."""
+    assert (len(trace), list(trace)) == (40, trace.events)
+    assert trace[3] is trace.event(3) and trace[-1] is trace.events[-1]
+    assert [event.step for event in trace[10:13]] == [10, 11, 12]
+    apart = memory_trace((2, 1), (2, 1, 9))
+    assert [event.step for event in apart] == [0, 9] and apart[1].step == 9
+    with pytest.raises(IndexError, match=r"^This trace has no event 2; it has 2\.$"):
+        apart[2]
+
+
+def test_a_mask_is_written_out_where_it_is_small(trace):
+    small = memory_trace((2, 2), (3, 1)).mask(step=0)
+    assert repr(small) == (
+        "<Mask of 5 queries by 5 keys: 9 of 25 pairs may attend>\n#....\n##...\n..#..\n..##.\n..###"
+    )
+    large = memory_trace((31, 1), (30, 1)).mask(step=0)
+    assert repr(large) == "<Mask of 61 queries by 61 keys: 961 of 3,721 pairs may attend>"
+    with pytest.raises(
+        InflightError,
+        match=r"^Keys have no order 'x'; they are ordered by 'request' or 'cached-new'\.$",
+    ):
+        trace.mask(step=0, order="x")
+    with pytest.raises(InflightError, match=r"^Step 6 has 1 pass, so there is no pass 1\.$"):
+        trace.mask(step=6, pass_index=1)
+
+
+def test_a_trace_is_checked_as_it_is_or_as_a_file(trace, tmp_path):
+    assert inflight.check(trace).num_steps == 40
+    path = tmp_path / "wrong.jsonl"
+    event = trace.events[5]
+    wrong = replace(trace, events=[*trace.events])
+    wrong.events[5] = event._replace(budget=event.budget._replace(binding="blocks"))
+    wrong.save(path)
+    assert inflight.check(TRACES / "short-and-long.jsonl").num_tokens == 141
+    with pytest.raises(inflight.InvalidTrace):
+        inflight.check(path)
+
+
+def test_a_recording_is_imported_in_all_its_parts():
+    parts = [ROOT / f"tests/data/vllm-0.32-two-ranks.rank{rank}.raw.jsonl.gz" for rank in (0, 1)]
+    assert inflight.import_recording(str(parts[0])).header.engine
+    with pytest.raises(InflightError, match="several ranks; import one at a time"):
+        inflight.import_recording(*parts)
+
+
 def test_all_that_is_public_says_what_it_is():
-    """Functions, classes, their methods and properties, in all of core; what overrides a method may leave the words to it."""
+    """Functions, classes, their methods and properties, in all of core; what overrides a method may
+    leave the words to it.
+    """
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     parsed = [
         ast.parse(path.read_text(encoding="utf-8"), path.name)
@@ -93,7 +156,7 @@ def test_a_run_is_a_line_in_a_shell(trace):
 
 
 def test_tables_have_a_row_for_each_step_request_and_segment(trace):
-    steps, requests, segments = trace.to_pandas()
+    steps, requests, segments = tables(trace)
     found = metrics(trace)
     assert (len(steps), len(requests)) == (found["steps"], found["requests"])
     assert steps.new_tokens.sum() == requests.output_tokens.sum() == found["output_tokens"]
@@ -109,11 +172,13 @@ def test_tables_have_a_row_for_each_step_request_and_segment(trace):
 
 
 def test_the_columns_of_a_step_are_those_of_what_ran():
-    """Two lanes. r2 and r3 come in step 1 and wait; in steps 2 and 3 one joins each, and its prompt of three pads the token of r0."""
+    """Two lanes. r2 and r3 come in step 1 and wait; in steps 2 and 3 one joins each, and its prompt
+    of three pads the token of r0.
+    """
     trace = memory_trace(
         (5, 4), (3, 2), (3, 1, 1), (3, 1, 1), policy="dynamic", max_num_seqs=2, block_size=4
     )
-    steps = trace.to_pandas().steps
+    steps = tables(trace).steps
     columns = [
         "arrived",
         "admitted",
@@ -133,10 +198,9 @@ def test_the_columns_of_a_step_are_those_of_what_ran():
         [0, 1, 2, 0, 2, 1, 1, 3, 2, 2],
     ]
     assert steps.kv_blocks.tolist() == [3, 3, 3, 3]
-    split = memory_trace((5, 2), policy="split", max_num_seqs=1, block_size=4).to_pandas()
-    assert (
-        split.steps.running.tolist() == [1] and len(split.segments) == 2
-    )  # its prefill, and its first decode, in one step
+    split = tables(memory_trace((5, 2), policy="split", max_num_seqs=1, block_size=4))
+    # its prefill, and its first decode, in one step
+    assert split.steps.running.tolist() == [1] and len(split.segments) == 2
     times = [(event.timings.schedule, event.timings.forward) for event in trace.events]
     assert list(zip(steps.schedule_s, steps.forward_s, strict=True)) == times
 
@@ -163,6 +227,91 @@ def test_policies_are_compared_round_by_round_on_one_engine():
         and found.outputs_identical
     )
     assert all(len(walls) == 2 for walls in found.walls.values())
+
+
+COST, RUNS = inflight.Roofline.named("h100", "8b"), "An engine runs a Workload, such as"
+CALLS = {
+    "a list for a workload": (lambda: simulated().run([]), RUNS),
+    "a preset for a workload": (lambda: simulated().stream(inflight.preset("gpt2-six")), RUNS),
+    "a name for a workload": (lambda: simulated().turns("gpt2-six"), RUNS),
+    "a list to be compared": (lambda: compare_policies(simulated(), []), RUNS),
+    "a dict for a request": (lambda: simulated().add_request({"id": "a"}), "takes a Request"),
+    "requests to cancel": (lambda: simulated().cancel(["a"]), "by its id"),
+    "a number for limits": (lambda: simulated().begin("s", "x", 5), "are an EngineConfig"),
+    "a name for limits": (lambda: inflight.SimulatedEngine(COST, "static"), "are an EngineConfig"),
+    "a name for a cost": (lambda: inflight.SimulatedEngine("h100"), "needs a cost, such as"),
+    "a name for a model": (lambda: inflight.Engine("shakespeare-bpe"), "Engine.from_pretrained"),
+    "a path for a name": (lambda: inflight.Engine.from_pretrained(ROOT), "as text, not"),
+    "a name for an engine": (lambda: compare_policies("x", Workload([])), "on an engine, not str"),
+    "a word for policies": (lambda: compare_policies(simulated(), Workload([]), "x"), "as a list"),
+    "a path for a trace": (lambda: metrics("run.jsonl"), "of a Trace, such as Trace.load"),
+    "a path to be told of": (lambda: inflight.delays("run.jsonl"), "of a Trace, such as"),
+    "a path as tables": (lambda: tables("run.jsonl"), "of a Trace, such as"),
+    "a path to be fitted": (lambda: inflight.fit("run.jsonl"), "of a Trace, such as"),
+    "a number for SLOs": (lambda: metrics(memory_trace((2, 1)), 0.2), "such as SLOs"),
+    "words in SLOs": (lambda: inflight.SLOs(ttft_s="fast"), "a number of seconds above 0, not str"),
+    "a trace for a path": (lambda: Trace.load(memory_trace((2, 1))), "by its path, not Trace"),
+    "no path": (lambda: memory_trace((2, 1)).save(None), "by its path, not None"),
+    "no file": (lambda: Workload.load(None), "by its path, not None"),
+    "a preset's requests": (lambda: Workload(inflight.preset("gpt2-six")), "a list of requests"),
+    "a list of presets": (lambda: inflight.preset(["gpt2-six"]), "a name, not list"),
+    "a number for a stream": (lambda: inflight.run_stream(simulated(), 5), "yields requests"),
+    "a stream of words": (lambda: inflight.run_stream(simulated(), ["a"]), "requests, not str"),
+    "a stream for nobody": (lambda: inflight.run_stream("x", []), "engine runs a stream"),
+    "a file of nobody's": (lambda: inflight.writing("x", "run.jsonl").__enter__(), "engine is"),
+    "a number for a policy": (lambda: inflight.register_policy(3, inflight.Policy), "name is a"),
+    "a name for a policy": (lambda: inflight.register_policy("x", "static"), "class of it"),
+    "a number for a card": (lambda: inflight.Roofline.named(3, "8b"), "is a name, not int"),
+    "a share in words": (lambda: inflight.Roofline("h100", "8b", reached="all"), "not str"),
+    "a list for a request's id": (lambda: memory_trace((2, 1)).text([]), "an id, not list"),
+    "a word for a pass": (lambda: memory_trace((2, 1)).mask(0, "0"), "a number, not str"),
+    "a word for a layer": (lambda: memory_trace((2, 1)).mask(0, layer="0"), "a number, not str"),
+    "an order that is none": (lambda: memory_trace((2, 1)).mask(0, order="x"), "have no order 'x'"),
+    "a number for lines": (lambda: Trace.from_lines(3), "from its lines, not int"),
+    "JSON that is no trace": (lambda: Trace.from_lines(["{", "}"]), "line 1: this is no trace"),
+}
+
+
+def simulated() -> inflight.SimulatedEngine:
+    return inflight.SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_of_the_wrong_kind_is_refused_in_a_sentence(call):
+    wrong, sentence = CALLS[call]
+    with pytest.raises(InflightError, match=sentence) as refused:
+        wrong()
+    assert str(refused.value).endswith(".")
+
+
+def test_traces_are_compared_by_the_times_they_have():
+    """A clock that ticks once for each reading: the times are those of the traces, not of now."""
+    one, other = (memory_trace((4, 3), (3, 2), max_num_seqs=lanes) for lanes in (2, 1))
+    found = inflight.compare(one, other, names=["two", "one"])
+    assert found.walls == {
+        "two": [round(wall_s(one), 6)],
+        "one": [round(wall_s(other), 6)],
+    }
+    assert found.medians["one"]["steps"] == 5 and found.outputs_identical
+    steps = {name: times.finish_step for name, times in found.requests["r1"].items()}
+    assert steps == {"two": 1, "one": 4}
+    for traces, names, refusal in (
+        ((one, other), (), "called alike"),
+        ((one, other), ["x"], "2 traces and 1 names"),
+        ((one, memory_trace((9, 3))), (), "different requests"),
+    ):
+        with pytest.raises(InflightError, match=refusal):
+            inflight.compare(*traces, names=names)
+
+
+def test_two_traces_part_in_a_sentence():
+    two, one = (memory_trace((4, 3), (3, 2), max_num_seqs=lanes) for lanes in (2, 1))
+    found = two.diff(one)
+    assert str(found) == (
+        "Fork at step 0: with 2 lanes r1 takes lane 1; with 1 lane r1 waits: the only lane is"
+        " taken."
+    )
+    assert (found.step, found.request, two.diff(two)) == (0, "r1", None)
 
 
 def test_a_page_is_refused_in_a_sentence(trace, tmp_path, monkeypatch):

@@ -10,11 +10,11 @@ import statistics
 import pytest
 
 from core import EngineConfig, InflightError
+from core.account.request_times import SLOs
 from core.measure.load import Sweep, capacity, sweep_load, workload
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
-from core.trace.request_times import SLOs
 from core.workload.arrivals import Lengths, RequestSize, arrivals, request, sizes_in
 
 COST = Linear(0.010, 0.0001, 0.0, 100, Load(1000, 10**9))
@@ -77,8 +77,17 @@ def test_lines_of_lengths():
 
 @pytest.mark.parametrize(
     "text, fault",
-    [("", "holds no requests"), ("x", "line 1"), ("[1, 2]\n[0, 2]", "line 2"), ("[1, 2]\n[1, 2, 3]", "arrival"), ('[1, "2"]', "line 1"), ("[1, 2, -1]", "line 1"), ("5", "line 1"), ("null", "line 1")],
-)  # fmt: skip
+    [
+        ("", "holds no requests"),
+        ("x", "line 1"),
+        ("[1, 2]\n[0, 2]", "line 2"),
+        ("[1, 2]\n[1, 2, 3]", "arrival"),
+        ('[1, "2"]', "line 1"),
+        ("[1, 2, -1]", "line 1"),
+        ("5", "line 1"),
+        ("null", "line 1"),
+    ],
+)
 def test_lines_of_something_else(text, fault):
     with pytest.raises(InflightError, match=fault):
         sizes_in(text.splitlines(), "bad.jsonl")
@@ -136,12 +145,13 @@ def test_a_sweep_draws_throughput_against_latency():
         and len(asked) == 13
         and math.isinf(asked[0][1])
     )
+    # they take turns
     assert [p["policy"] for p in asked_order(asked)[:4]] == [
         "static",
         "continuous",
         "continuous",
         "static",
-    ]  # they take turns
+    ]
     assert [round(p["rate"] / data["capacity_requests_per_s"], 2) for p in points[:6]] == [
         0.25,
         0.5,
@@ -152,9 +162,8 @@ def test_a_sweep_draws_throughput_against_latency():
     ]
     static, continuous = points[:6], points[6:]
     assert all(p["offered"] == q["offered"] for p, q in zip(static, continuous, strict=True))
-    assert (
-        static[-1]["numbers"]["ttft_s"]["p50"] > static[0]["numbers"]["ttft_s"]["p50"]
-    )  # a queue builds up
+    # a queue builds up
+    assert static[-1]["numbers"]["ttft_s"]["p50"] > static[0]["numbers"]["ttft_s"]["p50"]
     assert all(
         c["numbers"]["ttft_s"]["p50"] < s["numbers"]["ttft_s"]["p50"]
         for s, c in zip(static[3:], continuous[3:], strict=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config import POLICIES, EngineConfig
-from core.errors import InflightError
-from core.measure.metrics import (
+from core.account.metrics import (
     DEFINITIONS,
     distribution,
     goodput,
@@ -21,8 +20,12 @@ from core.measure.metrics import (
     percentile,
     preemption_s,
 )
-from core.runner.eager import ModelRunner
-from core.trace.request_times import SLOs, request_times
+from core.account.request_times import SLOs, request_times
+from core.config import POLICIES, EngineConfig
+from core.errors import InflightError
+from core.recorders.convert import import_recording
+from core.torch_engine.eager import ModelRunner
+from core.trace.header import ExecutionFacts
 from core.trace.trace import Trace
 from core.workload.request import SamplingParams
 from worlds.examples import examples
@@ -31,6 +34,9 @@ from worlds.small import request as small_request
 from worlds.visual import record, request
 
 SIX = [(5, 6), (5, 50), (7, 300), (10, 30), (8, 180), (7, 45)]
+
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def six(policy: str, **limits) -> Trace:
@@ -51,7 +57,8 @@ def test_static_on_the_six_prompts():
         "total": 1440,
     }
     assert numbers["lane_occupancy"] == 611 / 1440
-    # Two waves of 3 rows: their prompts are padded to 7 and to 10, then every step computes 3 positions.
+    # Two waves of 3 rows: their prompts are padded to 7 and to 10, then every step computes 3
+    # positions.
     assert numbers["positions"] == {
         "tokens": 42 + 605,
         "padding": 4 + 5 + 829,
@@ -115,6 +122,22 @@ def test_times_by_hand():
         "between": 0.005,
     }
     assert numbers["time_s"] == pytest.approx(expected)
+
+
+def test_beside_a_device_the_hosts_parts_are_no_part_of_the_whole():
+    """Six steps of 9 ms: the device's parts alone leave 49.2, of which the host's take nothing."""
+    trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 3, 2, arrival=1))
+    execution = ExecutionFacts(asynchronous=True)
+    beside = replace(trace, header=replace(trace.header, execution=execution))
+    assert metrics(beside)["time_s"]["other"] == pytest.approx(0.0492)
+
+
+def test_a_refused_draft_is_not_computed_again():
+    trace = import_recording(DATA / "vllm-0.32-speculation.raw.jsonl.gz")
+    refused = sum(
+        draft.drafted - draft.accepted for event in trace.events for draft in event.drafts
+    )
+    assert refused == 276 and metrics(trace)["tokens_recomputed"] == 0
 
 
 def test_a_step_of_two_passes_gives_tokens_at_the_end_of_each():
@@ -229,7 +252,9 @@ def test_goodput_counts_who_meets_every_limit():
 
 
 def test_a_run_cut_short_leaves_out_who_still_waits_and_says_so():
-    """After two steps of one lane: a has two of its four tokens, b waits since 0; nothing of b is counted that did not run."""
+    """After two steps of one lane: a has two of its four tokens, b waits since 0; nothing of b is
+    counted that did not run.
+    """
     trace = record(EngineConfig(max_num_seqs=1), request("a", 3, 4), request("b", 30, 2))
     cut = replace(trace, events=trace.events[:2], complete=False)
     numbers, end = metrics(cut), cut.events[-1].t_end

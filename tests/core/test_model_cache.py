@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.models.cache import ModelCache, device_key
+from core.torch_engine.models.cache import ModelCache, device_key
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Loading a model by name: what is wrong with it is said in one sentence, soon, and no code that comes with it is run."""
+"""Loading a model by name: what is wrong with it is said in one sentence, soon, and no code that
+comes with it is run.
+"""
 
 import contextlib
 import json
@@ -21,11 +23,14 @@ from transformers.utils import logging
 from core import Engine, EngineConfig, Workload
 from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel
-from core.models import hub
-from core.models import load as models
-from core.models.load import load, resolve_device, resolve_dtype
-from core.models.probe import probe
-from core.models.watch import Bar
+from core.recorders.texts import named_tokenizer, tokenizer_of
+from core.torch_engine.models import hub
+from core.torch_engine.models import load as models
+from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.load import load, resolve_device, resolve_dtype
+from core.torch_engine.models.probe import probe
+from core.torch_engine.models.tokenizer import describe_model
+from core.torch_engine.models.watch import ProgressBar
 from worlds.families import BY_NAME, Family, generate, requests
 
 CPU = torch.device("cpu")
@@ -77,7 +82,9 @@ def test_unknown_name_without_a_network(monkeypatch, name):
 
 
 def test_the_hub_is_asked_once_and_not_for_long(monkeypatch):
-    """A network that swallows everything: one question with a time limit, none of the client's own retries."""
+    """A network that swallows everything: one question with a time limit, none of the client's own
+    retries.
+    """
     asked = []
 
     class Session:
@@ -104,7 +111,10 @@ def test_a_folder_that_is_no_model(tmp_path):
 
 def test_a_file_is_no_model(tmp_path):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    assert "no config.json" in refusal(tmp_path / "model.gguf")
+    assert "it is no GGUF file, or not a whole one;" in refusal(tmp_path / "model.gguf")
+    (tmp_path / "model.bin").write_bytes(b"GGUF")
+    assert "no config.json" in refusal(tmp_path / "model.bin")
+    assert "there is no such file" in refusal(tmp_path / "other.gguf")
 
 
 @pytest.mark.parametrize(
@@ -142,11 +152,22 @@ def test_a_damaged_tokenizer(folder):
     assert "cannot be loaded" in refusal(folder)
 
 
+DOORS = {
+    "load": lambda folder: load(folder, CPU, torch.float32),
+    "forecast": forecast,
+    "describe_model": describe_model,
+    "named_tokenizer": named_tokenizer,
+    "tokenizer_of": tokenizer_of,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("model_type", ["llama", "mine"])
-def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type, monkeypatch):
+def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type, door, monkeypatch):
     proof = tmp_path / "ran"
     (folder / "mine.py").write_text(
-        f"open({str(proof)!r}, 'w')\nfrom transformers import LlamaConfig as C, LlamaForCausalLM as M\n"
+        f"open({str(proof)!r}, 'w')\nfrom transformers import LlamaConfig as C, LlamaForCausalLM"
+        " as M\n"
     )
     edit_config(
         folder,
@@ -156,9 +177,10 @@ def test_code_in_a_folder_is_not_run(folder, tmp_path, model_type, monkeypatch):
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"auto_map": {"AutoTokenizer": ["mine.C", None]}})
     )
-    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked for consent"))
+    # as a file on standard input would answer
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
     with contextlib.suppress(UnsupportedModel):
-        load(str(folder), CPU, torch.float32)
+        DOORS[door](str(folder))
     assert not proof.exists()
 
 
@@ -244,7 +266,7 @@ def test_mps_runs_in_float32_and_has_no_float64():
         resolve_dtype("float64", torch.device("mps"))
 
 
-# -- a model that is refused ---------------------------------------------------------------------------------------------
+# -- a model that is refused -----------------------------------------------------------------------
 
 
 def _like_llama(auto, model_type="llama"):
@@ -318,12 +340,14 @@ def test_a_config_that_insists_on_a_pad_token_is_run():
     )
 
 
-# -- who watches -----------------------------------------------------------------------------------------------------
+# -- who watches -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def bars():
-    """transformers' bars are switched on, as they are for whoever imports it; the rest of the tests has them off."""
+    """transformers' bars are switched on, as they are for whoever imports it; the rest of the tests
+    has them off.
+    """
     were_on = logging.is_progress_bar_enabled()
     logging.enable_progress_bar()
     yield
@@ -332,13 +356,11 @@ def bars():
 
 def test_a_bar_is_drawn_only_for_what_takes_long_and_only_while_it_does(bars, capsys):
     Engine.from_pretrained("shakespeare-char", device="cpu")
-    assert capsys.readouterr() == (
-        "",
-        "",
-    )  # transformers draws one of its own for any model, into every notebook
+    # transformers draws one of its own for any model, into every notebook
+    assert capsys.readouterr() == ("", "")
 
     def followed(after: float) -> str:
-        with Bar("somebody/model", after) as watch:
+        with ProgressBar("somebody/model", after) as watch:
             for phase, total in (("fetch", 3_000_000), ("load", 4)):
                 for done in range(0, total, total // 4):
                     watch(phase, done, total)

@@ -1,4 +1,6 @@
-"""The built-in model folders: shapes, tokenizers and weights, read as any `transformers` user reads them."""
+"""The built-in model folders: shapes, tokenizers and weights, read as any `transformers` user reads
+them.
+"""
 
 import json
 import os
@@ -16,13 +18,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 MODELS = Path(__file__).parents[2] / "assets" / "models"
 NAMES = ("shakespeare-char", "shakespeare-bpe")
-MAX_LOSS = {
-    "shakespeare-char": 1.54,
-    "shakespeare-bpe": 1.43,
-}  # nats a character on the last tenth, as the model cards say
+# nats a character on the last tenth, as the model cards say
+MAX_LOSS = {"shakespeare-char": 1.54, "shakespeare-bpe": 1.43}
 ALPHABET = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-# Hamlet is not in tinyshakespeare, so these lines measure the weights where the text file is absent.
+# Hamlet is not in tinyshakespeare, so these lines measure the weights where the text file is
+# absent.
 HAMLET = """HAMLET:
 To be, or not to be, that is the question:
 Whether 'tis nobler in the mind to suffer

@@ -1,4 +1,6 @@
-"""An engine without torch: in an interpreter that has the standard library and `core` alone, simulated runs are saved, opened, checked, measured."""
+"""An engine without torch: in an interpreter that has the standard library and `core` alone,
+simulated runs are saved, opened, checked, measured.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ sys.meta_path.insert(0, NothingElse())
 from core import EngineConfig, Trace, Workload, metrics
 from core.engine.requests import validate_request
 from core.errors import InvalidRequest
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.simulate.fitted import fit_passes, measured
 from core.simulate.roofline import Roofline
 from core.simulate.engine import SimulatedEngine
@@ -64,9 +66,10 @@ def run(policy):
     return numbers["steps"]
 
 print(json.dumps({policy: run(policy) for policy in sys.argv[2:]}))
-"""
+"""  # noqa: E501
 
 
+@pytest.mark.slow
 def test_a_simulated_engine_runs_is_checked_and_measured_with_the_standard_library_alone(
     tmp_path,
 ) -> None:
@@ -85,7 +88,10 @@ def test_a_simulated_engine_runs_is_checked_and_measured_with_the_standard_libra
 
 @pytest.mark.parametrize("name", ["torch", "transformers", "numpy"])
 def test_importing_the_engine_imports_none_of(name: str) -> None:
-    asks = f"import sys, core.engine.engine, core.simulate.engine, core.measure.metrics; print({name!r} in sys.modules)"
+    asks = (
+        "import sys, core.engine.engine, core.simulate.engine, core.account.metrics;"
+        f" print({name!r} in sys.modules)"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True

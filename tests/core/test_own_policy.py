@@ -1,4 +1,6 @@
-"""A policy of one's own, which no product file knows: it runs, is saved, checked and drawn, with and without being installed."""
+"""A policy of one's own, which no product file knows: it runs, is saved, checked and drawn, with
+and without being installed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from core import Engine, EngineConfig, Trace, Workload
 from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
-from core.measure.verify import CheckResult, verify
-from core.policy import Policy, RecordedPolicy, RequestView, Room, Why, register_policy
+from core.policy import Capacity, LimitReached, Policy, RecordedPolicy, RequestView, register_policy
+from core.proof.verify import CheckResult, verify
+from core.scheduler.state import RequestState
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -59,6 +62,7 @@ def held_blocks(trace: Trace) -> Iterator[tuple[dict[str, int], list[str]]]:
             )
 
 
+@pytest.mark.slow
 def test_it_decides_and_every_text_is_as_if_alone(recorded):
     for held, preempted in held_blocks(recorded):
         for request in preempted:
@@ -107,8 +111,10 @@ def test_where_it_is_installed_its_decisions_are_taken_again(recorded, installed
 
 def test_where_it_is_not_installed_it_is_checked_by_the_rules_of_every_run(recorded, tmp_path):
     found = checked(recorded, tmp_path)
-    assert findings(found)[0] == (
-        "Decisions: not taken again, as the policy most-blocks is not installed here; the rules that hold for every policy were followed."
+    assert (
+        findings(found)[0]
+        == "Decisions: not taken again, as the policy most-blocks is not installed here; the rules"
+        " that hold for every policy were followed."
     )
     assert found.proof_of("event.admitted, waiting, preempted, stalled") == "bounded"
     again = Trace.load(tmp_path / "own.jsonl")
@@ -155,10 +161,10 @@ class AtMost(Policy):
     name: str = "at-most"
     prompts: int = 1
 
-    def admit(self, request: RequestView, room: Room) -> Why | None:
-        if sum(not r.is_decoding for r in room.running) >= self.prompts:
-            return Why("prefill", 0, 1, self.prompts)
-        return super().admit(request, room)
+    def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
+        if sum(not r.is_decoding for r in capacity.running) >= self.prompts:
+            return LimitReached("prefill", 0, 1, self.prompts)
+        return super().admit(request, capacity)
 
 
 def test_fields_of_its_own_are_on_record_and_survive_where_it_is_not_installed(tmp_path):
@@ -196,7 +202,7 @@ def test_a_rule_of_its_own_has_to_say_what_it_is():
             own(name="silent")
 
 
-# -- answers that cannot be followed -------------------------------------------------------------------------------------
+# -- answers that cannot be followed ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +214,7 @@ class Strange(Policy):
 
 def test_it_cannot_wave_through_what_has_no_room():
     class Open(Strange):
-        def admit(self, request: RequestView, room: Room) -> None:
+        def admit(self, request: RequestView, capacity: Capacity) -> None:
             return None
 
     for layout in ("packed", "padded", "split"):
@@ -218,17 +224,18 @@ def test_it_cannot_wave_through_what_has_no_room():
         ).run()
         passes = [p for step in world.steps for p in step.passes]
         assert max(map(len, passes)) <= 2 and len(world.finish_steps) == 4
-        assert all(
-            num_tokens for p in passes for _, num_tokens in p
-        )  # nobody joins once the budget is spent
+        # nobody joins once the budget is spent
+        assert all(num_tokens for p in passes for _, num_tokens in p)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoAtOnce(Policy):
     name: str = "two-at-once"
 
-    def admit(self, request: RequestView, room: Room) -> Why | None:
-        return super().admit(request, room) or (Why("policy") if len(room.running) >= 2 else None)
+    def admit(self, request: RequestView, capacity: Capacity) -> LimitReached | None:
+        return super().admit(request, capacity) or (
+            LimitReached("policy") if len(capacity.running) >= 2 else None
+        )
 
 
 def test_a_limit_of_its_own_is_told_as_the_policys(tmp_path):
@@ -240,7 +247,9 @@ def test_a_limit_of_its_own_is_told_as_the_policys(tmp_path):
     again = Trace.load(tmp_path / "two.jsonl")
     assert max(len(event.segments) for event in again.events) == 2
     step = next(
-        index for index, event in enumerate(again.events) if event.waiting.why == Why("policy")
+        index
+        for index, event in enumerate(again.events)
+        if event.waiting.why == LimitReached("policy")
     )
     said = replay(again)["captions"][step]
     assert (
@@ -261,13 +270,28 @@ def failing(**rules) -> SchedulerWorld:
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({"admit": lambda self, request, room: Why("margin", 0, 1, 12)}, "The policy strange lets nobody go on: 0 run and 4 wait"),
-        ({"admit": lambda self, request, room: "no"}, "strange answers `admit` for 'r0' with 'no'; it must be None or a Why"),
-        ({"admit": lambda self, request, room: Why("mood")}, "one of these limits: lanes, budget"),
-        ({"select_victim": lambda self, candidates: None}, "strange lets None give way, which is none of the requests that can"),
-        ({"order": lambda self, request: "x" if request.id == "r1" else 0}, "orders request 'r1' by 'x', which cannot be compared"),
+        (
+            {"admit": lambda self, request, capacity: LimitReached("margin", 0, 1, 12)},
+            "The policy strange lets nobody go on: 0 run and 4 wait",
+        ),
+        (
+            {"admit": lambda self, request, capacity: "no"},
+            "strange answers `admit` for 'r0' with 'no'; it must be None or a LimitReached",
+        ),
+        (
+            {"admit": lambda self, request, capacity: LimitReached("mood")},
+            "one of these limits: lanes, budget",
+        ),
+        (
+            {"select_victim": lambda self, candidates: None},
+            "strange lets None give way, which is none of the requests that can",
+        ),
+        (
+            {"order": lambda self, request: "x" if request.id == "r1" else 0},
+            "orders request 'r1' by 'x', which cannot be compared",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_cannot_be_followed_is_refused_in_one_sentence(rules, message):
     with pytest.raises(PolicyFailed, match=message):
         failing(**rules).run()
@@ -310,3 +334,32 @@ def test_the_policy_in_the_docs_runs(monkeypatch, tmp_path):
         assert verify(lines_of(tmp_path / "most-blocks.jsonl")).not_replayed is None
     finally:
         del POLICIES["most-blocks"]
+
+
+def test_what_a_request_lacks_does_not_count_what_is_cached() -> None:
+    """8 of its 16 tokens are in two cached blocks. Four are left of the budget: they need a third
+    block.
+    """
+    (asked,) = requests((16, 1))
+    state = RequestState(asked, asked.prompt_token_ids or (), 0)
+
+    def lacks(tokens_left: int, blocks_free: int) -> LimitReached | None:
+        return Capacity(
+            running=(),
+            held=(),
+            wave=0,
+            num_lanes=2,
+            tokens_left=tokens_left,
+            token_budget=32,
+            blocks_free=blocks_free,
+            num_blocks=9,
+            block_size=4,
+            cached_blocks=2,
+            cuts_prompts=True,
+            is_short=False,
+            recovering=False,
+        ).lacks(state)
+
+    assert lacks(4, 1) is None
+    assert lacks(4, 0) == LimitReached("blocks", 0, 1, 9)
+    assert lacks(0, 1) == LimitReached("budget", 0, 8, 32)

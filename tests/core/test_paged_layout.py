@@ -1,4 +1,6 @@
-"""The planner: every query and every cached key has its tile, work is divided evenly, capacities hold."""
+"""The planner: every query and every cached key has its tile, work is divided evenly, capacities
+hold.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.attention.batch import pack
-from core.attention.paged_layout import (
+from core.torch_engine.attention.batch import pack
+from core.torch_engine.gpu.paged_layout import (
     KEY_BLOCK,
     LEAST_BLOCKS,
     Tiles,
@@ -115,9 +117,10 @@ def test_few_or_uneven_decodes_are_split_and_many_are_not():
     uneven = plan_tiles([1] * 256, [*range(500, 1520, 4), 200_000], 8, 16)
     assert uneven.split_count.tolist()[:-1] == [1] * 255 and uneven.split_count[-1] > 20
     short = plan_tiles([1, 1], [448, 449], 1, 16)
-    assert short.split_count.tolist() == [1, 2], (
-        "no split has less than four key blocks, the last of them begun"
-    )
+    assert short.split_count.tolist() == [
+        1,
+        2,
+    ], "no split has less than four key blocks, the last of them begun"
 
 
 def test_the_longest_come_first():

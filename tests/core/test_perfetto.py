@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from core import Workload
+from core.account.delays import NAMES, SHARE_NAMES, delays
+from core.account.perfetto import chrome_trace
 from core.config import EngineConfig
-from core.trace.delays import NAMES, delays
-from core.trace.perfetto import chrome_trace
-from core.trace.phrases import PART_NAMES
+from worlds.small import memory_engine, requests
 from worlds.visual import record, request
 
 
@@ -44,11 +45,11 @@ def test_a_track_of_each_request_says_where_its_time_went():
         own = [e for e in slices if e["tid"] == tid]
         assert own[0]["ts"] == delay.start_us and sum(e["dur"] for e in own) == delay.whole_us
         for part, us in zip(NAMES, delay.us, strict=True):
-            assert sum(e["dur"] for e in own if e["name"] == PART_NAMES[part]) == us
+            assert sum(e["dur"] for e in own if e["name"] == SHARE_NAMES[part]) == us
     waits = chrome_trace(
         record(EngineConfig(max_num_seqs=1), request("a", 3, 6), request("b", 3, 2, arrival=1))
     )["traceEvents"]
-    assert [(e["dur"], e["args"]) for e in waits if e["name"] == PART_NAMES["queued"]] == [
+    assert [(e["dur"], e["args"]) for e in waits if e["name"] == SHARE_NAMES["queued"]] == [
         (50_000, {"limit": "lanes"})
     ]
 
@@ -72,11 +73,23 @@ def test_counters_and_marks_are_the_events_own():
         {"decode": e.budget.decode, "prefill": e.budget.prefill, "unused": e.budget.unused}
         for e in trace.events
     ]
-    blocks = [e["args"]["used"] for e in events if e["ph"] == "C" and e["name"] == "KV blocks"]
-    assert blocks == [e.kv.used for e in trace.events]
+    blocks = [e["args"] for e in events if e["ph"] == "C" and e["name"] == "KV blocks"]
+    assert blocks == [{"used": e.kv.used, "free": 13 - e.kv.used} for e in trace.events]
     marks = [e["name"] for e in events if e["ph"] == "i"]
     assert sum("preempted" in m for m in marks) == sum(len(e.preempted) for e in trace.events) > 0
     assert sum("arrives" in m for m in marks) == 3
+
+
+def test_an_end_is_marked_on_its_lane_and_that_of_who_held_none_on_the_engines_track():
+    engine = memory_engine(max_num_seqs=1)
+    for event in engine.stream(Workload(requests((3, 2), (3, 2)))):
+        if event.step == 0:
+            engine.cancel("r1")
+    marks = [e for e in chrome_trace(engine.trace)["traceEvents"] if e["ph"] == "i"]
+    assert {e["name"]: e["tid"] for e in marks if "arrives" not in e["name"]} == {
+        "r0 length": 1,
+        "r1 cancelled": 0,
+    }
 
 
 def test_a_finished_row_that_is_computed_on_is_drawn_as_padding():

@@ -1,4 +1,6 @@
-"""Random workloads, limits, cancels and stops through the real engine on a model that remembers; every rule after every step."""
+"""Random workloads, limits, cancels and stops through the real engine on a model that remembers;
+every rule after every step.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ class Watch:
         self.admitted: list[str] = []
 
     def see(self, event: StepEvent) -> None:
-        config, scheduler = self.case.config, self.engine._scheduler
+        config, scheduler = self.case.config, self.engine._loop.scheduler
         scheduler.check_integrity()
         assert self.checker.fault(event) is None
         tokens = sum(s.length for s in event.segments)
@@ -101,9 +103,8 @@ class Watch:
                 if name == p.request and position < p.tokens_lost:
                     self.recomputable[name, position] = times
             self.cached -= {c for c in self.cached if c[0] == p.request}
-        if (
-            event.preempted
-        ):  # nothing could go on without it: the step computes with the preempted one's blocks
+        # nothing could go on without it: the step computes with the preempted one's blocks
+        if event.preempted:
             if not config.policy.requeue:
                 assert event.waiting.request == event.preempted[-1].request
             owned = sum(event.kv.changes[i].released for i in range(len(event.kv.changes)))
@@ -126,7 +127,7 @@ class Watch:
         """Whoever runs came before everyone who waits, where they are admitted as they arrive."""
         if not self.case.config.policy.keeps_arrival_order:
             return
-        scheduler = self.engine._scheduler
+        scheduler = self.engine._loop.scheduler
         waiting = list(scheduler.waiting)
         if waiting and scheduler.running:
             assert max(s.arrival_index for s in scheduler.running) < min(
@@ -153,7 +154,7 @@ class Watch:
             held = {p for (name, p) in set(self.computed) | self.cached if name == r.id}
             assert held == set(range(len(r.prompt_token_ids) + len(got) - 1))
         adds_up(self.engine.trace)
-        scheduler = self.engine._scheduler
+        scheduler = self.engine._loop.scheduler
         assert (
             scheduler.pool.num_used == 0 and not len(scheduler.lanes) and not len(scheduler.waiting)
         )
@@ -168,7 +169,7 @@ def follow(case: Case) -> Engine:
     while True:
         while todo and todo[0][0] <= engine.num_steps:
             engine.cancel(f"r{todo.pop(0)[1]}")
-            engine._scheduler.check_integrity()
+            engine._loop.scheduler.check_integrity()
         event = next(stream, None)
         if event is None:
             break
@@ -178,6 +179,7 @@ def follow(case: Case) -> Engine:
     return engine
 
 
+@pytest.mark.slow
 @given(cases())
 @examples(120)
 def test_every_rule_after_every_step(case: Case) -> None:
@@ -223,7 +225,8 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
                 assert config.policy.one_prefill
             case "budget":
                 assert why.have < why.need and why.total == config.max_num_batched_tokens
-                # A spent budget ends the search for who may be passed over, before lanes are looked at.
+                # A spent budget ends the search for who may be passed over, before lanes are looked
+                # at.
                 assert lanes_held < config.num_lanes or (
                     config.policy.preemption == "after" and why.have == 0
                 )
@@ -232,9 +235,8 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
             case "blocks":
                 assert why.have < why.need and why.total == config.num_blocks
                 whole = -(-head.num_tokens // config.block_size)
-                if (
-                    config.policy.reserve == "prompt"
-                ):  # what it found in the prefix cache it does not need
+                # what it found in the prefix cache it does not need
+                if config.policy.reserve == "prompt":
                     assert 1 <= why.need <= whole if config.prefix_caching else why.need == whole
             case "margin":
                 assert (
@@ -250,7 +252,9 @@ def test_the_reason_given_for_the_head_of_the_queue_is_true(case: Case) -> None:
 @given(cases([p.name for p in POLICIES.values() if p.preemption == "before"]))
 @examples(60)
 def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
-    """Whoever is in the budget has its blocks, nobody joins, and the last to be preempted would not have fitted in."""
+    """Whoever is in the budget has its blocks, nobody joins, and the last to be preempted would not
+    have fitted in.
+    """
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     while world.has_work:
         facts = world.step().facts
@@ -266,7 +270,9 @@ def test_after_a_preemption_everybody_who_is_left_goes_on(case: Case) -> None:
 @given(cases([p.name for p in POLICIES.values() if p.preemption == "idle"]))
 @examples(60)
 def test_preemption_only_when_nothing_at_all_could_go_on(case: Case) -> None:
-    """Just before a preemption every running request is at the end of its blocks and none is free."""
+    """Just before a preemption every running request is at the end of its blocks and none is
+    free.
+    """
     world = SchedulerWorld(case.config, case.requests, case.config.num_blocks)
     scheduler = world.scheduler
     preempt = scheduler._state.preempt

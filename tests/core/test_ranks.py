@@ -1,4 +1,6 @@
-"""Ranks of one engine on one clock: where each lies, by the best clock that all have, and a sentence for whatever is wrong with them."""
+"""Ranks of one engine on one clock: where each lies, by the best clock that all have, and a
+sentence for whatever is wrong with them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def clock(rank: int) -> dict:
 
 
 def test_two_ranks_of_a_machine_lie_as_its_clock_says():
-    """By hand: a rank's zero is its first arrival, so many seconds into a recording that began at so many nanoseconds."""
+    """By hand: a rank's zero is its first arrival, so many seconds into a recording that began at
+    so many nanoseconds.
+    """
     zeros = [clock(rank)["monotonic_ns"] / 1e9 + first_arrival(rank) for rank in (0, 1)]
     found = ranks(text(1), text(0))
     assert found.alignment == "machine" and found.count == 2 and found.faults == ()
@@ -94,7 +98,7 @@ def test_what_is_wrong_is_said_and_the_rest_opens():
         (text(1, ranks="x"), "wrong kind"),
         (
             "".join(text(1).splitlines(keepends=True)[:1] + text(1).splitlines(keepends=True)[20:]),
-            "begins with missing steps",
+            "raw.jsonl, and there is no snapshot",
         ),
         ("this is no recording\n", "line 1"),
     ],
@@ -105,9 +109,8 @@ def test_a_rank_that_cannot_be_opened_is_told_of_and_the_others_open(damaged, wh
     assert [rank.number for rank in opened.ranks] == [0]
     refused, *missing = opened.faults
     assert refused.startswith("1.raw.jsonl cannot be opened: ") and why in refused
-    assert missing == (
-        ["Of 2 ranks, rank 1 is not among these files."] if why != "line 1" else []
-    )  # who it is, a header says
+    # who it is, a header says
+    assert missing == (["Of 2 ranks, rank 1 is not among these files."] if why != "line 1" else [])
     with pytest.raises(InvalidTrace, match=why):
         ranks(damaged)
 

@@ -1,5 +1,6 @@
-"""Recordings of a real vLLM under HTTP traffic: every one opens whole and without a warning, each step is as its raw line says, and the totals are
-those of vLLM's own counters and of its clients. A line or a counter that says something else is found.
+"""Recordings of a real vLLM under HTTP traffic: every one opens whole and without a warning, each
+step is as its raw line says, and the totals are those of vLLM's own counters and of its clients. A
+line or a counter that says something else is found.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def test_every_step_is_as_its_line_says_and_no_rule_is_broken(
 
 @pytest.mark.parametrize("name", sorted(CLIENTS))
 def test_clients_were_told_what_the_trace_says(traces: dict[str, Trace], name: str) -> None:
-    """Of every client that stayed to the end: as many tokens, and an end by itself or, where its front end found a stop string, from outside."""
+    """Of every client that stayed to the end: as many tokens, and an end by itself or, where its
+    front end found a stop string, from outside.
+    """
     trace = traces[name]
     ends = {f.request: f.finish_reason for event in trace.events for f in event.finished}
     told = 0
@@ -162,6 +165,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(done.value.code or 0), shown.out, shown.err
 
 
+@pytest.mark.slow
 def test_the_command_says_what_differs_and_ends_with_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,10 +243,8 @@ def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(
     def limits(trace: Trace) -> set[str]:
         return {admitted.why.limit for event in trace.events for admitted in event.admitted}
 
-    assert limits(traces["long-prefill"]) == {
-        "none",
-        "unrecorded",
-    }  # an older recorder did not say the threshold
+    # an older recorder did not say the threshold
+    assert limits(traces["long-prefill"]) == {"none", "unrecorded"}
     lines = lines_of("long-prefill")
     told = ruled_of([{**lines[0], "long_prefill_token_threshold": 32}, *lines[1:]])
     assert limits(told) == {"none", "chunk"} and not any(event.warnings for event in told.events)
@@ -250,7 +252,7 @@ def test_what_holds_a_chunk_is_the_threshold_on_record_or_is_not_recorded(
     assert limits(false) == {"none", "unrecorded"}
 
 
-def test_a_head_that_was_skipped_waits_for_a_reason_that_is_not_recorded(
+def test_a_head_that_was_skipped_is_said_to_be(
     traces: dict[str, Trace],
 ) -> None:
     lines = lines_of("priority-pressure")
@@ -263,7 +265,7 @@ def test_a_head_that_was_skipped_waits_for_a_reason_that_is_not_recorded(
     again = ruled_of(lines).event(at["step"])
     assert (
         again.waiting.why is not None
-        and again.waiting.why.limit == again.budget.binding == "unrecorded"
+        and again.waiting.why.limit == again.budget.binding == "skipped"
         and not again.warnings
     )
 
@@ -287,7 +289,9 @@ def test_whoever_is_preempted_and_joins_again_in_one_step_begins_a_table_anew(
 def test_whoever_ends_while_the_next_step_is_under_way_keeps_its_blocks_through_it(
     traces: dict[str, Trace],
 ) -> None:
-    """With two steps in flight: some end without a row in the next step, and leave only after it."""
+    """With two steps in flight: some end without a row in the next step, and leave only after
+    it.
+    """
     trace, late = traces["true-async"], 0
     for event, following in zip(trace.events, trace.events[1:], strict=False):
         ended, rows = (

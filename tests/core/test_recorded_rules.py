@@ -1,6 +1,8 @@
-"""The rules of another engine's steps, one by one, on small states counted by hand: each where it just holds, and where it just does not.
+"""The rules of another engine's steps, one by one, on small states counted by hand: each where it
+just holds, and where it just does not.
 
-The pool has nine blocks of four tokens. Whoever runs is a, b, c, … in lanes 0, 1, 2, …, in the order of admission.
+The pool has nine blocks of four tokens. Whoever runs is a, b, c, … in lanes 0, 1, 2, …, in the
+order of admission.
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ from core.trace.events import (
     Budget,
     Carried,
     Draft,
+    LimitReached,
     Overrun,
     Pass,
     Preempted,
     Resumed,
     Stalled,
     Waiting,
-    Why,
 )
 from core.trace.header import EngineFacts, GroupFacts, Header, ModelFacts
-from core.trace.recorded_rules import RecordedRules
+from core.trace.rules.recorded import RecordedRules
 from core.trace.run_state import RunState
 from worlds.by_hand import computes, event
 
@@ -61,7 +63,9 @@ def header(
 
 
 def state(*running: tuple[int, list[int]], waiting: str = "", tokens: int = 4) -> RunState:
-    """running: how many tokens each has, and its blocks. waiting: their names, each with so many tokens."""
+    """running: how many tokens each has, and its blocks. waiting: their names, each with so many
+    tokens.
+    """
     names = "abcdefg"[: len(running)]
     return RunState(
         num_tokens={name: held for name, (held, _) in zip(names, running, strict=True)}
@@ -80,7 +84,7 @@ def says(found: str | None, fault: str | None) -> None:
     assert found is None if fault is None else found is not None and fault in found, found
 
 
-# -- who gives way ---------------------------------------------------------------------------------------------------
+# -- who gives way ---------------------------------------------------------------------------------
 
 SPARE = "was preempted although"
 KEEPS_ONE = replace(FIRST, watermark=0.1)  # a tenth of the nine blocks and the null block
@@ -94,28 +98,132 @@ STATES = GroupFacts(kind="mamba")
     ("of", "running", "computed", "fault"),
     [
         # a lacks one block for its ninth token
-        pytest.param(header(), [(9, [0, 1]), (24, [2, 3, 4, 5, 6, 7])], (), SPARE, id="one is free and one needed"),
-        pytest.param(header(), [(9, [0, 1]), (28, [2, 3, 4, 5, 6, 7, 8])], (), None, id="none is free"),
-        pytest.param(header(KEEPS_ONE), [(9, [0, 1]), (24, [2, 3, 4, 5, 6, 7])], (), None, id="the one that is free is kept"),
-        pytest.param(header(KEEPS_ONE), [(9, [0, 1]), (20, [2, 3, 4, 5, 6])], (), SPARE, id="one of two is kept"),
-        pytest.param(header(), [(9, [0, 1]), (28, [0, 2, 3, 4, 5, 6, 7])], (), SPARE, id="a shared block is taken once"),
-        pytest.param(header(), [(9, [0, 1]), (20, [2, 3, 4, 5, 6, 7, 8])], (), None, id="blocks to spare are nobody else's"),
-        pytest.param(header(kv_connector="Nixl"), [(9, [0, 1]), (4, [2])], (), None, id="a connector may hold blocks"),
+        pytest.param(
+            header(),
+            [(9, [0, 1]), (24, [2, 3, 4, 5, 6, 7])],
+            (),
+            SPARE,
+            id="one is free and one needed",
+        ),
+        pytest.param(
+            header(), [(9, [0, 1]), (28, [2, 3, 4, 5, 6, 7, 8])], (), None, id="none is free"
+        ),
+        pytest.param(
+            header(KEEPS_ONE),
+            [(9, [0, 1]), (24, [2, 3, 4, 5, 6, 7])],
+            (),
+            None,
+            id="the one that is free is kept",
+        ),
+        pytest.param(
+            header(KEEPS_ONE),
+            [(9, [0, 1]), (20, [2, 3, 4, 5, 6])],
+            (),
+            SPARE,
+            id="one of two is kept",
+        ),
+        pytest.param(
+            header(),
+            [(9, [0, 1]), (28, [0, 2, 3, 4, 5, 6, 7])],
+            (),
+            SPARE,
+            id="a shared block is taken once",
+        ),
+        pytest.param(
+            header(),
+            [(9, [0, 1]), (20, [2, 3, 4, 5, 6, 7, 8])],
+            (),
+            None,
+            id="blocks to spare are nobody else's",
+        ),
+        pytest.param(
+            header(kv_connector="Nixl"),
+            [(9, [0, 1]), (4, [2])],
+            (),
+            None,
+            id="a connector may hold blocks",
+        ),
         # speculation: a and b have all blocks for their own tokens
-        pytest.param(header(num_spec_tokens=2), [(6, [0, 1]), (23, [2, 3, 4, 5, 6, 7])], (), None, id="blocks for two steps' drafts"),
-        pytest.param(header(num_spec_tokens=2), [(4, [0, 1]), (20, [2, 3, 4, 5, 6, 7])], (), SPARE, id="no blocks for a third step's"),
-        pytest.param(header(), [(8, [0, 1]), (28, [2, 3, 4, 5, 6, 7, 8])], [computes("a", 8, 1)], None, id="for a token in vain"),
+        pytest.param(
+            header(num_spec_tokens=2),
+            [(6, [0, 1]), (23, [2, 3, 4, 5, 6, 7])],
+            (),
+            None,
+            id="blocks for two steps' drafts",
+        ),
+        pytest.param(
+            header(num_spec_tokens=2),
+            [(4, [0, 1]), (20, [2, 3, 4, 5, 6, 7])],
+            (),
+            SPARE,
+            id="no blocks for a third step's",
+        ),
+        pytest.param(
+            header(),
+            [(8, [0, 1]), (28, [2, 3, 4, 5, 6, 7, 8])],
+            [computes("a", 8, 1)],
+            None,
+            id="for a token in vain",
+        ),
         # groups
-        pytest.param(header(groups=(RING,)), [(20, [0, 1]), (20, [2, 3])], (), SPARE, id="a ring is never longer than its window"),
-        pytest.param(header(groups=(LARGE,)), [(9, [0]), (56, [1, 2, 3, 4, 5, 6, 7])], (), SPARE, id="larger blocks"),
-        pytest.param(header(groups=(LARGE,)), [(8, [0]), (8, [1])], (), SPARE, id="larger blocks that are full"),
-        pytest.param(header(groups=(PAIRS,)), [(9, [0]), (8, [1, 2, 3, 4, 5, 6, 7])], (), None, id="two blocks at once"),
-        pytest.param(header(groups=(STATES,)), [(4, [0]), (28, [1, 2, 3, 4, 5, 6, 7])], (), None, id="a state may take one more each"),
-        pytest.param(header(groups=(STATES,)), [(4, [0]), (24, [1, 2, 3, 4, 5, 6])], (), SPARE, id="a state takes no more than that"),
-        pytest.param(header(groups=(STATES,), num_spec_tokens=1), [(4, [0]), (12, [1, 2, 3])], (), None, id="a state for each draft"),
-        pytest.param(header(groups=(STATES,), num_spec_tokens=1), [(4, [0]), (8, [1, 2])], (), SPARE, id="a state for no more drafts"),
+        pytest.param(
+            header(groups=(RING,)),
+            [(20, [0, 1]), (20, [2, 3])],
+            (),
+            SPARE,
+            id="a ring is never longer than its window",
+        ),
+        pytest.param(
+            header(groups=(LARGE,)),
+            [(9, [0]), (56, [1, 2, 3, 4, 5, 6, 7])],
+            (),
+            SPARE,
+            id="larger blocks",
+        ),
+        pytest.param(
+            header(groups=(LARGE,)),
+            [(8, [0]), (8, [1])],
+            (),
+            SPARE,
+            id="larger blocks that are full",
+        ),
+        pytest.param(
+            header(groups=(PAIRS,)),
+            [(9, [0]), (8, [1, 2, 3, 4, 5, 6, 7])],
+            (),
+            None,
+            id="two blocks at once",
+        ),
+        pytest.param(
+            header(groups=(STATES,)),
+            [(4, [0]), (28, [1, 2, 3, 4, 5, 6, 7])],
+            (),
+            None,
+            id="a state may take one more each",
+        ),
+        pytest.param(
+            header(groups=(STATES,)),
+            [(4, [0]), (24, [1, 2, 3, 4, 5, 6])],
+            (),
+            SPARE,
+            id="a state takes no more than that",
+        ),
+        pytest.param(
+            header(groups=(STATES,), num_spec_tokens=1),
+            [(4, [0]), (12, [1, 2, 3])],
+            (),
+            None,
+            id="a state for each draft",
+        ),
+        pytest.param(
+            header(groups=(STATES,), num_spec_tokens=1),
+            [(4, [0]), (8, [1, 2])],
+            (),
+            SPARE,
+            id="a state for no more drafts",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_request_gives_way_only_for_want_of_blocks(of, running, computed, fault):
     newest = event(preempted=(Preempted("b", 4, 1),), segments=tuple(computed))
     says(RecordedRules(of).preemptions(newest, state(*running)), fault)
@@ -130,7 +238,9 @@ def test_an_engine_may_take_back_the_blocks_of_all():
 
 
 def test_drafts_that_no_header_announces_have_blocks_too():
-    """Three in this step and three in the one before: with 3 tokens a may need three blocks, with 2 only two; one is free."""
+    """Three in this step and three in the one before: with 3 tokens a may need three blocks, with 2
+    only two; one is free.
+    """
     rules, newest = RecordedRules(header()), event(preempted=(Preempted("b", 4, 1),))
     says(rules.numbering(event(0, drafts=(Draft("b", 3, 0),)), state()), None)
     full = (22, [1, 2, 3, 4, 5, 6, 7])
@@ -138,9 +248,9 @@ def test_drafts_that_no_header_announces_have_blocks_too():
     says(rules.preemptions(newest, state((2, [0]), full)), SPARE)
 
 
-# -- lanes and the queue ---------------------------------------------------------------------------------------------
+# -- lanes and the queue ---------------------------------------------------------------------------
 
-GAP = Resumed(1, 3, 3, "steps", (), (), (), ())
+GAP = Resumed(1, 3, 3, (), (), (), ())
 
 
 @pytest.mark.parametrize(
@@ -189,13 +299,13 @@ def test_who_is_passed_over_waits_for_something_that_nobody_recorded():
     second = (Admitted("d", 1, NOTHING_BINDS),)
     for why, fault in (
         (UNRECORDED, None),
-        (Why("budget", 0, 4, 16), "before another that came first"),
+        (LimitReached("budget", 0, 4, 16), "before another that came first"),
     ):
         told = event(admitted=second, waiting=Waiting(1, "c", why))
         says(RecordedRules(header()).admissions(told, state((4, [0]), waiting="cd")), fault)
 
 
-LACKS = Why("budget", 0, 4, 16)
+LACKS = LimitReached("budget", 0, 4, 16)
 NOT_HEAD = "said to be the head"
 
 
@@ -203,19 +313,65 @@ NOT_HEAD = "said to be the head"
     ("of", "why", "told", "fault"),
     [
         pytest.param(header(), LACKS, {"head": "d"}, NOT_HEAD, id="the second by arrival"),
-        pytest.param(header(kv_connector="Nixl"), LACKS, {"head": "d"}, None, id="held by a connector"),
-        pytest.param(header(RecordedPolicy(name="own", order_by="not recorded", victim="")), LACKS, {"head": "d"}, None, id="in an order of its own"),
+        pytest.param(
+            header(kv_connector="Nixl"), LACKS, {"head": "d"}, None, id="held by a connector"
+        ),
+        pytest.param(
+            header(RecordedPolicy(name="own", order_by="not recorded", victim="")),
+            LACKS,
+            {"head": "d"},
+            None,
+            id="in an order of its own",
+        ),
         pytest.param(header(PRIORITY), LACKS, {"head": "c"}, None, id="who was next"),
         pytest.param(header(PRIORITY), LACKS, {"head": "d"}, NOT_HEAD, id="another who was there"),
-        pytest.param(header(PRIORITY), UNRECORDED, {"head": "d"}, None, id="who was next may have been passed over"),
-        pytest.param(header(PRIORITY), LACKS, {"head": "d", "resumed": GAP}, None, id="after a gap anybody"),
-        pytest.param(header(PRIORITY), LACKS, {"head": "d", "arrived": (Arrived("d", 0.0),)}, None, id="a newcomer"),
-        pytest.param(header(PRIORITY), LACKS, {"head": "d", "preempted": (Preempted("d", 4, 0),)}, None, id="who gave way"),
-        pytest.param(header(PRIORITY), LACKS, {"head": "d", "left": "c"}, None, id="who was next has joined"),
-        pytest.param(header(PRIORITY), LACKS, {"head": "c", "admitted": (Admitted("e", 1, NOTHING_BINDS),)}, NOT_HEAD, id="another joined first"),
-        pytest.param(header(PRIORITY), LACKS, {"head": "c", "arrived": (Arrived("e", 0.0),), "admitted": (Admitted("e", 1, NOTHING_BINDS),)}, None, id="a newcomer joined first"),
+        pytest.param(
+            header(PRIORITY),
+            UNRECORDED,
+            {"head": "d"},
+            None,
+            id="who was next may have been passed over",
+        ),
+        pytest.param(
+            header(PRIORITY), LACKS, {"head": "d", "resumed": GAP}, None, id="after a gap anybody"
+        ),
+        pytest.param(
+            header(PRIORITY),
+            LACKS,
+            {"head": "d", "arrived": (Arrived("d", 0.0),)},
+            None,
+            id="a newcomer",
+        ),
+        pytest.param(
+            header(PRIORITY),
+            LACKS,
+            {"head": "d", "preempted": (Preempted("d", 4, 0),)},
+            None,
+            id="who gave way",
+        ),
+        pytest.param(
+            header(PRIORITY), LACKS, {"head": "d", "left": "c"}, None, id="who was next has joined"
+        ),
+        pytest.param(
+            header(PRIORITY),
+            LACKS,
+            {"head": "c", "admitted": (Admitted("e", 1, NOTHING_BINDS),)},
+            NOT_HEAD,
+            id="another joined first",
+        ),
+        pytest.param(
+            header(PRIORITY),
+            LACKS,
+            {
+                "head": "c",
+                "arrived": (Arrived("e", 0.0),),
+                "admitted": (Admitted("e", 1, NOTHING_BINDS),),
+            },
+            None,
+            id="a newcomer joined first",
+        ),
     ],
-)  # fmt: skip
+)
 def test_who_is_next_stays_next_until_it_joins_or_another_comes(of, why, told, fault):
     """c was next in the step before, for this reason."""
     rules, waiting = RecordedRules(of), "cd"
@@ -231,7 +387,7 @@ def test_who_is_next_stays_next_until_it_joins_or_another_comes(of, why, told, f
     )
 
 
-# -- reasons ---------------------------------------------------------------------------------------------------------
+# -- reasons ---------------------------------------------------------------------------------------
 
 CHUNKS = replace(KEEPS_ONE, reserve="chunk")
 BLOCKED = replace(FIRST, victim="blocked")
@@ -244,18 +400,78 @@ UNFIT, DOES_NOT_FOLLOW = "do not fit its limit", "does not follow"
     [
         # c, with 12 tokens to compute, needs three blocks
         pytest.param(header(), 1, 6, 16, UNRECORDED, None, id="three blocks are free"),
-        pytest.param(header(), 1, 7, 16, Why("blocks", 2, 3, 9), None, id="two are free"),
-        pytest.param(header(), 1, 7, 16, Why("blocks", 1, 3, 9), DOES_NOT_FOLLOW, id="one more is free than it says"),
-        pytest.param(header(KEEPS_ONE), 1, 6, 16, Why("blocks", 2, 3, 9), None, id="one of three is kept"),
-        pytest.param(header(KEEPS_ONE), 0, 6, 16, Why("blocks", 2, 3, 9), DOES_NOT_FOLLOW, id="none is kept where nobody runs"),
-        pytest.param(header(), 1, 7, 4, Why("blocks", 2, 3, 9), None, id="all of the prompt is reserved"),
-        pytest.param(header(CHUNKS), 1, 7, 5, Why("blocks", 1, 2, 9), None, id="one chunk is reserved"),
-        pytest.param(header(CHUNKS), 1, 7, 4, Why("blocks", 1, 3, 9), DOES_NOT_FOLLOW, id="one chunk is reserved, not all"),
-        pytest.param(header(), 1, 6, 0, Why("budget", 0, 12, 16), None, id="the budget is spent"),
-        pytest.param(header(), 3, 6, 0, Why("lanes", 0, 1, 3), None, id="lanes come before the budget"),
-        pytest.param(header(), 1, 6, 0, Why("budget", 0, 12, 17), UNFIT, id="another budget"),
+        pytest.param(header(), 1, 7, 16, LimitReached("blocks", 2, 3, 9), None, id="two are free"),
+        pytest.param(
+            header(),
+            1,
+            7,
+            16,
+            LimitReached("blocks", 1, 3, 9),
+            DOES_NOT_FOLLOW,
+            id="one more is free than it says",
+        ),
+        pytest.param(
+            header(KEEPS_ONE),
+            1,
+            6,
+            16,
+            LimitReached("blocks", 2, 3, 9),
+            None,
+            id="one of three is kept",
+        ),
+        pytest.param(
+            header(KEEPS_ONE),
+            0,
+            6,
+            16,
+            LimitReached("blocks", 2, 3, 9),
+            DOES_NOT_FOLLOW,
+            id="none is kept where nobody runs",
+        ),
+        pytest.param(
+            header(),
+            1,
+            7,
+            4,
+            LimitReached("blocks", 2, 3, 9),
+            None,
+            id="all of the prompt is reserved",
+        ),
+        pytest.param(
+            header(CHUNKS),
+            1,
+            7,
+            5,
+            LimitReached("blocks", 1, 2, 9),
+            None,
+            id="one chunk is reserved",
+        ),
+        pytest.param(
+            header(CHUNKS),
+            1,
+            7,
+            4,
+            LimitReached("blocks", 1, 3, 9),
+            DOES_NOT_FOLLOW,
+            id="one chunk is reserved, not all",
+        ),
+        pytest.param(
+            header(), 1, 6, 0, LimitReached("budget", 0, 12, 16), None, id="the budget is spent"
+        ),
+        pytest.param(
+            header(),
+            3,
+            6,
+            0,
+            LimitReached("lanes", 0, 1, 3),
+            None,
+            id="lanes come before the budget",
+        ),
+        pytest.param(
+            header(), 1, 6, 0, LimitReached("budget", 0, 12, 17), UNFIT, id="another budget"
+        ),
     ],
-)  # fmt: skip
+)
 def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(
     of, running, used, left, why, fault
 ):
@@ -272,15 +488,51 @@ def test_why_the_head_waits_follows_from_lanes_budget_and_blocks(
 @pytest.mark.parametrize(
     ("of", "used", "left", "gave_way", "why", "fault"),
     [
-        pytest.param(header(), 9, 8, GAVE_WAY, Why("blocks", 0, 1, 9), None, id="no block, and another gave way"),
-        pytest.param(header(), 9, 8, (), Why("blocks", 0, 1, 9), DOES_NOT_FOLLOW, id="no block, and nobody gave way"),
-        pytest.param(header(BLOCKED), 9, 8, (), Why("blocks", 0, 1, 9), None, id="whoever lacks a block is skipped"),
-        pytest.param(header(), 8, 8, GAVE_WAY, Why("blocks", 0, 1, 9), DOES_NOT_FOLLOW, id="a block is free"),
-        pytest.param(header(), 8, 0, (), Why("budget", 0, 1, 16), None, id="the budget is spent"),
+        pytest.param(
+            header(),
+            9,
+            8,
+            GAVE_WAY,
+            LimitReached("blocks", 0, 1, 9),
+            None,
+            id="no block, and another gave way",
+        ),
+        pytest.param(
+            header(),
+            9,
+            8,
+            (),
+            LimitReached("blocks", 0, 1, 9),
+            DOES_NOT_FOLLOW,
+            id="no block, and nobody gave way",
+        ),
+        pytest.param(
+            header(BLOCKED),
+            9,
+            8,
+            (),
+            LimitReached("blocks", 0, 1, 9),
+            None,
+            id="whoever lacks a block is skipped",
+        ),
+        pytest.param(
+            header(),
+            8,
+            8,
+            GAVE_WAY,
+            LimitReached("blocks", 0, 1, 9),
+            DOES_NOT_FOLLOW,
+            id="a block is free",
+        ),
+        pytest.param(
+            header(), 8, 0, (), LimitReached("budget", 0, 1, 16), None, id="the budget is spent"
+        ),
         pytest.param(header(), 8, 8, (), UNRECORDED, None, id="not recorded"),
-        pytest.param(header(), 9, 8, GAVE_WAY, Why("blocks", 0, 1, 8), UNFIT, id="another pool"),
+        pytest.param(
+            header(), 9, 8, GAVE_WAY, LimitReached("blocks", 0, 1, 8), UNFIT, id="another pool"
+        ),
     ],
-)  # fmt: skip
+)
 def test_why_a_request_stalls_follows_from_budget_and_blocks(of, used, left, gave_way, why, fault):
     told = event(
         stalled=(Stalled("a", why),),
@@ -295,12 +547,19 @@ def test_why_a_request_stalls_follows_from_budget_and_blocks(of, used, left, gav
     ("longest", "start", "length", "left", "why", "fault"),
     [
         (None, 0, 12, 4, NOTHING_BINDS, None),
-        (None, 0, 8, 0, Why("budget", 8, 12, 16), None),
+        (None, 0, 8, 0, LimitReached("budget", 8, 12, 16), None),
         (None, 4, 8, 0, NOTHING_BINDS, None),  # the first four were found
-        (None, 4, 4, 0, Why("budget", 4, 8, 16), None),
-        (None, 0, 8, 8, Why("budget", 8, 12, 16), DOES_NOT_FOLLOW),
-        (6, 0, 6, 10, Why("chunk", 6, 12, 6), None),
-        (6, 0, 5, 11, Why("chunk", 6, 12, 6), DOES_NOT_FOLLOW),  # cut shorter, for another reason
+        (None, 4, 4, 0, LimitReached("budget", 4, 8, 16), None),
+        (None, 0, 8, 8, LimitReached("budget", 8, 12, 16), DOES_NOT_FOLLOW),
+        (6, 0, 6, 10, LimitReached("chunk", 6, 12, 6), None),
+        (
+            6,
+            0,
+            5,
+            11,
+            LimitReached("chunk", 6, 12, 6),
+            DOES_NOT_FOLLOW,
+        ),  # cut shorter, for another reason
         (6, 0, 5, 11, UNRECORDED, None),
     ],
 )
@@ -318,7 +577,7 @@ def test_why_a_first_chunk_is_cut_follows_from_its_length(longest, start, length
     )
 
 
-# -- what a pass may hold --------------------------------------------------------------------------------------------
+# -- what a pass may hold --------------------------------------------------------------------------
 
 LONGEST = header(long_prefill_token_threshold=6)
 SHORT = header(context=12)
@@ -329,22 +588,74 @@ WHOLE = header(chunked=False)
     ("of", "segment", "more", "fault"),
     [
         pytest.param(header(), None, {"passes": ()}, None, id="no pass"),
-        pytest.param(header(), None, {"passes": (forward("packed"), forward("padded"))}, "laid out", id="one of two passes"),
-        pytest.param(SHORT, computes("a", 11, 1, "decode"), {}, None, id="the last position of the context"),
-        pytest.param(SHORT, computes("a", 12, 1, "decode"), {}, "context of 12", id="one position beyond it"),
-        pytest.param(SHORT, computes("a", 12, 1, "decode"), {"overrun": (Overrun("a", 1),)}, None, id="one beyond it in vain"),
-        pytest.param(SHORT, computes("a", 11, 3, "decode"), {"drafts": (Draft("a", 2, 0),)}, None, id="drafts beyond it"),
+        pytest.param(
+            header(),
+            None,
+            {"passes": (forward("packed"), forward("padded"))},
+            "laid out",
+            id="one of two passes",
+        ),
+        pytest.param(
+            SHORT, computes("a", 11, 1, "decode"), {}, None, id="the last position of the context"
+        ),
+        pytest.param(
+            SHORT, computes("a", 12, 1, "decode"), {}, "context of 12", id="one position beyond it"
+        ),
+        pytest.param(
+            SHORT,
+            computes("a", 12, 1, "decode"),
+            {"overrun": (Overrun("a", 1),)},
+            None,
+            id="one beyond it in vain",
+        ),
+        pytest.param(
+            SHORT,
+            computes("a", 11, 3, "decode"),
+            {"drafts": (Draft("a", 2, 0),)},
+            None,
+            id="drafts beyond it",
+        ),
         pytest.param(LONGEST, computes("a", 0, 6), {"waits": "z"}, None, id="the longest chunk"),
-        pytest.param(LONGEST, computes("a", 0, 7), {"waits": "z"}, "more than 6 tokens", id="a longer one while another waits"),
-        pytest.param(LONGEST, computes("a", 0, 7), {"runs": True}, "more than 6 tokens", id="a longer one while another runs"),
+        pytest.param(
+            LONGEST,
+            computes("a", 0, 7),
+            {"waits": "z"},
+            "more than 6 tokens",
+            id="a longer one while another waits",
+        ),
+        pytest.param(
+            LONGEST,
+            computes("a", 0, 7),
+            {"runs": True},
+            "more than 6 tokens",
+            id="a longer one while another runs",
+        ),
         pytest.param(LONGEST, computes("a", 0, 12), {}, None, id="a longer one alone"),
-        pytest.param(LONGEST, computes("a", 6, 8), {"waits": "z", "drafts": (Draft("a", 2, 0),)}, None, id="drafts behind the longest"),
+        pytest.param(
+            LONGEST,
+            computes("a", 6, 8),
+            {"waits": "z", "drafts": (Draft("a", 2, 0),)},
+            None,
+            id="drafts behind the longest",
+        ),
         pytest.param(WHOLE, computes("a", 4, 8), {}, None, id="the rest of a prompt"),
         pytest.param(WHOLE, computes("a", 0, 8), {}, "in chunks although", id="a part of a prompt"),
-        pytest.param(WHOLE, computes("a", 0, 13), {"drafts": (Draft("a", 2, 0),)}, "in chunks although", id="a part with drafts behind it"),
-        pytest.param(header(chunked=False, long_prefill_token_threshold=6), computes("a", 0, 6), {"waits": "z"}, None, id="a part that is the longest"),
+        pytest.param(
+            WHOLE,
+            computes("a", 0, 13),
+            {"drafts": (Draft("a", 2, 0),)},
+            "in chunks although",
+            id="a part with drafts behind it",
+        ),
+        pytest.param(
+            header(chunked=False, long_prefill_token_threshold=6),
+            computes("a", 0, 6),
+            {"waits": "z"},
+            None,
+            id="a part that is the longest",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_pass_holds_what_the_header_allows(of, segment, more, fault):
     """a has 12 tokens."""
     facts = {"passes": (forward("packed"),), "segments": (segment,) if segment else ()} | more

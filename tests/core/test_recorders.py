@@ -1,4 +1,6 @@
-"""Recorders and their raw files: what is written is what was decided, whatever fails stays outside the engine, and damaged files say so."""
+"""Recorders and their raw files: what is written is what was decided, whatever fails stays outside
+the engine, and damaged files say so.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from core.recorders.raw import read_raw
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.vllm.inflight_vllm import recorder as inflight_vllm
 from core.recorders.vllm.inflight_vllm.recorder import Recorder
-from core.recorders.vllm.inflight_vllm.schedulers import Recording
+from core.recorders.vllm.inflight_vllm.schedulers import RecordsSteps
 from core.recorders.vllm.inflight_vllm.snapshot import Snapshot
 from core.recorders.vllm.inflight_vllm.writer import Parts, RawWriter
 
@@ -61,7 +63,9 @@ class Queue(deque):
 
 
 class OneByOne:
-    """The least that a recorder asks of a scheduler: whoever waits runs at once, one token a step, three tokens each."""
+    """The least that a recorder asks of a scheduler: whoever waits runs at once, one token a step,
+    three tokens each.
+    """
 
     def __init__(self) -> None:
         self.requests, self.waiting, self.block_size = {}, Queue(), 16
@@ -90,16 +94,23 @@ class OneByOne:
         old = [r for r in self.requests.values() if r not in self.waiting]
         self.waiting.clear()
         cached = SimpleNamespace(
-            req_ids=[r.request_id for r in old], num_computed_tokens=[r.num_computed_tokens for r in old],
-            new_block_ids=[None] * len(old), resumed_req_ids=set(),
-        )  # fmt: skip
+            req_ids=[r.request_id for r in old],
+            num_computed_tokens=[r.num_computed_tokens for r in old],
+            new_block_ids=[None] * len(old),
+            resumed_req_ids=set(),
+        )
         counts = {
             n.req_id: len(self.requests[n.req_id].prompt_token_ids) for n in new
         } | dict.fromkeys(cached.req_ids, 1)
         output = SimpleNamespace(
-            scheduled_new_reqs=new, scheduled_cached_reqs=cached, num_scheduled_tokens=counts, finished_req_ids=self.ended,
-            total_num_scheduled_tokens=sum(counts.values()), scheduled_spec_decode_tokens={}, has_structured_output_requests=False,
-        )  # fmt: skip
+            scheduled_new_reqs=new,
+            scheduled_cached_reqs=cached,
+            num_scheduled_tokens=counts,
+            finished_req_ids=self.ended,
+            total_num_scheduled_tokens=sum(counts.values()),
+            scheduled_spec_decode_tokens={},
+            has_structured_output_requests=False,
+        )
         for request, count in counts.items():
             self.requests[request].num_computed_tokens += count
         return output
@@ -121,15 +132,20 @@ class OneByOne:
         pass
 
 
-class Recorded(Recording, OneByOne):
+class Recorded(RecordsSteps, OneByOne):
     pass
 
 
 def asked(name: str, *prompt: int) -> SimpleNamespace:
     return SimpleNamespace(
-        request_id=name, prompt_token_ids=list(prompt), num_tokens=len(prompt), num_computed_tokens=0, max_tokens=2,
-        sampling_params=SimpleNamespace(temperature=0.0, seed=None, ignore_eos=True), num_prompt_tokens=len(prompt),
-    )  # fmt: skip
+        request_id=name,
+        prompt_token_ids=list(prompt),
+        num_tokens=len(prompt),
+        num_computed_tokens=0,
+        max_tokens=2,
+        sampling_params=SimpleNamespace(temperature=0.0, seed=None, ignore_eos=True),
+        num_prompt_tokens=len(prompt),
+    )
 
 
 def run(scheduler: OneByOne) -> list[dict]:
@@ -164,9 +180,8 @@ def test_a_recording_says_what_was_decided(path):
     scheduler.shutdown()
     (recording,) = read_raw([path])
     assert recording.complete and recording.dropped == 0
-    assert [
-        f for f in recording.faults if "never tried with" not in f
-    ] == []  # this test's own engine is none that was tried
+    # this test's own engine is none that was tried
+    assert [f for f in recording.faults if "never tried with" not in f] == []
     assert [{s["request"]: s["length"] for s in e["segments"]} for e in recording.steps] == decided
     clock = recording.header["clock"]  # as another process of this machine reads it, a moment later
     assert clock["boot"] == inflight_vllm._clock()["boot"]
@@ -179,9 +194,8 @@ def test_a_recording_says_what_was_decided(path):
     ] == [4, 2]
     assert second["finished"] == [["b", "length"], ["a", "length"]]
     assert first["blocks"] == [["a", [[3]], "table"], ["b", [[3]], "table"]]
-    assert (
-        "vllm_config.model_config.model" in recording.header["missing"]
-    )  # the stand-in has none, and the header says so
+    # the stand-in has none, and the header says so
+    assert "vllm_config.model_config.model" in recording.header["missing"]
 
 
 def test_what_an_engine_does_beside_its_steps_is_noted(path):
@@ -208,9 +222,8 @@ def test_what_an_engine_does_beside_its_steps_is_noted(path):
         None,
     )
     assert "vllm_config.model_config.is_multimodal_model" in facts["missing"]  # it failed
-    assert (
-        "vllm_config.lora_config.max_loras" not in facts["missing"]
-    )  # it is there: this engine has none
+    # it is there: this engine has none
+    assert "vllm_config.lora_config.max_loras" not in facts["missing"]
     facts.update(max_num_seqs=1, max_num_batched_tokens=16, num_blocks=4)
     notes = trace_header(recording, None, 0.0, absent=(), notes=()).notes
     assert [note.partition(":")[0] for note in notes] == ["KV connector", "Pooling"]
@@ -229,7 +242,9 @@ def test_a_scheduler_of_ones_own_is_named(path):
 
 
 def test_what_a_preemption_took_and_who_is_held_is_told_as_it_was(path):
-    """A preemption sets its request's counters to zero; requests whose KV is on its way stand in a queue of their own, before the other."""
+    """A preemption sets its request's counters to zero; requests whose KV is on its way stand in a
+    queue of their own, before the other.
+    """
     scheduler = Recorded()
     scheduler.kv_holding_waiting = Queue([asked("held", 7), asked("too", 7)])
     for name in ("a", "b"):
@@ -248,15 +263,21 @@ def test_what_a_preemption_took_and_who_is_held_is_told_as_it_was(path):
 
 
 def test_a_snapshot_has_every_queue_and_counts_no_rejected_draft():
-    """While a step is in flight that computes four drafts for `runs`, of which one is kept; `held` has its blocks before its lane."""
+    """While a step is in flight that computes four drafts for `runs`, of which one is kept; `held`
+    has its blocks before its lane.
+    """
 
     def there(
         name: str, computed: int, output: tuple[int, ...] = (), preemptions: int = 0
     ) -> SimpleNamespace:
         return SimpleNamespace(
-            request_id=name, num_computed_tokens=computed, output_token_ids=list(output), num_prompt_tokens=5,
-            num_preemptions=preemptions, is_finished=lambda: False,
-        )  # fmt: skip
+            request_id=name,
+            num_computed_tokens=computed,
+            output_token_ids=list(output),
+            num_prompt_tokens=5,
+            num_preemptions=preemptions,
+            is_finished=lambda: False,
+        )
 
     scheduler = OneByOne()
     scheduler.running = [there("runs", 14, (1, 2))]
@@ -390,7 +411,9 @@ def test_a_long_recording_has_parts_that_belong_together(tmp_path):
 
 
 def test_the_newest_parts_are_kept(tmp_path):
-    """The file that was asked for is the first to go; what is left are the latest steps without a gap, to the end."""
+    """The file that was asked for is the first to go; what is left are the latest steps without a
+    gap, to the end.
+    """
     parts = recorded(tmp_path / "run.raw.jsonl", range(40), max_bytes=400, max_files=3)
     (recording,) = read_raw(parts)
     numbers = [s["step"] for s in recording.steps]
@@ -414,8 +437,11 @@ def test_a_start_touches_no_earlier_recording(tmp_path, name):
         before = {path: path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_an_engine_waits_for_no_pipe(tmp_path, caplog):
-    """One that nobody reads holds up neither the start nor the end; one that is read has the recording."""
+    """One that nobody reads holds up neither the start nor the end; one that is read has the
+    recording.
+    """
     os.mkfifo(tmp_path / "pipe")
     unread = RawWriter(Parts(tmp_path / "pipe", HEADER))
     unread.put(lambda: step(0))
@@ -446,9 +472,20 @@ def test_the_package_is_built_without_a_trace(tmp_path):
     )
     before = sorted(source.rglob("*"))
     built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path / "wheels"), str(source)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "-w",
+            str(tmp_path / "wheels"),
+            str(source),
+        ],
+        capture_output=True,
+        text=True,
+    )
     if built.returncode and "hatchling" in built.stderr:
         pytest.skip("hatchling cannot be fetched here")
     assert built.returncode == 0, built.stderr
@@ -488,12 +525,8 @@ def test_ranks_are_recordings_of_their_own(tmp_path):
     [
         (0, 1, "MainProcess", "run.raw.jsonl"),
         (1, 2, "EngineCore_DP1", "run.rank1.raw.jsonl"),
-        (
-            0,
-            1,
-            "EngineCore_DP0",
-            "run.rank0.raw.jsonl",
-        ),  # of a dense model, which is told that it is alone
+        # of a dense model, which is told that it is alone
+        (0, 1, "EngineCore_DP0", "run.rank0.raw.jsonl"),
         (1, 1, "EngineCore_DP1", "run.rank1.raw.jsonl"),
     ],
 )

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from core import EngineConfig, InvalidTrace, Request, SamplingParams, Trace, Workload
-from core.measure.verify import CheckResult, verify
 from core.policy import POLICIES
+from core.proof.verify import CheckResult, verify
 from core.simulate.cost import Cost, Deployment, Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear

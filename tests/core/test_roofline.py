@@ -1,4 +1,6 @@
-"""Costs by data sheet: passes computed by hand, what fits the memory, what several cards change, and that every number has a source."""
+"""Costs by data sheet: passes computed by hand, what fits the memory, what several cards change,
+and that every number has a source.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from core import EngineConfig, InflightError, InvalidTrace, Request, SamplingParams, Trace, Workload
+from core.account.metrics import wall_s
 from core.config import ASSETS
 from core.errors import InvalidConfig, TooLong
-from core.measure.metrics import wall_s
 from core.simulate.cost import Load
-from core.simulate.datasheets import ACCELERATORS, ALL_REDUCE_S, MODELS, NCCL, Source
+from core.simulate.datasheets import ACCELERATORS, ALL_REDUCE_S, MODELS, NCCL, StatedSource
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
 from core.simulate.roofline import Roofline
@@ -44,9 +46,11 @@ def _request(prompt: int, new: int = 1, name: str = "r") -> Request:
         ([(1, 8000)] * 64, 41.58),  # the same weights, and 67.1 GB of KV: 33.39
         ([(1000, 1000)], 27.71),  # 16.06 TFLOP at 593.4 TFLOP/s: 27.07; pairs 0.44
         ([(100_000, 100_000)], 7124.4),  # tokens 2706.5, pairs 4417.7
-        ([(512, 100_000)], 59.18),  # the last chunk of such a prompt: tokens 13.86, pairs 45.12; the KV, 6.52, is read meanwhile
+        # the last chunk of such a prompt: tokens 13.86, pairs 45.12; the KV, 6.52, is read
+        # meanwhile
+        ([(512, 100_000)], 59.18),
     ],
-)  # fmt: skip
+)
 def test_passes_of_8b_on_an_h100_by_hand(requests, milliseconds):
     assert 1000 * _seconds(H100_8B, *requests) == pytest.approx(milliseconds, rel=7e-4)
 
@@ -81,9 +85,8 @@ def test_the_parameters_follow_from_the_configs():
 
 def test_cards_that_share_a_model_divide_the_work_and_add_all_reduces():
     one, four = replace(H100_8B, overhead_s=0.0), replace(H100_8B, cards=4, overhead_s=0.0)
-    token = (
-        2 * 32 * (2 * 3 / 4 * 2 * 4096) / (0.6 * 450e9)
-    )  # two all-reduces a layer of 4096 numbers, of which a card sends 6/4
+    # two all-reduces a layer of 4096 numbers, of which a card sends 6/4
+    token = 2 * 32 * (2 * 3 / 4 * 2 * 4096) / (0.6 * 450e9)
     hops = 2 * 32 * (6.6e-6 + 6 * 0.6e-6)
     for requests in ([(1, 1)], [(1, 8000)] * 64, [(4000, 4000)]):
         tokens = sum(length for length, _ in requests)
@@ -95,7 +98,10 @@ def test_cards_that_share_a_model_divide_the_work_and_add_all_reduces():
 def test_what_does_not_fit_is_refused_with_what_would():
     with pytest.raises(
         InflightError,
-        match=r"take 141\.1 GB, and 90 % of its memory is 72\.0 GB; h100x2:70b has room, with 2\.9 GB for the KV pool",
+        match=(
+            r"take 141\.1 GB, and 90 % of its memory is 72\.0 GB; h100x2:70b has room, with 2\.9 GB"
+            r" for the KV pool"
+        ),
     ):
         cost_named("h100:70b")
     for spec, why in (
@@ -157,9 +163,8 @@ def test_the_simulated_model_has_its_own_context_and_name():
     engine = SimulatedEngine(H100_8B, EngineConfig(max_num_seqs=2))
     trace = engine.run(Workload([_request(100_000)]))
     chunks = [p.t_end - p.t_start for event in trace.events for p in event.passes]
-    assert (
-        len(chunks) == 391
-    )  # of 256 tokens, which read all weights in the time in which they could compute 295
+    # of 256 tokens, which read all weights in the time in which they could compute 295
+    assert len(chunks) == 391
     assert sum(chunks) == pytest.approx(391 * 0.00819 + 4.4177, rel=1e-3)
     model = trace.header.model
     assert (model.name, model.context, model.vocab_size, model.parameters) == (
@@ -216,7 +221,8 @@ def _tables() -> str:
     ]
     for name, card in ACCELERATORS.items():
         link = (
-            f"{card.link.title}, {card.link.bytes_per_s / 1e9:g} GB/s, {card.link.hop_s * 1e6:g} µs a hop"
+            f"{card.link.title}, {card.link.bytes_per_s / 1e9:g} GB/s, {card.link.hop_s * 1e6:g} µs"
+            " a hop"
             if card.link
             else "–"
         )
@@ -229,7 +235,10 @@ def _tables() -> str:
         )
         cards.append(f"| `{name}` | {card.title} | {' | '.join(cells)} |")
     models = [
-        "| name | model | parameters | layers | heads, of KV | head size | vocabulary | context | source |",
+        (
+            "| name | model | parameters | layers | heads, of KV | head size | vocabulary | context"
+            " | source |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, model in MODELS.items():
@@ -242,13 +251,14 @@ def _tables() -> str:
             f"{model.context:,}",
         )
         models.append(
-            f"| `{name}` | {model.title} | {' | '.join(map(str, numbers))} | {_source(model.source)} |"
+            f"| `{name}` | {model.title} | {' | '.join(map(str, numbers))} |"
+            f" {_source(model.source)} |"
         )
     start = f"An all-reduce starts in {ALL_REDUCE_S * 1e6:g} µs: {_source(NCCL)}, as are the hops."
     return "\n\n".join(("\n".join(cards), start, "\n".join(models)))
 
 
-def _source(source: Source) -> str:
+def _source(source: StatedSource) -> str:
     return f"[{source.title}]({source.url})" + (f"; {source.note}" if source.note else "")
 
 
@@ -257,7 +267,8 @@ def test_the_documentation_has_these_numbers_and_sources():
     assert _tables() in text, _tables()
 
 
-PUBLISHED = {  # by vLLM: milliseconds of 8 requests of 32 tokens, 128 new ones each; the build that measured them
+# by vLLM: milliseconds of 8 requests of 32 tokens, 128 new ones each; the build that measured them
+PUBLISHED = {
     "a100:8b": (1579.27, 9523),
     "a100x4:70b": (3990.59, 9523),
     "h100:8b": (997.542, 9555),
@@ -280,7 +291,8 @@ def _compared() -> str:
             f"https://buildkite.com/vllm/performance-benchmark/builds/{build}",
         )
         rows.append(
-            f"| `{name}` | [{measured:,.0f} ms]({at}) | {simulated:,.0f} ms | {100 * (simulated / measured - 1):+.1f} % |"
+            f"| `{name}` | [{measured:,.0f} ms]({at}) | {simulated:,.0f} ms |"
+            f" {100 * (simulated / measured - 1):+.1f} % |"
         )
     return "\n".join(rows).replace("| -", "| −")
 
@@ -288,3 +300,7 @@ def _compared() -> str:
 def test_the_documentation_says_how_far_published_measurements_are_off():
     text = (ASSETS.parent / "docs" / "simulation.md").read_text(encoding="utf-8")
     assert _compared() in text, _compared()
+
+
+def test_a_name_may_be_in_capitals():
+    assert Roofline.named("H100X4", "70B") == Roofline.named("h100x4", "70b")

@@ -1,11 +1,14 @@
-"""The rules of a recorded run, one broken at a time: everything else about the forged step is as it should be."""
+"""The rules of a recorded run, one broken at a time: everything else about the forged step is as it
+should be.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from core.trace.events import Preempted, StepEvent
-from core.trace.rules import Checker
+from core.trace.events import Preempted, StepEvent, Timings
+from core.trace.rules.bounds import parts_fit
+from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from worlds.small import checker_of, memory_trace
 
@@ -72,7 +75,30 @@ def test_a_cache_has_no_holes(trace):
     assert "do not follow its cache" in (checked_to(trace, index).fault(forged) or "")
 
 
-def test_what_is_unused_of_a_budget_adds_up(trace):
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"unused": 1}, "do not fit the budget of 9"),
+        ({"limit": 10, "unused": 1}, "the budget is not 10"),
+        ({"prefill": 8, "decode": 1}, "the budget's split is not what was computed"),
+    ],
+)
+def test_a_budget_is_the_headers_and_what_was_computed_of_it(trace, wrong, sentence):
     event = trace.events[0]
-    forged = event._replace(budget=event.budget._replace(unused=event.budget.unused + 1))
-    assert "do not fit the budget of 9" in (checked_to(trace, 0).fault(forged) or "")
+    assert event.budget[:4] == (9, 0, 9, 0) and checked_to(trace, 0).fault(event) is None
+    forged = event._replace(budget=event.budget._replace(**wrong))
+    assert sentence in (checked_to(trace, 0).fault(forged) or "")
+
+
+def test_the_parts_of_a_step_fit_beside_its_passes(trace):
+    """A second, of which the pass takes 0.8: 0.2 are left for scheduling."""
+    event = trace.events[0]
+    passes = (event.passes[0]._replace(t_start=0.1, t_end=0.9),)
+
+    def fits(*seconds: float) -> bool:
+        made = event._replace(t_start=0.0, t_end=1.0, passes=passes, timings=Timings(*seconds))
+        return parts_fit(made, one_clock=True)
+
+    assert fits(0.2, 0.2, 0.5, 0.1)
+    assert not fits(0.3, 0.2, 0.5, 0.1)
+    assert not fits(0.2, 0.2, 0.5, 0.2)

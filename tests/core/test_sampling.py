@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.engine.runner import SamplingRow
-from core.runner.sampling import Sample, gumbel_noise, sample
+from core.torch_engine.sampling import Sample, gumbel_noise, sample
 from core.workload.request import SamplingParams
 
 
@@ -28,9 +28,8 @@ def drawn(logits: list[float], count: int, **params) -> list[int]:
 def test_logprob_and_margin_by_hand() -> None:
     logits = torch.log(torch.tensor([[0.1, 0.6, 0.3]]))
     assert sample(logits, rows(1)) == [Sample(1, round(math.log(0.6), 5), round(math.log(2), 5))]
-    for seed in range(
-        20
-    ):  # the logprob is that of the token drawn, at temperature 1; the margin is between the two best
+    # the logprob is that of the token drawn, at temperature 1; the margin is between the two best
+    for seed in range(20):
         (got,) = sample(logits, rows(1, temperature=2.0, seed=seed))
         assert got.logprob == pytest.approx(math.log([0.1, 0.6, 0.3][got.token_id]), abs=1e-5)
         assert got.margin == pytest.approx(math.log(2), abs=1e-5)
@@ -126,9 +125,8 @@ def test_the_distribution(temperature: float) -> None:
     got = drawn(logits.tolist(), count, temperature=temperature, seed=11)
     expected = (logits / temperature).softmax(-1) * count
     observed = torch.bincount(torch.tensor(got), minlength=6)
-    assert (
-        (observed - expected) ** 2 / expected
-    ).sum() < 25.7  # chi-square, 5 degrees of freedom: one in ten thousand
+    # chi-square, 5 degrees of freedom: one in ten thousand
+    assert ((observed - expected) ** 2 / expected).sum() < 25.7
 
 
 def test_noise_is_the_murmur_finalizer_and_finite() -> None:

@@ -1,4 +1,6 @@
-"""Fused sampling against `core.runner.sampling`: the same tokens, noise included, and the same facts."""
+"""Fused sampling against `core.torch_engine.sampling`: the same tokens, noise included, and the
+same facts.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.engine.runner import SamplingRow
-from core.runner.sampling import choose_tokens, gumbel_noise
+from core.torch_engine.sampling import choose_tokens, gumbel_noise
 from core.workload.request import SamplingParams
 from worlds.examples import examples
 from worlds.triton_cases import DEVICE, sampling_kernel
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::RuntimeWarning"
-)  # the interpreter's, where infinities meet
+# the interpreter's, where infinities meet
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 Facts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 STRETCH = 32
@@ -29,7 +30,9 @@ def small_stretches(monkeypatch):
 
 
 def both(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -> tuple[Facts, Facts]:
-    """Tokens, logprobs and margins from the kernels and from `core.runner.sampling`, on the CPU."""
+    """Tokens, logprobs and margins from the kernels and from `core.torch_engine.sampling`, on the
+    CPU.
+    """
     rows = [
         SamplingRow(SamplingParams(temperature=t, seed=seed + i), 3 * i)
         for i, t in enumerate(temperatures)
@@ -51,6 +54,7 @@ def check_same(logits: torch.Tensor, temperatures: list[float], seed: int = 0) -
 TEMPERATURES = [0.0, 1.0, 0.7, 0.05, 3.0, 1e-30, 1e30]
 
 
+@pytest.mark.slow
 @examples(40)
 @given(
     vocab_size=st.sampled_from([1, 2, 31, 32, 33, 100, 161]),
@@ -74,12 +78,14 @@ def test_same_over_a_vocabulary_of_real_size(monkeypatch):
     check_same(logits, [0.0, 1.0, 0.5, 1e-30, 1e30, 0.0])
 
 
+@pytest.mark.slow
 def test_rows_may_lie_apart():
     wide = torch.randn(4, 300, generator=torch.Generator().manual_seed(0))
     check_same(wide[:, 7:107], [0.0, 1.0, 0.0, 2.0])
     check_same(wide.T[:100], [0.0, 1.0] * 50)
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_the_reference(monkeypatch):
     """Over flat logits the noise alone decides."""
     monkeypatch.undo()

@@ -1,4 +1,6 @@
-"""Filters, penalties and bias mean what they mean in transformers and vLLM, whoever shares the batch; and a request that uses them runs so."""
+"""Filters, penalties and bias mean what they mean in transformers and vLLM, whoever shares the
+batch; and a request that uses them runs so.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from transformers import (
 from core import Request, SamplingParams, Workload
 from core.engine.runner import SamplingRow
 from core.errors import InvalidRequest
-from core.runner.sampling import adjust_logits, filter_logits, sample
+from core.torch_engine.sampling import adjust_logits, filter_logits, sample
 from worlds.small import MemoryModel, memory_engine
 
 VOCAB = 300
@@ -39,7 +41,9 @@ def survivors(scores: torch.Tensor) -> set[int]:
 
 
 def test_top_p_measures_what_top_k_has_left():
-    """Of 0.4, 0.3, 0.2, 0.1 top-k 2 leaves 0.57 and 0.43: the first alone does not reach 0.6; of the whole both together would not have to."""
+    """Of 0.4, 0.3, 0.2, 0.1 top-k 2 leaves 0.57 and 0.43: the first alone does not reach 0.6; of
+    the whole both together would not have to.
+    """
     scores = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
     assert survivors(filter_logits(scores, [row(top_k=2, top_p=0.57)])) == {0}
     assert survivors(filter_logits(scores, [row(top_k=2, top_p=0.6)])) == {0, 1}
@@ -77,15 +81,20 @@ def test_filters_keep_what_transformers_keeps(params, seed):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_everything_together_is_what_transformers_makes_of_it_in_its_order(seed):
-    """Bias, repetition, temperature, top-k, top-p, min-p: any of them left out, filters so wide or narrow that they keep all or one."""
+    """Bias, repetition, temperature, top-k, top-p, min-p: any of them left out, filters so wide or
+    narrow that they keep all or one.
+    """
     draw = random.Random(seed)
     prompt = [draw.randrange(VOCAB) for _ in range(draw.randint(1, 40))]
     generated = [draw.randrange(VOCAB) for _ in range(draw.randint(0, 40))]
     bias = {draw.randrange(VOCAB): draw.uniform(-100, 100) for _ in range(draw.choice((0, 1, 12)))}
     params = {
-        "repetition_penalty": draw.choice((1.0, 0.01, 0.7, 1.4, 100.0)), "temperature": draw.choice((1.0, 0.1, 3.0)),
-        "top_k": draw.choice((0, 1, 7, VOCAB, 10**6)), "top_p": draw.choice((1.0, 1e-6, 0.5, 0.95)), "min_p": draw.choice((0.0, 0.02, 1.0)),
-    }  # fmt: skip
+        "repetition_penalty": draw.choice((1.0, 0.01, 0.7, 1.4, 100.0)),
+        "temperature": draw.choice((1.0, 0.1, 3.0)),
+        "top_k": draw.choice((0, 1, 7, VOCAB, 10**6)),
+        "top_p": draw.choice((1.0, 1e-6, 0.5, 0.95)),
+        "min_p": draw.choice((0.0, 0.02, 1.0)),
+    }
     scores, ids = logits(seed), torch.tensor([prompt + generated])
     chain = (
         [SequenceBiasLogitsProcessor({(i,): value for i, value in bias.items()})] if bias else []
@@ -130,7 +139,9 @@ def test_the_bias_is_that_of_transformers():
 
 
 def test_frequency_and_presence_follow_vllms_formula():
-    """logits -= frequency × times generated; logits -= presence × whether generated. The prompt does not count."""
+    """logits -= frequency × times generated; logits -= presence × whether generated. The prompt
+    does not count.
+    """
     scores, generated = logits(3), (5, 9, 5, 5)
     expected = scores.clone()
     expected[0, 5] -= 0.7 * 3 + 1.5
@@ -159,7 +170,9 @@ def test_bias_comes_before_penalties_and_repetition_before_the_others():
 
 
 def test_a_neighbours_filter_takes_no_token_from_a_row_without_one():
-    """However unlikely: the mass before it is rounded to all of it, but nothing was to be left out."""
+    """However unlikely: the mass before it is rounded to all of it, but nothing was to be left
+    out.
+    """
     scores = torch.tensor([[0.0, -40.0, -80.0], [0.0, -1.0, -2.0]])
     assert survivors(filter_logits(scores, [row(), row(top_k=2)])) == {0, 1, 2}
 
@@ -174,9 +187,8 @@ def test_a_row_is_the_same_in_any_company():
     ]
     together = sample(scores, rows)
     assert together == [sample(scores[i : i + 1], rows[i : i + 1])[0] for i in range(4)]
-    assert (
-        together[3].token_id == 8 and together[3].margin > 30
-    )  # facts are of what was chosen from
+    # facts are of what was chosen from
+    assert together[3].token_id == 8 and together[3].margin > 30
     assert torch.equal(adjust_logits(scores, rows)[1], scores[1])
 
 
@@ -191,7 +203,9 @@ def test_a_token_that_the_host_has_not_read_counts():
 
 @pytest.mark.parametrize("policy", ["static", "split", "continuous"])
 def test_the_engine_hands_over_what_was_generated_so_far(policy):
-    """On a model whose logits are all zero but for one, a penalty alone decides: no token is said twice, however prompts are cut."""
+    """On a model whose logits are all zero but for one, a penalty alone decides: no token is said
+    twice, however prompts are cut.
+    """
     penalised = [
         Request(
             f"r{i}",

@@ -1,4 +1,6 @@
-"""Who computes what under every policy, by hand-computed cases, with no model at all. KV blocks: `test_scheduler_kv.py`."""
+"""Who computes what under every policy, by hand-computed cases, with no model at all. KV blocks:
+`test_scheduler_kv.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from core.errors import InvalidConfig
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.scheduler_state import Lanes
 from core.scheduler.state import RequestState
-from core.trace.events import Why
+from core.trace.events import LimitReached
 from core.workload.request import Request, SamplingParams
 from worlds import small
 from worlds.small import world_of
@@ -22,7 +24,7 @@ def finish_by_request(policy: str, rows, **limits) -> list[int]:
     return [steps[f"r{i}"] for i in range(len(rows))]
 
 
-# -- the articles' numbers, by token counts --------------------------------------------------------------------------
+# -- the articles' numbers, by token counts --------------------------------------------------------
 
 CHUNKED_4 = ((5, 10), (17, 8), (26, 6), (4, 12))
 GPT2_SIX = ((5, 6), (5, 50), (7, 300), (10, 30), (8, 180), (7, 45))
@@ -121,7 +123,11 @@ def test_a_spent_budget_binds_whatever_else_the_first_waiting_request_lacks() ->
 
 @pytest.mark.parametrize(
     ("max_num_seqs", "max_num_batched_tokens", "why"),
-    [(1, 4, Why("lanes", 0, 1, 1)), (2, 4, Why("budget", 0, 9, 4)), (2, 9, Why("blocks", 1, 3, 3))],
+    [
+        (1, 4, LimitReached("lanes", 0, 1, 1)),
+        (2, 4, LimitReached("budget", 0, 9, 4)),
+        (2, 9, LimitReached("blocks", 1, 3, 3)),
+    ],
 )
 def test_of_the_limits_that_bind_lanes_are_named_first_then_the_budget(
     max_num_seqs, max_num_batched_tokens, why
@@ -138,8 +144,10 @@ def test_of_the_limits_that_bind_lanes_are_named_first_then_the_budget(
 
 
 def test_where_requests_are_passed_over_lanes_are_named_before_a_scarce_pool() -> None:
-    """r0 has 7 of the 8 blocks: of those left fewer are free than the 15% that are kept for decodes."""
-    for lanes, why in ((1, Why("lanes", 0, 1, 1)), (2, Why("margin", 1, 1, 8))):
+    """r0 has 7 of the 8 blocks: of those left fewer are free than the 15% that are kept for
+    decodes.
+    """
+    for lanes, why in ((1, LimitReached("lanes", 0, 1, 1)), (2, LimitReached("margin", 1, 1, 8))):
         world = world_of(
             "transformers", ((25, 4), (4, 3, 1)), num_blocks=8, max_num_seqs=lanes, block_size=4
         )
@@ -147,7 +155,7 @@ def test_where_requests_are_passed_over_lanes_are_named_before_a_scarce_pool() -
         assert world.step().facts.waiting.why == why
 
 
-# -- padding ---------------------------------------------------------------------------------------------------------
+# -- padding ---------------------------------------------------------------------------------------
 
 
 def test_a_joining_prompt_pads_every_decoding_row() -> None:
@@ -179,7 +187,7 @@ def test_static_pads_prompts_and_computes_finished_rows_until_the_barrier() -> N
         "barrier",
         "barrier",
     ]
-    assert world.steps[1].facts.waiting.why == Why("barrier", 2, 0, 3)
+    assert world.steps[1].facts.waiting.why == LimitReached("barrier", 2, 0, 3)
 
 
 def test_static_wave_starts_with_those_who_wait() -> None:
@@ -193,7 +201,7 @@ def test_dynamic_refills_at_once() -> None:
     assert world.steps[2].outputs[0].padding == 3
 
 
-# -- split -----------------------------------------------------------------------------------------------------------
+# -- split -----------------------------------------------------------------------------------------
 
 
 def test_split_prefills_alone_and_decodes_in_the_same_step() -> None:
@@ -212,13 +220,13 @@ def test_split_chunked_decodes_the_newcomer_only_if_budget_remains() -> None:
 
 def test_split_chunked_takes_one_prompt_at_a_time() -> None:
     world = world_of("split-chunked", ((12, 3), (2, 3)), max_num_seqs=2, max_num_batched_tokens=8)
-    assert world.step().facts.waiting.why == Why("prefill", 0, 1, 1)
+    assert world.step().facts.waiting.why == LimitReached("prefill", 0, 1, 1)
     step = world.step()
     assert step.passes[0] == (("r0", 4),) and step.facts.waiting.why.limit == "prefill"
     assert world.step().passes[0] == (("r1", 2),)
 
 
-# -- continuous ------------------------------------------------------------------------------------------------------
+# -- continuous ------------------------------------------------------------------------------------
 
 
 def test_packed_order_is_lane_order() -> None:
@@ -244,8 +252,8 @@ def test_prefill_first_lets_decodes_wait() -> None:
     step = first.step()
     assert step.passes == [(("r2", 6),)]
     assert [(s.request, s.why) for s in step.facts.stalled] == [
-        ("r0", Why("budget", 0, 1, 6)),
-        ("r1", Why("budget", 0, 1, 6)),
+        ("r0", LimitReached("budget", 0, 1, 6)),
+        ("r1", LimitReached("budget", 0, 1, 6)),
     ]
     then = world_of("continuous", rows, max_num_seqs=3, max_num_batched_tokens=6)
     then.step()
@@ -261,7 +269,9 @@ def test_without_chunking_a_prompt_waits_for_its_whole_budget() -> None:
         chunked_prefill=False,
     )
     step = world.step()
-    assert step.passes == [(("r0", 6),)] and step.facts.waiting.why == Why("budget", 2, 6, 8)
+    assert step.passes == [(("r0", 6),)] and step.facts.waiting.why == LimitReached(
+        "budget", 2, 6, 8
+    )
     assert world.step().passes == [(("r0", 1), ("r1", 6))]
 
 
@@ -274,7 +284,7 @@ def test_first_come_first_served_is_by_arrival_not_by_name() -> None:
     assert preempted and set(preempted) == {"r0"}
 
 
-# -- order of admission ----------------------------------------------------------------------------------------------
+# -- order of admission ----------------------------------------------------------------------------
 
 
 def test_the_shortest_prompt_joins_first() -> None:
@@ -289,7 +299,9 @@ def test_the_shortest_prompt_joins_first() -> None:
 
 
 def test_nobody_starves_behind_shorter_prompts() -> None:
-    """Eight may overtake; cancelled ones among them count as gone, and a preempted request comes before everybody."""
+    """Eight may overtake; cancelled ones among them count as gone, and a preempted request comes
+    before everybody.
+    """
     rows = ((20, 1), *((2, 1),) * 12)
     world = world_of("shortest-first", rows, max_num_seqs=1).run()
     order = [r for step in world.steps for r in step.admitted]
@@ -306,7 +318,7 @@ def test_the_preempted_come_before_the_shortest() -> None:
     assert admitted == ["r0", "r1", "r1", "r2"]
 
 
-# -- cancelling ------------------------------------------------------------------------------------------------------
+# -- cancelling ------------------------------------------------------------------------------------
 
 
 def test_cancel_wherever_it_is() -> None:
@@ -367,7 +379,7 @@ def test_error_and_stop_end_a_request() -> None:
     assert [tuple(f) for f in scheduler.end_step().finished] == [("c", "stop")]
 
 
-# -- cost ------------------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------
 
 
 class TouchedState(RequestState):
@@ -381,9 +393,12 @@ class TouchedState(RequestState):
         return super().__getattribute__(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_a_step_never_looks_at_the_waiting_queue(policy) -> None:
-    """The work of a step is the same with 10 and with 100,000 waiting: only the head is looked at."""
+    """The work of a step is the same with 10 and with 100,000 waiting: only the head is looked
+    at.
+    """
 
     def touches(waiting: int) -> int:
         scheduler = Scheduler(EngineConfig(policy=policy, max_num_seqs=4), 1000)

@@ -1,4 +1,6 @@
-"""KV blocks by hand-computed cases, with no model at all: who gets them, who gives way where they run out, and what is shared."""
+"""KV blocks by hand-computed cases, with no model at all: who gets them, who gives way where they
+run out, and what is shared.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,18 @@ import pytest
 from core.config import POLICIES, EngineConfig
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState, RequestStatus
-from core.trace.events import Why
+from core.trace.events import LimitReached
 from worlds.small import requests, world_of
 
-# -- who gives way ---------------------------------------------------------------------------------------------------
+
+def test_the_blocks_in_use_are_the_most_of_any_pass() -> None:
+    """r0 ends with its prompt, and its two blocks are free again when r1's decode is planned."""
+    world = world_of("split", ((6, 1), (5, 2)), num_blocks=8, block_size=4, max_num_seqs=2)
+    step = world.step()
+    assert len(step.passes) == 3 and step.facts.blocks_used == 4
+
+
+# -- who gives way ---------------------------------------------------------------------------------
 
 
 def test_prefill_first_leaves_the_blocks_that_decodes_are_about_to_need() -> None:
@@ -22,12 +32,15 @@ def test_prefill_first_leaves_the_blocks_that_decodes_are_about_to_need() -> Non
     )
     world.step()
     step = world.step()
-    assert step.passes == [(("r0", 1),)] and step.facts.waiting.why == Why("blocks", 0, 1, 2)
+    assert step.passes == [(("r0", 1),)] and step.facts.waiting.why == LimitReached(
+        "blocks", 0, 1, 2
+    )
 
 
 @pytest.mark.parametrize("policy", ["continuous", "stall"])
 def test_preemption_takes_the_newest(policy) -> None:
-    # Blocks of 4, four of them. Both hold 1 block and 4 positions after step 0; each takes a second in step 1; all full after step 4.
+    # Blocks of 4, four of them. Both hold 1 block and 4 positions after step 0; each takes a second
+    # in step 1; all full after step 4.
     world = world_of(policy, ((4, 7), (4, 7)), num_blocks=4, max_num_seqs=2, block_size=4)
     for _ in range(5):
         assert not world.step().facts.preempted
@@ -37,7 +50,7 @@ def test_preemption_takes_the_newest(policy) -> None:
     assert (step.facts.waiting.count, step.facts.waiting.request, step.facts.waiting.why) == (
         1,
         "r1",
-        Why("blocks", 0, 3, 4),
+        LimitReached("blocks", 0, 3, 4),
     )
     state = world.states["r1"]
     assert (
@@ -50,7 +63,8 @@ def test_preemption_takes_the_newest(policy) -> None:
 
 
 def test_the_newest_makes_room_the_moment_an_older_one_lacks_a_block() -> None:
-    # r0 needs a block in step 1, and r1 has one. Three of r1's tokens are computed again in step 4, when r0 is through.
+    # r0 needs a block in step 1, and r1 has one. Three of r1's tokens are computed again in step 4,
+    # when r0 is through.
     world = world_of("continuous", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
     world.step()
     step = world.step()
@@ -61,7 +75,8 @@ def test_the_newest_makes_room_the_moment_an_older_one_lacks_a_block() -> None:
 
 
 def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
-    # r2 is preempted for r0's second block; r3 would fit into a lane and a block, but r2 is the head and has to come back first.
+    # r2 is preempted for r0's second block; r3 would fit into a lane and a block, but r2 is the
+    # head and has to come back first.
     world = world_of(
         "continuous",
         ((4, 9), (4, 9), (8, 2), (1, 1, 1)),
@@ -76,12 +91,15 @@ def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
 
 
 def test_under_stall_nobody_is_preempted_while_another_can_go_on() -> None:
-    # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1 is through.
+    # r0 needs a block in step 1; r1 (2 positions) still has room in its own, so r0 stalls until r1
+    # is through.
     world = world_of("stall", ((4, 4), (2, 3)), num_blocks=2, max_num_seqs=2, block_size=4)
     world.step()
     step = world.step()
     assert step.passes == [(("r1", 1),)]
-    assert [(s.request, s.why) for s in step.facts.stalled] == [("r0", Why("blocks", 0, 1, 2))]
+    assert [(s.request, s.why) for s in step.facts.stalled] == [
+        ("r0", LimitReached("blocks", 0, 1, 2))
+    ]
     world.run()
     assert not any(step.facts.preempted for step in world.steps)
     assert world.finish_steps == {"r1": 2, "r0": 5}
@@ -121,7 +139,7 @@ def test_the_older_policies_promise_room_to_the_end() -> None:
         assert not any(step.facts.preempted for step in world.run().steps)
 
 
-# -- what is shared --------------------------------------------------------------------------------------------------
+# -- what is shared --------------------------------------------------------------------------------
 
 
 def test_prefix_hits() -> None:
@@ -138,7 +156,9 @@ def test_prefix_hits() -> None:
 
 
 def test_a_block_that_decoding_filled_is_found_by_all_its_tokens() -> None:
-    """r0's second block holds two tokens of its prompt and two that it wrote; no other two are taken for them."""
+    """r0's second block holds two tokens of its prompt and two that it wrote; no other two are
+    taken for them.
+    """
     prompt = tuple(range(4, 10))
     rows = ((prompt, 6, 0), ((*prompt, 1, 1, 9), 2, 8), ((*prompt, 1, 2, 9), 2, 9))
     world = world_of("continuous", rows, block_size=4, prefix_caching=True).run()
@@ -176,15 +196,14 @@ def test_a_prefix_is_shared_in_the_very_step_that_computes_it() -> None:
     assert [(h.request, h.num_cached_tokens) for h in step.facts.prefix_hits] == [("r1", 8)]
 
 
-# -- what must be free ----------------------------------------------------------------------------------------------
+# -- what must be free -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("watermark", "admitted"), [(0.0, ["r0", "r1"]), (0.2, ["r0"])])
 def test_a_watermark_keeps_blocks_free_for_those_who_run(watermark, admitted) -> None:
     policy = replace(POLICIES["continuous"], watermark=watermark)
-    scheduler = Scheduler(
-        EngineConfig(policy, block_size=4), 10
-    )  # 11 blocks as vLLM counts: 2 stay free
+    # 11 blocks as vLLM counts: 2 stay free
+    scheduler = Scheduler(EngineConfig(policy, block_size=4), 10)
     for one in requests((20, 2), (20, 2)):
         scheduler.add(RequestState(one, one.prompt_token_ids or ()))
     (output,) = scheduler.schedule()

@@ -1,4 +1,6 @@
-"""The engine on a thread of its own: many streams, each as if alone; who leaves, who waits, what is refused, and how it ends."""
+"""The engine on a thread of its own: many streams, each as if alone; who leaves, who waits, what is
+refused, and how it ends.
+"""
 
 from __future__ import annotations
 

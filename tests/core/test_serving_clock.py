@@ -1,4 +1,6 @@
-"""The clock of an engine that serves, by hand: a clock that moves only when told, and a model whose passes take ten milliseconds."""
+"""The clock of an engine that serves, by hand: a clock that moves only when told, and a model whose
+passes take ten milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ import asyncio
 import pytest
 
 from core import Engine, EngineConfig
-from core.measure.metrics import metrics
-from core.runner.eager import ModelRunner
+from core.account.metrics import metrics
 from core.serving.engine import ServingEngine
 from core.serving.limits import ServingLimits
 from core.serving.stream import TokenStream
+from core.torch_engine.eager import ModelRunner
 from worlds.clock import Clock
 from worlds.serving import between_two_steps, checked, greedy, serving, whole
 from worlds.small import MemoryModel
@@ -36,8 +38,9 @@ class Timed(MemoryModel):
 
 
 def test_times_are_counted_from_each_arrival_on_the_clock_of_its_run():
-    """The server stands idle for five seconds. `a` comes then, `b` a second later, both while the engine is away until second seven; `c` comes once there
-    is no room for a longer record: half a second later it begins a new run, and with it a new clock.
+    """The server stands idle for five seconds. `a` comes then, `b` a second later, both while the
+    engine is away until second seven; `c` comes once there is no room for a longer record: half a
+    second later it begins a new run, and with it a new clock.
     """
     clock = Clock()
     model = Timed(clock)

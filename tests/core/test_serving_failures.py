@@ -1,4 +1,6 @@
-"""What a step that fails does, or a bug of ours, while an engine serves: those in it end with a sentence, and everybody else goes on."""
+"""What a step that fails does, or a bug of ours, while an engine serves: those in it end with a
+sentence, and everybody else goes on.
+"""
 
 from __future__ import annotations
 
@@ -126,9 +128,8 @@ def test_a_bug_in_telling_what_happened_does_not_end_the_thread(monkeypatch):
         monkeypatch.setattr(made.metrics, "step", lambda event: 1 / 0)
         with pytest.raises(ExecutionFailed):
             await whole(await made.submit((4, 5), greedy(9)))
-        assert (
-            len(await whole(await made.submit((4, 5), greedy(1)))) == 1
-        )  # it had ended before the bug
+        # it had ended before the bug
+        assert len(await whole(await made.submit((4, 5), greedy(1)))) == 1
         monkeypatch.setattr(made.metrics, "step", step)
         pieces = await whole(await made.submit((4, 5), greedy(3)))
         await idle(made)

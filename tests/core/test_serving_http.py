@@ -1,4 +1,6 @@
-"""Over real HTTP: the article's `/generate`, what Prometheus and viewers read, and OpenAI's own client, unmodified."""
+"""Over real HTTP: the article's `/generate`, what Prometheus and viewers read, and OpenAI's own
+client, unmodified.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ import pytest
 
 from core import Request, SamplingParams, Workload
 from core.config import ASSETS
+from core.serving.http.sites import origin_named
 from core.serving.limits import ServingLimits
 from worlds.serving import MODEL, Served, char_engine, served
 
 PROMPT = "O Romeo, "
-TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{% if"
+    " add_generation_prompt %}assistant: {% endif %}"
+)
 
 
 def solo(prompt: str, sampling: SamplingParams) -> tuple[list[int], str]:
@@ -35,9 +41,16 @@ def server():
     with served(engine) as running:
         yield running
         assert running.get("/health").json() | {"model": ""} == {
-            "status": "ok", "model": "", "requests": 0, "running": 0, "waiting": 0, "kv_blocks_used": 0, "kv_blocks": 64,
-            "step_failures": 0, "steps_per_s": None,
-        }  # fmt: skip
+            "status": "ok",
+            "model": "",
+            "requests": 0,
+            "running": 0,
+            "waiting": 0,
+            "kv_blocks_used": 0,
+            "kv_blocks": 64,
+            "step_failures": 0,
+            "steps_per_s": None,
+        }
 
 
 @pytest.fixture
@@ -55,7 +68,7 @@ def events(text: str) -> list[dict]:
     ]
 
 
-# -- /generate -----------------------------------------------------------------------------------------------------------
+# -- /generate -------------------------------------------------------------------------------------
 
 
 def test_generate_answers_with_one_object(server):
@@ -79,7 +92,7 @@ def test_generate_streams_an_event_a_token_and_a_last_one_with_the_rest(server):
     assert rest["usage"]["completion_tokens"] == 20
 
 
-# -- OpenAI's client -----------------------------------------------------------------------------------------------------
+# -- OpenAI's client -------------------------------------------------------------------------------
 
 
 def test_completions(client):
@@ -283,6 +296,7 @@ def test_models(client):
         client.models.retrieve("another")
 
 
+@pytest.mark.slow
 def test_fifty_at_once_each_as_if_alone(server):
     prompts = ["Exeunt " + "and so " * (i % 7) + chr(97 + i % 26) for i in range(50)]
     expected = [
@@ -357,9 +371,16 @@ def test_errors_have_openais_shape_and_one_sentence(client, more, error, says):
 def test_what_load_generators_send_is_taken(server):
     """The body of `vllm bench serve`."""
     body = {
-        "model": MODEL, "prompt": PROMPT, "temperature": 0.0, "repetition_penalty": 1.0, "max_tokens": 6, "logprobs": None,
-        "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True,
-    }  # fmt: skip
+        "model": MODEL,
+        "prompt": PROMPT,
+        "temperature": 0.0,
+        "repetition_penalty": 1.0,
+        "max_tokens": 6,
+        "logprobs": None,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "ignore_eos": True,
+    }
     response = server.post("/v1/completions", body)
     parts = [
         part.removeprefix("data: ")
@@ -373,7 +394,7 @@ def test_what_load_generators_send_is_taken(server):
     )
 
 
-# -- those who watch -----------------------------------------------------------------------------------------------------
+# -- those who watch -------------------------------------------------------------------------------
 
 
 def watched(server: Served, until: str, **headers: str) -> list[tuple[int, list[dict]]]:
@@ -400,7 +421,8 @@ def test_events_tell_each_step_and_resume_where_a_viewer_was(server):
     assert "prompts" not in messages[0]["header"]
     steps = [m for m in messages if m["kind"] == "step"]
     assert [s["step"] for s in steps] == sorted({s["step"] for s in steps})
-    hidden = {"nickname": None, "is_bot": False, "prompt_token_ids": None, "sampling": None}
+    unseen = dict.fromkeys(("nickname", "prompt_token_ids", "messages", "sampling"))
+    hidden = {**unseen, "is_bot": False}
     assert {
         "kind": "request",
         "id": name,
@@ -441,10 +463,17 @@ def test_metrics_have_vllms_names_and_count_what_happened(server):
     assert gained["inter_token_latency_seconds_count"] == 6 and gained["request_success_total"] == 1
     assert gained["iteration_tokens_total_sum"] == 9 + 6
     for name in (
-        "time_to_first_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds",
-        "request_decode_time_seconds", "request_inference_time_seconds", "request_time_per_output_token_seconds",
-        "request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens",
-    ):  # fmt: skip
+        "time_to_first_token_seconds",
+        "e2e_request_latency_seconds",
+        "request_queue_time_seconds",
+        "request_prefill_time_seconds",
+        "request_decode_time_seconds",
+        "request_inference_time_seconds",
+        "request_time_per_output_token_seconds",
+        "request_prompt_tokens",
+        "request_generation_tokens",
+        "request_params_max_tokens",
+    ):
         assert gained[name + "_count"] == 1, name
     assert (
         after["num_requests_running"]
@@ -526,9 +555,42 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(capsys):
                 "Cannot listen on no.such.host.invalid:",
             ),
             (["--api-key", " "], "--api-key has an empty value"),
+            (["--api-key", "a b"], "The API key is empty, or has characters that no header"),
+            (["--api-key", "schlüssel"], "The API key is empty, or has characters that no header"),
+            (["--cors-origin", "example.org"], "'example.org' is no origin: name a scheme"),
+            (["--cors-origin", "https://example.org/chat"], "is no origin: name a scheme"),
+            (["--cors-origin", "https://*.example.org"], "is no origin: name a scheme"),
             (["--policy", "magic"], "There is no policy 'magic'"),
         ):
             with pytest.raises(SystemExit) as ended:
                 main(["serve", "--model", MODEL, "--device", "cpu", *options])
             told = capsys.readouterr().err.strip().splitlines()[-1]
             assert ended.value.code == 2 and says in told and told.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("*", "*"),
+        ("HTTPS://Example.org:443", "https://example.org"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+    ],
+)
+def test_an_origin_is_what_browsers_send(given, sent):
+    assert origin_named(given) == sent
+
+
+def test_clients_learn_a_models_name_and_not_where_it_lies(tmp_path):
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    with served(char_engine(), name=str(folder)) as running:
+        told = [running.get(path) for path in ("/v1/models", "/v1/models/my-model", "/health")]
+        told.append(running.post("/v1/completions", {"model": "my-model", "prompt": "To be"}))
+        assert [answer.status_code for answer in told] == [200] * 4
+        told.append(running.post("/v1/completions", {"model": str(folder), "prompt": "To be"}))
+        told.append(running.get("/metrics"))
+        assert told[-2].status_code == 404
+        assert all("my-model" in answer.text for answer in told)
+        assert not any(str(tmp_path) in answer.text for answer in told)

@@ -1,4 +1,6 @@
-"""The server under load, and a server of its own process: every request answered once, whole and right."""
+"""The server under load, and a server of its own process: every request answered once, whole and
+right.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ CLIENTS, PROMPTS = 500, 20
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_five_hundred_streaming_clients():
-    """None lost, none answered twice, tokens in order, texts as if alone; those who watch see every step, and nothing stays behind."""
+    """None lost, none answered twice, tokens in order, texts as if alone; those who watch see every
+    step, and nothing stays behind.
+    """
     asked = [
         {
             "prompt": "Exeunt " + chr(97 + i) * (1 + i % 5),

@@ -1,4 +1,6 @@
-"""What each metric of the server means, by hand: requests that are served one after the other, on a clock whose steps take ten milliseconds."""
+"""What each metric of the server means, by hand: requests that are served one after the other, on a
+clock whose steps take ten milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from worlds.visual import record, request
 
 
 def told_of(trace: Trace) -> ServingMetrics:
-    """The metrics of a server whose engine took these steps. One more client left before it was in the engine, one asked for what cannot be, and one was in
-    a step that failed.
+    """The metrics of a server whose engine took these steps. One more client left before it was in
+    the engine, one asked for what cannot be, and one was in a step that failed.
     """
     metrics = ServingMetrics("m", memory_engine())
 
@@ -66,7 +68,9 @@ def value(metrics: ServingMetrics, name: str, **labels: str) -> float:
 
 
 def test_every_number_by_hand() -> None:
-    """`a` has a lane from 0 ms and its tokens at 1, 11, 21 and 31; `b`, two blocks of whose prompt are cached, from 40 ms, and 41 and 51."""
+    """`a` has a lane from 0 ms and its tokens at 1, 11, 21 and 31; `b`, two blocks of whose prompt
+    are cached, from 40 ms, and 41 and 51.
+    """
     limits = EngineConfig(max_num_seqs=1, block_size=4, prefix_caching=True)
     metrics = told_of(record(limits, request("a", 9, 4), request("b", 9, 2)))
     counted = {
@@ -98,9 +102,8 @@ def test_every_number_by_hand() -> None:
     )
     assert value(metrics, "request_success_total", finished_reason="length") == 2
     assert value(metrics, "request_success_total", finished_reason="abort") == 1
-    assert (
-        value(metrics, "request_success_total", finished_reason="error") == 1
-    )  # what could never run is no failure
+    # what could never run is no failure
+    assert value(metrics, "request_success_total", finished_reason="error") == 1
 
 
 def test_pads_are_no_tokens_and_nothing_is_looked_for_where_nothing_is_cached() -> None:

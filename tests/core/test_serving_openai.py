@@ -1,4 +1,6 @@
-"""What OpenAI's clients send and read beyond the plain call, over real HTTP: fields that ask for nothing, refusals by name, tokens and their bytes."""
+"""What OpenAI's clients send and read beyond the plain call, over real HTTP: fields that ask for
+nothing, refusals by name, tokens and their bytes.
+"""
 
 from __future__ import annotations
 
@@ -56,20 +58,33 @@ def chat(server: Served, **more):
     )
 
 
-# -- fields that ask for nothing, and those that ask for what is not there -------------------------------------------------
+# -- fields that ask for nothing, and those that ask for what is not there -------------------------
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"tool_choice": "none"}, {"tool_choice": "auto"}, {"tools": []}, {"parallel_tool_calls": False}, {"store": False},
-        {"metadata": {"run": "7"}}, {"modalities": ["text"]}, {"user": "me"}, {"service_tier": "auto"}, {"n": 1}, {"logit_bias": {}},
-        {"response_format": {"type": "text"}}, {"stream_options": None}, {"functions": [], "function_call": "none"},
-        {"verbosity": "medium", "reasoning_effort": "none"}, {"prompt_cache_key": "k", "safety_identifier": "s"}, {"max_tokens": 3},
+        {"tool_choice": "none"},
+        {"tool_choice": "auto"},
+        {"tools": []},
+        {"parallel_tool_calls": False},
+        {"store": False},
+        {"metadata": {"run": "7"}},
+        {"modalities": ["text"]},
+        {"user": "me"},
+        {"service_tier": "auto"},
+        {"n": 1},
+        {"logit_bias": {}},
+        {"response_format": {"type": "text"}},
+        {"stream_options": None},
+        {"functions": [], "function_call": "none"},
+        {"verbosity": "medium", "reasoning_effort": "none"},
+        {"prompt_cache_key": "k", "safety_identifier": "s"},
+        {"max_tokens": 3},
         {"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False}},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_field_that_asks_for_nothing_is_taken(server, more):
     assert chat(server, **more).status_code == 200
 
@@ -96,25 +111,49 @@ def test_null_is_as_good_as_left_out_in_every_optional_field(server):
     ("more", "param", "says"),
     [
         ({"tool_choice": "required"}, "tool_choice", "is not supported here"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "is not supported here"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f"}}]},
+            "tools",
+            "is not supported here",
+        ),
         ({"store": True}, "store", "is not supported here"),
         ({"store": 0}, "store", "is not supported here"),
         ({"modalities": ["text", "audio"]}, "modalities", "is not supported here"),
         ({"response_format": {"type": "json_object"}}, "response_format", "is not supported here"),
         ({"service_tier": "flex"}, "service_tier", "is not supported here"),
         ({"web_search_options": {}}, "web_search_options", "is not supported here"),
-        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation", "is not supported"),
+        (
+            {"stream": True, "stream_options": {"include_obfuscation": True}},
+            "stream_options.include_obfuscation",
+            "is not supported",
+        ),
         ({"tomfoolery": 1}, "tomfoolery", "is not supported here"),
         ({"tom\nfoolery": 1}, None, "A field is not supported here"),
         ({"tom\ud800foolery": 1}, None, "has text that is not Unicode"),
-        ({"messages": [{"role": "user", "content": "\udfff"}]}, None, "has text that is not Unicode"),
+        (
+            {"messages": [{"role": "user", "content": "\udfff"}]},
+            None,
+            "has text that is not Unicode",
+        ),
         ({"messages": None}, "messages", "is missing"),
         ({"messages": []}, "messages", "must have at least 1 item"),
         ({"messages": ["Hark"]}, "messages[0]", "must be an object"),
-        ({"messages": [{"role": "jester", "content": "a"}]}, "messages[0].role", "must be 'system', 'developer', 'user' or"),
+        (
+            {"messages": [{"role": "jester", "content": "a"}]},
+            "messages[0].role",
+            "must be 'system', 'developer', 'user' or",
+        ),
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "is missing"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content", "must be a text or a list of"),
-        ({"messages": [{"role": "user", "content": "\u03a9" * 9, "tool_calls": [{}]}]}, "messages[0].tool_calls", "is not supported"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages[0].content",
+            "must be a text or a list of",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "\u03a9" * 9, "tool_calls": [{}]}]},
+            "messages[0].tool_calls",
+            "is not supported",
+        ),
         ({"stop": ["a", 1]}, "stop", "must be a text or a list of texts"),
         ({"stop": [""]}, "stop", "must be a list of non-empty strings, not ['']"),
         ({"logit_bias": {"x": 1}}, "logit_bias", "must give token ids"),
@@ -127,11 +166,15 @@ def test_null_is_as_good_as_left_out_in_every_optional_field(server):
         ({"max_tokens": 4}, "max_completion_tokens", "are not the same"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
         ({"max_completion_tokens": 5000}, "max_completion_tokens", "At most 4,096 new tokens"),
-        ({"max_completion_tokens": None, "max_tokens": 5000}, "max_tokens", "At most 4,096 new tokens"),
+        (
+            {"max_completion_tokens": None, "max_tokens": 5000},
+            "max_tokens",
+            "At most 4,096 new tokens",
+        ),
         ({"stream_options": {}}, "stream_options", "needs stream"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_refusal_is_a_400_that_names_the_field(server, more, param, says):
     answer = chat(server, **more)
     told = answer.json()["error"]
@@ -141,9 +184,8 @@ def test_a_refusal_is_a_400_that_names_the_field(server, more, param, says):
         and told["param"] == param
     )
     assert says in told["message"] and told["message"].endswith(".") and "\n" not in told["message"]
-    assert not re.search(
-        r"\(|function-|\[str|'body'|Input", told["message"]
-    )  # no tuple of Python's, no path of a validator
+    # no tuple of Python's, no path of a validator
+    assert not re.search(r"\(|function-|\[str|'body'|Input", told["message"])
 
 
 def test_every_refusal_is_counted(server):
@@ -178,7 +220,9 @@ def test_what_is_too_long_has_openais_code(server, client):
 
 
 def test_a_conversation_goes_on_with_what_the_client_was_given(client):
-    """An answer as OpenAI's own client writes it back, with all its fields; and one that has no content."""
+    """An answer as OpenAI's own client writes it back, with all its fields; and one that has no
+    content.
+    """
     (choice,) = client.chat.completions.create(**HARK).choices
     said = [
         {**choice.message.model_dump(), "annotations": [], "tool_calls": []},
@@ -198,7 +242,7 @@ def test_a_conversation_goes_on_with_what_the_client_was_given(client):
     assert as_developer.choices[0].message.content == as_system.choices[0].message.content
 
 
-# -- tokens --------------------------------------------------------------------------------------------------------------
+# -- tokens ----------------------------------------------------------------------------------------
 
 
 def halves(tokenizer) -> list[int]:
@@ -241,7 +285,9 @@ def test_the_bytes_of_the_tokens_are_those_of_the_text(client):
 
 
 def test_tokens_with_spaces_bytes_and_one_text_keep_apart():
-    """As SentencePiece writes them: a space is part of a token, a byte is a token, and a byte may be the text of another token."""
+    """As SentencePiece writes them: a space is part of a token, a byte is a token, and a byte may
+    be the text of another token.
+    """
     from tokenizers import Tokenizer, decoders
     from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
@@ -268,8 +314,16 @@ def test_tokens_with_spaces_bytes_and_one_text_keep_apart():
     core.decoder = decoders.Sequence(steps)
     names = TokenNames(PreTrainedTokenizerFast(tokenizer_object=core))
     assert [names.bytes(i) for i in range(1, 10)] == [
-        b" the", b"the", b"\xe2", b"\x82", b"\xac", b"A", b"A", b" ", "\ufffd".encode(),
-    ]  # fmt: skip
+        b" the",
+        b"the",
+        b"\xe2",
+        b"\x82",
+        b"\xac",
+        b"A",
+        b"A",
+        b" ",
+        "\ufffd".encode(),
+    ]
     assert [*names.distinct([7, 6, 1, 2, 3]).values()] == [
         "A",
         "token_id:6",

@@ -1,5 +1,6 @@
-"""Prompts on their way to the engine: which are too long is known before they are tokenized, short ones overtake long ones, and a request's time begins when its call
-was received."""
+"""Prompts on their way to the engine: which are too long is known before they are tokenized, short
+ones overtake long ones, and a request's time begins when its call was received.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from core import Engine, EngineConfig
+from core.account.metrics import request_times
 from core.config import model_source
 from core.errors import InvalidRequest
-from core.measure.metrics import request_times
-from core.models.tokenizer import longest_token
 from core.serving.engine import ServingEngine
 from core.serving.tokenizing import Tokenizing
+from core.torch_engine.models.tokenizer import longest_token
 from worlds.serving import Served, char_engine, checked, greedy, idle, served, serving, whole
 
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -94,7 +95,10 @@ def test_a_token_never_stands_for_more_bytes_than_the_longest(name):
     tokenizer, longest = BOUNDED[name][0](), BOUNDED[name][1]
     assert longest_token(tokenizer) == longest
     rng = random.Random(0)
-    hard = "an and  \n\t \u00c5A\u030a\u212be\u0301\u1fbe\u0308\u0341 \ud55c\u1112\u1161\u11ab \U0001f642 NORTHUMBERLAND"
+    hard = (
+        "an and  \n\t \u00c5A\u030a\u212be\u0301\u1fbe\u0308\u0341 \ud55c\u1112\u1161\u11ab"
+        " \U0001f642 NORTHUMBERLAND"
+    )
     known = [c for c in hard if name != "shakespeare-char" or c in tokenizer.get_vocab()]
     for _ in range(300):
         text = "".join(rng.choices(known, k=rng.randrange(1, 40))) * rng.choice((1, 20))
@@ -154,11 +158,13 @@ def test_a_short_prompt_overtakes_the_long_ones_that_wait():
     assert order == [5, 7, 30, 900]
 
 
-# -- when a request arrived ----------------------------------------------------------------------------------------------
+# -- when a request arrived ------------------------------------------------------------------------
 
 
 def kept_waiting(server: Served, body: dict) -> tuple[dict, float]:
-    """The answer to a request whose prompt had to wait for its tokenizer, and for how many seconds at least."""
+    """The answer to a request whose prompt had to wait for its tokenizer, and for how many seconds
+    at least.
+    """
     serving, begun, go_on = server.serving, threading.Event(), threading.Event()
     with ThreadPoolExecutor(2) as pool:
         pool.submit(
@@ -169,16 +175,17 @@ def kept_waiting(server: Served, body: dict) -> tuple[dict, float]:
         while not serving.num_requests:
             time.sleep(0.001)
         since = time.perf_counter()
-        assert (
-            server.post("/generate", {"prompt": [4, 5], "max_tokens": 3}).status_code == 200
-        )  # ids need no tokenizer
+        # ids need no tokenizer
+        assert server.post("/generate", {"prompt": [4, 5], "max_tokens": 3}).status_code == 200
         waited = time.perf_counter() - since
         go_on.set()
         return answer.result().json(), waited
 
 
 def test_a_request_arrives_when_its_call_is_received_and_not_when_its_prompt_is_tokenized():
-    """In what its client is told, in the metrics and in the trace, where another has come after it and was queued before."""
+    """In what its client is told, in the metrics and in the trace, where another has come after it
+    and was queued before.
+    """
     with served(char_engine()) as server:
         told, waited = kept_waiting(server, {"prompt": "Hark", "max_tokens": 3})
         metrics = server.serving.metrics.registry
@@ -192,16 +199,15 @@ def test_a_request_arrives_when_its_call_is_received_and_not_when_its_prompt_is_
             assert metrics.get_sample_value(f"inflight:{name}_sum", labels) >= waited
         trace = server.serving.session()
     assert checked(trace).num_requests == 2
-    (first, second) = (arrived for event in trace.events for arrived in event.arrived)
+    first, second = (arrived for event in trace.events for arrived in event.arrived)
     assert second.request == told["id"] and second.t < first.t
     assert request_times(trace)[told["id"]].ttft_s >= waited
 
 
 def test_who_waits_for_the_next_run_has_waited_since_the_call():
     async def held(made: ServingEngine):
-        made.set_pace(
-            0
-        )  # so that the first run has not ended before the second request comes, however late it is
+        # so that the first run has not ended before the second request comes, however late it is
+        made.set_pace(0)
         running = await made.submit((4, 5, 6), greedy(200))
         made.step()
         while not made.engine.running:

@@ -1,4 +1,6 @@
-"""What a refusal says besides its sentence, that each is counted, and what is just within the bounds and is taken."""
+"""What a refusal says besides its sentence, that each is counted, and what is just within the
+bounds and is taken.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_every_refusal_has_its_type_code_and_headers_and_is_counted(server):
 
 
 def test_what_fails_unforeseen_is_answered_in_a_sentence_counted_and_ends_its_connection(server):
-    """uvicorn closes a connection over which an exception came: a client is told before it writes its next call."""
+    """uvicorn closes a connection over which an exception came: a client is told before it writes
+    its next call.
+    """
 
     def fails() -> None:
         raise OSError(24, "Too many open files")

@@ -1,9 +1,12 @@
-"""What the server refuses, and what a bad client leaves behind: nothing. Each attack ends with a green `/health` and no lane or block held."""
+"""What the server refuses, and what a bad client leaves behind: nothing. Each attack ends with a
+green `/health` and no lane or block held.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import subprocess
@@ -15,6 +18,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from http.client import HTTPConnection
 
+import httpx
 import pytest
 from pydantic import ValidationError
 
@@ -65,7 +69,7 @@ def unhurt(server: Served) -> None:
         == health["kv_blocks_used"]
         == 0
     )
-    server.serving.engine._scheduler.check_integrity()
+    server.serving.engine._loop.scheduler.check_integrity()
     assert server.post("/generate", {"prompt": "Hark", "max_tokens": 2}).status_code == 200
 
 
@@ -115,17 +119,34 @@ def test_malformed_bodies(server, body, expected):
     [
         ("prompt", [[1]] * 2000, "prompt must have at most 1,024 prompts."),
         ("stop", [1] * 2000, "stop must have at most 1,024 texts."),
-        ("logit_bias", {str(i): "x" for i in range(1100)}, "logit_bias must have at most 1,024 token ids."),
-        ("messages", [{"role": "user", "content": "a"}] * 100 + [{"content": [1] * 4000}], "messages must have at most 4,096 messages and parts."),
-        ("metadata", dict.fromkeys("abcdefghijklmnopq", 1), "metadata must have at most 16 entries."),
+        (
+            "logit_bias",
+            {str(i): "x" for i in range(1100)},
+            "logit_bias must have at most 1,024 token ids.",
+        ),
+        (
+            "messages",
+            [{"role": "user", "content": "a"}] * 100 + [{"content": [1] * 4000}],
+            "messages must have at most 4,096 messages and parts.",
+        ),
+        (
+            "metadata",
+            dict.fromkeys("abcdefghijklmnopq", 1),
+            "metadata must have at most 16 entries.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_long_lists_are_refused_before_their_parts_are_looked_at(server, field, value, says):
-    """All of it would happen on the event loop, where everybody waits for it; the first fault of many is all that is looked for."""
+    """All of it would happen on the event loop, where everybody waits for it; the first fault of
+    many is all that is looked for.
+    """
     body, path = {"model": MODEL, "prompt": "a"}, "completions"
     if field in ("messages", "metadata"):
         body, path = (
-            {"model": MODEL, "messages": [{"role": "user", "content": "a"}]},
+            {
+                "model": MODEL,
+                "messages": [{"role": "user", "content": "a"}],
+            },
             "chat/completions",
         )
     answer = server.post(f"/v1/{path}", {**body, field: value})
@@ -174,6 +195,7 @@ def test_a_body_that_comes_slowly_is_given_up(server):
 SLOW = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: a"
 
 
+@pytest.mark.slow
 def test_headers_that_come_slowly_are_given_up(server):
     for begun in (b"", SLOW):
         with connected(server, begun) as made:
@@ -190,7 +212,9 @@ def test_headers_of_a_later_call_that_come_slowly_are_given_up_too(server):
 
 
 def test_a_body_that_is_too_large_is_answered_however_long_its_client_goes_on_writing():
-    """Closed over what has not been read, the connection would be reset, and most clients would never see the answer."""
+    """Closed over what has not been read, the connection would be reset, and most clients would
+    never see the answer.
+    """
     with served(char_engine(max_num_seqs=4, num_blocks=80), replace(LIMITS, body_s=60)) as server:
         client = HTTPConnection("127.0.0.1", server.port, timeout=120)
         for length in (10**6, 10**7):
@@ -203,17 +227,19 @@ def test_a_body_that_is_too_large_is_answered_however_long_its_client_goes_on_wr
         client.close()
 
 
+@pytest.mark.slow
 def test_a_call_over_a_kept_connection_is_answered_at_the_moment_it_would_be_closed():
-    """The event loop is at another call from when the connection is due until the next call has come over it."""
+    """The event loop is at another call from when the connection is due until the next call has
+    come over it.
+    """
     is_due, has_come = threading.Event(), threading.Event()
 
     async def app(scope, receive, send):
         if scope["path"] == "/busy":
             loop = asyncio.get_running_loop()
             time.sleep(1.1)  # the kept connection is due
-            loop.call_soon(
-                lambda: (is_due.set(), has_come.wait(30))
-            )  # runs before the loop looks who has written
+            # runs before the loop looks who has written
+            loop.call_soon(lambda: (is_due.set(), has_come.wait(30)))
         await send(
             {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]}
         )
@@ -238,7 +264,9 @@ def test_a_call_over_a_kept_connection_is_answered_at_the_moment_it_would_be_clo
 
 
 def test_too_many_calls_at_once_are_refused_and_idle_connections_are_no_calls():
-    """uvicorn's own limit counts connections, so that a few hundred idle ones shut everybody out, and resets the others over their bodies."""
+    """uvicorn's own limit counts connections, so that a few hundred idle ones shut everybody out,
+    and resets the others over their bodies.
+    """
     with (
         served(
             char_engine(max_num_seqs=4, num_blocks=80),
@@ -254,9 +282,8 @@ def test_too_many_calls_at_once_are_refused_and_idle_connections_are_no_calls():
         for _ in range(5):
             stack.enter_context(connected(server, call(b" " * 100)[:-1]))
         refused = (server.post("/generate", {"prompt": "Hark " * 10**4}) for _ in range(500))
-        told = next(
-            told for told in refused if told.status_code == 503
-        )  # once the five have been seen
+        # once the five have been seen
+        told = next(told for told in refused if told.status_code == 503)
         assert (
             told.json()["error"]["message"]
             == "Too many calls are under way: try again in a moment."
@@ -281,6 +308,71 @@ def test_a_server_holds_as_many_connections_as_its_system_grants():
     assert said.strip() == str((min(most, 2**16), most))
 
 
+@pytest.mark.slow
+def test_the_connection_that_is_silent_for_longest_is_closed_for_a_new_one(monkeypatch):
+    monkeypatch.setattr("core.serving.listening._most_connections", lambda: 3)
+    with served(char_engine(max_num_seqs=4, num_blocks=80), LIMITS) as server, ExitStack() as stack:
+        busy = stack.enter_context(connected(server, call(json.dumps(ENDLESS).encode())))
+        assert status(busy) == 200
+        server.serving.set_pace(0)
+        first, second, third = (HTTPConnection("127.0.0.1", server.port) for _ in range(3))
+
+        def ask(client: HTTPConnection) -> None:
+            client.request("GET", "/health")
+            assert client.getresponse().read()
+
+        for client in (first, second, first, third):
+            ask(client)
+        with pytest.raises(ConnectionError):
+            ask(second)
+        second.close()
+        ask(first)
+        server.serving.set_pace(None)
+        while b"finish_reason" not in (answer := busy.recv(2**16)):
+            assert answer, "a call under way is not cut off"
+        first.close(), third.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="sets limits of another process")
+def test_silent_connections_make_room_and_a_lack_of_descriptors_is_told_in_a_line(tmp_path):
+    import resource
+
+    def limit(soft: int, process: int = 0) -> None:
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (soft, 96))
+
+    with (tmp_path / "log").open("w+") as log:
+        collector = subprocess.Popen(
+            [sys.executable, "-m", "inflight", "collect", "--out", tmp_path / "in", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            preexec_fn=lambda: limit(96),
+        )
+        with collector, ExitStack() as stack:
+            stack.callback(collector.terminate)
+            port = int(re.search(r":(\d+)/", collector.stdout.readline())[1])
+
+            def logged() -> str:
+                log.seek(0)
+                return log.read().partition("\n")[2]  # the first line says how to watch
+
+            def answers() -> bool:
+                told = httpx.get(f"http://127.0.0.1:{port}/health", timeout=60, trust_env=False)
+                return told.json()["status"] == "ok"
+
+            for _ in range(200):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            assert answers() and logged() == ""
+            limit(4, collector.pid)
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            while not logged():
+                time.sleep(0.01)
+            limit(96, collector.pid)
+            assert answers()
+        assert logged() == "Too many open files: new connections wait until others are closed.\n"
+
+
 def test_a_failure_nobody_foresaw_is_answered_and_says_that_the_connection_ends(
     server, monkeypatch
 ):
@@ -295,15 +387,16 @@ def test_a_failure_nobody_foresaw_is_answered_and_says_that_the_connection_ends(
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
 def test_a_client_that_takes_nothing_is_given_up():
-    """What was written to it, and its descriptor, are free again; nothing else tells of a computer that was shut."""
+    """What was written to it, and its descriptor, are free again; nothing else tells of a computer
+    that was shut.
+    """
     ends = threading.Event()
 
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": bytes(2**25), "more_body": True})
-        await send(
-            {"type": "http.response.body", "body": b""}
-        )  # waits until what was written is taken, or nobody is there
+        # waits until what was written is taken, or nobody is there
+        await send({"type": "http.response.body", "body": b""})
         ends.set()
 
     with (
@@ -317,7 +410,9 @@ def test_a_client_that_takes_nothing_is_given_up():
 
 
 def test_a_server_that_stood_still_does_not_blame_its_client():
-    """What arrives while the process itself cannot run came in time; a limit on the clock alone would refuse it."""
+    """What arrives while the process itself cannot run came in time; a limit on the clock alone
+    would refuse it.
+    """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
 
@@ -525,24 +620,20 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
         {"burst": "equal"},
         {"hide_texts": False},
         {"accepting": False},
-        {"shadow": "static"},
         {},
     ):
         answer = taught.post("/control", asked, headers=headers)
         assert answer.status_code in (400, 403, 431) and "t" * 22 not in answer.text
     assert taught.get("/control", headers=headers).status_code in (400, 403, 431)
-    assert taught.get("/session", headers=headers).status_code in (
-        400,
-        403,
-        431,
-    )  # texts are hidden
+    # texts are hidden
+    assert taught.get("/session", headers=headers).status_code in (400, 403, 431)
     health = taught.get("/health").json()
     assert (
         taught.serving.engine.config == before
         and taught.serving.settings.accepting
         and taught.serving.event_log.hidden.texts
     )
-    assert health["requests"] == 0 and taught.serving.settings.shadow is None
+    assert health["requests"] == 0
     unhurt(taught)
 
 
@@ -556,7 +647,6 @@ def test_without_the_teachers_token_nothing_is_set_or_told(taught, token):
         ({"max_num_seqs": 10**6, "max_num_batched_tokens": 10**7}, "lanes are allowed here"),
         ({"when": "never"}, "when"),
         ({"burst": "tidal"}, "There is no such burst"),
-        ({"shadow": "magic"}, "There is no policy 'magic'"),
         ({"steps": 10**9}, "steps"),
         ({"tomfoolery": 1}, "tomfoolery"),
     ],
@@ -590,6 +680,7 @@ def test_a_nickname_that_is_none_is_refused_and_not_repeated(taught, name):
     unhurt(taught)
 
 
+@pytest.mark.slow
 def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
     """Of the teacher's own and of others', all at once, while people ask."""
     orders = [
@@ -598,8 +689,6 @@ def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
         {"burst": "equal"},
         {"clear": True},
         {"hide_texts": True, "hide_nicknames": True},
-        {"shadow": "static"},
-        {"shadow": None},
         {"steps_per_s": 1000.0, "steps": 3},
         {"accepting": False},
         {"accepting": True},
@@ -616,12 +705,13 @@ def test_a_flood_of_orders_leaves_an_engine_that_serves(taught):
     assert answers <= {200, 403, 429, 503} and {200, 403} <= answers
     taught.post(
         "/control",
-        {"clear": True, "accepting": True, "steps_per_s": None, "shadow": None},
+        {"clear": True, "accepting": True, "steps_per_s": None},
         headers=TEACHER,
     )
     unhurt(taught)
 
 
+@pytest.mark.slow
 def test_viewers_that_stall_or_leave_at_any_stage_slow_nobody(taught):
     stalled = []
     for _ in range(2):

@@ -1,5 +1,6 @@
-"""How a server of its own process ends: real signals. Who is in progress finishes or gets a last word, who comes is told when to come again, and a second order
-ends it at once."""
+"""How a server of its own process ends: real signals. Who is in progress finishes or gets a last
+word, who comes is told when to come again, and a second order ends it at once.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +71,8 @@ def running(*options: str) -> Iterator[Running]:
     try:
         assert process.stderr is not None
         said = process.stderr.readline()
+        if said.startswith("Loading"):  # a slow machine says what it is waiting for
+            said = process.stderr.readline()
         found = re.search(r"Serving \S+ at (http://127\.0\.0\.1:\d+)", said)
         assert found, said
         yield Running(process, found[1])

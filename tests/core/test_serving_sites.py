@@ -1,4 +1,6 @@
-"""Who may call through a browser: a page's own origin, under names that nobody elsewhere can give this machine."""
+"""Who may call through a browser: a page's own origin, under names that nobody elsewhere can give
+this machine.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,8 @@ def post(server: Served, **headers: str) -> httpx.Response:
         {"host": "teacher.local.", "origin": "http://teacher.local."},
         {"host": "teacher.lan", "origin": "http://teacher.lan"},
         {"host": "teacher:8000", "origin": "http://teacher:8000"},
-        {
-            "host": "gpu.school.example",
-            "origin": "https://gpu.school.example",
-        },  # a proxy has taken TLS off
+        # a proxy has taken TLS off
+        {"host": "gpu.school.example", "origin": "https://gpu.school.example"},
         {"host": "gpu.school.example:443", "origin": "https://gpu.school.example"},
         {
             "host": "127.0.0.1:8000",
@@ -117,7 +117,9 @@ def test_a_page_of_another_site_neither_posts_nor_reads(server, headers):
     ],
 )
 def test_a_name_that_others_may_own_is_not_answered_to_browsers(server, host):
-    """A page whose name is made to point here is of the same origin: it may read everything, unless its name is refused."""
+    """A page whose name is made to point here is of the same origin: it may read everything, unless
+    its name is refused.
+    """
     for path in ("/v1/models", "/events", "/session", "/metrics"):
         answer = server.get(path, headers={"host": host})
         assert answer.status_code == 403 and "--allow-host" in answer.json()["error"]["message"], (

@@ -1,4 +1,6 @@
-"""The text that a client is shown, token by token: up to the first stop string, and never a character of it."""
+"""The text that a client is shown, token by token: up to the first stop string, and never a
+character of it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from worlds.small import memory_engine, request
 
 
 class Letters:
-    """A tokenizer of one character a token; token 0 is special, and token 4 the first byte of a character."""
+    """A tokenizer of one character a token; token 0 is special, and token 4 the first byte of a
+    character.
+    """
 
     all_special_ids = (0,)
 
@@ -44,8 +48,15 @@ def test_what_is_shown_is_the_text_up_to_the_first_stop_string(ids, stop):
         assert final == text[: min(text.index(s) for s in stop if s in text[:complete])]
 
 
+def test_of_two_stop_strings_that_end_together_the_longer_one_is_never_shown():
+    answer, shown = AnswerText(Letters()), ClientText(["bc", "abc"], {})
+    assert "".join(shown.add(i, answer.add(i)) for i in (3, 1, 2, 3)) == "c"
+
+
 def test_who_leaves_is_shown_what_was_held_back():
-    """A `b`, after which a stop string may go on, and a character whose other bytes never came: there is no further token to show them with."""
+    """A `b`, after which a stop string may go on, and a character whose other bytes never came:
+    there is no further token to show them with.
+    """
     engine = memory_engine()
     asked = request("r", (1, 2), 9, stop=("bc",))
     outputs = OutputProcessor(Letters(), ServingMetrics("m", engine), EngineLog())

@@ -1,4 +1,6 @@
-"""Simulated runs: the arithmetic of costs and fits, the same events as a real run, memory that does not grow."""
+"""Simulated runs: the arithmetic of costs and fits, the same events as a real run, memory that does
+not grow.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
+from core.account.metrics import metrics
 from core.cli import main
-from core.measure.metrics import metrics
-from core.models.tokenizer import describe_model
 from core.simulate.cost import Load
 from core.simulate.engine import TOKEN, SimulatedEngine
 from core.simulate.fitted import Linear
 from core.simulate.totals import LogHistogram, RunTotals, run_stream
+from core.torch_engine.models.tokenizer import describe_model
 from worlds.small import MemoryModel, memory_engine, request
 
 COST = Linear(0.010, 0.001, 1e-6, 100, Load(8, 10_000))
@@ -31,9 +33,8 @@ def test_a_pass_takes_what_it_costs():
     engine = SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
     trace = engine.run(Workload(list(_requests(2))))
     first, second, third = trace.events
-    assert first.t_end - first.t_start == pytest.approx(
-        0.010 + 8 * 0.001 + 8 * 100e-6
-    )  # 8 positions, which read each other
+    # 8 positions, which read each other
+    assert first.t_end - first.t_start == pytest.approx(0.010 + 8 * 0.001 + 8 * 100e-6)
     assert second.t_end - second.t_start == pytest.approx(0.010 + 2 * 0.001 + 10 * 100e-6)
     assert third.t_start == second.t_end
     assert trace.header.is_simulated and trace.header.cost["kind"] == "fitted"
@@ -116,9 +117,8 @@ def test_made_up_tokens_have_no_text(tmp_path, capsys):
     )
     sampling = SamplingParams(3, stop=(tokenizer.decode([TOKEN.token_id]),))
     trace = engine.run(Workload([Request("r", prompt="What is thy name?", sampling=sampling)]))
-    assert (
-        trace.decoded(tokenizer).output["r"] == ["<|endoftext|>"] * 3
-    )  # as the tokenizer would have it
+    # as the tokenizer would have it
+    assert trace.decoded(tokenizer).output["r"] == ["<|endoftext|>"] * 3
     trace.recorded_texts = trace.decoded(tokenizer)
     trace.save(path := tmp_path / "t.jsonl")
     for one in (trace, Trace.load(path)):
@@ -143,9 +143,8 @@ def test_made_up_tokens_have_no_text(tmp_path, capsys):
 
 def test_beyond_what_was_measured_is_said():
     engine = SimulatedEngine(COST, EngineConfig(max_num_seqs=2))
-    engine.run(
-        Workload(list(_requests(2, prompt=6)))
-    )  # 12 positions in the first pass of three; 8 were measured
+    # 12 positions in the first pass of three; 8 were measured
+    engine.run(Workload(list(_requests(2, prompt=6))))
     assert engine.beyond.startswith("33 % of the simulated passes lie beyond")
 
 
@@ -163,17 +162,16 @@ def test_a_flow_equals_the_run_and_forgets():
     for name in ("ttft_s", "itl_s", "e2e_s"):
         assert told[name]["count"] == numbers[name]["count"]
         assert told[name]["mean"] == pytest.approx(numbers[name]["mean"], rel=1e-3)
-        assert told[name]["p50"] == pytest.approx(
-            numbers[name]["p50"], rel=0.05
-        )  # not interpolated between neighbours
+        # not interpolated between neighbours
+        assert told[name]["p50"] == pytest.approx(numbers[name]["p50"], rel=0.05)
     kept = engine.trace.events
     assert set(engine.trace.asked) <= {f"r{i}" for i in range(40, 60)}
     assert sum(len(e.sampled) for e in kept) >= 10 > sum(len(e.sampled) for e in kept[1:])
     assert kept[-1].step == trace.events[-1].step and kept[-1].segments == trace.events[-1].segments
     assert (
-        not engine._params
-        and not engine._requests
-        and not engine._scheduler.requests
+        not engine._loop.sampling
+        and not engine._arrivals
+        and not engine._loop.scheduler.requests
         and not totals._latest
         and not totals._arrival
     )

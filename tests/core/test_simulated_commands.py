@@ -1,4 +1,6 @@
-"""Commands on a cost model: what is printed and saved beside the numbers, and how long requests may be."""
+"""Commands on a cost model: what is printed and saved beside the numbers, and how long requests may
+be.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from core import (
     Workload,
     compare_policies,
 )
+from core.account.metrics import metrics
 from core.cli import app
-from core.measure.metrics import metrics
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
 from core.workload.workload import SavedWorkload
@@ -67,26 +69,7 @@ def test_texts_are_split_by_another_tokenizer_which_is_said():
     )
 
 
-def test_a_load_says_what_it_assumes():
-    for more in (["--rate", "5", "--point-seconds", "1"], ["--requests", "20"]):
-        assert "Nothing was measured" in _told("bench", "load", "--simulate", "h100x8:70b", *more)
-    longer = ["bench", "load", "--rate", "0.1", "--point-seconds", "60"]
-    words = _told(
-        *longer, "--simulate", "h100x8:70b", "--policy", "continuous", "--output-tokens", "500"
-    )
-    assert (
-        "at most 60 s per point" in words
-        and " cut" not in words
-        and "Simulated capacity" not in words
-    )
-    assert "Simulated capacity" in _told(
-        "bench", "load", "--simulate", "h100:8b", "--policy", "continuous", "--point-seconds", "1"
-    )
-    assert "a simulated one may take longer" in str(CliRunner().invoke(app, longer).exception)
-    refused = CliRunner().invoke(app, ["bench", "load", "--simulate", "h100:70b", "--rate", "5"])
-    assert "h100x2:70b has room" in str(refused.exception)
-
-
+@pytest.mark.slow
 def test_policies_are_compared_on_a_cost_model_once_each(tmp_path):
     told = CliRunner().invoke(
         app,

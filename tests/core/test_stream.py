@@ -1,4 +1,6 @@
-"""Events as they happen: a stream of them, and a callback; who leaves early, twice, by an exception or in silence leaves a usable engine and a true trace."""
+"""Events as they happen: a stream of them, and a callback; who leaves early, twice, by an exception
+or in silence leaves a usable engine and a true trace.
+"""
 
 from __future__ import annotations
 
@@ -145,16 +147,17 @@ def test_a_new_run_ends_the_stream_of_the_old_one_and_the_old_trace_says_that_it
     old = engine.trace
     engine.begin()
     engine.add_request(request("other", 3, 3))
-    assert (
-        list(stream) == [] and len(old.events) == 1 and not old.complete
-    )  # and none of its steps is told as the old run's
+    # and none of its steps is told as the old run's
+    assert list(stream) == [] and len(old.events) == 1 and not old.complete
     while engine.has_work:
         engine.step()
     assert [len(ids) for ids in engine.trace.outputs.values()] == [3] and engine.trace.complete
 
 
 def test_a_trace_is_complete_while_nothing_is_left_to_do(engine):
-    """However the engine is driven: a run whose last event was taken and not one more, steps taken one by one, requests that come later."""
+    """However the engine is driven: a run whose last event was taken and not one more, steps taken
+    one by one, requests that come later.
+    """
     total = len(engine.run(WORK).events)
     stream = engine.stream(WORK)
     for _ in range(total):
@@ -196,7 +199,9 @@ def test_an_event_cannot_be_changed(engine):
 
 
 def test_one_stream_in_several_threads_loses_no_event(engine):
-    """Python refuses a generator to a second thread while a step runs; who is not refused gets events, each once."""
+    """Python refuses a generator to a second thread while a step runs; who is not refused gets
+    events, each once.
+    """
     stream, seen, refused = engine.stream(Workload(requests(*[(4, 40)] * 8))), [], []
 
     def read() -> None:

@@ -1,4 +1,6 @@
-"""A model shared out among processes: the same tokens, one voice, and a sentence for whatever would set the processes apart."""
+"""A model shared out among processes: the same tokens, one voice, and a sentence for whatever would
+set the processes apart.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ import pytest
 
 from core import Engine, EngineConfig, InflightError, Trace, Workload
 from core.cli import main
-from core.models import tensor_parallel
-from core.models.load import load, resolve_device, resolve_dtype
+from core.torch_engine.models import tensor_parallel
+from core.torch_engine.models.load import load, resolve_device, resolve_dtype
 from worlds.families import BY_NAME, generate, requests
 from worlds.small import MemoryModel
 from worlds.small import requests as small_requests
@@ -111,7 +113,10 @@ def test_one_process_shares_nothing():
         (
             "4",
             "shakespeare-bpe",
-            "its 4 heads, 2 of them with K and V of their own, cannot be shared out evenly among 4 processes",
+            (
+                "its 4 heads, 2 of them with K and V of their own, cannot be shared out evenly"
+                " among 4 processes"
+            ),
         ),
     ],
 )

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from core.runner.threads import PASSIVE, CoreShares, wait_passively
+from core.torch_engine.cpu.threads import PASSIVE, CoreShares, wait_passively
 
 
 def test_what_the_environment_says_stays():

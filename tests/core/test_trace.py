@@ -1,4 +1,6 @@
-"""Traces: there and back, small, and never believed when altered; masks against matrices written by hand."""
+"""Traces: there and back, small, and never believed when altered; masks against matrices written by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 from core import InflightError, Trace, Workload
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.trace.file import BREAKS_OFF, lines_of
 from worlds.examples import examples
 from worlds.small import memory_engine, memory_trace, request, requests
@@ -49,7 +51,7 @@ def small() -> Trace:
     )
 
 
-# -- there and back --------------------------------------------------------------------------------------------------
+# -- there and back --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
@@ -96,7 +98,7 @@ def test_a_run_cut_short_saves_as_incomplete(tmp_path: Path) -> None:
     assert not loaded.complete and len(loaded.events) == 2
 
 
-# -- size ------------------------------------------------------------------------------------------------------------
+# -- size ------------------------------------------------------------------------------------------
 
 
 def many(lanes: int, new: int) -> Trace:
@@ -112,7 +114,9 @@ def test_size_on_disk() -> None:
 
 
 def deep_size(value: object, seen: set[int]) -> int:
-    """Bytes of an event and all that it alone holds; what Python shares (small numbers, names) counts once."""
+    """Bytes of an event and all that it alone holds; what Python shares (small numbers, names)
+    counts once.
+    """
     if id(value) in seen or (type(value) is int and -6 < value < 257):
         return 0
     seen.add(id(value))
@@ -131,7 +135,7 @@ def test_size_in_memory() -> None:
     assert size / sum(len(o) for o in trace.outputs.values()) <= 400
 
 
-# -- never believed when altered -------------------------------------------------------------------------------------
+# -- never believed when altered -------------------------------------------------------------------
 
 
 def test_every_single_byte_is_under_seal(small: Trace, tmp_path: Path) -> None:
@@ -232,7 +236,7 @@ def test_no_file(tmp_path: Path) -> None:
         Trace.load(tmp_path)
 
 
-# -- sealed anew, but not true ---------------------------------------------------------------------------------------
+# -- sealed anew, but not true ---------------------------------------------------------------------
 
 
 def event(rows: list[dict], step: int) -> dict:
@@ -271,16 +275,16 @@ LIES = {
     "the budget": lambda r: event(r, 0)["budget"].__setitem__(0, 99),
     "the split": lambda r: event(r, 0)["budget"].__setitem__(1, 1),
     "a foreign block": lambda r: event(r, 0)["kv"][2][0].__setitem__(1, [77, 78]),
-    "a block of two": lambda r: event(r, 0)["kv"][2][1].__setitem__(
-        1, event(r, 0)["kv"][2][0][1][:1]
+    "a block of two": (
+        lambda r: event(r, 0)["kv"][2][1].__setitem__(1, event(r, 0)["kv"][2][0][1][:1])
     ),
     "blocks in use": lambda r: event(r, 0)["kv"].__setitem__(0, 6),
     "the pool": lambda r: event(r, 0)["kv"].__setitem__(1, 600),
     "too few blocks": lambda r: event(r, 0)["kv"][2].pop(),
     "a prefix": lambda r: event(r, 0)["kv"][3].append(["r0", 4]),
     "an early end": lambda r: event(r, 0)["finished"].append(["r0", "length"]),
-    "a reason": lambda r: next(e for e in r if e.get("finished"))["finished"][0].__setitem__(
-        1, "tired"
+    "a reason": (
+        lambda r: next(e for e in r if e.get("finished"))["finished"][0].__setitem__(1, "tired")
     ),
     "no end": lambda r: next(e for e in r if e.get("finished"))["finished"].clear(),
     "a preemption": lambda r: event(r, 1)["preempted"].append(["r0", 5, 0]),
@@ -301,14 +305,14 @@ LIES = {
     "texts of another kind": lambda r: r[-2].update(prompt={}, output=3),
     "the schema": lambda r: r[0].update(schema=5),
     "the policy's fields": lambda r: r[0]["batching"].update(admission="barrier"),
-    "who left": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(
-        0, "r2"
+    "who left": (
+        lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(0, "r2")
     ),
-    "which lane": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(
-        1, 1
+    "which lane": (
+        lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(1, 1)
     ),
-    "left before": lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(
-        2, "before"
+    "left before": (
+        lambda r: next(e for e in r if e.get("released"))["released"][0].__setitem__(2, "before")
     ),
     "nobody left": lambda r: next(e for e in r if e.get("released"))["released"].clear(),
     "left later": lambda r: move_left(r),
@@ -379,7 +383,7 @@ def test_only_an_invalid_trace_ever_escapes(small: Trace, data) -> None:
         loaded.mask(step)
 
 
-# -- masks -----------------------------------------------------------------------------------------------------------
+# -- masks -----------------------------------------------------------------------------------------
 
 
 def picture(mask) -> list[str]:
@@ -398,8 +402,15 @@ def test_masks_of_small_passes_by_hand() -> None:
     assert picture(mask) == ["###.....", "...####.", ".......#"]
     mask = trace.mask(1, order="cached-new")
     assert [(k.request, k.position) for k in mask.keys] == [
-        ("r0", 0), ("r0", 1), ("r1", 0), ("r1", 1), ("r1", 2), ("r0", 2), ("r1", 3), ("r2", 0),
-    ]  # fmt: skip
+        ("r0", 0),
+        ("r0", 1),
+        ("r1", 0),
+        ("r1", 1),
+        ("r1", 2),
+        ("r0", 2),
+        ("r1", 3),
+        ("r2", 0),
+    ]
     assert picture(mask) == ["##...#..", "..###.#.", ".......#"]
 
 

@@ -1,5 +1,5 @@
-"""What a trace file may be: files of another schema are refused, long ones are read in little memory, and files that no reader should
-trust are refused in a sentence.
+"""What a trace file may be: files of another schema are refused, long ones are read in little
+memory, and files that no reader should trust are refused in a sentence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from core import Request, StepEvent, Trace
 from core.errors import InvalidTrace
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.scheduler.state import RequestState
 from core.trace import file
 from worlds.small import memory_trace
@@ -38,7 +38,7 @@ def test_a_file_of_another_schema_is_refused_in_a_sentence(
     assert Trace.from_lines(file.sealed([header, *rest])).complete
 
 
-# -- long files ----------------------------------------------------------------------------------------------------------
+# -- long files ------------------------------------------------------------------------------------
 
 
 def test_of_requests_that_are_over_nothing_but_ids_is_kept(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_of_requests_that_are_over_nothing_but_ids_is_kept(tmp_path: Path) -> No
     assert 0 < most <= 3 * 4, "three lanes, and who is about to come or go"
 
 
-# -- files that are refused ----------------------------------------------------------------------------------------------
+# -- files that are refused ------------------------------------------------------------------------
 
 
 def with_seal(lines: list[str], number: int, body: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""docs/trace-format.md says what the records say of themselves: its tables are made from them, its examples are lines of a recorded run.
+"""docs/trace-format.md says what the records say of themselves: its tables are made from them, its
+examples are lines of a recorded run.
 
 `python tests/core/test_trace_format.py` writes them anew.
 """

@@ -1,6 +1,8 @@
-"""The paged kernels against the oracle: ragged passes of every kind, what must not matter, and faults that must be seen.
+"""The paged kernels against the oracle: ragged passes of every kind, what must not matter, and
+faults that must be seen.
 
-Each runs compiled where there is a GPU and interpreted elsewhere; compiling for a GPU is tested without one.
+Each runs compiled where there is a GPU and interpreted elsewhere; compiling for a GPU is tested
+without one.
 """
 
 from __future__ import annotations
@@ -19,17 +21,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.attention import spec as plain
-from core.attention.paged_layout import PagedLayout, decode_capacity, plan_tiles, prefill_capacity
 from core.scheduler.output import ScheduledRequest, SchedulerOutput
 from core.scheduler.state import BlockTable
+from core.torch_engine.attention import spec as plain
+from core.torch_engine.gpu.paged_layout import (
+    PagedLayout,
+    decode_capacity,
+    plan_tiles,
+    prefill_capacity,
+)
 from worlds.examples import examples
 from worlds.passes import BLOCK, passes
 from worlds.triton_cases import DEVICE, Case, case, triton_paged
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::RuntimeWarning"
-)  # the interpreter's, where infinities meet
+# the interpreter's, where infinities meet
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -38,13 +44,15 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 def small_tiles(monkeypatch):
     """Sixteen keys an iteration and sixteen rows a tile, so that short requests take several."""
     monkeypatch.setattr(triton_paged, "launch_of", lambda *_: triton_paged.Launch(16, 4, 2))
-    monkeypatch.setattr("core.attention.paged_layout.TILE_ROWS", 16)
+    monkeypatch.setattr("core.torch_engine.gpu.paged_layout.TILE_ROWS", 16)
 
 
 def a_pass(
     *lengths_and_starts: tuple[int, int], layout: str = "packed"
 ) -> tuple[SchedulerOutput, int]:
-    """Requests of so many tokens after so many, every second one's blocks in reverse; and how many blocks that is."""
+    """Requests of so many tokens after so many, every second one's blocks in reverse; and how many
+    blocks that is.
+    """
     rows, next_block = [], 0
     for lane, (length, start) in enumerate(lengths_and_starts):
         blocks = range(next_block, next_block - (-(start + length) // BLOCK))
@@ -84,6 +92,7 @@ ragged = {
 }
 
 
+@pytest.mark.slow
 @examples(30)
 @given(**ragged)
 def test_agrees_with_the_oracle(scheduled, kind, window, key_block):
@@ -121,6 +130,7 @@ def test_precision(dtype, layout):
     ).abs().max() < TOLERANCE[dtype]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [1, 71])
 def test_launches_as_they_are(group, monkeypatch):
     """Full tiles of the real size, 64 rows or more."""
@@ -145,9 +155,10 @@ def test_padded_lists_change_nothing(window):
     }
     for name in ("query_rows", "block_tables"):
         known = getattr(made.layout, name)
+        # never followed
         lists[name] = torch.cat(
             [known, torch.full((2, *known.shape[1:]), 10**6, dtype=torch.int32)]
-        )  # never followed
+        )
     queries = made.layout.queries_per_tile
     tiles = plan_tiles(
         lens,
@@ -173,7 +184,9 @@ def test_padded_lists_change_nothing(window):
     ],
 )
 def test_what_is_not_finite_stays_with_its_request(poison, window):
-    """In any slot but a request's own: those of others, the rest of its last block, the trash slot."""
+    """In any slot but a request's own: those of others, the rest of its last block, the trash
+    slot.
+    """
     made = case(*MIXED, 4, 2, window=window, key_block=4)
     clean = made.mine()
     for segment in made.batch.segments:
@@ -227,6 +240,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_faults_are_seen():
     """The oracle would show each of these."""
     made = case(
@@ -270,12 +284,11 @@ def test_store(kv_heads, sizes, transposed):
         assert torch.equal(mine[:-1], theirs[:-1])
 
 
-# -- compiled, without a GPU ---------------------------------------------------------------------------------------------
+# -- compiled, without a GPU -----------------------------------------------------------------------
 
 SHARED_MEMORY = {80: 163 * 1024, 90: 227 * 1024}  # of a program at most
-SPILLED = {
-    "Qwen3-0.6B in float32": 32
-}  # bytes of stack: float32 operands fill the registers, as no matrix instruction is exact
+# bytes of stack: float32 operands fill the registers, as no matrix instruction is exact
+SPILLED = {"Qwen3-0.6B in float32": 32}
 A_REGISTER_OR_TWO = 8
 
 
@@ -311,14 +324,14 @@ def test_compiles_for_hopper():
         "decode_kernel",
         "combine_kernel",
         "store_kernel",
+        "_turn",
         "_stretch",
         "_row",
     ]
     check_resources(90, kernels)
     for kernel in kernels[:2]:
-        assert kernel["stack"] == 0 and kernel["copies"] == [
-            16
-        ]  # K and V are fetched one round ahead and in full width
+        # K and V are fetched one round ahead and in full width
+        assert kernel["stack"] == 0 and kernel["copies"] == [16]
         # Three programs on a processor: 1 KB of shared memory each is the system's.
         assert (
             3 * (kernel["shared"] + 1024) <= 228 * 1024

@@ -1,4 +1,6 @@
-"""Places are shared by address: nobody takes more than half, and who waits gets them address by address."""
+"""Places are shared by address: nobody takes more than half, and who waits gets them address by
+address.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_one_address_holds_half_and_others_get_in():
             await turns.take(str(other))
         with pytest.raises(
             TooManyRequests,
-            match="^400 viewers are connected, as many as there is room for: try again in a moment.$",
+            match=(
+                "^400 viewers are connected, as many as there is room for: try again in a moment.$"
+            ),
         ):
             await turns.take("one more")
         turns.free("7")

@@ -1,8 +1,11 @@
-"""`check` refuses a trace that lies under a good seal, fact by fact, and says what it had to believe."""
+"""`check` refuses a trace that lies under a good seal, fact by fact, and says what it had to
+believe.
+"""
 
 from __future__ import annotations
 
 import copy
+import json
 import random
 import re
 from collections.abc import Callable
@@ -13,9 +16,12 @@ from typing import Any
 import pytest
 
 from core import Trace, Workload
+from core.cli import main
+from core.cli.check import findings
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.measure.verify import PROOFS, verify
+from core.proof.claims import PROOFS
+from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
 from core.trace import file
 from core.trace.events import StepEvent
@@ -23,7 +29,7 @@ from core.trace.header import Header
 from visualizer.documents.catalogue import TRACES
 from worlds.examples import tries
 from worlds.forging import Rows, checked, refusal, rows_of, small_runs, steps
-from worlds.small import memory_engine, memory_trace, request
+from worlds.small import MemoryModel, memory_engine, memory_trace, request
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 
@@ -50,7 +56,7 @@ def copied(made: dict[str, Rows]) -> Callable[[str], Rows]:
     return lambda name: copy.deepcopy(made[name])
 
 
-# -- what was run is believed --------------------------------------------------------------------------------------------
+# -- what was run is believed ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -58,9 +64,14 @@ def test_real_runs_hold_whatever_happens_in_them(policy: str) -> None:
     for seed in range(tries(12)):
         draw = random.Random(seed)
         engine = memory_engine(
-            policy, max_num_seqs=draw.choice((1, 2, 3)), max_num_batched_tokens=draw.choice((5, 9, 32)), block_size=draw.choice((2, 4)),
-            num_blocks=20, prefix_caching=POLICIES[policy].prefix_caching and draw.random() < 0.5, prefill_first=draw.random() < 0.3,
-        )  # fmt: skip
+            policy,
+            max_num_seqs=draw.choice((1, 2, 3)),
+            max_num_batched_tokens=draw.choice((5, 9, 32)),
+            block_size=draw.choice((2, 4)),
+            num_blocks=20,
+            prefix_caching=POLICIES[policy].prefix_caching and draw.random() < 0.5,
+            prefill_first=draw.random() < 0.3,
+        )
         asked = [
             request(
                 f"r{i}",
@@ -101,7 +112,9 @@ def test_a_request_cancelled_long_before_its_arrival_hides_no_other(policy: str)
 
 
 def test_an_idle_engine_goes_on_at_the_step_of_the_next_arrival_and_no_other() -> None:
-    """An arrival within a step falls due in the next one; the steps between have no event, and none may be told."""
+    """An arrival within a step falls due in the next one; the steps between have no event, and none
+    may be told.
+    """
     trace = memory_trace((3, 2), (3, 2, 7.5), (2, 2, 20), max_num_seqs=2, block_size=4)
     begins = [event.step for event in trace.events if event.arrived]
     assert begins == [0, 8, 20] and checked(rows_of(trace)).complete
@@ -117,7 +130,9 @@ def test_an_idle_engine_goes_on_at_the_step_of_the_next_arrival_and_no_other() -
 def test_an_idle_engine_tells_a_step_between_only_for_a_request_that_leaves(
     is_idle: bool, leaves: int
 ) -> None:
-    """Cancelled after step 1, `far` leaves in step 2; cancelled while the engine waits for it, in the step in which it would arrive."""
+    """Cancelled after step 1, `far` leaves in step 2; cancelled while the engine waits for it, in
+    the step in which it would arrive.
+    """
     engine = memory_engine(max_num_seqs=2, block_size=4)
     for event in engine.turns(
         Workload([request("a", 3, 2), request("far", 3, 2, 20), request("b", 3, 2, 30)])
@@ -168,15 +183,11 @@ def test_requests_that_come_one_by_one() -> None:
 def test_recorded_runs_are_decided_and_decoded_again(name: str) -> None:
     found = verify(file.lines_of(TRACES / f"{name}.jsonl"), tokenizer_of)
     assert found.not_replayed is None and found.not_decoded is None
-    assert {found.proof_of(fact) for fact in PROOFS} == {
-        "replayed",
-        "bounded",
-        "decoded",
-        "sealed",
-    }  # without a rerun
+    # without a rerun
+    assert {found.proof_of(fact) for fact in PROOFS} == {"replayed", "bounded", "decoded", "sealed"}
 
 
-# -- forged by hand: each as it might be forged, all that would give it away at once made to agree -----------------------
+# -- forged by hand: each as it might be forged, all that would give it away at once made to agree -
 
 
 def relabel(policy: str) -> Callable[[Rows], Any]:
@@ -216,7 +227,9 @@ def pack(rows: Rows) -> None:
 
 
 def ask_late(rows: Rows, request: str, steps: int) -> None:
-    """A request that stands some steps after the one in which it was due, in which it does not arrive."""
+    """A request that stands some steps after the one in which it was due, in which it does not
+    arrive.
+    """
     line = next(r for r in rows if r.get("kind") == "request" and r["asked"]["id"] == request)
     rows.remove(line)
     at = next(i for i, r in enumerate(rows) if r.get("step") == line["asked"]["arrival"] + steps)
@@ -245,61 +258,181 @@ def shift(rows: Rows, by: int) -> None:
 
 
 FORGED: dict[str, tuple[str, Callable[[Rows], Any]]] = {
-    "a token beyond the vocabulary": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(2, 50)),
-    "a prompt beyond the vocabulary": ("continuous", lambda r: asked(r, "r0")["prompt_token_ids"].__setitem__(0, 10**9)),
-    "a prompt that is not the workload's": ("continuous", lambda r: r[1].update(tokens=[1, *asked(r, "r0")["prompt_token_ids"][1:]])),
+    "a token beyond the vocabulary": (
+        "continuous",
+        lambda r: first(r, "sampled")["sampled"][0].__setitem__(2, 50),
+    ),
+    "a prompt beyond the vocabulary": (
+        "continuous",
+        lambda r: asked(r, "r0")["prompt_token_ids"].__setitem__(0, 10**9),
+    ),
+    "a prompt that is not the workload's": (
+        "continuous",
+        lambda r: r[1].update(tokens=[1, *asked(r, "r0")["prompt_token_ids"][1:]]),
+    ),
     "negative timings": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(0, -1.0)),
-    "timings of a billion seconds": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(2, 1e9)),
-    "timings that are not the passes'": ("continuous", lambda r: steps(r)[2].update(timings=[0, 0, 0, 0])),
-    "passes that take no time": ("continuous", lambda r: [p.__setitem__(6, p[5]) for e in steps(r) for p in e["passes"]]),
-    "a part of a step not recorded": ("continuous", lambda r: steps(r)[2]["timings"].__setitem__(1, None)),
+    "timings of a billion seconds": (
+        "continuous",
+        lambda r: steps(r)[2]["timings"].__setitem__(2, 1e9),
+    ),
+    "timings that are not the passes'": (
+        "continuous",
+        lambda r: steps(r)[2].update(timings=[0, 0, 0, 0]),
+    ),
+    "passes that take no time": (
+        "continuous",
+        lambda r: [p.__setitem__(6, p[5]) for e in steps(r) for p in e["passes"]],
+    ),
+    "a part of a step not recorded": (
+        "continuous",
+        lambda r: steps(r)[2]["timings"].__setitem__(1, None),
+    ),
     "a vocabulary that nobody knows": ("continuous", lambda r: r[0]["model"].pop("vocab_size")),
-    "an arrival after the first pass": ("split", lambda r: first(r, "arrived")["arrived"][0].__setitem__(1, first(r, "arrived")["t_end"])),
-    "an arrival long before its step": ("continuous", lambda r: steps(r)[1]["arrived"][0].__setitem__(1, 0.0)),
-    "a bucket of a billion": ("continuous", lambda r: [p.__setitem__(8, 10**9) for e in steps(r) for p in e["passes"]]),
-    "a bucket of one": ("continuous", lambda r: [p.__setitem__(8, 1) for e in steps(r) for p in e["passes"]]),
+    "an arrival after the first pass": (
+        "split",
+        lambda r: first(r, "arrived")["arrived"][0].__setitem__(1, first(r, "arrived")["t_end"]),
+    ),
+    "an arrival long before its step": (
+        "continuous",
+        lambda r: steps(r)[1]["arrived"][0].__setitem__(1, 0.0),
+    ),
+    "a bucket of a billion": (
+        "continuous",
+        lambda r: [p.__setitem__(8, 10**9) for e in steps(r) for p in e["passes"]],
+    ),
+    "a bucket of one": (
+        "continuous",
+        lambda r: [p.__setitem__(8, 1) for e in steps(r) for p in e["passes"]],
+    ),
     "finished rows erased": ("static", erase_finished_rows),
     "padded passes packed": ("static", pack),
-    "a pass of another layout": ("continuous", lambda r: next(e for e in steps(r) if len(e["segments"]) == 1)["passes"][0].__setitem__(0, "padded")),
+    "a pass of another layout": (
+        "continuous",
+        lambda r: next(e for e in steps(r) if len(e["segments"]) == 1)["passes"][0].__setitem__(
+            0, "padded"
+        ),
+    ),
     "a hit with caching off": ("prefixes", lambda r: r[0]["config"].update(prefix_caching=False)),
-    "a hit between prompts that differ": ("prefixes", lambda r: asked(r, "r1")["prompt_token_ids"].__setitem__(0, 40)),
-    "chunks with chunking off": ("continuous", lambda r: r[0]["config"].update(chunked_prefill=False)),
-    "a limit that did not bind": ("continuous", lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(4, "blocks")),
-    "a limit that the policy does not have": ("dynamic", lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(4, "budget")),
-    "a reason with impossible numbers": ("continuous", lambda r: next(e for e in steps(r) if e["waiting"][0])["waiting"][2].__setitem__(1, 77)),
-    "a reason for an admission": ("continuous", lambda r: first(r, "admitted")["admitted"][0].__setitem__(2, ["budget", 1, 2, 8])),
-    "windows of layers that there are not": ("continuous", lambda r: r[0]["model"].update(windows=[None, 4])),
+    "a hit between prompts that differ": (
+        "prefixes",
+        lambda r: asked(r, "r1")["prompt_token_ids"].__setitem__(0, 40),
+    ),
+    "chunks with chunking off": (
+        "continuous",
+        lambda r: r[0]["config"].update(chunked_prefill=False),
+    ),
+    "a limit that did not bind": (
+        "continuous",
+        lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(
+            4, "blocks"
+        ),
+    ),
+    "a limit that the policy does not have": (
+        "dynamic",
+        lambda r: next(e for e in steps(r) if e["budget"][4] == "none")["budget"].__setitem__(
+            4, "budget"
+        ),
+    ),
+    "a reason with impossible numbers": (
+        "continuous",
+        lambda r: next(e for e in steps(r) if e["waiting"][0])["waiting"][2].__setitem__(1, 77),
+    ),
+    "a reason for an admission": (
+        "continuous",
+        lambda r: first(r, "admitted")["admitted"][0].__setitem__(2, ["budget", 1, 2, 8]),
+    ),
+    "windows of layers that there are not": (
+        "continuous",
+        lambda r: r[0]["model"].update(windows=[None, 4]),
+    ),
     "another arrival in the workload": ("continuous", lambda r: asked(r, "r2").update(arrival=0)),
     "a later arrival in the workload": ("continuous", lambda r: asked(r, "r0").update(arrival=1)),
     "a request asked too late": ("continuous", lambda r: ask_late(r, "r2", 2)),
     "a request that never came": ("continuous", never_come),
-    "texts before their tokens": ("continuous", lambda r: r.insert(line_of(r, "request", "r0") + 1, r.pop(line_of(r, "texts", "r0")))),
-    "a word more about a request": ("continuous", lambda r: r[line_of(r, "request", "r0")].update(priority=1)),
-    "a word more about a text": ("continuous", lambda r: r[line_of(r, "texts", "r0")].update(language="en")),
+    "texts before their tokens": (
+        "continuous",
+        lambda r: r.insert(line_of(r, "request", "r0") + 1, r.pop(line_of(r, "texts", "r0"))),
+    ),
+    "a word more about a request": (
+        "continuous",
+        lambda r: r[line_of(r, "request", "r0")].update(priority=1),
+    ),
+    "a word more about a text": (
+        "continuous",
+        lambda r: r[line_of(r, "texts", "r0")].update(language="en"),
+    ),
     "a word more at the end": ("continuous", lambda r: r[-1].update(signed="me")),
     "a word more about a step": ("continuous", lambda r: steps(r)[2].update(note="true")),
     "texts told twice": ("continuous", lambda r: r.insert(-1, r[line_of(r, "texts", "r0")])),
     "a name given again": ("continuous", lambda r: r.insert(-1, r[line_of(r, "request", "r0")])),
-    "more tokens asked for": ("continuous", lambda r: asked(r, "r0")["sampling"].update(max_new_tokens=6)),
-    "a stop of a request that ignores it": ("continuous", lambda r: first(r, "finished")["finished"][0].__setitem__(1, "stop")),
+    "more tokens asked for": (
+        "continuous",
+        lambda r: asked(r, "r0")["sampling"].update(max_new_tokens=6),
+    ),
+    "a stop of a request that ignores it": (
+        "continuous",
+        lambda r: first(r, "finished")["finished"][0].__setitem__(1, "stop"),
+    ),
     "a gap of a hundred steps": ("continuous", lambda r: shift(r, 100)),
     "dynamic told as split": ("dynamic", relabel("split")),
     "split-chunked told as continuous": ("split-chunked", relabel("continuous")),
     "continuous told as split-chunked": ("continuous", relabel("split-chunked")),
     "static told as dynamic": ("static", relabel("dynamic")),
     "sequential told as static": ("sequential", relabel("static")),
-    "a rule in words that the policy does not have": ("continuous", lambda r: r[0]["batching"].update(victim="whoever paid least")),
-    "an order in words that the policy does not have": ("continuous", lambda r: r[0]["batching"].update(order_by="r0")),
-    "fields of another policy": ("dynamic", lambda r: r[0].update(batching=POLICIES["static"].to_json())),
-    "a larger pool than what ran short": ("preempted", lambda r: [r[0].update(num_blocks=900), r[0]["config"].update(num_blocks=900), *(e["kv"].__setitem__(1, 900) for e in steps(r))]),
-    "a share of the pool below nothing": ("continuous", lambda r: r[0]["batching"].update(watermark=-0.5)),
-    "other blocks": ("continuous", lambda r: first(r, "admitted")["kv"][2][0].__setitem__(1, [9, 10, 11])),
-    "a preemption less lost": ("preempted", lambda r: first(r, "preempted")["preempted"][0].__setitem__(1, 1)),
-    "a probability above its margin": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0)),
-    "a margin without its probability": ("continuous", lambda r: first(r, "sampled")["sampled"][0].__setitem__(4, 0.0)),
+    "a rule in words that the policy does not have": (
+        "continuous",
+        lambda r: r[0]["batching"].update(victim="whoever paid least"),
+    ),
+    "an order in words that the policy does not have": (
+        "continuous",
+        lambda r: r[0]["batching"].update(order_by="r0"),
+    ),
+    "fields of another policy": (
+        "dynamic",
+        lambda r: r[0].update(batching=POLICIES["static"].to_json()),
+    ),
+    "a larger pool than what ran short": (
+        "preempted",
+        lambda r: [
+            r[0].update(num_blocks=900),
+            r[0]["config"].update(num_blocks=900),
+            *(e["kv"].__setitem__(1, 900) for e in steps(r)),
+        ],
+    ),
+    "a share of the pool below nothing": (
+        "continuous",
+        lambda r: r[0]["batching"].update(watermark=-0.5),
+    ),
+    "other blocks": (
+        "continuous",
+        lambda r: first(r, "admitted")["kv"][2][0].__setitem__(1, [9, 10, 11]),
+    ),
+    "a preemption less lost": (
+        "preempted",
+        lambda r: first(r, "preempted")["preempted"][0].__setitem__(1, 1),
+    ),
+    "a probability above its margin": (
+        "continuous",
+        lambda r: first(r, "sampled")["sampled"][0].__setitem__(3, -9.0),
+    ),
+    "a margin without its probability": (
+        "continuous",
+        lambda r: first(r, "sampled")["sampled"][0].__setitem__(4, 0.0),
+    ),
     "a request that never fits": ("continuous", lambda r: r[0]["model"].update(context=8)),
-    "an end token passed over": ("continuous", lambda r: [asked(r, "r1")["sampling"].pop("ignore_eos"), r[0]["model"].update(eos_token_ids=[first(r, "sampled")["sampled"][0][2], *(s[2] for e in steps(r)[:4] for s in e["sampled"])])]),
-}  # fmt: skip
+    "an end token passed over": (
+        "continuous",
+        lambda r: [
+            asked(r, "r1")["sampling"].pop("ignore_eos"),
+            r[0]["model"].update(
+                eos_token_ids=[
+                    first(r, "sampled")["sampled"][0][2],
+                    *(s[2] for e in steps(r)[:4] for s in e["sampled"]),
+                ]
+            ),
+        ],
+    ),
+}
 
 
 @pytest.mark.parametrize("forgery", FORGED)
@@ -330,7 +463,7 @@ def test_tokens_and_margins_are_computed_again() -> None:
     found = checked(rows, engine=engine)
     assert (
         found.rerun.tokens == 7
-        and found.rerun.has_probabilities
+        and found.rerun.apart == 0
         and found.proof_of("event.sampled.token_id") == "rerun"
     )
     swapped = copy.deepcopy(rows)
@@ -396,7 +529,9 @@ def test_the_model_and_the_leak_are_what_a_rerun_finds(copied: Callable[[str], R
 
 
 def test_a_preemption_shows_how_large_the_pool_is() -> None:
-    """Both grow into a second block at step 3, and there are three: r1 gives way. From then on it waits for a budget of 5, its 5 tokens being one chunk."""
+    """Both grow into a second block at step 3, and there are three: r1 gives way. From then on it
+    waits for a budget of 5, its 5 tokens being one chunk.
+    """
     trace = memory_trace(
         (3, 8),
         (2, 8),
@@ -412,7 +547,9 @@ def test_a_preemption_shows_how_large_the_pool_is() -> None:
 
 
 def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) -> None:
-    """Whoever makes a limit larger, wherever it stands, is refused, or told that nothing shows how large it was."""
+    """Whoever makes a limit larger, wherever it stands, is refused, or told that nothing shows how
+    large it was.
+    """
 
     def lanes(rows: Rows, more: int) -> None:
         rows[0]["config"]["max_num_seqs"] += more
@@ -452,7 +589,47 @@ def test_a_limit_is_proved_or_said_to_have_never_bound(made: dict[str, Rows]) ->
     assert outcomes == {"believed", "refused"}
 
 
-# -- what is known, and how ----------------------------------------------------------------------------------------------
+def test_an_end_from_outside_is_counted_and_taken_on_trust(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A request with 20 more tokens to come is cancelled where another ends by its length: no
+    decision tells the two apart. One whose logits are not finite fails, and a rerun can say that.
+    """
+    full = memory_trace((5, 3), (9, 4), max_num_seqs=2, block_size=4)
+    assert not checked(rows_of(full)).from_outside
+    engine = memory_engine(max_num_seqs=2, block_size=4)
+    for event in engine.stream(Workload([request("r0", 5, 23), request("r1", 9, 4)])):
+        if event.step == 2:
+            engine.cancel("r0")
+    assert engine.trace.outputs == full.outputs
+    engine.trace.save(tmp_path / "run.jsonl")
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(tmp_path / "run.jsonl"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert not ended.value.code and told["valid"] and told["from_outside"] == {"cancelled": 1}
+    ends = ("event.finished", "header.arrival_unit, request.asked")
+    assert [told["proofs"][fact] for fact in ends] == ["bounded", "bounded"]
+    found = checked(rows_of(engine.trace))
+    assert any("1 cancelled, 0 failed" in line for line in findings(found))
+
+    broken = memory_engine(model=MemoryModel(fails_after=8), max_num_seqs=2, block_size=4)
+    failed = rows_of(broken.run(Workload([request("r0", 5, 9)])))
+    assert checked(failed).from_outside == {"error": 1}
+    assert not checked(failed, engine=lambda _: broken).from_outside
+
+
+def test_where_a_run_came_from_and_what_it_was_called_is_taken_on_trust(
+    copied: Callable[[str], Rows],
+) -> None:
+    rows = copied("continuous")
+    rows[0]["source"], rows[0]["workload"]["name"] = "recorded", "another"
+    found = checked(rows)
+    assert "Whether it ran live, the workload's name" in findings(found)[-1]
+    (fact,) = [fact for fact in PROOFS if "source, workload" in fact]
+    assert found.proof_of(fact) == "sealed"
+
+
+# -- what is known, and how ------------------------------------------------------------------------
 
 
 def test_the_docs_have_the_table() -> None:

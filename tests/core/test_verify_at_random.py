@@ -25,7 +25,9 @@ def made() -> dict[str, Rows]:
 
 
 def places(value: Any, path: tuple, name: str) -> Iterator[tuple[tuple, str]]:
-    """Every plain value inside a record: the way to it, which is the same in the file, and the name of its field."""
+    """Every plain value inside a record: the way to it, which is the same in the file, and the name
+    of its field.
+    """
     if isinstance(value, tuple):
         names = getattr(value, "_fields", (name,) * len(value))
         for index, (inner, its_name) in enumerate(zip(value, names, strict=True)):
@@ -76,7 +78,9 @@ def with_a_row_of_its_own(true: Rows, draw: random.Random) -> tuple[Rows, dict[s
 
 @pytest.mark.parametrize("policy", [*POLICIES, "prefixes", "preempted"])
 def test_no_field_of_any_event_can_be_forged(made: dict[str, Rows], policy: str) -> None:
-    """But for the tokens and their probabilities, which a rerun proves, and small changes of times."""
+    """But for the tokens and their probabilities, which a rerun proves, and small changes of
+    times.
+    """
     draw, seen = random.Random(7), set()
     for _ in range(tries(120)):
         rows, row = with_a_row_of_its_own(made[policy], draw)

@@ -1,4 +1,6 @@
-"""What `check` finds odd, or refuses, in the traces of other engines, whose decisions are not taken again: reasons, drafts, and what is said to be absent."""
+"""What `check` finds odd, or refuses, in the traces of other engines, whose decisions are not taken
+again: reasons, drafts, and what is said to be absent.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ import pytest
 from core.cli import main
 from core.cli.check import findings
 from core.errors import InvalidTrace
-from core.measure.others import OTHERS
-from core.measure.verify import verify
+from core.proof.claims import OTHERS
+from core.proof.verify import verify
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
@@ -72,6 +74,17 @@ def larger_pool(rows: Rows) -> None:
             step["waiting"][2], step["budget"][4] = ["unrecorded", 0, 0, 0], "unrecorded"
 
 
+def reasons_told_as(why: str) -> Callable[[Rows], None]:
+    """Wherever the queue waits for blocks."""
+
+    def forge(rows: Rows) -> None:
+        for step in [r for r in rows if "step" in r]:
+            if step["budget"][4] == "blocks":
+                step["waiting"][2], step["budget"][4] = [why, 0, 0, 0], why
+
+    return forge
+
+
 def swap_lanes(rows: Rows) -> None:
     """Lanes 0 and 1 in every record of every step."""
     other = {0: 1, 1: 0}
@@ -88,7 +101,9 @@ def last_as_head(rows: Rows) -> None:
 
 
 def newest_admitted_first(rows: Rows) -> None:
-    """Of those who join in one step, and their lanes with them: whoever gives way is no longer the last who came."""
+    """Of those who join in one step, and their lanes with them: whoever gives way is no longer the
+    last who came.
+    """
     for step in [r for r in rows if "step" in r]:
         step["admitted"].reverse()
 
@@ -129,49 +144,213 @@ def numbers_for(logprob: float, margin: float) -> Callable[[Rows], None]:
 
 
 FORGED: dict[str, tuple[str, Callable[[Rows], Any], str]] = {
-    "a reason with more free than there is": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77), "reason has numbers"),
-    "a reason of a limit that it does not have": ("pressure", lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"), "reason has numbers"),
-    "a reason that leaves a limit out": ("pressure", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["blocks", 1, 1, 900]), "reason has numbers"),
-    "held back by another limit than who waits": ("pressure", lambda r: first(r, lambda e: not e["waiting"][0])["budget"].__setitem__(4, "blocks"), "held back"),
-    "a probability that nobody recorded": ("pressure", lambda r: first(r, lambda e: e["sampled"])["sampled"][0].__setitem__(3, -1.0), "although none were recorded"),
-    "a part of a step that nobody recorded": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(3, 1e-6), "that the header names"),
-    "parts left out, and not said to be": ("pressure", lambda r: r[0].update(absent=[]), "that the header names"),
-    "more drafts taken than tokens": ("drafts", lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1), "tokens in one pass"),
-    "fewer drafts than positions for them": ("drafts", lambda r: draft_of(r, 3).__setitem__(1, 2), "does not have"),
-    "drafts in the middle of a prompt": ("drafts", lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))["drafts"].append([e["segments"][0][1], 1, 1]), "does not have"),
-    "fewer blocks free than there are left": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks" and e["waiting"][2][1])["waiting"][2]).__setitem__(1, w[1] - 1), "blocks that are free"),
-    "as many blocks free as are needed": ("priority", lambda r: (w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][2]).__setitem__(1, w[2]), "reason has numbers"),
+    "a reason with more free than there is": (
+        "pressure",
+        lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(1, 77),
+        "reason has numbers",
+    ),
+    "a reason of a limit that it does not have": (
+        "pressure",
+        lambda r: first(r, lambda e: e["waiting"][2])["waiting"][2].__setitem__(0, "recovery"),
+        "reason has numbers",
+    ),
+    "a reason that leaves a limit out": (
+        "pressure",
+        lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(
+            2, ["blocks", 1, 1, 900]
+        ),
+        "reason has numbers",
+    ),
+    "held back by another limit than who waits": (
+        "pressure",
+        lambda r: first(r, lambda e: not e["waiting"][0])["budget"].__setitem__(4, "blocks"),
+        "held back",
+    ),
+    "a probability that nobody recorded": (
+        "pressure",
+        lambda r: first(r, lambda e: e["sampled"])["sampled"][0].__setitem__(3, -1.0),
+        "although none were recorded",
+    ),
+    "a part of a step that nobody recorded": (
+        "pressure",
+        lambda r: first(r, lambda e: True)["timings"].__setitem__(3, 1e-6),
+        "that the header names",
+    ),
+    "parts left out, and not said to be": (
+        "pressure",
+        lambda r: r[0].update(absent=[]),
+        "that the header names",
+    ),
+    "more drafts taken than tokens": (
+        "drafts",
+        lambda r: draft_of(r, 3).__setitem__(2, draft_of(r, 3)[2] ^ 1),
+        "tokens in one pass",
+    ),
+    "fewer drafts than positions for them": (
+        "drafts",
+        lambda r: draft_of(r, 3).__setitem__(1, 2),
+        "does not have",
+    ),
+    "drafts in the middle of a prompt": (
+        "drafts",
+        lambda r: (e := first(r, lambda e: e["segments"][0][5] > 2 and not e["drafts"]))[
+            "drafts"
+        ].append([e["segments"][0][1], 1, 1]),
+        "does not have",
+    ),
+    "fewer blocks free than there are left": (
+        "priority",
+        lambda r: (
+            w := first(
+                r,
+                lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks" and e["waiting"][2][1],
+            )["waiting"][2]
+        ).__setitem__(1, w[1] - 1),
+        "blocks that are free",
+    ),
+    "as many blocks free as are needed": (
+        "priority",
+        lambda r: (
+            w := first(r, lambda e: e["waiting"][2] and e["waiting"][2][0] == "blocks")["waiting"][
+                2
+            ]
+        ).__setitem__(1, w[2]),
+        "reason has numbers",
+    ),
+    "a reason that its rule gives, told as not recorded": (
+        "pressure",
+        reasons_told_as("unrecorded"),
+        "does not follow",
+    ),
     "a pool a hundred times larger": ("pressure", larger_pool, "was preempted although"),
     "lanes that change places": ("pressure", swap_lanes, "lane that the header's rule gives it"),
     "the last who waits told as the first": ("pressure", last_as_head, "said to be the head"),
-    "blocks twice as large": ("pressure", lambda r: r[0]["config"].update(block_size=64), "more blocks than"),
-    "a larger budget where it bound": ("drafts", larger("budget", "max_num_batched_tokens"), "blocks that are free"),
-    "more lanes where they bound": ("drafts", larger("lanes", "max_num_seqs"), "wait for a lane, but one is free"),
-    "reasons by another rule": ("pressure", lambda r: r[0]["inferred"].update(reasons="as it was"), "rules by which lanes"),
-    "lanes by another rule": ("pressure", lambda r: r[0]["inferred"].update(lanes="as it was"), "rules by which lanes"),
+    "blocks twice as large": (
+        "pressure",
+        lambda r: r[0]["config"].update(block_size=64),
+        "more blocks than",
+    ),
+    "a larger budget where it bound": (
+        "drafts",
+        larger("budget", "max_num_batched_tokens"),
+        "blocks that are free",
+    ),
+    "more lanes where they bound": (
+        "drafts",
+        larger("lanes", "max_num_seqs"),
+        "wait for a lane, but one is free",
+    ),
+    "reasons by another rule": (
+        "pressure",
+        lambda r: r[0]["inferred"].update(reasons="as it was"),
+        "rules by which lanes",
+    ),
+    "lanes by another rule": (
+        "pressure",
+        lambda r: r[0]["inferred"].update(lanes="as it was"),
+        "rules by which lanes",
+    ),
     "a certain token with a small margin": ("pressure", numbers_for(0.0, 0.5), "at that margin"),
-    "a rule for what is not inferred": ("pressure", lambda r: r[0]["inferred"].update(colour="as it was"), "rules by which lanes"),
-    "an absent fact that no step has": ("pressure", lambda r: r[0]["absent"].append("colour"), "is absent, which no step has"),
-    "scheduling that took no time": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(0, 0.0), "do not take as long"),
-    "more drafts than are proposed": ("drafts", lambda r: r[0]["engine"].update(num_spec_tokens=2), "ore than 2 tokens were proposed"),
-    "another than the newest gave way": ("pressure", newest_admitted_first, "but is not the newest"),
-    "one who came later joined before": ("pressure", last_arrives_earlier, "before another that came first"),
-    "a step left out": ("pressure", lambda r: [e.__setitem__("step", e["step"] + 1) for e in r if e.get("step", 0) > 40], "teps are missing"),
-    "a pass that took no time": ("pressure", lambda r: first(r, lambda e: True)["timings"].__setitem__(2, 0.0), "do not take as long"),
-    "a row told as a padded batch": ("pressure", lambda r: first(r, lambda e: len(e["segments"]) == 1)["passes"][0].__setitem__(0, "padded"), "laid out"),
-    "windows that no group has": ("pressure", lambda r: r[0]["model"].update(windows=[4, 4, 4, 4]), "windows are not those"),
-    "a model for shorter texts": ("pressure", lambda r: r[0]["model"].update(context=50), "context of 50"),
-    "whole prompts that were chunks": ("drafts", lambda r: r[0]["config"].update(chunked_prefill=False), "in chunks although"),
-    "longer chunks than the header allows": ("pressure", lambda r: r[0]["engine"].update(long_prefill_token_threshold=3), "of its prompt in one step"),
-    "prompts that are said to be absent": ("pressure", lambda r: r[0]["absent"].append("prompts"), "although the header says"),
-    "more blocks in use than there are": ("pressure", lambda r: (k := first(r, lambda e: e["kv"][0] > 1)["kv"]).__setitem__(0, k[0] - 1), "cannot be in use"),
-    "a chunk told as a whole prompt": ("priority", lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]), "blocks that are free"),
+    "a rule for what is not inferred": (
+        "pressure",
+        lambda r: r[0]["inferred"].update(colour="as it was"),
+        "rules by which lanes",
+    ),
+    "an absent fact that no step has": (
+        "pressure",
+        lambda r: r[0]["absent"].append("colour"),
+        "is absent, which no step has",
+    ),
+    "scheduling that took no time": (
+        "pressure",
+        lambda r: first(r, lambda e: True)["timings"].__setitem__(0, 0.0),
+        "do not take as long",
+    ),
+    "more drafts than are proposed": (
+        "drafts",
+        lambda r: r[0]["engine"].update(num_spec_tokens=2),
+        "ore than 2 tokens were proposed",
+    ),
+    "another than the newest gave way": (
+        "pressure",
+        newest_admitted_first,
+        "but is not the newest",
+    ),
+    "one who came later joined before": (
+        "pressure",
+        last_arrives_earlier,
+        "before another that came first",
+    ),
+    "a step left out": (
+        "pressure",
+        lambda r: [e.__setitem__("step", e["step"] + 1) for e in r if e.get("step", 0) > 40],
+        "teps are missing",
+    ),
+    "a pass that took no time": (
+        "pressure",
+        lambda r: first(r, lambda e: True)["timings"].__setitem__(2, 0.0),
+        "do not take as long",
+    ),
+    "a row told as a padded batch": (
+        "pressure",
+        lambda r: first(r, lambda e: len(e["segments"]) == 1)["passes"][0].__setitem__(0, "padded"),
+        "laid out",
+    ),
+    "windows that no group has": (
+        "pressure",
+        lambda r: r[0]["model"].update(windows=[4, 4, 4, 4]),
+        "windows are not those",
+    ),
+    "a model for shorter texts": (
+        "pressure",
+        lambda r: r[0]["model"].update(context=50),
+        "context of 50",
+    ),
+    "whole prompts that were chunks": (
+        "drafts",
+        lambda r: r[0]["config"].update(chunked_prefill=False),
+        "in chunks although",
+    ),
+    "longer chunks than the header allows": (
+        "pressure",
+        lambda r: r[0]["engine"].update(long_prefill_token_threshold=3),
+        "of its prompt in one step",
+    ),
+    "prompts that are said to be absent": (
+        "pressure",
+        lambda r: r[0]["absent"].append("prompts"),
+        "although the header says",
+    ),
+    "more blocks in use than there are": (
+        "pressure",
+        lambda r: (k := first(r, lambda e: e["kv"][0] > 1)["kv"]).__setitem__(0, k[0] - 1),
+        "cannot be in use",
+    ),
+    "a chunk told as a whole prompt": (
+        "priority",
+        lambda r: first(r, lambda e: e["admitted"])["admitted"][0].__setitem__(
+            2, ["budget", 1, 2, r[0]["config"]["max_num_batched_tokens"]]
+        ),
+        "blocks that are free",
+    ),
     "a prefix found twice": ("pressure", find_twice, "found twice"),
-    "a block taken twice": ("pressure", lambda r: (c := first(r, lambda e: e["kv"][2])["kv"][2][0])[1].append(c[1][-1]), "one block twice"),
-    "windows of a model without layers": ("pressure", lambda r: r[0]["model"].update(layers=0, windows=[4]), "0 layers"),
-    "a rank that there is not": ("pressure", lambda r: r[0]["engine"].update(rank=1), "none of 1 ranks"),
+    "a block taken twice": (
+        "pressure",
+        lambda r: (c := first(r, lambda e: e["kv"][2])["kv"][2][0])[1].append(c[1][-1]),
+        "one block twice",
+    ),
+    "windows of a model without layers": (
+        "pressure",
+        lambda r: r[0]["model"].update(layers=0, windows=[4]),
+        "0 layers",
+    ),
+    "a rank that there is not": (
+        "pressure",
+        lambda r: r[0]["engine"].update(rank=1),
+        "none of 1 ranks",
+    ),
     "no ranks at all": ("pressure", lambda r: r[0]["engine"].update(ranks=0), "none of 0 ranks"),
-}  # fmt: skip
+}
 
 
 REFUSED = {
@@ -184,7 +363,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("forgery", FORGED)
 def test_a_forged_recording_is_noticed(made: dict[str, Rows], forgery: str) -> None:
-    """What cannot be followed is refused; all else is said of its step, and the run goes on to its end."""
+    """What cannot be followed is refused; all else is said of its step, and the run goes on to its
+    end.
+    """
     of, forge, said = FORGED[forgery]
     rows = copy.deepcopy(made[of])
     forge(rows)
@@ -200,7 +381,9 @@ def test_a_forged_recording_is_noticed(made: dict[str, Rows], forgery: str) -> N
 
 
 def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[str, Rows]) -> None:
-    """One step forged, and no other has a warning; what a file says of its warnings counts for nothing."""
+    """One step forged, and no other has a warning; what a file says of its warnings counts for
+    nothing.
+    """
     rows = copy.deepcopy(made["pressure"])
     forged = first(rows, lambda e: e["waiting"][2] and e["step"] > 40)
     forged["waiting"][0] += 1
@@ -209,12 +392,26 @@ def test_after_a_warning_the_rules_go_on_from_the_events_as_they_are(made: dict[
     assert found.warnings == (
         (
             forged["step"],
-            f"The queue has a length of {forged['waiting'][0] - 1}, but the step says {forged['waiting'][0]}.",
+            (
+                f"The queue has a length of {forged['waiting'][0] - 1}, but the step says"
+                f" {forged['waiting'][0]}."
+            ),
         ),
     )
     assert [e.warnings for e in Trace.from_lines(file.sealed(rows)).events if e.warnings] == [
         (found.warnings[0][1],)
     ]
+
+
+def test_who_is_told_as_skipped_is_counted_and_named(made: dict[str, Rows]) -> None:
+    """Nothing else in the file could say that the engine skipped nobody."""
+    rows = copy.deepcopy(made["pressure"])
+    bound = sum(r["budget"][4] == "blocks" for r in rows if "step" in r)
+    assert bound and not verify(file.sealed(rows)).skipped
+    reasons_told_as("skipped")(rows)
+    found = verify(file.sealed(rows))
+    assert found.skipped == bound and not found.warnings
+    assert any(f"In {bound} of 78 steps the engine is said" in line for line in findings(found))
 
 
 def test_a_run_of_ours_has_no_warnings() -> None:
@@ -237,9 +434,8 @@ def test_texts_are_decoded_again_where_the_tokenizer_is_here(made: dict[str, Row
         asked[texts["request"]]["tokens"],
         [s[2] for r in rows if "step" in r for s in r["sampled"] if s[1] == texts["request"]],
     ]
-    texts["prompt"], texts["output"] = [
-        [f"⟨{i}⟩" for i in ids] for ids in tokens
-    ]  # converted where it was not
+    # converted where it was not
+    texts["prompt"], texts["output"] = [[f"⟨{i}⟩" for i in ids] for ids in tokens]
     assert verify(file.sealed(rows), tokenizer_of).not_decoded is None
 
 
@@ -262,7 +458,9 @@ def test_what_is_believed_is_one_list_on_the_console_and_in_the_docs(made: dict[
 def test_a_run_that_breaks_a_rule_is_not_called_valid(
     made: dict[str, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A larger pool, the reasons unrecorded: the exit code says it, and so does the first line; what is left to believe is counted."""
+    """A larger pool, the reasons unrecorded: the exit code says it, and so does the first line;
+    what is left to believe is counted.
+    """
     rows, path = copy.deepcopy(made["pressure"]), tmp_path / "run.jsonl"
     for forge, code in ((lambda rows: None, 0), (larger_pool, 1)):
         forge(rows)

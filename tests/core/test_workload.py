@@ -49,16 +49,33 @@ def test_presets_go_there_and_back(name: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"no", b"[1", b"\xff\xfe{}", b"[" * 200_000, b"3", b"[]", b"null", b'{"requests": 3}', b"{}", b'{"requests": [3]}',
-        b'{"requests": [], "mood": 1}', b'{"requests": [], "schema": 9}', b'{"requests": [], "arrival_unit": ["step"]}',
-        b'{"requests": [], "name": 3}', b'{"requests": [{"id": "a"}]}', b'{"requests": [{"prompt": "a"}]}',
-        b'{"requests": [{"id": "a", "prompt": "a", "arrival": NaN}]}', b'{"requests": [{"id": "a", "prompt": "a", "arrival": -Infinity}]}',
-        b'{"requests": [{"id": "a", "prompt": "a", "speed": 1}]}', b'{"requests": [{"id": "a", "prompt": "a", "sampling": {"heat": 1}}]}',
-        b'{"requests": [{"id": "a", "prompt": "a", "sampling": [1]}]}', b'{"requests": [{"id": "\\ud800", "prompt": "a"}]}',
+        b"",
+        b"no",
+        b"[1",
+        b"\xff\xfe{}",
+        b"[" * 200_000,
+        b"3",
+        b"[]",
+        b"null",
+        b'{"requests": 3}',
+        b"{}",
+        b'{"requests": [3]}',
+        b'{"requests": [], "mood": 1}',
+        b'{"requests": [], "schema": 9}',
+        b'{"requests": [], "arrival_unit": ["step"]}',
+        b'{"requests": [], "name": 3}',
+        b'{"requests": [{"id": "a"}]}',
+        b'{"requests": [{"prompt": "a"}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": NaN}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "arrival": -Infinity}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "speed": 1}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "sampling": {"heat": 1}}]}',
+        b'{"requests": [{"id": "a", "prompt": "a", "sampling": [1]}]}',
+        b'{"requests": [{"id": "\\ud800", "prompt": "a"}]}',
         b'{"requests": [{"id": "a", "prompt": "a"}, {"id": "a", "prompt": "b"}]}',
         b'{"requests": [{"id": "a", "prompt": "a", "arrival": 1' + b"0" * 5000 + b"}]}",
     ],
-)  # fmt: skip
+)
 def test_files_that_are_no_workload(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "w.json"
     path.write_bytes(content)
@@ -145,10 +162,12 @@ def test_one_field_of_another_kind(field: str, value: object, where: str) -> Non
     settings=st.fixed_dictionaries(
         {},
         optional={
-            "config": values
-            | st.dictionaries(
-                st.sampled_from(["policy", "max_num_seqs", "num_blocks", "prefill_first", "x"]),
-                values,
+            "config": (
+                values
+                | st.dictionaries(
+                    st.sampled_from(["policy", "max_num_seqs", "num_blocks", "prefill_first", "x"]),
+                    values,
+                )
             ),
             "model": values,
             "device": values,

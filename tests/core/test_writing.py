@@ -1,4 +1,6 @@
-"""Runs that are written as they go: the same file as afterwards, memory that does not grow with the run, and what is left of one that was ended."""
+"""Runs that are written as they go: the same file as afterwards, memory that does not grow with the
+run, and what is left of one that was ended.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from core.cli import main
 from core.cli.long import MOST_REQUESTS
 from core.engine.recorder import TraceRecorder
 from core.engine.writing import writing
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
@@ -112,9 +114,8 @@ def test_an_interrupt_waits_until_a_step_is_whole(tmp_path):
 
     engine = memory_engine()
     engine.recorder = Interrupted()
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell ignores Ctrl-C for what it runs in the background
+    # a shell ignores Ctrl-C for what it runs in the background
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt), writing(engine, tmp_path / "run"):
             engine.run(Workload(requests((5, 9), (9, 9))))
@@ -160,7 +161,7 @@ from core.simulate.totals import run_stream
 engine = SimulatedEngine(cost_named("h100:8b"), EngineConfig(num_blocks=64), window=20)
 with writing(engine, sys.argv[1]):
     run_stream(engine, (Request(f"r{n}", prompt_token_ids=(1,), arrival=n) for n in itertools.count()))
-"""
+"""  # noqa: E501
 
 
 def test_a_killed_run_leaves_a_file_that_opens(tmp_path):
@@ -187,7 +188,9 @@ def test_a_killed_run_leaves_a_file_that_opens(tmp_path):
 
 @pytest.mark.slow
 def test_neither_a_written_stream_nor_its_check_keeps_what_is_over(tmp_path):
-    """Four times the requests take the same memory, but for the ids of those that are over when the file is checked."""
+    """Four times the requests take the same memory, but for the ids of those that are over when the
+    file is checked.
+    """
 
     def most(work) -> int:
         tracemalloc.start()

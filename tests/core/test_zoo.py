@@ -1,14 +1,18 @@
 """The rules of other engines as policies, each against what its source says.
 
-no-evict: TensorRT-LLM, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp at 02a10fe, `GuaranteedNoEvictScheduler`.
-mini-sglang: python/minisgl/scheduler/prefill.py at 02b130b and decode.py at 8d430ac.
-nano-vllm: nanovllm/engine/scheduler.py at 06005bd. Its `max_num_seqs` bounds a batch of prompts and not those that run; here it is lanes.
-transformers: `FIFOScheduler` of src/transformers/generation/continuous_batching/scheduler.py and `OffloadingManager` of offloading_manager.py at
-5.23.0, against which tests/core/test_agree.py holds it decision by decision; continuous is vLLM's own rule: there too.
+no-evict: TensorRT-LLM, cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp at 02a10fe,
+`GuaranteedNoEvictScheduler`. mini-sglang: python/minisgl/scheduler/prefill.py at 02b130b and
+decode.py at 8d430ac. nano-vllm: nanovllm/engine/scheduler.py at 06005bd. Its `max_num_seqs` bounds
+a batch of prompts and not those that run; here it is lanes. transformers: `FIFOScheduler` of
+src/transformers/generation/continuous_batching/scheduler.py and `OffloadingManager` of
+offloading_manager.py at 5.23.0, against which tests/core/test_agree.py holds it decision by
+decision; continuous is vLLM's own rule: there too.
 
-What of transformers' rule is not expressed: its `max_requests_per_batch` bounds a batch, so that now and then more requests run than that, while
-a lane is ours for as long as a request runs; blocks shared by equal prefixes; copies of blocks in the CPU's memory (`cpu_offload_space`); its
-second order, `prefill_first`. Its KV-read budget is the whole pool, which without shared prefixes nobody can exceed: it binds in tests alone.
+What of transformers' rule is not expressed: its `max_requests_per_batch` bounds a batch, so that
+now and then more requests run than that, while a lane is ours for as long as a request runs; blocks
+shared by equal prefixes; copies of blocks in the CPU's memory (`cpu_offload_space`); its second
+order, `prefill_first`. Its KV-read budget is the whole pool, which without shared prefixes nobody
+can exceed: it binds in tests alone.
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ def test_no_evict_admits_whoever_can_run_to_its_end_and_preempts_nobody() -> Non
         2,
         4,
     )
-    world.run()  # and r2, which would fit, waits behind it: the first that does not fit ends the search
+    # and r2, which would fit, waits behind it: the first that does not fit ends the search
+    world.run()
     assert [r for step in world.steps for r in step.admitted] == ["r0", "r1", "r2"]
     assert not any(step.facts.preempted or step.facts.stalled for step in world.steps)
     together = next(step for step in world.steps if step.admitted == ["r1", "r2"])
@@ -66,7 +71,9 @@ def test_no_evict_admits_whoever_can_run_to_its_end_and_preempts_nobody() -> Non
 
 
 def test_mini_sglang_reads_a_prompt_in_chunks_while_everybody_else_freezes() -> None:
-    """`schedule_next_batch` of prefill comes first, and a chunked request stays at the head of its list."""
+    """`schedule_next_batch` of prefill comes first, and a chunked request stays at the head of its
+    list.
+    """
     world = world_of(
         "mini-sglang",
         ((2, 9), (10, 2, 2)),
@@ -77,17 +84,22 @@ def test_mini_sglang_reads_a_prompt_in_chunks_while_everybody_else_freezes() -> 
     )
     steps = world.run().steps
     assert [step.passes for step in steps[:6]] == [
-        [(("r0", 2),)], [(("r0", 1),)],
-        [(("r1", 4),)], [(("r1", 4),)], [(("r1", 2),)],
+        [(("r0", 2),)],
+        [(("r0", 1),)],
+        [(("r1", 4),)],
+        [(("r1", 4),)],
+        [(("r1", 2),)],
         [(("r0", 1), ("r1", 1))],
-    ]  # fmt: skip
+    ]
     assert [[(s.request, s.why.limit) for s in step.facts.stalled] for step in steps[2:6]] == [
         [("r0", "phase")]
     ] * 3 + [[]]
 
 
 def test_mini_sglang_reserves_room_for_the_output() -> None:
-    """estimated_len + reserved_size > available_size: r1 may come to need 8 slots, and of 12 r0 may take 7."""
+    """estimated_len + reserved_size > available_size: r1 may come to need 8 slots, and of 12 r0 may
+    take 7.
+    """
     world = world_of("mini-sglang", ((3, 4), (5, 3)), max_num_seqs=2, block_size=1, num_blocks=12)
     facts = world.step().facts
     assert (
@@ -165,7 +177,9 @@ def test_on_one_workload_each_pays_in_its_own_way() -> None:
 
 
 def test_transformers_passes_over_who_lacks_blocks_and_admits_nobody_until_somebody_ends() -> None:
-    """r1 and r2 need blocks that r0 took: the last of them gives way, joins the end behind r3, and all wait for an end."""
+    """r1 and r2 need blocks that r0 took: the last of them gives way, joins the end behind r3, and
+    all wait for an end.
+    """
     world = world_of(
         "transformers", ((4, 9), (4, 9), (3, 9), (1, 2)), num_blocks=5, max_num_seqs=3, block_size=4
     )

@@ -1,1 +1,3 @@
-"""vLLM and transformers on our presets, beside our engine: how the comparisons of engines that ship with the page are recorded."""
+"""vLLM and transformers on our presets, beside our engine: how the comparisons of engines that ship
+with the page are recorded.
+"""

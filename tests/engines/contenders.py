@@ -1,7 +1,9 @@
-"""Other engines that leave a trace of what they did: vLLM in a process of its own, transformers in this one, each timed while it is recorded.
+"""Other engines that leave a trace of what they did: vLLM in a process of its own, transformers in
+this one, each timed while it is recorded.
 
-Both are handed each request just before the step at which it arrives (`engines.task.drive`). Their times go from the first request
-handed over to the end of the last step; loading a model and making a KV pool are not in them, listening is.
+Both are handed each request just before the step at which it arrives (`engines.task.drive`). Their
+times go from the first request handed over to the end of the last step; loading a model and making
+a KV pool are not in them, listening is.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from core.errors import InflightError
 from core.measure.baselines.records import BaselineRequest
 from core.measure.baselines.transformers_continuous import TransformersContinuous
 from core.measure.rounds import Contender, RunResult
-from core.recorders.convert import open_recording
+from core.recorders.convert import import_recording
 from core.recorders.transformers_batching import recording
 from core.workload.request import Request
 from engines.task import ARRIVALS, EngineTask, drive
@@ -41,7 +43,9 @@ def vllm(asked: EngineTask, engine: VllmProcess) -> Contender:
 
 
 def transformers_batching(asked: EngineTask, model: Any) -> Contender:
-    """transformers' continuous batching on a loaded model, under the same limits; a prompt is cut wherever its budget ends."""
+    """transformers' continuous batching on a loaded model, under the same limits; a prompt is cut
+    wherever its budget ends.
+    """
     config = asked.config
     limits = {"num_blocks": config.num_blocks, "allow_block_sharing": config.prefix_caching}
     work = [
@@ -86,4 +90,4 @@ def transformers_batching(asked: EngineTask, model: Any) -> Contender:
 
 
 def _read(recorded: _Recorded) -> RunResult:
-    return replace(RunResult.of(open_recording(recorded.path)), seconds=recorded.seconds)
+    return replace(RunResult.of(import_recording(recorded.path)), seconds=recorded.seconds)

@@ -1,10 +1,13 @@
-"""Runs vLLM in a process of its own, driven by lines of JSON; vLLM's own output is kept out of them.
+"""Runs vLLM in a process of its own, driven by lines of JSON; vLLM's own output is kept out of
+them.
 
-The first line says what is asked for (`engines.task.EngineTask`); the answer is `{"ready": version}` once the model is loaded. After that a
-line names a file, and the answer is `{"seconds": …}` when the workload has run and its steps are recorded there.
+The first line says what is asked for (`engines.task.EngineTask`); the answer is `{"ready":
+version}` once the model is loaded. After that a line names a file, and the answer is `{"seconds":
+…}` when the workload has run and its steps are recorded there.
 
-Every request is handed to `LLMEngine.add_request` just before the `LLMEngine.step` at which it arrives, in this one thread, so that vLLM
-has the same requests at each step as our engine. Needs vLLM; run it with the Python of an environment that has it.
+Every request is handed to `LLMEngine.add_request` just before the `LLMEngine.step` at which it
+arrives, in this one thread, so that vLLM has the same requests at each step as our engine. Needs
+vLLM; run it with the Python of an environment that has it.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ def engine_of(asked: EngineTask) -> Any:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             block_size=config.block_size,
-            num_gpu_blocks_override=(config.num_blocks or 0)
-            + 1,  # one of them is vLLM's null block
+            # one of them is vLLM's null block
+            num_gpu_blocks_override=(config.num_blocks or 0) + 1,
             enable_chunked_prefill=config.chunked_prefill,
             enable_prefix_caching=config.prefix_caching,
             async_scheduling=False,
@@ -48,7 +51,9 @@ def engine_of(asked: EngineTask) -> Any:
 
 
 def run(engine: Any, asked: EngineTask, path: str) -> float:
-    """Run the workload from an empty engine and record it; seconds from the first request handed over to the last step's end."""
+    """Run the workload from an empty engine and record it; seconds from the first request handed
+    over to the last step's end.
+    """
     from vllm import SamplingParams
 
     scheduler = engine.engine_core.engine_core.scheduler

@@ -1,5 +1,5 @@
-"""The same task for several engines: a preset's requests, decoded greedily under limits that all of them support, and the loop that
-submits them.
+"""The same task for several engines: a preset's requests, decoded greedily under limits that all of
+them support, and the loop that submits them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from core.workload.request import Request
 from core.workload.workload import Workload
 
 BLOCK_SIZE = 32  # the smallest KV block of vLLM on a CPU
-ARRIVALS = "Each request was handed over just before the step at which it arrives here, by a loop around the engine's own step."
+ARRIVALS = (
+    "Each request was handed over just before the step at which it arrives here, by a loop around"
+    " the engine's own step."
+)
 
 
 @dataclass(frozen=True)
 class EngineTask:
-    """model: a built-in name. prompts: token ids by request, so that every engine gets the same tokens. Arrivals count steps."""
+    """model: a built-in name. prompts: token ids by request, so that every engine gets the same
+    tokens. Arrivals count steps.
+    """
 
     model: str
     config: EngineConfig
@@ -30,7 +35,9 @@ class EngineTask:
 
     @classmethod
     def of(cls, preset: Preset, tokenizer: Any) -> EngineTask:
-        """A preset with its KV pool in blocks of 32 tokens, as many tokens as before; a pool without a limit has room for every lane."""
+        """A preset with its KV pool in blocks of 32 tokens, as many tokens as before; a pool
+        without a limit has room for every lane.
+        """
         requests = preset.workload.greedy()
         prompts = {
             r.id: list(r.prompt_token_ids or tokenizer(r.prompt)["input_ids"]) for r in requests
@@ -74,8 +81,8 @@ def drive(
     step: Callable[[], object],
     is_busy: Callable[[], bool],
 ) -> None:
-    """Submit each request just before the step at which it arrives, as our engine does; while there is nothing to do, steps pass
-    without being computed. is_busy: whether the engine has work.
+    """Submit each request just before the step at which it arrives, as our engine does; while there
+    is nothing to do, steps pass without being computed. is_busy: whether the engine has work.
     """
     to_come = deque(sorted(workload, key=lambda r: r.arrival))  # a stable sort, as our engine's
     at = 0

@@ -2,8 +2,9 @@
 
     PYTHONPATH=.:tests python -m engines.vllm short-and-long kv-pressure --out FOLDER
 
-vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or run the command by it. The raw
-recording and the trace of each preset are kept. `VllmProcess` is the engine as comparisons use it: a process that runs a workload on request.
+vLLM needs an environment of its own: name its Python by `--python` or `INFLIGHT_VLLM_PYTHON`, or
+run the command by it. The raw recording and the trace of each preset are kept. `VllmProcess` is the
+engine as comparisons use it: a process that runs a workload on request.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ import os
 import sys
 from pathlib import Path
 
-from core.bench.piped import PipedProcess
-from core.bench.vllm import PYTHON, RUN_S, START_S, environment, vllm_python
 from core.errors import InflightError
-from core.recorders.convert import open_recording
+from core.recorders.convert import import_recording
 from core.recorders.texts import tokenizer_of
 from core.workload.presets import preset
 from engines.task import EngineTask
+from measure.bench.piped import PipedProcess
+from measure.bench.vllm import PYTHON, RUN_S, START_S, environment, vllm_python
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class VllmProcess:
-    """An engine that is loaded once and runs the same requests again and again. Use it in a `with`; raises InflightError if it cannot.
+    """An engine that is loaded once and runs the same requests again and again. Use it in a `with`;
+    raises InflightError if it cannot.
 
-    python: of an environment with vLLM. threads: for its computing, None for its own choice. version: of vLLM.
+    python: of an environment with vLLM. threads: for its computing, None for its own choice.
+    version: of vLLM.
     """
 
     def __init__(self, asked: EngineTask, python: str, threads: int | None = None) -> None:
@@ -49,7 +52,9 @@ class VllmProcess:
         self.close()
 
     def run(self) -> tuple[float, Path]:
-        """Seconds from the first request handed over to the end of the last step, and where that run is recorded until this is closed."""
+        """Seconds from the first request handed over to the end of the last step, and where that
+        run is recorded until this is closed.
+        """
         self._runs += 1
         path = self._process.folder / f"run-{self._runs}.raw.jsonl"
         return self._process.ask(str(path), RUN_S)["seconds"], path
@@ -60,7 +65,9 @@ class VllmProcess:
 
 
 def require_python(python: str | None) -> str:
-    """The one given, or the one named in the environment; raises InflightError where there is neither."""
+    """The one given, or the one named in the environment; raises InflightError where there is
+    neither.
+    """
     found = python or vllm_python()
     if found is None:
         raise InflightError(
@@ -88,10 +95,11 @@ def main(arguments: list[str] | None = None) -> None:
                 seconds, path = engine.run()
                 given.out.mkdir(parents=True, exist_ok=True)
                 (given.out / f"{name}.raw.jsonl").write_bytes(path.read_bytes())
-            trace = open_recording(given.out / f"{name}.raw.jsonl")
+            trace = import_recording(given.out / f"{name}.raw.jsonl")
             trace.save(given.out / f"{name}.jsonl")
             print(
-                f"{given.out / name}.jsonl: vLLM {engine.version}, {len(trace.events)} steps, {seconds:.2f} s"
+                f"{given.out / name}.jsonl: vLLM {engine.version}, {len(trace.events)} steps,"
+                f" {seconds:.2f} s"
             )
     except InflightError as error:
         sys.exit(str(error))

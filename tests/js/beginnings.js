@@ -1,5 +1,6 @@
-// Run with the path of {whole, begun}: a replay, and others that begin in the middle of it and go on to its end. Prints every difference that a
-// reader would see between the run from its start and the same run from a beginning.
+// Run with the path of {whole, begun}: a replay, and others that begin in the middle of it and go
+// on to its end. Prints every difference that a reader would see between the run from its start and
+// the same run from a beginning.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";

@@ -1,4 +1,5 @@
-// Run with the paths of replays: prints the frames of each as plain data, for comparison with core/trace/run_state.py.
+// Run with the paths of replays: prints the frames of each as plain data, for comparison with
+// core/trace/run_state.py.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";

@@ -1,4 +1,5 @@
-// Run with the paths of replays: prints what moved between the steps of each as plain data, for comparison with the events and with core/trace/run_state.py.
+// Run with the paths of replays: prints what moved between the steps of each as plain data, for
+// comparison with the events and with core/trace/run_state.py.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";

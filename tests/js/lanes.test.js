@@ -14,7 +14,8 @@ import {
   samples,
 } from "./worlds.js";
 
-// `a` reads, writes, is preempted in step 2 and comes back in step 5, after a turn without an event; `b` goes on and has overrun at the end.
+// `a` reads, writes, is preempted in step 2 and comes back in step 5, after a turn without an
+// event; `b` goes on and has overrun at the end.
 const WAITS = { count: 1, request: "a", why: null };
 const run = runOf([
   event(0, {

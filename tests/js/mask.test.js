@@ -72,8 +72,8 @@ test("tiles hold exactly the share of allowed cells, windowed or not, zoomed or 
             const allowed =
               q >= item.q0 && q < item.q0 + item.length ? allowedKeys(item, q, window) : null;
             if (!allowed) continue;
+            // the overlap of the tile with the allowed keys, in tiles
             for (let x = 0; x < width; x += 1) {
-              // the overlap of the tile with the allowed keys, in tiles
               const [from, end] = [
                 k0 + (x * (k1 - k0)) / width,
                 k0 + ((x + 1) * (k1 - k0)) / width,
@@ -92,7 +92,8 @@ test("tiles hold exactly the share of allowed cells, windowed or not, zoomed or 
       }
 });
 
-// A padded pass in which a request goes on with a chunk: A computes positions 2 to 4, B its only one after two pads. Keys: 5 of A, 1 of B.
+// A padded pass in which a request goes on with a chunk: A computes positions 2 to 4, B its only
+// one after two pads. Keys: 5 of A, 1 of B.
 const chunked = runOf([
   event(0, {
     arrived: arrivals("a"),

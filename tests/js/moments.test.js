@@ -10,7 +10,8 @@ import {
 } from "../../assets/player/run/moments.js";
 import { event, runOf } from "./worlds.js";
 
-// Steps of half a second at 0, 1, 3 and, on a clock whose zero is a second later, at 0 and 2 of its own: 1 and 3 of the common one.
+// Steps of half a second at 0, 1, 3 and, on a clock whose zero is a second later, at 0 and 2 of its
+// own: 1 and 3 of the common one.
 const first = { run: runOf([event(0), event(1), event(3)]), offset: 0 };
 const second = { run: runOf([event(0), event(2)]), offset: 1 };
 

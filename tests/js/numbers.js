@@ -1,5 +1,6 @@
-// Run with the paths of replays: prints what the page counts of each run, as plain data, for comparison with the lines of its trace: the lanes'
-// totals and, of every request at every tenth step and the last, the numbers of its card.
+// Run with the paths of replays: prints what the page counts of each run, as plain data, for
+// comparison with the lines of its trace: the lanes' totals and, of every request at every tenth
+// step and the last, the numbers of its card.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";

@@ -42,10 +42,11 @@ test("a figure is recoloured by its values alone: text that holds a colour laneS
 
 test("numbers as words", () => {
   assert.deepEqual([count(999), count(1234567)], ["999", "1,234,567"]);
+  // as Python does
   assert.deepEqual(
     [milliseconds(0.001125), milliseconds(0.01025), milliseconds(0.1005)],
     ["1.13 ms", "10.3 ms", "101 ms"],
-  ); // as Python does
+  );
   assert.deepEqual(
     [milliseconds(0.00123), milliseconds(0.0123), milliseconds(0.123), milliseconds(12.3)],
     ["1.23 ms", "12.3 ms", "123 ms", "12.3 s"],

@@ -13,6 +13,8 @@ import {
 } from "../../assets/player/run/lane_layout.js";
 import { allowedKeys, itemAt, passesOf, visible } from "../../assets/player/run/passes.js";
 import { countUpTo, DECODE, PREFILL } from "../../assets/player/run/run.js";
+import { slowSteps, waitedSoFar } from "../../assets/player/run/delays.js";
+import { timeParts } from "../../assets/player/views/queue.js";
 import { cacheWords, timesOf } from "../../assets/player/views/request_card.js";
 import {
   admissions,
@@ -54,6 +56,18 @@ test("a run knows who held which lane, who waited, how long each cache was", () 
   assert.equal(run.numGenerated(run.request("a"), 1), 2);
   assert.equal(run.indexOf(3), 2);
   assert.equal(run.indexOf(2), 1, "an idle turn has no event: the step before it is meant");
+});
+
+test("the token by which the model ended an answer says nothing", () => {
+  const run = two();
+  run.header.model = { eos_token_ids: [7] };
+  const [ended, limited] = run.requests;
+  [ended.finished, limited.finished] = ["stop", "length"].map((reason) => ({ step: 3, reason }));
+  run.texts.output = { a: [" Paris", "<end>"], b: [" Rome", "<end>"] };
+  assert.deepEqual(run.answer(ended), [" Paris", ""]);
+  assert.deepEqual(run.answer(limited), [" Rome", "<end>"]);
+  run.header.model.eos_token_ids = [8];
+  assert.deepEqual(run.answer(ended), [" Paris", "<end>"], "it ended at a string of the request's");
 });
 
 test("a frame is the same whether stepped to or jumped to", () => {
@@ -296,4 +310,91 @@ test("the memory of a cache is its positions times the model's bytes for each", 
     [1, 5, 340, 341, 1000].map((n) => cacheWords(run, n)[0]),
     ["3.0 KiB", "15 KiB", "1020 KiB", "1023 KiB", "2.93 MiB"],
   );
+});
+
+test("slow is a step that takes twice the median or more", () => {
+  const took = [1, 1, 2, 1, 9, 1.5];
+  const run = runOf(took.map((seconds, i) => event(i, { tStart: 10 * i, tEnd: 10 * i + seconds })));
+  assert.deepEqual(
+    [...slowSteps(run)],
+    [
+      [2, 2],
+      [4, 9],
+    ],
+  );
+});
+
+/**
+ * `b` waits until `a` is sent back in step 2, and is sent back itself in step 4. Steps take half a
+ * second.
+ */
+const sentBack = () =>
+  runOf([
+    event(0, {
+      arrived: arrivals("a", "b"),
+      admitted: admissions(["a", 0]),
+      waiting: { count: 1, request: "b", why: null },
+      segments: [prefill("a", 0, 3)],
+      sampled: samples("a"),
+    }),
+    event(1, { waiting: { count: 1, request: "b", why: null }, segments: [decode("a", 0, 3)] }),
+    event(2, {
+      preempted: [{ request: "a", tokensLost: 4, lane: 0 }],
+      admitted: admissions(["b", 0]),
+      waiting: { count: 1, request: "a", why: null },
+      segments: [prefill("b", 0, 2)],
+    }),
+    event(3, { admitted: admissions(["a", 1]), segments: [decode("b", 0, 2)] }),
+    event(4, {
+      preempted: [{ request: "b", tokensLost: 3, lane: 0 }],
+      waiting: { count: 1, request: "b", why: null },
+    }),
+  ]);
+
+test("what a request has waited by a step knows nothing of later waits", () => {
+  const run = sentBack();
+  const waited = (id) => [0, 1, 2, 3, 4].map((i) => waitedSoFar(run, run.request(id), i));
+  assert.deepEqual(waited("b"), [0.5, 1.5, 1.5, 1.5, 2]);
+  assert.deepEqual(waited("a"), [0, 0, 0.5, 0.5, 0.5]);
+});
+
+test("a card tells what was lost once it is lost", () => {
+  const run = sentBack();
+  const lost = (id) => [0, 1, 2, 3, 4].map((i) => timesOf(run, run.request(id), i).lost);
+  assert.deepEqual(
+    [lost("a"), lost("b")],
+    [
+      [0, 0, 4, 4, 4],
+      [0, 0, 0, 0, 3],
+    ],
+  );
+});
+
+test("the parts of a step's time add up to it, the host's beside a device", () => {
+  const of = { timings: { schedule: 0.05, prepare: 0.1, forward: 0.2, sample: 0.05 } };
+  const run = runOf([event(0, of)]);
+  const other = () => Math.round(100 * timeParts(run, run.events[0]).other);
+  assert.equal(other(), 10);
+  run.header.execution = { asynchronous: true };
+  assert.equal(other(), 25);
+});
+
+test("what somebody said is read without what a chat template added", () => {
+  const run = two();
+  const [a, b] = [run.request("a"), run.request("b")];
+  const prompt = ["<|", "user", "|>", "To", " be?", "<|end|>", "<|model|>", "Yes", "<|end|>"];
+  const texts = { prompt: { a: prompt, b: ["O", " Romeo"] }, output: {} };
+  const own = prompt.map((piece, i) => ([3, 4, 7].includes(i) ? piece : null));
+  run.append([], [], { texts: { ...texts, said: { a: own } } });
+  const added = prompt.map((_, position) => run.isTemplate(a, position));
+  assert.deepEqual(
+    added,
+    own.map((piece) => piece === null),
+  );
+  assert.equal(run.isTemplate(a, prompt.length), false, "a generated token");
+  assert.deepEqual(run.said(a), ["To", " be?", "\n", "Yes", " "], "a break between two messages");
+  assert.deepEqual(run.said(b), ["O", " Romeo"], "a prompt that no template wrote");
+  assert.equal(run.isTemplate(b, 0), false);
+  run.append([], [], { texts: { prompt: {}, output: {}, said: { b: [null, null] } } });
+  assert.deepEqual(run.said(b), [" "], "nobody said anything");
 });

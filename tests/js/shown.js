@@ -1,4 +1,5 @@
-// Run with the paths of replays: prints what the views are given to draw of each step, as plain data, for comparison with core/trace.
+// Run with the paths of replays: prints what the views are given to draw of each step, as plain
+// data, for comparison with core/trace.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";

@@ -18,7 +18,10 @@ export const pass = (tStart, tEnd, given = {}) => ({
   ...given,
 });
 
-/** An event of `core/trace/events.py`, named as a replay names it, with nothing in it but what is given. */
+/**
+ * An event of `core/trace/events.py`, named as a replay names it, with nothing in it but what is
+ * given.
+ */
 export function event(step, given = {}) {
   return {
     step,
@@ -78,7 +81,10 @@ export const runOf = (events, config = {}) =>
     letters: { a: "A", b: "B" },
   });
 
-/** Two requests in two lanes: `a` reads 3 tokens and decodes twice, `b` waits a step, reads 2, decodes once. */
+/**
+ * Two requests in two lanes: `a` reads 3 tokens and decodes twice, `b` waits a step, reads 2,
+ * decodes once.
+ */
 export const two = () =>
   runOf([
     event(0, {
@@ -96,7 +102,10 @@ export const two = () =>
     event(3, { segments: [decode("a", 0, 4), decode("b", 1, 2)], sampled: samples("a", "b") }),
   ]);
 
-/** Ink that remembers the boxes and texts drawn with it, and a palette whose colours are named by request and kind. */
+/**
+ * Ink that remembers the boxes and texts drawn with it, and a palette whose colours are named by
+ * request and kind.
+ */
 export class Recorder {
   boxes = [];
   texts = [];

@@ -1,4 +1,6 @@
-"""`python tests/measure/bookkeeping.py`: what scheduling, recording and storing a step cost; limits in microseconds, shares and bytes."""
+"""`python tests/measure/bookkeeping.py`: what scheduling, recording and storing a step cost; limits
+in microseconds, shares and bytes.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from transformers.utils import logging
 
-from core.bench.report import Limit, Options, Report
-from core.bench.synthetic import greedy
-from core.cli.bench import print_report
 from core.cli.options import Json, Out, Quick
 from core.cli.output import ProgressReporter, finish
 from core.config import DEFAULT_MODEL, EngineConfig
@@ -25,16 +24,19 @@ from core.engine.recorder import TraceRecorder
 from core.errors import InflightError
 from core.files import require_writable
 from core.measure.rounds import load_average
-from core.models import load as models
-from core.runner.engine import Engine
 from core.scheduler.scheduler import Scheduler
 from core.scheduler.state import RequestState
+from core.torch_engine.engine import Engine
+from core.torch_engine.models import load as models
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
 from core.workload.presets import preset
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from measure import script
+from measure.bench.printed import print_report
+from measure.bench.report import Limit, Options, Report
+from measure.bench.synthetic import greedy
 
 NAME = "bookkeeping"
 TITLE = "Scheduling at 64 running requests, recording, and a trace on disk"
@@ -42,7 +44,9 @@ LANES = 64
 
 
 def run(options: Options) -> Report:
-    """Medians over the steps; scheduling is `schedule()`, `update_from_output()` and `end_step()` together."""
+    """Medians over the steps; scheduling is `schedule()`, `update_from_output()` and `end_step()`
+    together.
+    """
     before = load_average()
     waiting = 100_000 if not options.quick else 1000
     steps = 400 if not options.quick else 20
@@ -118,13 +122,16 @@ def recording_share(
     trace = recorder.trace
     if len(recorder.seconds) != len(trace.events):
         raise InflightError(
-            f"{len(trace.events)} events were made in {len(recorder.seconds)} calls, so their cost is not known."
+            f"{len(trace.events)} events were made in {len(recorder.seconds)} calls, so their cost"
+            " is not known."
         )
     return sum(recorder.seconds) / sum(event.t_end - event.t_start for event in trace.events), trace
 
 
 def _recording(options: Options) -> tuple[float, float, float]:
-    """Share of the step spent on making its event; bytes on disk a step beyond 100 a token; bytes a token."""
+    """Share of the step spent on making its event; bytes on disk a step beyond 100 a token; bytes a
+    token.
+    """
     logging.disable_progress_bar()
     model, tokenizer = models.load(DEFAULT_MODEL, torch.device("cpu"), torch.float32)
     chosen = preset("gpt2-six")
@@ -141,7 +148,9 @@ def _recording(options: Options) -> tuple[float, float, float]:
 
 
 def bookkeeping(quick: Quick = False, out: Out = None, json: Json = False) -> None:
-    """Measure what scheduling at 64 running requests, recording, and a trace on disk cost. Wants a quiet machine."""
+    """Measure what scheduling at 64 running requests, recording, and a trace on disk cost. Wants a
+    quiet machine.
+    """
     require_writable(out)
     with ProgressReporter("parts", 3) as work:
         parts = iter(range(3))

@@ -1,9 +1,12 @@
-"""`python tests/measure/day.py --minutes 120`: a day of the page. A crowd of visitors uses it while misfortunes befall it; what it holds afterwards
-(memory, threads, descriptors, disk) must be what it held before, and each call must have ended once.
+"""`python tests/measure/day.py --minutes 120`: a day of the page. A crowd of visitors uses it while
+misfortunes befall it; what it holds afterwards (memory, threads, descriptors, disk) must be what it
+held before, and each call must have ended once.
 
-The page runs in a process of its own, as a Space with a shared engine. Now and then the crowd rests and what the page holds is read: only what
-remains at rest counts as growth. In between, one after another: a forward pass fails, a thread is starved, the whole process is stopped for
-seconds, the disk is full. The process is killed once near the beginning and once at the end. The visits are those of `tests/worlds/crowd.py`.
+The page runs in a process of its own, as a Space with a shared engine. Now and then the crowd rests
+and what the page holds is read: only what remains at rest counts as growth. In between, one after
+another: a forward pass fails, a thread is starved, the whole process is stopped for seconds, the
+disk is full. The process is killed once near the beginning and once at the end. The visits are
+those of `tests/worlds/crowd.py`.
 
 Exits with 1, saying in sentences what grew and which calls were lost. Linux only.
 """
@@ -49,15 +52,16 @@ EVERY_S = 10.0  # between two readings
 SETTLES_S = 45.0  # at rest before what is held is read: longer than any grace that a page gives
 DISK_MIB = 352  # of the page's own disk: a Space's quota, and what ships with the page
 PINNED_MIB = 24  # of the store: files that ship with the page, which no quota counts
-_FAILURE = re.compile(
-    r"^[\w.]*(?:Error|Exception|Failed|Refused)\b.*$", re.MULTILINE
-)  # the last line of a traceback
+# the last line of a traceback
+_FAILURE = re.compile(r"^[\w.]*(?:Error|Exception|Failed|Refused)\b.*$", re.MULTILINE)
 _FAULTY = Path("tests", "worlds", "faulty_page.py")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the page's process holds. at: seconds since the day began. life: which process of the day. at_rest: whether nobody visits."""
+    """What the page's process holds. at: seconds since the day began. life: which process of the
+    day. at_rest: whether nobody visits.
+    """
 
     at: float
     life: int
@@ -78,14 +82,20 @@ HELD = {
     "processes": ("processes of its own", 0.0),
     "disk_mib": ("disk, MiB", SPACE.kept_bytes / 2**20 + PINNED_MIB),
 }
-"""Each title, and by how much the last rest may be above the first; the disk may fill to its quota."""
-PER_HOUR_MIB = 64.0  # of memory, at most, over the rests after the first: the shared engine keeps its runs, until it has 100,000 tokens
+"""Each title, and by how much the last rest may be above the first; the disk may fill to its quota.
+"""
+PER_HOUR_MIB = (
+    # of memory, at most, over the rests after the first: the shared engine keeps its runs, until it
+    # has 100,000 tokens
+    64.0
+)
 
 
 @dataclass
 class Day:
-    """minutes: its length. ledger: where each reading, misfortune and fault is written as it comes, a JSON object a line. pace: how many times as
-    often as usual visitors come. calm: no misfortune befalls the page but the two kills.
+    """minutes: its length. ledger: where each reading, misfortune and fault is written as it comes,
+    a JSON object a line. pace: how many times as often as usual visitors come. calm: no misfortune
+    befalls the page but the two kills.
     """
 
     minutes: float
@@ -114,7 +124,7 @@ class Day:
         self._awake, self._busy = asyncio.Event(), 0
         self._fate = asyncio.Lock()  # one misfortune at a time, and none at rest
 
-    # -- the page ------------------------------------------------------------------------------------------------------
+    # -- the page ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
         await asyncio.to_thread(self.page.__enter__)
@@ -122,7 +132,9 @@ class Day:
         self.note("started", process=self.page.process.pid)
 
     async def kill_and_restart(self) -> None:
-        """What the page has of its own is there again afterwards, and nothing of the dead process is."""
+        """What the page has of its own is there again afterwards, and nothing of the dead process
+        is.
+        """
         async with self._fate:
             self.note("killed")
             self.calls.life, self.calls.is_up = self.calls.life + 1, False
@@ -136,7 +148,8 @@ class Day:
                 self.unmended.append(f"{left[0]} of the killed process is still there.")
             if (again := await self.own_files()) != self._own:
                 self.unmended.append(
-                    f"After the restart {len(self._own - again)} of the page's own files have other addresses."
+                    f"After the restart {len(self._own - again)} of the page's own files have other"
+                    " addresses."
                 )
             for run in self.crowd.runs[-3:]:
                 async with httpx.AsyncClient(base_url=self.crowd.url, trust_env=False) as http:
@@ -151,7 +164,7 @@ class Day:
         async with httpx.AsyncClient(base_url=self.crowd.url, trust_env=False, timeout=60) as http:
             return {run["url"] for run in (await http.get("/inflight/state")).json()["catalogue"]}
 
-    # -- readings ------------------------------------------------------------------------------------------------------
+    # -- readings ----------------------------------------------------------------------------------
 
     def note(self, kind: str, **more: Any) -> None:
         at = round(time.monotonic() - self.began, 1)
@@ -219,7 +232,7 @@ class Day:
             self.is_resting = False
             self._awake.set()
 
-    # -- misfortunes ---------------------------------------------------------------------------------------------------
+    # -- misfortunes -------------------------------------------------------------------------------
 
     async def step_fails(self) -> None:
         for _ in range(3):
@@ -236,7 +249,9 @@ class Day:
         self.page.process.send_signal(signal.SIGCONT)
 
     async def disk_is_full(self) -> None:
-        """The rest of its disk is taken; where it has no disk of its own, no file of its may grow."""
+        """The rest of its disk is taken; where it has no disk of its own, no file of its may
+        grow.
+        """
         process, ballast = self.page.process.pid, self.folder / "ballast"
         if os.path.ismount(self.folder):
             with suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -259,7 +274,7 @@ class Day:
                 self.note("misfortune", what=misfortune.__name__)
                 await misfortune()
 
-    # -- the day -------------------------------------------------------------------------------------------------------
+    # -- the day -----------------------------------------------------------------------------------
 
     async def _habit(self, visit: Callable[[], Awaitable[None]], mean: float) -> None:
         while True:
@@ -295,7 +310,9 @@ class Day:
             await asyncio.to_thread(self._stop)
 
     async def _pass(self, between: float, end: float) -> None:
-        """The crowd and what befalls it, from the first visit to the last. between: seconds from rest to rest."""
+        """The crowd and what befalls it, from the first visit to the last. between: seconds from
+        rest to rest.
+        """
         habits = [*self.crowd.habits, *([(self._looker, 600.0)] if self.browser else [])]
         async with asyncio.TaskGroup() as group:
             going = [group.create_task(self._habit(*habit)) for habit in habits]
@@ -336,7 +353,7 @@ class Day:
         self.page.log.close()
         self.logged.update(line[:160] for line in said if ORDERED not in line)
 
-    # -- what it came to -----------------------------------------------------------------------------------------------
+    # -- what it came to ---------------------------------------------------------------------------
 
     @property
     def rests(self) -> list[Reading]:
@@ -356,7 +373,8 @@ class Day:
             before, after = getattr(first, name), getattr(last, name)
             if name != "memory_mib" and after > before + more:
                 found.append(
-                    f"At rest the page held more at the end than at the first rest: {title}, {before:g} and then {after:g}."
+                    f"At rest the page held more at the end than at the first rest: {title},"
+                    f" {before:g} and then {after:g}."
                 )
         rise = per_hour([(r.at, r.memory_mib) for r in self.rests[1:]])
         if rise > PER_HOUR_MIB and last.memory_mib > first.memory_mib + HELD["memory_mib"][1]:
@@ -461,7 +479,9 @@ def day(
         bool, typer.Option("--calm", help="Nothing befalls the page but that it is killed, twice.")
     ] = False,
 ) -> None:
-    """Let a crowd use the page for a day while misfortunes befall it; print what it held at rest and what did not hold."""
+    """Let a crowd use the page for a day while misfortunes befall it; print what it held at rest
+    and what did not hold.
+    """
     if not Path("/proc/self/fd").exists():
         raise InflightError(
             "What a process holds is read from /proc, which this system does not have."

@@ -1,7 +1,9 @@
-"""`python tests/measure/engine_in_tab.py SITE`: the engine in a browser's tab. SITE: a folder of `export-site --engine`, served on loopback.
+"""`python tests/measure/engine_in_tab.py SITE`: the engine in a browser's tab. SITE: a folder of
+`export-site --engine`, served on loopback.
 
-How long it takes until it is ready, on a first visit and on later ones; steps a second of `short-and-long` with both models; how long a visitor waits
-for the first step of another run, and for the end of a run that is stopped.
+How long it takes until it is ready, on a first visit and on later ones; steps a second of
+`short-and-long` with both models; how long a visitor waits for the first step of another run, and
+for the end of a run that is stopped.
 """
 
 from __future__ import annotations
@@ -29,12 +31,15 @@ from worlds.tab_engine import TabEngine
 
 PRESET, STOPPED, AFTER = "short-and-long", "poisson-32", 20
 RUNS, LATER = 6, 3
-_READY = "async model => { const from = performance.now(); await tab.ask({ do: 'load', model }); return performance.now() - from; }"
+_READY = (
+    "async model => { const from = performance.now(); await tab.ask({ do: 'load', model }); return"
+    " performance.now() - from; }"
+)
 _KEPT = """async () => {
     for (;; await new Promise(done => setTimeout(done, 50))) {
         const cache = await caches.open('inflight-engine'), found = (await cache.keys()).find(request => request.url.endsWith('snapshot'));
         if (found && (await (await cache.match(found)).arrayBuffer()).byteLength > 1e7) return;
-    } }"""
+    } }"""  # noqa: E501
 _RUN = """async ([spec, after]) => {
     const from = performance.now(), of = tab.last + 1, answer = tab.ask({ do: 'begin', kind: 'run', spec }), { deltas } = tab.waiting.get(of), push = deltas.push;
     let first = 0, steps = 0, stopped = 0;
@@ -44,7 +49,7 @@ _RUN = """async ([spec, after]) => {
         if (after && steps >= after && !stopped) { stopped = performance.now(); tab.cancel(of); }
         return push.call(deltas, delta); };
     await answer;
-    return { first, rate: 1000 * steps / (performance.now() - from), stop: performance.now() - stopped }; }"""
+    return { first, rate: 1000 * steps / (performance.now() - from), stop: performance.now() - stopped }; }"""  # noqa: E501
 
 
 @contextmanager
@@ -88,15 +93,17 @@ def engine_in_tab(
             if len(ready) <= LATER:
                 page.close()
         print_line(
-            f"{browser} {opened.version}: ready after {ready[0]:.0f} ms, on later visits {', '.join(f'{ms:.0f}' for ms in ready[1:])} ms"
+            f"{browser} {opened.version}: ready after {ready[0]:.0f} ms, on later visits"
+            f" {', '.join(f'{ms:.0f}' for ms in ready[1:])} ms"
         )
         for model in BUILTIN_MODELS:
             page.evaluate(_READY, model)
             runs = [page.evaluate(_RUN, [_spec(PRESET, model), 0]) for _ in range(RUNS)]
             rates = [run["rate"] for run in runs]
             print_line(
-                f"{PRESET} on {model}: {', '.join(f'{r:.0f}' for r in rates)} steps/s (median {median(rates):.0f}), "
-                f"first step after {median(run['first'] for run in runs):.0f} ms"
+                f"{PRESET} on {model}: {', '.join(f'{r:.0f}' for r in rates)} steps/s (median"
+                f" {median(rates):.0f}), first step after"
+                f" {median(run['first'] for run in runs):.0f} ms"
             )
         stopped = page.evaluate(_RUN, [_spec(STOPPED, PRESETS[STOPPED].model), AFTER])
         print_line(f"{STOPPED}, stopped after {AFTER} steps: ended {stopped['stop']:.0f} ms later")

@@ -1,4 +1,5 @@
-"""`python tests/measure/fits.py`: how far a cost fitted to one recorded run is off for another one. Runs no model: it reads recordings.
+"""`python tests/measure/fits.py`: how far a cost fitted to one recorded run is off for another one.
+Runs no model: it reads recordings.
 
 Of the runs of one model on one machine, each is fitted and asked for the total of every other.
 """
@@ -32,7 +33,9 @@ VLLM = [
 
 
 def total_errors(files: Iterable[Path], ours: bool) -> list[tuple[float, bool]]:
-    """For each pair of runs: by what share the other's total is off, and whether it lies within what was measured."""
+    """For each pair of runs: by what share the other's total is off, and whether it lies within
+    what was measured.
+    """
     runs = [
         run
         for run in map(open_run, files)
@@ -67,7 +70,9 @@ def said(errors: list[float]) -> dict[str, float]:
 
 
 def fits(json: Json = False) -> None:
-    """Fit a cost to each of some recorded runs, and say how far it is off for the total time of each other one."""
+    """Fit a cost to each of some recorded runs, and say how far it is off for the total time of
+    each other one.
+    """
     rows = {}
     with ProgressReporter("recordings", len(OURS) + len(VLLM)) as work:
         for done, (name, files, ours) in enumerate(

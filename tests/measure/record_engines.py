@@ -1,6 +1,8 @@
-"""`python tests/measure/record_engines.py --python PYTHON_WITH_VLLM`: the comparisons of engines that ship with the page, measured again.
+"""`python tests/measure/record_engines.py --python PYTHON_WITH_VLLM`: the comparisons of engines
+that ship with the page, measured again.
 
-vLLM, our `continuous` and transformers serve the same requests, submitted before the same steps, in rotated order. vLLM runs in an environment of its own.
+vLLM, our `continuous` and transformers serve the same requests, submitted before the same steps, in
+rotated order. vLLM runs in an environment of its own.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from core.cli.output import print_line, print_note
 from core.errors import InflightError
 from core.measure.compare import engine_contender
 from core.measure.rounds import load_average
-from core.models.cache import ModelCache
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.cache import ModelCache
 from core.workload.presets import Preset, preset
 from engines.contenders import transformers_batching, vllm
 from engines.task import EngineTask
@@ -52,16 +54,17 @@ def record_engines(
     load: Callable[[], float | None] = load_average,
     say: Say = lambda text: None,
 ) -> Iterator[tuple[str, Path]]:
-    """Measure and write the comparison of each of `ENGINE_PRESETS`, or of those named, yielding each as it is written, and the runs of vLLM
-    that the page shows by themselves.
+    """Measure and write the comparison of each of `ENGINE_PRESETS`, or of those named, yielding
+    each as it is written, and the runs of vLLM that the page shows by themselves.
 
-    python: of an environment with vLLM. Raises InflightError, before anything is measured, where none is named, for an unknown name and
-    for a machine that is not quiet.
+    python: of an environment with vLLM. Raises InflightError, before anything is measured, where
+    none is named, for an unknown name and for a machine that is not quiet.
     """
     python = require_python(python)
     if unknown := [name for name in names if name not in ENGINE_PRESETS]:
         raise InflightError(
-            f"There is no comparison of engines on {unknown[0]!r}; there are {', '.join(ENGINE_PRESETS)}."
+            f"There is no comparison of engines on {unknown[0]!r}; there are"
+            f" {', '.join(ENGINE_PRESETS)}."
         )
     before = load_of_a_quiet_machine(load)
     made = (
@@ -110,7 +113,9 @@ def main(
     ] = None,
     repeats: Annotated[int, typer.Option(help="Timed rounds.")] = 5,
 ) -> None:
-    """Compare vLLM and transformers with our engine and write the comparisons to assets/comparisons. Wants a quiet machine."""
+    """Compare vLLM and transformers with our engine and write the comparisons to
+    assets/comparisons. Wants a quiet machine.
+    """
     for name, path in record_engines(names or (), python=python, repeats=repeats, say=print_note):
         print_line(f"{name}: {sum(file.stat().st_size for file in path.iterdir()):,} bytes")
 

@@ -1,10 +1,12 @@
-"""What the recorder costs the engine's thread per step, on vLLM's own scheduler with no model behind it.
+"""What the recorder costs the engine's thread per step, on vLLM's own scheduler with no model
+behind it.
 
     VLLM_PYTHON tests/measure/recorder_cost.py --requests 64 --steps 2000
 
-Two figures. `listening`: time inside the recorder's own methods, a step's calls together. `difference`: a whole step of the scheduler with the
-recorder and without, in turns, which also holds what the writer's thread takes from the interpreter. Decoding requests, one token each a
-step, as long as it lasts; a step of a model would leave the writer more room than there is here.
+Two figures. `listening`: time inside the recorder's own methods, a step's calls together.
+`difference`: a whole step of the scheduler with the recorder and without, in turns, which also
+holds what the writer's thread takes from the interpreter. Decoding requests, one token each a step,
+as long as it lasts; a step of a model would leave the writer more room than there is here.
 """
 
 from __future__ import annotations
@@ -24,15 +26,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.bench.vllm import ENVIRONMENT
 from core.config import ASSETS
+from measure.bench.vllm import ENVIRONMENT
 
 _BLOCK = 16
 _PROMPT = 32
 
 
 def scheduler_of(cls: Any, requests: int, steps: int) -> Any:
-    """vLLM's scheduler, as the given class, with `requests` requests that decode for `steps` steps."""
+    """vLLM's scheduler, as the given class, with `requests` requests that decode for `steps`
+    steps.
+    """
     import torch
     from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
     from vllm.sampling_params import SamplingParams
@@ -46,13 +50,22 @@ def scheduler_of(cls: Any, requests: int, steps: int) -> Any:
     cache.num_gpu_blocks = blocks
     config = VllmConfig(
         scheduler_config=SchedulerConfig(
-            max_num_seqs=requests, max_num_batched_tokens=requests * _PROMPT, max_model_len=length, is_encoder_decoder=False,
-            enable_chunked_prefill=True, async_scheduling=False,
+            max_num_seqs=requests,
+            max_num_batched_tokens=requests * _PROMPT,
+            max_model_len=length,
+            is_encoder_decoder=False,
+            enable_chunked_prefill=True,
+            async_scheduling=False,
         ),
-        model_config=ModelConfig(model=str(ASSETS / "models" / "shakespeare-bpe"), dtype="float32", max_model_len=length, hf_overrides={"max_position_embeddings": length}),
+        model_config=ModelConfig(
+            model=str(ASSETS / "models" / "shakespeare-bpe"),
+            dtype="float32",
+            max_model_len=length,
+            hf_overrides={"max_position_embeddings": length},
+        ),
         cache_config=cache,
         device_config=DeviceConfig("cpu"),
-    )  # fmt: skip
+    )
     spec = FullAttentionSpec(block_size=_BLOCK, num_kv_heads=2, head_size=64, dtype=torch.float32)
     scheduler = cls(
         vllm_config=config,
@@ -88,16 +101,22 @@ def a_step(scheduler: Any) -> float:
     scheduled = time.perf_counter()
     rows = list(output.num_scheduled_tokens)
     results = ModelRunnerOutput(
-        req_ids=rows, req_id_to_index={r: i for i, r in enumerate(rows)}, sampled_token_ids=[[7] for _ in rows],
-        logprobs=None, prompt_logprobs_dict={}, pooler_output=[],
-    )  # fmt: skip
+        req_ids=rows,
+        req_id_to_index={r: i for i, r in enumerate(rows)},
+        sampled_token_ids=[[7] for _ in rows],
+        logprobs=None,
+        prompt_logprobs_dict={},
+        pooler_output=[],
+    )
     made = time.perf_counter()
     scheduler.update_from_output(output, results)
     return scheduled - began + time.perf_counter() - made
 
 
 def listened(recording: Any) -> Callable[[], float]:
-    """Time every call of the recorder from now on; the function returned gives the seconds since it was last called."""
+    """Time every call of the recorder from now on; the function returned gives the seconds since it
+    was last called.
+    """
     tell, spent = recording._tell, [0.0]
 
     def timed(*facts: Any) -> Any:

@@ -1,8 +1,10 @@
-"""`python tests/measure/serve.py`: what serving costs. The same requests, at the same arrivals, over HTTP from a server of its own process and by the same engine offline.
+"""`python tests/measure/serve.py`: what serving costs. The same requests, at the same arrivals,
+over HTTP from a server of its own process and by the same engine offline.
 
-Clients stream, each on a connection of its own, and time what they read: the server's share is all that lies between a token's pass and
-its line at the client. Each makes sure that it is answered whole, once, and in order; outputs must be equal, token for token. Meanwhile the
-server's memory is read.
+Clients stream, each on a connection of its own, and time what they read: the server's share is all
+that lies between a token's pass and its line at the client. Each makes sure that it is answered
+whole, once, and in order; outputs must be equal, token for token. Meanwhile the server's memory is
+read.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
+from core.account.metrics import distribution, metrics
 from core.cli.options import (
     Burstiness,
     DeviceOptions,
@@ -47,8 +50,7 @@ from core.config import DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError
 from core.files import require_writable
 from core.measure.compare import environment
-from core.measure.metrics import distribution, metrics
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
 from core.workload.arrivals import Lengths, arrivals, request
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -63,8 +65,9 @@ _DEFAULT = Lengths()
 
 @dataclass
 class Answer:
-    """What a client read. sent, times: of the call and of each token, on the client's clock, in seconds. id, engine: the request's name and
-    the times that the engine took, as the server says with the last event.
+    """What a client read. sent, times: of the call and of each token, on the client's clock, in
+    seconds. id, engine: the request's name and the times that the engine took, as the server says
+    with the last event.
     """
 
     sent: float
@@ -74,7 +77,9 @@ class Answer:
     engine: dict[str, float] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any]) -> None:
-        """The next event. Raises InflightError for one that is out of order, another request's, or behind the last."""
+        """The next event. Raises InflightError for one that is out of order, another request's, or
+        behind the last.
+        """
         if "error" in event:
             raise InflightError(f"The server failed: {event['error']['message']}")
         self.id = self.id or event["id"]
@@ -104,8 +109,9 @@ def serve_beside_offline(
     options: Sequence[str],
     on_run: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Both runs in numbers. engine: as the server makes it of `options`, those of `python -m inflight serve`. workload: greedy, arrivals in
-    seconds. Raises InflightError where the server does not start or does not answer.
+    """Both runs in numbers. engine: as the server makes it of `options`, those of `python -m
+    inflight serve`. workload: greedy, arrivals in seconds. Raises InflightError where the server
+    does not start or does not answer.
     """
     on_run("starting the server")
     with started(options) as (url, process):
@@ -138,7 +144,9 @@ def serve_beside_offline(
 
 
 class _Memory:
-    """What a server's process has resident, read now and then: [{"answered", "mib"}], empty where the system does not tell."""
+    """What a server's process has resident, read now and then: [{"answered", "mib"}], empty where
+    the system does not tell.
+    """
 
     def __init__(self, process: int, requests: int) -> None:
         self._file, self._every = Path(f"/proc/{process}/status"), max(1, requests // _READINGS)
@@ -185,9 +193,8 @@ def started(options: Sequence[str]) -> Iterator[tuple[str, int]]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         address = _address(process)
-        threading.Thread(
-            target=deque, args=(process.stderr, 0), daemon=True
-        ).start()  # a full pipe would stop the server
+        # a full pipe would stop the server
+        threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
         yield address, process.pid
     finally:
         process.send_signal(signal.SIGTERM)
@@ -213,7 +220,9 @@ def _address(process: subprocess.Popen[str]) -> str:
 def _clients(
     url: str, workload: Workload, answered: Callable[[], None] = lambda: None
 ) -> Mapping[str, Answer]:
-    """Every request sent when it is due, or as soon as fewer than `CLIENTS` are under way; what came back. answered: called for each."""
+    """Every request sent when it is due, or as soon as fewer than `CLIENTS` are under way; what
+    came back. answered: called for each.
+    """
     return asyncio.run(_all(url, list(workload), answered))
 
 
@@ -242,14 +251,19 @@ async def _all(
 
 
 async def _ask(url: str, request: Request) -> Answer:
-    """Written to the socket in one piece and read line by line: a library's time for a call would be counted as the server's."""
+    """Written to the socket in one piece and read line by line: a library's time for a call would
+    be counted as the server's.
+    """
     asked = {
         "prompt": list(request.prompt_token_ids or ()),
         "max_tokens": request.sampling.max_new_tokens,
     }
     body = json.dumps({**asked, "stream": True, "ignore_eos": request.sampling.ignore_eos})
     at = urlsplit(url)
-    head = f"POST /generate HTTP/1.1\r\nHost: {at.netloc}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = (
+        f"POST /generate HTTP/1.1\r\nHost: {at.netloc}\r\nConnection: close\r\nContent-Type:"
+        f" application/json\r\nContent-Length: {len(body)}"
+    )
     answer = Answer(time.perf_counter())
     reader, writer = await asyncio.open_connection(at.hostname, at.port, limit=2**20)
     try:
@@ -270,7 +284,7 @@ async def _ask(url: str, request: Request) -> Answer:
     return answer
 
 
-# -- the command ----------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 @with_options
@@ -279,7 +293,9 @@ def serve(
         int,
         typer.Option(min=1, help="How many, each with a client of its own, at most 100 at once."),
     ] = 100,
-    rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = 8.0,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Requests a second; 0 sends all at once.")
+    ] = 8.0,
     burstiness: Burstiness = 1.0,
     seed: Seed = 0,
     prompt_tokens: Tokens = _DEFAULT.prompt,
@@ -291,14 +307,16 @@ def serve(
     limits: dict[str, Any],
     device_options: DeviceOptions,
 ) -> None:
-    """Measure what serving costs: streaming clients over HTTP against the same engine offline, at the same arrivals."""
+    """Measure what serving costs: streaming clients over HTTP against the same engine offline, at
+    the same arrivals.
+    """
     require_writable(out)
     name = model or DEFAULT_MODEL
     config = EngineConfig(**{"max_num_seqs": LANES, **limits})
     engine = engine_for(name, config, device_options)
     sizes, times = (
         Lengths(prompt_tokens, output_tokens).sizes(seed),
-        arrivals(rate, seed, burstiness),
+        arrivals(rate or math.inf, seed, burstiness),
     )
     drawn = islice(zip(sizes, times, strict=False), requests)
     adapter = engine.adapter
@@ -329,7 +347,7 @@ def serve(
         )
     header = data.pop("header")
     data |= {
-        "rate": None if math.isinf(rate) else rate,
+        "rate": rate or None,
         "seed": seed,
         "limits": config.to_json(),
         "environment": environment(header),
@@ -344,10 +362,17 @@ def _print(data: dict[str, Any]) -> None:
         ttft, itl, e2e = (n[key] for key in ("ttft_s", "itl_s", "e2e_s"))
         rows.append(
             (
-                title, seconds(n["wall_s"]), number(n["output_tok_s"]), seconds(ttft["p50"]), seconds(ttft["p99"]), seconds(itl["p50"]),
-                seconds(itl["p99"]), seconds(e2e["p50"]), seconds(e2e["p99"]),
+                title,
+                seconds(n["wall_s"]),
+                number(n["output_tok_s"]),
+                seconds(ttft["p50"]),
+                seconds(ttft["p99"]),
+                seconds(itl["p50"]),
+                seconds(itl["p99"]),
+                seconds(e2e["p50"]),
+                seconds(e2e["p99"]),
             )
-        )  # fmt: skip
+        )
     columns = (
         "",
         "wall",
@@ -362,7 +387,8 @@ def _print(data: dict[str, Any]) -> None:
     table(columns, rows, right=columns[1:])
     ttft = data["engine_while_serving"]["ttft_s"]
     print_line(
-        f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99 {seconds(ttft['p99'])}."
+        f"By the engine's own clock, while it served: TTFT p50 {seconds(ttft['p50'])}, p99"
+        f" {seconds(ttft['p99'])}."
     )
     rate = "all at once" if data["rate"] is None else f"{data['rate']:g} requests/s"
     same = (

@@ -1,8 +1,9 @@
-"""`python tests/measure/start.py`: what one waits for at the start, counted from the start of a process of its own: a command, a run's first step, and the page,
-which a browser, open already, asks as soon as it listens.
+"""`python tests/measure/start.py`: what one waits for at the start, counted from the start of a
+process of its own: a command, a run's first step, and the page, which a browser, open already, asks
+as soon as it listens.
 
-Measured are this installation and, with `--beside`, another one: the two take turns round by round. What is read from the disk has been read before,
-in a round that does not count.
+Measured are this installation and, with `--beside`, another one: the two take turns round by round.
+What is read from the disk has been read before, in a round that does not count.
 """
 
 from __future__ import annotations
@@ -36,14 +37,19 @@ from measure.visitors import chromium
 
 LONGEST = 120.0  # seconds
 ONE_STEP = {"requests": [{"id": "a", "prompt": "O Romeo, ", "sampling": {"max_new_tokens": 1}}]}
-LIBRARIES = "import torch; from transformers import AutoConfig, AutoTokenizer, PreTrainedModel; print('imported')"
+LIBRARIES = (
+    "import torch; from transformers import AutoConfig, AutoTokenizer, PreTrainedModel;"
+    " print('imported')"
+)
 _PAINT = """() => { const paint = performance.getEntriesByName("first-contentful-paint")[0];
     return paint && performance.timeOrigin + paint.startTime; }"""
 _PICTURE = "() => window.inflight && inflight.run && performance.timeOrigin + performance.now()"
 
 
 def commands(workload: Path) -> dict[str, list[str]]:
-    """Arguments of Python, by what one waits for: the first line that is printed. workload: of a run that is over with its first step."""
+    """Arguments of Python, by what one waits for: the first line that is printed. workload: of a
+    run that is over with its first step.
+    """
     return {
         "--version": ["-m", "inflight", "--version"],
         "check of a recorded run": [
@@ -85,8 +91,9 @@ def measure_command(folder: Path, arguments: list[str]) -> float:
 
 
 def measure_page(folder: Path) -> dict[str, float]:
-    """One start of the page and one visit, in seconds from the start of the process: until it answers, something can be seen, and the first recorded run is
-    drawn. Raises InflightError where it does not start, or no browser can be driven.
+    """One start of the page and one visit, in seconds from the start of the process: until it
+    answers, something can be seen, and the first recorded run is drawn. Raises InflightError where
+    it does not start, or no browser can be driven.
     """
     return asyncio.run(_visit(folder))
 
@@ -151,7 +158,9 @@ def start(
     page: Annotated[bool, typer.Option(help="Start the page as well; needs a browser.")] = True,
     json: Json = False,
 ) -> None:
-    """Time how soon commands, a run's first step and the page's first picture are there, from nothing. Wants a quiet machine."""
+    """Time how soon commands, a run's first step and the page's first picture are there, from
+    nothing. Wants a quiet machine.
+    """
     folders = {"here": ASSETS.parent} | ({"beside": beside.resolve()} if beside else {})
     taken: dict[str, dict[str, list[float]]] = {where: defaultdict(list) for where in folders}
     with tempfile.TemporaryDirectory() as own, ProgressReporter("rounds", repeats + 1) as work:
@@ -184,7 +193,8 @@ def _print(data: dict[str, Any]) -> None:
         rows.append(row)
     table(("from nothing to", *columns), rows, right=columns)
     print_line(
-        f"Medians; the ratio is the median of those within each round. Load average at the end: {data['load_average']}."
+        "Medians; the ratio is the median of those within each round. Load average at the end:"
+        f" {data['load_average']}."
     )
 
 

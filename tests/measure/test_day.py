@@ -1,4 +1,6 @@
-"""A day of the page, as short as one can be: nothing grows, no call is lost, and what is lost or grows is said."""
+"""A day of the page, as short as one can be: nothing grows, no call is lost, and what is lost or
+grows is said.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every script that measures ourselves runs at its smallest, and says how it is called. Nothing is timed here."""
+"""Every script that measures ourselves runs at its smallest, and says how it is called. Nothing is
+timed here.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from time import perf_counter
 
 import pytest
 
-from core.bench.synthetic import gpt2, requests
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
+from measure.bench.synthetic import gpt2, requests
 from measure.bookkeeping import recording_share
 from measure.threads import CONDITIONS, WAYS, Waits
 
@@ -29,7 +31,7 @@ SMALLEST = {
         "--requests",
         "3",
         "--rate",
-        "inf",
+        "0",
         "--model",
         "shakespeare-char",
         "--threads",

@@ -1,7 +1,9 @@
-"""`python tests/measure/threads.py`: how a run's threads should wait for each other. Every way of `WAYS` on a quiet machine, beside a busy neighbour, and beside
-other runs in the same process.
+"""`python tests/measure/threads.py`: how a run's threads should wait for each other. Every way of
+`WAYS` on a quiet machine, beside a busy neighbour, and beside other runs in the same process.
 
-OpenMP reads its settings once, so each way has a process of its own: this script again, told over stdin how many runs to start at once. The ways take turns round by round; the neighbour is a process that does nothing but keep a core busy.
+OpenMP reads its settings once, so each way has a process of its own: this script again, told over
+stdin how many runs to start at once. The ways take turns round by round; the neighbour is a process
+that does nothing but keep a core busy.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from core.cli.options import Json, Out, Quick
 from core.cli.output import ProgressReporter, finish, print_line, seconds, table
 from core.errors import InflightError
 from core.files import require_writable
-from core.runner.threads import CORE_SHARES, PASSIVE
+from core.torch_engine.cpu.threads import CORE_SHARES, PASSIVE
 from measure import script
 
 RUNNER = "--runner"
@@ -73,14 +75,18 @@ class Waits:
 
     @property
     def best(self) -> str:
-        """The way that fares best where it fares worst: nobody who serves knows what runs beside."""
+        """The way that fares best where it fares worst: nobody who serves knows what runs
+        beside.
+        """
         return min(self.seconds, key=self.worst)
 
 
 def measure(
     repeats: int, quick: bool, on_run: Callable[[int, str], None] = lambda done, what: None
 ) -> Waits:
-    """repeats: timed rounds, after one to warm up. on_run: told how many measurements are done and which comes next."""
+    """repeats: timed rounds, after one to warm up. on_run: told how many measurements are done and
+    which comes next.
+    """
     taken: dict[str, dict[str, list[float]]] = {
         way: {c.name: [] for c in CONDITIONS} for way in WAYS
     }
@@ -112,7 +118,9 @@ def threads(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Measure how threads should wait: alone on the machine, beside a busy neighbour, and among other runs. Wants a quiet machine."""
+    """Measure how threads should wait: alone on the machine, beside a busy neighbour, and among
+    other runs. Wants a quiet machine.
+    """
     require_writable(out)
     with ProgressReporter("measurements", len(WAYS) * len(CONDITIONS) * (repeats + 1)) as work:
         waits = measure(repeats, quick, work.update)
@@ -133,15 +141,17 @@ def _print(data: dict[str, Any]) -> None:
     ]
     table(("threads", *names, "at worst"), rows, right=(*names, "at worst"))
     print_line(
-        "At worst: against the best way under the same condition. Runs are of eight mixed requests; all have ended."
+        "At worst: against the best way under the same condition. Runs are of eight mixed requests;"
+        " all have ended."
     )
     best, serving = data["best"], data["serving"]
     print_line(
-        f"Best where it fares worst: {best}. What serves (core/runner/threads.py) uses {'it' if best == serving else serving}."
+        f"Best where it fares worst: {best}. What serves (core/torch_engine/cpu/threads.py) uses"
+        f" {'it' if best == serving else serving}."
     )
 
 
-# -- processes -----------------------------------------------------------------------------------------------------------
+# -- processes -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -182,11 +192,13 @@ def _neighbours(number: int) -> Iterator[None]:
 
 
 def _serve(quick: bool) -> None:
-    """The program: as many runs at once as each line of stdin says, as the page runs them; the seconds they took together."""
-    from core.bench.synthetic import gpt2, mixed
+    """The program: as many runs at once as each line of stdin says, as the page runs them; the
+    seconds they took together.
+    """
     from core.config import EngineConfig
-    from core.models.probe import probe
-    from core.runner.engine import Engine
+    from core.torch_engine.engine import Engine
+    from core.torch_engine.models.probe import probe
+    from measure.bench.synthetic import gpt2, mixed
 
     model = gpt2(1, 24, 2, 97) if quick else gpt2(4, 384, 6, 8192)
     adapter = probe(model, "bench")

@@ -1,8 +1,9 @@
-"""`python tests/measure/viewers.py`: what those who watch cost an engine that serves. Its tokens a second with and without viewers, round by
-round in one run.
+"""`python tests/measure/viewers.py`: what those who watch cost an engine that serves. Its tokens a
+second with and without viewers, round by round in one run.
 
-The engine is kept full by requests without an end of their own. Viewers are one process of lowest priority, this script again, that reads
-every stream as fast as it may and looks at nothing: on a machine of their own they would cost the engine nothing else either.
+The engine is kept full by requests without an end of their own. Viewers are one process of lowest
+priority, this script again, that reads every stream as fast as it may and looks at nothing: on a
+machine of their own they would cost the engine nothing else either.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ async def fan_out(
     seconds: float,
     on_run: Callable[[int, str], None] = lambda done, what: None,
 ) -> dict[str, Any]:
-    """url: of a server; events: what is watched. lanes: requests of so many tokens kept under way. Raises InflightError where it does not answer."""
+    """url: of a server; events: what is watched. lanes: requests of so many tokens kept under way.
+    Raises InflightError where it does not answer.
+    """
     limits = httpx.Limits(max_connections=None)
     pairs: list[tuple[float, float]] = []
     seen: list[dict[str, float]] = []
@@ -152,7 +155,9 @@ def viewers(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Measure what viewers cost the engine: its tokens a second with and without them, by turns. Wants a quiet machine."""
+    """Measure what viewers cost the engine: its tokens a second with and without them, by turns.
+    Wants a quiet machine.
+    """
     require_writable(out)
     options = ["--model", model, "--max-num-seqs", str(lanes), "--device", "cpu"]
     with (
@@ -178,12 +183,14 @@ def _print(data: dict[str, Any]) -> None:
     columns = ("round", "tok/s alone", "tok/s watched", "cost")
     table(columns, rows, right=columns)
     print_line(
-        f"{data['viewers']} viewers, {data['messages_per_viewer_s']:g} messages and {data['kib_per_viewer_s']:g} KiB a second each, "
-        f"{data['skips']:g} skips: they cost {100 * (1 - data['ratio']):.1f} % of the engine's tokens a second (median of the rounds)."
+        f"{data['viewers']} viewers, {data['messages_per_viewer_s']:g} messages and"
+        f" {data['kib_per_viewer_s']:g} KiB a second each, {data['skips']:g} skips: they cost"
+        f" {100 * (1 - data['ratio']):.1f} % of the engine's tokens a second (median of the"
+        " rounds)."
     )
 
 
-# -- viewers, in a process of their own ----------------------------------------------------------------------------------
+# -- viewers, in a process of their own ------------------------------------------------------------
 
 
 @contextmanager
@@ -212,14 +219,16 @@ def _counted(said: str) -> dict[str, float]:
 
 
 def watch(events: str, count: int) -> None:
-    """Watch until told to end; say `ready` once all have caught up, and in the end what was read since then."""
+    """Watch until told to end; say `ready` once all have caught up, and in the end what was read
+    since then.
+    """
     import signal
 
     os.nice(19)
     ends: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
     at, selector = urlsplit(events), selectors.DefaultSelector()
-    asked = f"GET {at.path}{f'?{at.query}' if at.query else ''} HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode()
+    asked = f"GET {at.path}{f'?{at.query}' if at.query else ''} HTTP/1.1\r\nHost: {at.netloc}\r\n\r\n".encode()  # noqa: E501
     for _ in range(count):
         viewer = socket.create_connection((at.hostname or "127.0.0.1", at.port or 80))
         viewer.sendall(asked)

@@ -1,9 +1,11 @@
-"""`python tests/measure/visitors.py`: a class at the door. So many visitors come within a few seconds, each opens the page and runs a small preset; a table of what they saw.
+"""`python tests/measure/visitors.py`: a class at the door. So many visitors come within a few
+seconds, each opens the page and runs a small preset; a table of what they saw.
 
-It asks a page that is running already, over HTTP alone, as browsers do: the page and what it links to, the recorded run, what there is to
-run, then a run and its stream. None of them is a browser, so their picture counts as shown once its data have arrived; on request, one real
-browser among them is timed until it has drawn. All come from one address; the page limits nobody by address, addresses only take turns. Knows
-nothing of how the page is made.
+It asks a page that is running already, over HTTP alone, as browsers do: the page and what it links
+to, the recorded run, what there is to run, then a run and its stream. None of them is a browser, so
+their picture counts as shown once its data have arrived; on request, one real browser among them is
+timed until it has drawn. All come from one address; the page limits nobody by address, addresses
+only take turns. Knows nothing of how the page is made.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ _LINKS = re.compile(r'(?:src|href)="(?:\./|/)?((?:assets|static|inflight)/[^"]+)
 
 @dataclass(frozen=True)
 class Visit:
-    """What one visitor saw, in seconds from arrival. place: the first place in line that was shown, 0 where there was none.
-    refused: the server's sentence, "" for one who was served.
+    """What one visitor saw, in seconds from arrival. place: the first place in line that was shown,
+    0 where there was none. refused: the server's sentence, "" for one who was served.
     """
 
     picture: float
@@ -53,7 +55,9 @@ class Visit:
 
 @dataclass(frozen=True)
 class Row:
-    """One class. p95s are over those who were served. browser: seconds until a real one among them had drawn. refusals: each once."""
+    """One class. p95s are over those who were served. browser: seconds until a real one among them
+    had drawn. refusals: each once.
+    """
 
     visitors: int
     served: int
@@ -77,11 +81,13 @@ class Row:
         )
 
 
-HEADING = f"{'visitors':>8}{'served':>8}{'in line':>9}{'picture p95':>16}{'first step p95':>16}{'end p95':>16}{'browser':>12}"
+HEADING = f"{'visitors':>8}{'served':>8}{'in line':>9}{'picture p95':>16}{'first step p95':>16}{'end p95':>16}{'browser':>12}"  # noqa: E501
 
 
 def measure(url: str, visitors: int, within: float = 10.0, browser: bool = False) -> Row:
-    """What a class of visitors sees. url: the page's. within: seconds in which all of them come. Raises InflightError."""
+    """What a class of visitors sees. url: the page's. within: seconds in which all of them come.
+    Raises InflightError.
+    """
     try:
         return asyncio.run(_class(url.rstrip("/"), visitors, within, browser))
     except httpx.HTTPError as error:

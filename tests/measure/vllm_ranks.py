@@ -1,7 +1,9 @@
-"""`python tests/measure/vllm_ranks.py --python PYTHON_WITH_VLLM`: records the runs of several ranks that ship with the page.
+"""`python tests/measure/vllm_ranks.py --python PYTHON_WITH_VLLM`: records the runs of several ranks
+that ship with the page.
 
-`served` is vLLM behind its own HTTP server, with the scheduler that records. Data-parallel ranks need it: their engines live in processes of
-their own, and vLLM's balancer deals the requests out between them.
+`served` is vLLM behind its own HTTP server, with the scheduler that records. Data-parallel ranks
+need it: their engines live in processes of their own, and vLLM's balancer deals the requests out
+between them.
 """
 
 from __future__ import annotations
@@ -27,11 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import typer
 
-from core.bench.vllm import ENVIRONMENT
 from core.cli.output import print_line
 from core.config import ASSETS
 from core.errors import InflightError
-from core.recorders.convert import open_recording
+from core.recorders.convert import import_recording
 from core.recorders.raw import read_raw
 from core.recorders.texts import tokenizer_of
 from core.recorders.vllm import inflight_vllm
@@ -39,6 +40,7 @@ from core.workload.request import Request
 from engines.task import EngineTask
 from engines.vllm import require_python
 from measure import script
+from measure.bench.vllm import ENVIRONMENT
 from visualizer.documents.catalogue import RANKED, TRACES
 
 RANKS = 2
@@ -62,8 +64,8 @@ class Served:
     def complete(
         self, prompt: str | list[int], max_tokens: int, name: str = "", rank: int | None = None
     ) -> str:
-        """What it writes, greedily and to the last token. name: of the request. rank: which is to compute it; by default vLLM chooses.
-        Raises InflightError.
+        """What it writes, greedily and to the last token. name: of the request. rank: which is to
+        compute it; by default vLLM chooses. Raises InflightError.
         """
         asked = {
             "model": _MODEL,
@@ -100,8 +102,9 @@ class Served:
 
 @contextmanager
 def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[Served]:
-    """A server whose steps are recorded in the folder; stopped as an operator stops it. python: of an environment with vLLM. arguments: more
-    of vLLM's own. Raises InflightError where it does not come up.
+    """A server whose steps are recorded in the folder; stopped as an operator stops it. python: of
+    an environment with vLLM. arguments: more of vLLM's own. Raises InflightError where it does not
+    come up.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -117,10 +120,27 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
         "INFLIGHT_TRACE": str(folder / RECORDING),
     }
     command = [
-        python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", _MODEL, "--dtype", "float32",
-        "--block-size", "32", "--enforce-eager", "--port", str(port), "--host", "127.0.0.1",
-        "--scheduler-cls", "inflight_vllm.RecordingScheduler", "--no-async-scheduling", *arguments,
-    ]  # fmt: skip
+        python,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(model),
+        "--served-model-name",
+        _MODEL,
+        "--dtype",
+        "float32",
+        "--block-size",
+        "32",
+        "--enforce-eager",
+        "--port",
+        str(port),
+        "--host",
+        "127.0.0.1",
+        "--scheduler-cls",
+        "inflight_vllm.RecordingScheduler",
+        "--no-async-scheduling",
+        *arguments,
+    ]
     found = Served(port, folder / "server.log")
     with found.log.open("wb") as log:
         process = subprocess.Popen(
@@ -144,8 +164,8 @@ def served(python: str, folder: Path, model: Path, *arguments: str) -> Iterator[
 
 
 def record_ranks(asked: EngineTask, python: str, folder: Path, ranks: int) -> list[Path]:
-    """Serve the model on data-parallel ranks, ask for the requests as they arrive, a step taken as 10 ms, and leave a recording for each rank in the
-    folder, by rank. Raises InflightError.
+    """Serve the model on data-parallel ranks, ask for the requests as they arrive, a step taken as
+    10 ms, and leave a recording for each rank in the folder, by rank. Raises InflightError.
     """
     config = asked.config
     limits = {
@@ -153,8 +173,8 @@ def record_ranks(asked: EngineTask, python: str, folder: Path, ranks: int) -> li
         "--max-num-seqs": config.max_num_seqs,
         "--max-num-batched-tokens": config.max_num_batched_tokens,
         "--max-model-len": asked.longest,
-        "--num-gpu-blocks-override": (config.num_blocks or 0)
-        + 1,  # one of them is vLLM's null block
+        # one of them is vLLM's null block
+        "--num-gpu-blocks-override": (config.num_blocks or 0) + 1,
     }
     arguments = [str(part) for pair in limits.items() for part in pair]
     requests = list(asked.workload)
@@ -187,7 +207,9 @@ def vllm_ranks(
         typer.Option(help="Of an environment with vLLM.", show_default="$INFLIGHT_VLLM_PYTHON"),
     ] = None,
 ) -> None:
-    """Record vLLM's data-parallel ranks at work together, and write the trace of each to assets/traces. Wants a quiet machine: times are theirs."""
+    """Record vLLM's data-parallel ranks at work together, and write the trace of each to
+    assets/traces. Wants a quiet machine: times are theirs.
+    """
     python = require_python(python)
     if unknown := [name for name in names or () if name not in RANKED]:
         raise InflightError(
@@ -198,7 +220,7 @@ def vllm_ranks(
             recordings = record_ranks(
                 EngineTask.of(preset, tokenizer_of(preset.model)), python, Path(place), RANKS
             )
-            for rank, trace in enumerate(map(open_recording, recordings)):
+            for rank, trace in enumerate(map(import_recording, recordings)):
                 path = TRACES / f"{preset.name}.rank{rank}.jsonl"
                 trace.save(path)
                 print_line(f"{preset.name}: {path.name}, {path.stat().st_size:,} bytes")

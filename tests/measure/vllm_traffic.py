@@ -1,8 +1,10 @@
-"""`python tests/measure/vllm_traffic.py OUT --python PYTHON_WITH_VLLM -- --max-num-seqs 8 …`: records a vLLM server under HTTP traffic.
+"""`python tests/measure/vllm_traffic.py OUT --python PYTHON_WITH_VLLM -- --max-num-seqs 8 …`:
+records a vLLM server under HTTP traffic.
 
-Clients ask for what real ones ask: several answers at once, stop strings, priorities, structured output, a long shared beginning; some leave
-before their answer is whole. The folder then holds the recording, what every client saw (`clients.json`) and the server's own counters
-(`metrics.txt`), so that the recording can be held against them.
+Clients ask for what real ones ask: several answers at once, stop strings, priorities, structured
+output, a long shared beginning; some leave before their answer is whole. The folder then holds the
+recording, what every client saw (`clients.json`) and the server's own counters (`metrics.txt`), so
+that the recording can be held against them.
 """
 
 from __future__ import annotations
@@ -29,14 +31,19 @@ from measure import script
 from measure.vllm_ranks import Served, served
 
 KINDS = ("several", "stop", "leave", "structured", "priority")
-_SAID = "O Romeo wherefore art thou the king my lord speak of night and love shall come to me good sir what is thy name in this fair city"
+_SAID = (
+    "O Romeo wherefore art thou the king my lord speak of night and love shall come to me good sir"
+    " what is thy name in this fair city"
+)
 _OVER_S = 8.0  # requests arrive over so long a time
 _PIECES = 6  # after which a client leaves
 
 
 @dataclass(frozen=True)
 class Asked:
-    """after: seconds from the beginning. kind: one of KINDS, or plain. body: of its POST to /v1/completions."""
+    """after: seconds from the beginning. kind: one of KINDS, or plain. body: of its POST to
+    /v1/completions.
+    """
 
     after: float
     kind: str
@@ -72,7 +79,9 @@ def traffic(number: int, seed: int, kinds: tuple[str, ...] = KINDS) -> list[Aske
 
 
 async def _ask(client: httpx.AsyncClient, asked: Asked) -> dict[str, Any]:
-    """What its client sees: the id, the finish reasons, what was counted, and when each piece came, in seconds from the request."""
+    """What its client sees: the id, the finish reasons, what was counted, and when each piece came,
+    in seconds from the request.
+    """
     await asyncio.sleep(asked.after)
     seen: dict[str, Any] = {"kind": asked.kind, "finish": [], "times": []}
     body = asked.body | {"model": "it", "stream": True, "stream_options": {"include_usage": True}}

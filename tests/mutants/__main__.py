@@ -1,7 +1,8 @@
-"""`python tests/mutants [WORDS …]`: make each fault of the list (or those whose name has these words) in a copy of the sources and run its tests.
+"""`python tests/mutants [WORDS …]`: make each fault of the list (or those whose name has these
+words) in a copy of the sources and run its tests.
 
-Exits with 1 if a fault survives, or if the tests fail without one. `--table` prints the list as CONTRIBUTING.md shows it. Each fault has a process of
-its own, forked after the heavy imports, as many at a time as there are processors.
+Exits with 1 if a fault survives, or if the tests fail without one. Each fault has a process of its
+own, forked after the heavy imports, as many at a time as there are processors.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import hypothesis  # noqa: F401
 import pytest
 import torch
 import transformers  # noqa: F401
-from faults import FAULTS, Fault, table
+from faults import FAULTS, Fault
 from transformers import generation  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,6 @@ def copy(folder: Path, fault: Fault | None) -> None:
         )
     for name in (
         "docs",
-        "exercises",
         "inflight.py",
         "README.md",
         "CONTRIBUTING.md",
@@ -45,9 +45,8 @@ def copy(folder: Path, fault: Fault | None) -> None:
         "package.json",
     ):
         (folder / name).symlink_to(ROOT / name)
-    shutil.copy(
-        ROOT / "app.py", folder
-    )  # the page finds the sources beside the file itself, not beside a link to it
+    # the page finds the sources beside the file itself, not beside a link to it
+    shutil.copy(ROOT / "app.py", folder)
     (folder / "assets").mkdir()
     for asset in (ROOT / "assets").iterdir():
         if asset.name == "player":
@@ -64,7 +63,9 @@ def copy(folder: Path, fault: Fault | None) -> None:
 
 
 def start(folder: Path, tests: list[str]) -> int:
-    """Run tests of a copy in a process forked from this one, those in JavaScript by Node; its id."""
+    """Run tests of a copy in a process forked from this one, those in JavaScript by Node; its
+    id.
+    """
     child = os.fork()
     if child:
         return child
@@ -72,7 +73,7 @@ def start(folder: Path, tests: list[str]) -> int:
     sys.path[:0] = [str(folder), str(folder / "tests")]
     said = os.open("said", os.O_CREAT | os.O_WRONLY)
     os.dup2(said, 1), os.dup2(said, 2)
-    options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += ["--hypothesis-seed=0", "--hypothesis-profile=default"]
     in_python, in_node = (
         [f"tests/{test}" for test in tests if test.endswith(".js") == node]
@@ -90,18 +91,12 @@ def start(folder: Path, tests: list[str]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
     parser.add_argument("words", nargs="*")
-    parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    if options.table:
-        print(table())
-        return 0
     torch.set_num_threads(1)
     chosen = [fault for fault in FAULTS if all(word in fault.what for word in options.words)]
     everything = sorted({test for fault in chosen for test in fault.tests})
-    waiting: list[Fault | None] = [
-        None,
-        *chosen,
-    ]  # None: the sources as they are, under which all tests must pass
+    # None: the sources as they are, under which all tests must pass
+    waiting: list[Fault | None] = [None, *chosen]
     running: dict[int, tuple[Fault | None, Path, float]] = {}
     wrong = 0
     with tempfile.TemporaryDirectory() as top:
@@ -131,7 +126,7 @@ def main() -> int:
             if fault is None:
                 good, word = (
                     code == 0,
-                    "all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}",
+                    ("all pass" if code == 0 else f"FAIL WITHOUT ANY FAULT\n{said[-3000:]}"),
                 )
             elif code in (1, -signal.SIGKILL):
                 failed = [
@@ -148,13 +143,16 @@ def main() -> int:
             else:
                 good, word = (
                     False,
-                    "SURVIVES"
-                    if code == 0
-                    else f"cannot be judged (pytest says {code})\n{said[-1500:]}",
+                    (
+                        "SURVIVES"
+                        if code == 0
+                        else f"cannot be judged (pytest says {code})\n{said[-1500:]}"
+                    ),
                 )
             wrong += not good
             print(
-                f"{fault.what if fault else 'the sources as they are'}: {word} ({time.monotonic() - began:.0f} s)",
+                f"{fault.what if fault else 'the sources as they are'}: {word}"
+                f" ({time.monotonic() - began:.0f} s)",
                 flush=True,
             )
             shutil.rmtree(folder)

@@ -1,4 +1,6 @@
-"""Ranks of one engine on the page: opened together, one after the other at the same moment, and all of them on one clock."""
+"""Ranks of one engine on the page: opened together, one after the other at the same moment, and all
+of them on one clock.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ GUTTER = 24  # left of the lanes
 
 @pytest.fixture(scope="module")
 def placed() -> list[list[tuple[float, float]]]:
-    """By hand: where each step of each rank lies on the clock of their machine, in seconds after the first arrival of all."""
+    """By hand: where each step of each rank lies on the clock of their machine, in seconds after
+    the first arrival of all.
+    """
     starts = [records(rank)[0]["clock"]["monotonic_ns"] / 1e9 for rank in (0, 1)]
     steps = [records(rank)[1:] for rank in (0, 1)]
     zero = min(
@@ -122,7 +126,8 @@ def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(
     choose(page, saved[0], tmp_path / "own.jsonl")
     settled(
         page,
-        "document.querySelector('.toast').textContent.includes('own.jsonl is a run of this engine')",
+        "document.querySelector('.toast').textContent.includes('own.jsonl is a run of this"
+        " engine')",
     )
     assert (
         page.evaluate("() => inflight.entry.name") == before
@@ -140,10 +145,12 @@ def test_what_does_not_belong_together_is_refused_and_a_lone_rank_says_so(
     )
 
 
+@pytest.mark.smoke
 def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
     page = ranked()
     scales = page.evaluate(
-        "() => inflight.rankLanes.bands.map((b) => b.run.events.map((_, i) => [b.chart.scale.from(i), b.chart.scale.to(i)]))"
+        "() => inflight.rankLanes.bands.map((b) => b.run.events.map((_, i) =>"
+        " [b.chart.scale.from(i), b.chart.scale.to(i)]))"
     )
     width = page.evaluate("() => inflight.rankLanes.axis.w")
     per = (width - GUTTER - 2) / max(end for steps in placed for _, end in steps)
@@ -154,13 +161,14 @@ def test_all_ranks_lie_where_their_machines_clock_says(ranked, placed):
                 GUTTER + end * per, abs=0.05
             )
 
-    # and as ink: the middle of a step of lane 0 has its request's colour, the middle of the longest gap none
+    # and as ink: the middle of a step of lane 0 has its request's colour, the middle of the longest
+    # gap none
     page.evaluate("() => inflight.ranks.hold(99)")
     settled(page)
     ink = """([rank, x]) => {
         const { chart, run } = inflight.rankLanes.bands[rank], { d } = chart.surface;
         return [...chart.chart.getContext('2d').getImageData(Math.round(x * d), Math.round((chart.axis + chart.pitch / 2) * d), 1, 1).data];
-    }"""
+    }"""  # noqa: E501
     for rank, steps in enumerate(placed):
         decodes = [
             i
@@ -191,10 +199,8 @@ def test_the_moment_stays_from_rank_to_rank(ranked, placed):
     )
     page.keyboard.press("x")
     settled(page)
-    assert page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i]") == [
-        0,
-        30,
-    ]  # and not where rank 1's step began
+    # and not where rank 1's step began
+    assert page.evaluate("() => [inflight.ranks.current.rank, inflight.frame.i]") == [0, 30]
     page.keyboard.press("x")
     page.keyboard.press("ArrowRight")
     settled(page)
@@ -274,7 +280,9 @@ def test_no_two_requests_of_all_ranks_have_one_letter(ranked):
 
 @pytest.mark.slow
 def test_what_is_saved_has_all_ranks_and_needs_no_server(visit, page_url, saved, tmp_path):
-    """One page with everything in it, at a step of one rank and at a moment of all; and the replay, opened again on that page."""
+    """One page with everything in it, at a step of one rank and at a moment of all; and the replay,
+    opened again on that page.
+    """
     page = visit(f"{page_url}/")
     choose(page, *saved)
     settled(page, "inflight.ranks.members.length === 2")

@@ -1,4 +1,6 @@
-"""A run under asynchronous execution as the page shows it: a stopped request that is still computed, graph padding, a device that waits."""
+"""A run under asynchronous execution as the page shows it: a stopped request that is still
+computed, graph padding, a device that waits.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ ONE_PASS = [name for name, policy in POLICIES.items() if policy.layout != "split
 
 @pytest.mark.parametrize("policy", ONE_PASS)
 def test_what_the_engine_runs_ahead_is_what_the_fold_says(policy):
-    """Lanes, blocks, waiting and sentences of real runs in which requests stop and are cancelled while their next row is on its way."""
+    """Lanes, blocks, waiting and sentences of real runs in which requests stop and are cancelled
+    while their next row is on its way.
+    """
     overruns = 0
     for seed in range(4):
         trace = real_run(policy, seed)
@@ -110,8 +114,8 @@ def test_it_is_said_that_it_was_for_nothing(ran, at):
     say, why = sentences(ran, at)
     assert f"{request} is computed for nothing, as it had stopped" in say
     assert any(
-        f"{request} stopped in step {ran.events[at - 1].step}, when this step was already launched: 1 position"
-        in s
+        f"{request} stopped in step {ran.events[at - 1].step}, when this step was already launched:"
+        " 1 position" in s
         for s in why
     )
     assert not any(s.startswith(request) and "gets the next" in s for s in why)
@@ -126,8 +130,8 @@ def test_graph_padding_and_the_waiting_device_are_said(ran, at):
     pads = (event.passes[0].bucket or 0) - event.passes[0].width
     why = sentences(ran, at)[1]
     assert (
-        f"The pass runs as a CUDA graph of 4 positions: {pads} of them is padding that belongs to no request."
-        in why
+        f"The pass runs as a CUDA graph of 4 positions: {pads} of them is padding that belongs to"
+        " no request." in why
     )
     assert "The device waited 1.00 ms for the host before this step." in why
     assert not any(
@@ -166,8 +170,10 @@ def test_every_view_calls_it_overrun(visit, ran, at):
         page.locator(".lanes .legend-overrun").is_visible()
         and page.locator(".mask .legend-overrun").is_visible()
     )
-    hovered = page.evaluate("""(() => { const { at, pass } = inflight.mask.drawn, i = pass.items.find(i => i.overrun);
-        return inflight.mask.explain(i.q0, i.k0).lines.flat().join(' '); })()""")
+    hovered = page.evaluate(
+        """(() => { const { at, pass } = inflight.mask.drawn, i = pass.items.find(i => i.overrun);
+        return inflight.mask.explain(i.q0, i.k0).lines.flat().join(' '); })()"""
+    )
     assert "overrun, computed for nothing" in hovered
     row = page.evaluate("inflight.mask.table(inflight.mask.state).rows.map(r => r.at(-1))")
     assert row.count("overrun: computed for nothing") == 1
@@ -182,6 +188,7 @@ def test_every_view_calls_it_overrun(visit, ran, at):
     assert page.evaluate("(n) => inflight.frame.lanes[n].request", lane) is None
 
 
+@pytest.mark.smoke
 def test_its_mask_is_the_mask_that_was_computed(visit, ran):
     page = visit(replay=replay(ran))
     for index, event in enumerate(ran.events):
@@ -195,9 +202,9 @@ def test_graph_padding_stands_after_the_row(visit, ran, at):
     page = visit(replay=replay(ran))
     seek(page, at)
     assert page.evaluate("inflight.row.cells.map(c => c.text).at(-1)") == "+1 graph padding"
-    x, y = (
-        page.evaluate("""(() => { const c = inflight.row.cells.at(-1), box = inflight.row.surface.canvas.getBoundingClientRect();
-        return [box.x + c.x + 2, box.y + c.y + 2]; })()""")
+    x, y = page.evaluate(
+        """(() => { const c = inflight.row.cells.at(-1), box = inflight.row.surface.canvas.getBoundingClientRect();
+        return [box.x + c.x + 2, box.y + c.y + 2]; })()"""  # noqa: E501
     )
     page.mouse.move(x, y)
     expect(page.locator(".tooltip")).to_contain_text(

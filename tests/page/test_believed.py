@@ -1,6 +1,6 @@
-"""What Write takes from a sandbox: what visualizer/write makes, and nothing that only looks like it."""
-
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+"""What Write takes from a sandbox: what visualizer/write makes, and nothing that only looks like
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ from core.config import EngineConfig
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
-from exercises.__main__ import SOLUTIONS
 from visualizer.browser.answers import Answers
 from visualizer.page.bundle import script
 from visualizer.write.tasks import tasks
 from worlds.browser import chromium, fresh  # noqa: F401
-from worlds.wrong_answers import HEAD, WRONG
+from worlds.wrong_answers import HEAD, RIGHT, WRONG
 
 TASK = next(iter(tasks().values()))
-PAGE = "<!doctype html><script>%s\nwindow.believed = inflightModules['write/believed.js'].believed;</script>"
+PAGE = (
+    "<!doctype html><script>%s\nwindow.believed ="
+    " inflightModules['write/believed.js'].believed;</script>"
+)
 REFUSED = "This code answered with something that is not an answer."
-ASK = "(text) => { try { believed(JSON.parse(text)); return ''; } catch (error) { return error.message; } }"
+ASK = (
+    "(text) => { try { believed(JSON.parse(text)); return ''; } catch (error) { return"
+    " error.message; } }"
+)
 
 
 class Letters:
@@ -58,7 +63,7 @@ def answered(**how: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def asked(fresh: Callable[..., Any]) -> Callable[[Any], str]:
+def asked(fresh: Callable[..., Any]) -> Callable[[Any], str]:  # noqa: F811
     page = fresh()
     page.set_content(PAGE % script("write/believed.js"))
     return lambda delta: page.evaluate(ASK, json.dumps(delta))
@@ -73,13 +78,14 @@ def test_every_answer_of_ours_is_believed(asked):
         *faulty,
         *answered(code="def ("),
         *answered(task="static", code=HEAD + WRONG["static"]["refills at once"][0]),
-        *answered(task="mask", code=SOLUTIONS.read_text(encoding="utf-8")),
+        *answered(task="mask", code=RIGHT),
         {"loading": {"what": "x", "done": 1, "total": 2}},
     ]
     assert any("comparison" in delta for delta in deltas)
     assert {asked(delta) for delta in deltas} == {""}
 
 
+@pytest.mark.smoke
 def test_what_only_looks_like_one_is_refused(asked):
     attempt, comparison = answered()[-1], answered(beside=True)[-1]
     exercise = answered(task="blocks", code=HEAD + WRONG["blocks"]["a set"][0])[-1]

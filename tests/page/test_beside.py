@@ -1,11 +1,13 @@
-"""Static beside continuous on Watch: the recorded pair on one clock, in a link too, and in nobody's way where there is none."""
+"""Static beside continuous on Watch: the recorded pair on one clock, in a link too, and in nobody's
+way where there is none.
+"""
 
 from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
 
-from core.trace.request_times import request_times
+from core.account.request_times import request_times
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED, load
@@ -22,8 +24,10 @@ def open_page(visit, page_url):
 
 def waited(page) -> dict[str, dict[str, str]]:
     """By policy the requests named with what they have waited."""
-    return page.evaluate("""() => Object.fromEntries([...document.querySelectorAll("#watch .waited:not([hidden])")].map(line => [line.querySelector("b").textContent,
-        Object.fromEntries([...line.querySelectorAll(".waiter")].map(w => [w.querySelector(".chip").textContent, w.lastChild.textContent]))]))""")
+    return page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("#watch .waited:not([hidden])")].map(line => [line.querySelector("b").textContent,
+        Object.fromEntries([...line.querySelectorAll(".waiter")].map(w => [w.querySelector(".chip").textContent, w.lastChild.textContent]))]))"""  # noqa: E501
+    )
 
 
 @pytest.mark.slow
@@ -42,9 +46,8 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
     page.evaluate("inflight.address.write()")
     shared = page.evaluate("location.hash")
     assert "beside=static" in shared and "axis" not in shared
-    page.keyboard.press(
-        "End"
-    )  # all have been served here: what they waited is what the metrics say
+    # all have been served here: what they waited is what the metrics say
+    page.keyboard.press("End")
     settled(page, "inflight.index === inflight.run.length - 1")
     runs = load(RECORDED / "gpt2-six").comparison.runs
     trace = runs["continuous"].trace
@@ -58,9 +61,8 @@ def test_the_other_policy_stands_below_on_the_same_clock_and_in_the_link(open_pa
         {letter: s for letter, s in queued.items() if s >= 0.005}, abs=0.006
     )
     now = trace.events[-1].t_end - trace.events[0].t_start
-    assert said["static"] == pytest.approx(
-        dict.fromkeys("DEF", now), abs=0.011
-    )  # still at the barrier
+    # still at the barrier
+    assert said["static"] == pytest.approx(dict.fromkeys("DEF", now), abs=0.011)
     page.keyboard.press("s")
     settled(page, "!inflight.beside.on && inflight.entry.name === 'gpt2-six'")
     assert page.evaluate("inflight.clock") is False and not waited(page)
@@ -86,13 +88,36 @@ def test_where_nothing_was_recorded_and_no_engine_is_there_nothing_is_offered(vi
 
 @pytest.mark.slow
 def test_an_engine_runs_both_where_nothing_was_recorded(open_page):
-    page = open_page(hash="run=three-lengths&step=3", detail="full")
+    page = open_page(hash="run=verses-continuous&step=3", detail="full")
     page.click(".beside-button")
     settled(page, ON)
     assert page.evaluate("inflight.pair.members.map(m => m.run.header.policy)") == [
         "continuous",
         "static",
     ]
+    # where it was, by steps: what each ran for, and who has waited how many of them
+    assert page.evaluate(
+        "[inflight.run.header.policy, inflight.frame.event.step, inflight.clock]"
+    ) == ["continuous", 3, False]
+    lengths = page.evaluate("inflight.pair.members.map(m => m.run.length)")
+    expect(page.locator(".pair-says")).to_have_text(
+        f"The same requests: {lengths[0]} steps with continuous, {lengths[1]} steps with static."
+    )
+    boxes = [page.locator(f"#watch {s}").bounding_box() for s in (".scrubber", ".other-lanes")]
+    assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
+    page.keyboard.press("End")
+    settled(page, "inflight.index === inflight.run.length - 1")
+    waits = page.evaluate(
+        "inflight.pair.members.map(({ run }) => Object.fromEntries(run.requests.map(r =>"
+        " [r.letter, r.waits.reduce((n, [from, to]) => n + Math.min(to, inflight.index) - from + 1,"
+        " 0)]).filter(([, n]) => n > 0)))"
+    )
+    said = waited(page)
+    for policy, expected in zip(("continuous", "static"), waits, strict=True):
+        assert {
+            letter: int(words.split()[0]) for letter, words in said.get(policy, {}).items()
+        } == expected
+    assert waits[1]
     assert (
         page.locator("#watch .source").inner_text().startswith("Live")
         or page.evaluate("inflight.run.header.source") == "live"

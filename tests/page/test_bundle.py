@@ -1,4 +1,6 @@
-"""The player's modules joined: each in a scope of its own, loaded after those it imports, shown by a debugger as a file; a run as one page."""
+"""The player's modules joined: each in a scope of its own, loaded after those it imports, shown by
+a debugger as a file; a run as one page.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def player(tmp_path, monkeypatch):
 
     def write(files: dict[str, str]) -> None:
         for name, source in {
-            "parts/modules.js": (bundle.ASSETS / "player" / "parts" / "modules.js").read_text(
-                encoding="utf-8"
+            "parts/modules.js": (
+                (bundle.ASSETS / "player" / "parts" / "modules.js").read_text(encoding="utf-8")
             ),
             **files,
         }.items():
@@ -49,7 +51,11 @@ def test_modules_may_use_the_same_names(fresh, player):
     player(
         {
             "run/a.js": "// First.\nconst NAME = 1;\nexport const one = () => NAME;\n",
-            "views/b.js": '// Second.\nimport { one as first } from "../run/a.js";\nconst NAME = 2;\nexport class Two {\n  sum() {\n    return first() + NAME;\n  }\n}\nwindow.sum = new Two().sum();\n',
+            "views/b.js": (
+                '// Second.\nimport { one as first } from "../run/a.js";\nconst NAME = 2;\nexport'
+                " class Two {\n  sum() {\n    return first() + NAME;\n  }\n}\nwindow.sum = new"
+                " Two().sum();\n"
+            ),
         }
     )
     assert evaluated(fresh, bundle.script("views/b.js"), "window.sum") == 3
@@ -61,6 +67,7 @@ def test_a_circle_of_imports_is_refused(player):
         bundle.script("a.js")
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_module_keeps_its_lines_and_exports_nothing_else(entry):
     for name, text in bundle.modules(entry).items():
@@ -71,15 +78,15 @@ def test_every_module_keeps_its_lines_and_exports_nothing_else(entry):
         assert not re.search(r"^(import|export)\b", text, re.MULTILINE), name
 
 
+@pytest.mark.smoke
 def test_a_debugger_shows_each_file_once(fresh):
     page = fresh()
     session = page.context.new_cdp_session(page)
     seen: list[str] = []
     session.on("Debugger.scriptParsed", lambda e: seen.append(e["url"]))
     session.send("Debugger.enable")
-    page.set_content(
-        "".join(f"<script>{bundle.script(entry)}</script>" for entry in ENTRIES)
-    )  # parts share modules
+    # parts share modules
+    page.set_content("".join(f"<script>{bundle.script(entry)}</script>" for entry in ENTRIES))
     page.wait_for_function("() => window.inflightModules['compare/compare.js']")
     session.send("Debugger.disable")  # its answer comes after all that was told before
     files = [url.split("inflight/", 1)[1] for url in seen if "inflight/" in url]
@@ -87,6 +94,7 @@ def test_a_debugger_shows_each_file_once(fresh):
     assert set(files) == wanted and len(files) == len(wanted)
 
 
+@pytest.mark.smoke
 def test_standalone_html_opens_from_disk(fresh, traces, tmp_path):
     text = bundle.standalone_html(replay(traces["continuous"]))
     (tmp_path / "run.html").write_text(text, encoding="utf-8")

@@ -10,9 +10,8 @@ from playwright.sync_api import expect
 from worlds.compare_in_tab import accept, measure, site
 
 pytestmark = pytest.mark.slow
-CANCELLED = re.compile(
-    "The comparison was cancelled|Cancelled. The engine was ended too"
-)  # the latter if a step takes too long
+# the latter if a step takes too long
+CANCELLED = re.compile("The comparison was cancelled|Cancelled. The engine was ended too")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""The Compare tab: what the server answers, and the page in a real Chromium, race and panels against the traces they show."""
+"""The Compare tab: what the server answers, and the page in a real Chromium, race and panels
+against the traces they show.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from playwright.sync_api import expect
 from core import Engine, EngineConfig, Workload
 from core.errors import InflightError
 from core.measure.compare import Comparison
-from core.measure.equivalence import equivalence
 from core.measure.rounds import RunResult
+from core.proof.equivalence import equivalence
 from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import RECORDINGS
@@ -98,7 +100,7 @@ def answers(asked: Asked, kind: str, spec: object, visitor: str = "me") -> list[
     return apart(all_of())
 
 
-# -- the server ------------------------------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 
 
 def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
@@ -126,8 +128,10 @@ def test_a_fork_names_its_step(tmp_path):
     made = json.loads(Path(last["url"]).read_text())
     assert made["kind"] == "fork" and made["names"] == ["2 lanes", "3 lanes"] and made["step"] == 1
     told, after = made["says"]
-    assert plain(told, letters_of(made["runs"][0])) == (
-        "Fork at step 1: with 2 lanes C waits: both lanes are taken; with 3 lanes C takes lane 2."
+    assert (
+        plain(told, letters_of(made["runs"][0]))
+        == "Fork at step 1: with 2 lanes C waits: both lanes are taken; with 3 lanes C takes"
+        " lane 2."
     )
     assert after.endswith("the same tokens") and [
         Path(run["url"]).exists() for run in last["runs"]
@@ -205,6 +209,7 @@ def test_a_visitor_has_one_task_and_others_queue(tmp_path):
     assert "still running" in refused and waits["progress"] == {"ahead": 1}
 
 
+@pytest.mark.smoke
 def test_the_recorded_comparisons_open(tmp_path):
     store = Store(tmp_path, 2**24, str)
     names = [entry["name"] for entry in catalogue(HERE)["recorded"]]
@@ -231,7 +236,7 @@ def test_the_files_are_named_by_content(tmp_path):
     )
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +285,7 @@ def shown() -> Shown:
 
 # of each run that races: lane cells by kind, tokens and requests done at this moment
 DRAWN = """Object.fromEntries(inflightCompare.race.racers.map((r) => [r.name, {
-    ...r.lanes.counted, tokens: r.tokensAt(r.race.now), landed: r.shown, seconds: r.seconds, steps: r.steps, done: !r.final.hidden, final: r.final.textContent }]))"""
+    ...r.lanes.counted, tokens: r.tokensAt(r.race.now), landed: r.shown, seconds: r.seconds, steps: r.steps, done: !r.final.hidden, final: r.final.textContent }]))"""  # noqa: E501
 
 
 @pytest.fixture
@@ -335,7 +340,8 @@ def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
             events[-1].t_end - events[0].t_start
         )
     page.evaluate(
-        "inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity), inflightCompare.race.draw()"
+        "inflightCompare.race.setClock(false), inflightCompare.race.seek(Infinity),"
+        " inflightCompare.race.draw()"
     )
     assert (
         page.locator("[data-racer=static] .final").text_content()
@@ -344,11 +350,16 @@ def test_the_race_draws_every_lane_step_of_every_run(open_page, shown):
 
 
 def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_page, shown):
-    """Tokens and steps by that moment; tokens a second of its own time, which ends when it is done."""
+    """Tokens and steps by that moment; tokens a second of its own time, which ends when it is
+    done.
+    """
     page = open_page()
     runs = {name: run.trace.events for name, run in shown.comparison.runs.items()}
     lengths = {name: events[-1].t_end - events[0].t_start for name, events in runs.items()}
-    said = "[inflightCompare.race.now, Object.fromEntries(inflightCompare.race.racers.map((r) => [r.name, r.numbers.textContent]))]"
+    said = (
+        "[inflightCompare.race.now, Object.fromEntries(inflightCompare.race.racers.map((r) =>"
+        " [r.name, r.numbers.textContent]))]"
+    )
     for then, moment in (
         ("0", min(lengths.values())),
         ("inflightCompare.race.seek(Infinity), inflightCompare.race.draw()", max(lengths.values())),
@@ -368,6 +379,7 @@ def test_it_opens_where_the_first_is_done_and_every_run_says_how_far_it_is(open_
             assert numbers[name] == f"{told} · {rate:,} tok/s"
 
 
+@pytest.mark.smoke
 def test_it_plays_by_key(open_page):
     page = open_page()
     counts = page.evaluate(DRAWN)
@@ -468,7 +480,8 @@ def test_no_serious_violation_of_accessibility(open_page, size, scheme):
     page.locator("[name=leak]").check()
     for tabled in (False, True):
         page.evaluate(
-            "(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden = !on; }",
+            "(on) => { inflightCompare.race.showTable(on); inflightCompare.$('.drawer').hidden ="
+            " !on; }",
             tabled,
         )
         assert serious(page) == []
@@ -477,10 +490,14 @@ def test_no_serious_violation_of_accessibility(open_page, size, scheme):
 def test_the_race_can_be_read_as_a_table(open_page, shown):
     page = open_page()
     page.keyboard.press("t")
-    rows = "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+    rows = (
+        "[...document.querySelectorAll('.race .table-holder tbody tr')].map(r =>"
+        " [...r.children].map(c => c.textContent))"
+    )
     settled(page, "document.querySelector('.table-button[aria-pressed=true]')")
     page.evaluate(
-        "inflightCompare.race.setClock(false), inflightCompare.race.seek(2), inflightCompare.race.draw()"
+        "inflightCompare.race.setClock(false), inflightCompare.race.seek(2),"
+        " inflightCompare.race.draw()"
     )
     for name, step, lanes, waiting, tokens, done, total in page.evaluate(rows):
         events = shown.comparison.runs[name].trace.events
@@ -507,7 +524,8 @@ def test_the_race_can_be_read_as_a_table(open_page, shown):
 def test_it_fits_narrow_screens(open_page, size):
     page = open_page(size)
     assert page.evaluate(
-        "document.documentElement.scrollWidth <= innerWidth && inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth"
+        "document.documentElement.scrollWidth <= innerWidth &&"
+        " inflightCompare.$('.scroll').scrollWidth <= inflightCompare.$('.scroll').clientWidth"
     )
     bar = page.locator(".compare .page > .transport")
     assert (
@@ -515,11 +533,14 @@ def test_it_fits_narrow_screens(open_page, size):
     )
     if size == "phone":
         small = page.evaluate(
-            "[...document.querySelectorAll('.transport button, .transport select, .presets.small button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) => b.className)"
+            "[...document.querySelectorAll('.transport button, .transport select, .presets.small"
+            " button')].filter((b) => b.offsetHeight && b.offsetHeight < 44).map((b) =>"
+            " b.className)"
         )
         assert not small
         assert page.evaluate(
-            "inflightCompare.$('.transport').scrollWidth <= inflightCompare.$('.transport').clientWidth"
+            "inflightCompare.$('.transport').scrollWidth <="
+            " inflightCompare.$('.transport').clientWidth"
         )
 
 
@@ -541,7 +562,8 @@ def test_a_comparison_starts_from_the_watch_tabs_requests(visit, page_url):
     form.locator(".run-button").click()
     settled(page, "inflightCompare.doc && inflightCompare.doc.source === 'live'")
     doc = page.evaluate(
-        "({title: inflightCompare.doc.title, name: inflightCompare.doc.name, header: inflightCompare.doc.runs.continuous.header})"
+        "({title: inflightCompare.doc.title, name: inflightCompare.doc.name, header:"
+        " inflightCompare.doc.runs.continuous.header})"
     )
     assert (doc["title"], doc["name"]) == ("Your requests", "custom") and doc["header"]["config"][
         "max_num_seqs"

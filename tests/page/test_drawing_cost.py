@@ -1,4 +1,6 @@
-"""How long it takes to open the page and to draw a step, in wall time with threefold slack: slow, as they want a machine to themselves."""
+"""How long it takes to open the page and to draw a step, in wall time with threefold slack: slow,
+as they want a machine to themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ from worlds.player import wide_replay
 
 pytestmark = pytest.mark.slow
 
-# The least of three rounds for each step: what the machine's other work takes is not the player's cost.
+# The least of three rounds for each step: what the machine's other work takes is not the player's
+# cost.
 STEPS = """async (n) => { const least = new Array(n).fill(Infinity); for (let round = 0; round < 4; round += 1) for (let i = 0; i < n; i += 1) {
     inflight.seek(i); await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))); if (round) least[i] = Math.min(least[i], inflight.lastMs); }
-    least.sort((a, b) => a - b); return [least[n >> 1], least[Math.floor(n * 0.95)]]; }"""
+    least.sort((a, b) => a - b); return [least[n >> 1], least[Math.floor(n * 0.95)]]; }"""  # noqa: E501
 
 
 def test_a_step_is_cheap(visit, capsys):

@@ -1,4 +1,6 @@
-"""What is drawn is what ran: the player in a real browser, on traces of every policy, compared with the traces themselves."""
+"""What is drawn is what ran: the player in a real browser, on traces of every policy, compared with
+the traces themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from worlds.browser import mask_drawn, seek, settled, still
 from worlds.player import trace_of, wide_replay
 from worlds.visual import record, request
 
-# Between them they have every kind of cell: two policies, stalls, preemptions, prefix hits, chunks, many waiting.
+# Between them they have every kind of cell: two policies, stalls, preemptions, prefix hits, chunks,
+# many waiting.
 QUICK = (
     "kv-pressure",
     "shared-prefix",
@@ -29,6 +32,7 @@ QUICK = (
 RECORDED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PRESETS]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("policy", ["static", "split-chunked", "continuous"])  # one of each layout
 def test_the_mask_on_the_canvas_is_the_mask(visit, traces, policy):
     """Every cell of every pass of every step, read from the canvas's pixels."""
@@ -60,9 +64,10 @@ def test_a_leak_is_drawn_and_explained(visit, policy):
         )
         assert said["allowed"]
     assert page.locator(".legend-leak").is_visible()
-    assert {page.evaluate("(k) => inflight.mask.explain(inflight.mask.drawn.pass.nq - 1, k).reason", k) for k in range(expected.shape[1])} >= {
-        "leak", "allowed"
-    }  # fmt: skip
+    assert {
+        page.evaluate("(k) => inflight.mask.explain(inflight.mask.drawn.pass.nq - 1, k).reason", k)
+        for k in range(expected.shape[1])
+    } >= {"leak", "allowed"}
 
 
 def test_a_sliding_window_is_drawn(visit):
@@ -81,7 +86,9 @@ def test_a_sliding_window_is_drawn(visit):
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_drawn_counts_are_the_traces(visit, name):
-    """Lane cells by kind and everybody's waiting, for every preset; KV blocks and budget at a few steps."""
+    """Lane cells by kind and everybody's waiting, for every preset; KV blocks and budget at a few
+    steps.
+    """
     trace = Trace.load(TRACES / f"{name}.jsonl")
     page = visit(replay=replay(trace))
     counts = page.evaluate("inflight.lanes.counted")
@@ -143,6 +150,7 @@ def test_jumping_and_stepping_draw_the_same(visit, traces):
     assert still(page) == stepped
 
 
+@pytest.mark.smoke
 def test_live_hues_and_letters_are_unique(visit):
     trace = record(
         EngineConfig(max_num_seqs=8, max_num_batched_tokens=32, block_size=4),
@@ -152,7 +160,8 @@ def test_live_hues_and_letters_are_unique(visit):
     for index in range(0, len(trace.events), 3):
         seek(page, index)
         pairs = page.evaluate(
-            "inflight.frame.lanes.filter(l => l.request).map(l => [l.request.hue, l.request.letter])"
+            "inflight.frame.lanes.filter(l => l.request).map(l => [l.request.hue,"
+            " l.request.letter])"
         )
         hues = [hue for hue, _ in pairs]
         assert len(set(hues)) == len(hues) and len({letter for _, letter in pairs}) == len(pairs)
@@ -162,8 +171,10 @@ def test_tiles_show_what_is_allowed(visit):
     """A tile is empty exactly where nothing in it is allowed."""
     data = wide_replay(600, 3000, 10, 2)
     page = visit(replay=data, device_scale_factor=1)
-    tiles = page.evaluate("""(() => { const c = inflight.mask.tiles.canvas, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-        return [c.width, c.height, Array.from({length: c.width * c.height}, (_, i) => d[4 * i + 3] > 0 ? 1 : 0)]; })()""")
+    tiles = page.evaluate(
+        """(() => { const c = inflight.mask.tiles.canvas, d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+        return [c.width, c.height, Array.from({length: c.width * c.height}, (_, i) => d[4 * i + 3] > 0 ? 1 : 0)]; })()"""  # noqa: E501
+    )
     width, height, shown = (
         tiles[0],
         tiles[1],

@@ -1,4 +1,5 @@
-"""The engine in a visitor's own tab as the page has it: brought with progress, kept, stopped, freed, and what is said where it cannot be had.
+"""The engine in a visitor's own tab as the page has it: brought with progress, kept, stopped,
+freed, and what is said where it cannot be had.
 
 That its tokens are right is tested in test_tab_presets.py.
 """
@@ -24,7 +25,10 @@ window.running = (spec) => (window.job = engine.begin("run", spec)).then(async (
   return deltas.at(-1);
 });
 </script>"""
-GONE = "Object.defineProperty(self, 'caches', { get() { throw new DOMException('', 'SecurityError'); } });\n"
+GONE = (
+    "Object.defineProperty(self, 'caches', { get() { throw new DOMException('', 'SecurityError'); }"
+    " });\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +110,8 @@ def test_a_run_is_stopped_at_a_step_and_the_next_one_starts_at_once(opened):
     again = page.evaluate("(spec) => running(spec)", spec("short-and-long"))
     assert again["done"] and not again.get("error")
     exported = page.evaluate(
-        "(id) => engine.call('export', 'jsonl', id).then(({ url }) => fetch(url)).then((f) => f.text())",
+        "(id) => engine.call('export', 'jsonl', id).then(({ url }) => fetch(url)).then((f) =>"
+        " f.text())",
         again["id"],
     )
     trace = Trace.from_lines(exported.splitlines())
@@ -115,7 +120,9 @@ def test_a_run_is_stopped_at_a_step_and_the_next_one_starts_at_once(opened):
 
 
 def _none_at_work(page) -> bool:
-    """Whether its workers have ended, or do so before long: a browser tells of it a moment after they were."""
+    """Whether its workers have ended, or do so before long: a browser tells of it a moment after
+    they were.
+    """
     for _ in range(100):
         if not page.workers:
             return True
@@ -139,12 +146,16 @@ def test_the_download_says_how_far_it_is_and_can_be_cancelled(host, opened):
     page = opened()
     host.held = {"pyodide.asm.wasm.gz"}
     page.evaluate(
-        "() => { engine.ready('shakespeare-bpe').catch((error) => { window.said = error.message; }); }"
+        "() => { engine.ready('shakespeare-bpe').catch((error) => { window.said = error.message;"
+        " }); }"
     )
     bar = page.locator(".engine-bar")
     expect(bar).to_contain_text("Fetching Python")
     expect(bar).to_contain_text(" of 16.")
-    kept = "caches.open('inflight-engine').then((cache) => cache.keys()).then((files) => files.some(({ url }) => url.endsWith('stdlib.zip')))"
+    kept = (
+        "caches.open('inflight-engine').then((cache) => cache.keys()).then((files) => files.some(({"
+        " url }) => url.endsWith('stdlib.zip')))"
+    )
     page.wait_for_function(kept)
     bar.get_by_role("button", name="Cancel").click()
     page.wait_for_function("window.said")
@@ -221,7 +232,8 @@ def test_a_snapshot_that_does_not_fit_is_forgotten(opened):
     page.reload()
     assert page.evaluate("engine.ready()")["restored"]
     page.evaluate(
-        "caches.open('inflight-engine').then((c) => c.put(`${engine.base}snapshot`, new Response(new Uint8Array(70000))))"
+        "caches.open('inflight-engine').then((c) => c.put(`${engine.base}snapshot`, new"
+        " Response(new Uint8Array(70000))))"
     )
     page.reload()
     found = page.evaluate("engine.ready()")

@@ -1,4 +1,6 @@
-"""The story: its numbers are the traces', its figures follow the scroll and the hand, and its text needs neither scripts nor a screen."""
+"""The story: its numbers are the traces', its figures follow the scroll and the hand, and its text
+needs neither scripts nor a screen.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from worlds.axe import serious
 from worlds.browser import SIZES, settled
 
 _FACT = re.compile(r"\{[^{}]*\}")
-_AT = "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section); document.documentElement.style.scrollBehavior = 'auto'; window.scrollTo(0, s.middles[beat] - inflightStory.span[1] + 2); }"
+_AT = (
+    "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section);"
+    " document.documentElement.style.scrollBehavior = 'auto'; window.scrollTo(0, s.middles[beat] -"
+    " inflightStory.span[1] + 2); }"
+)
 
 
 def raw(path: str) -> list[dict[str, Any]]:
@@ -43,9 +49,10 @@ def spoken(section: str, language: str = "en") -> str:
     return re.sub(r"<[^>]+>", "", found[1])
 
 
-# -- its numbers -------------------------------------------------------------------------------------------------------
+# -- its numbers -----------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_number_of_the_story_is_typed(language):
     texts = tomllib.loads((FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
@@ -66,8 +73,8 @@ def test_the_numbers_are_those_of_the_trace_files():
     written = sum(len(step["sampled"]) for step in static)
     places = 3 * len(static)
     assert (
-        f"Of {places} places {places - written} carried nobody, and it took {len(static)} steps where {len(packed)} could have done"
-        in spoken("waiting")
+        f"Of {places} places {places - written} carried nobody, and it took {len(static)} steps"
+        f" where {len(packed)} could have done" in spoken("waiting")
     )
     of_b = [s for step in alone for s in step["segments"] if s[1] == "r1"]
     assert (
@@ -85,16 +92,16 @@ def test_the_numbers_are_those_of_the_trace_files():
     assert f"After {len(packed)} steps instead of {len(static)}" in spoken("packed")
     gone = [one for step in steps("kv-pressure") for one in step["preempted"]]
     assert (
-        f"it happened {len(gone)} times, and {sum(one[1] for one in gone)} tokens were computed twice"
-        in spoken("blocks")
+        f"it happened {len(gone)} times, and {sum(one[1] for one in gone)} tokens were computed"
+        " twice" in spoken("blocks")
     )
     measured = json.loads(
         (ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8")
     )["policies"]
     waves, ours = (measured[policy]["wall_s"]["median"] for policy in ("static", "continuous"))
     assert (
-        f"took {waves:.2f} seconds in waves and {ours:.2f} this way: {waves / ours:.2f} times as fast"
-        in spoken("worth")
+        f"took {waves:.2f} seconds in waves and {ours:.2f} this way: {waves / ours:.2f} times as"
+        " fast" in spoken("worth")
     )
     german = f"{waves:.2f} Sekunden und so {ours:.2f}: Das ist {waves / ours:.2f}-mal".replace(
         ".", ","
@@ -102,6 +109,7 @@ def test_the_numbers_are_those_of_the_trace_files():
     assert german in spoken("worth", "de")
 
 
+@pytest.mark.smoke
 def test_what_the_story_claims_holds():
     """Sentences without a number that the runs could contradict."""
     texts = {
@@ -112,9 +120,8 @@ def test_what_the_story_claims_holds():
         for step in steps(run):
             for _, request, token, *_ in step["sampled"]:
                 of.setdefault(request, []).append(token)
-    assert (
-        len({json.dumps(of, sort_keys=True) for of in texts.values()}) == 1
-    )  # "every text is the same, token for token"
+    # "every text is the same, token for token"
+    assert len({json.dumps(of, sort_keys=True) for of in texts.values()}) == 1
     lengths = [len(tokens) for tokens in texts["verses-static"].values()]
     assert (
         len(steps("verses-continuous")) == -(-sum(lengths) // 3) + 1
@@ -136,7 +143,7 @@ def test_what_the_story_claims_holds():
     assert curve[-1]["median_s"] / curve[0]["median_s"] < curve[-1]["tokens"] / 4
 
 
-# -- in a browser ------------------------------------------------------------------------------------------------------
+# -- in a browser ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -173,7 +180,9 @@ def read(page: Page, section: str, beat: int) -> None:
     page.evaluate(_AT, [section, beat])
     settled(
         page,
-        "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section); return s.at === beat && s.card && !s.card.drawsSoon && s.card.drawn && !inflightStory._soon; }",
+        "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section);"
+        " return s.at === beat && s.card && !s.card.drawsSoon && s.card.drawn &&"
+        " !inflightStory._soon; }",
         [section, beat],
     )
 
@@ -208,6 +217,55 @@ def test_the_scroll_drives_a_figure_and_the_hand_takes_it(essay):
     settled(page, f"{card}.lit.letter === 'D'")
 
 
+_MIDDLE = (
+    "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id === section);"
+    " const above = inflightStory.small ? 44 + inflightStory._figure : 0;"
+    " window.scrollTo({ top: s.middles[beat] - (innerHeight + above) / 2, behavior: 'instant' }); }"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["desk", "tablet", "phone"])
+def test_a_figure_rests_at_the_step_of_the_paragraph_in_the_middle_and_never_runs_back(essay, size):
+    page = essay(size=size)
+    page.evaluate("document.fonts.ready.then(() => inflightStory.measure())")
+    for name, spec in sections().items():
+        if "views" not in spec:
+            continue
+        shown = []
+        for beat in range(len(spec["beats"])):
+            page.evaluate(_MIDDLE, [name, beat])
+            settled(
+                page,
+                "([section, beat]) => { const s = inflightStory.sections.find(s => s.el.id ==="
+                " section); return inflightStory.resting && s.at === beat && !s.card._glide &&"
+                " !s.card.drawsSoon && Number.isInteger(s.card.drawn.at); }",
+                [name, beat],
+            )
+            step = int(page.inner_text(f"#{name} .figure-says").split(".")[0].removeprefix("Step "))
+            named = re.match(r".*In step (\d+)", page.inner_text(f"#{name} .beat.on p >> nth=0"))
+            assert named is None or int(named[1]) == step, (name, beat)
+            shown.append(step)
+        assert shown == sorted(shown), name
+
+
+def test_the_answer_to_a_question_is_not_on_its_screen(essay):
+    for size in ("desk", "phone"):
+        page = essay(size=size)
+        page.evaluate("document.fonts.ready.then(() => inflightStory.measure())")
+        page.evaluate(_MIDDLE, ["waiting", 1])
+        settled(page, "inflightStory.resting && inflightStory.sections[3].at === 1")
+        assert page.evaluate(
+            "document.querySelector('#waiting .beat.on + .beat').getBoundingClientRect().top >"
+            " innerHeight"
+        )
+        said = page.locator("#waiting .guess button").evaluate_all(
+            "buttons => buttons.map(button => button.dataset.says)"
+        )
+        assert len(said) == len(set(said)) == 3
+        assert [says.startswith("Yes") for says in said] == [False, False, True]
+
+
 @pytest.mark.slow
 def test_every_paragraph_has_its_picture_in_both_languages(essay):
     for language in LANGUAGES:
@@ -217,7 +275,9 @@ def test_every_paragraph_has_its_picture_in_both_languages(essay):
             for beat in range(len(spec["beats"])):
                 read(page, name, beat)
                 ink = page.evaluate(
-                    "(name) => [...document.querySelectorAll(`#${name} canvas`)].map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)",
+                    "(name) => [...document.querySelectorAll(`#${name} canvas`)].map(c => new"
+                    " Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width,"
+                    " c.height).data.buffer)).size)",
                     name,
                 )
                 assert ink and min(ink) > 2, (name, beat, ink)
@@ -245,7 +305,7 @@ def test_keys_guess_and_headings(essay):
     guess = page.locator(".guess button")
     assert str(start) in guess.all_inner_texts()
     guess.first.click()
-    expect(page.locator(".verdict")).to_have_text(words("en")["waiting"]["wrong"])
+    expect(page.locator(".verdict")).to_have_text(words("en")["waiting"]["sensible"])
     guess.filter(has_text=re.compile(rf"^{start}$")).click()
     expect(page.locator(".verdict")).to_have_text(words("en")["waiting"]["right"])
     page.click("#blocks h2 a")
@@ -260,9 +320,9 @@ def test_reduced_motion_shows_whole_steps_and_end_states(essay):
     states = page.evaluate(
         """async () => { const s = inflightStory.sections.find(s => s.el.id === 'packed'), seen = new Set();
             for (let y = s.top - 400; y < s.bottom; y += 37) { window.scrollTo(0, y); await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); seen.add(s.card.drawn.at); }
-            return [...seen]; }"""
+            return [...seen]; }"""  # noqa: E501
     )
-    assert len(states) > 2 and all(at == int(at) for at in states)
+    assert len(states) > 1 and all(at == int(at) for at in states)
 
 
 @pytest.mark.slow
@@ -281,10 +341,13 @@ def test_on_paper_each_section_has_one_settled_figure(essay, tmp_path):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     page.evaluate(
-        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))))"
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>"
+        " requestAnimationFrame(done))))"
     )  # resized, drawn
     ink = page.evaluate(
-        "inflightStory.sections.map(({ el }) => [...el.querySelectorAll('canvas')].map(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size))"
+        "inflightStory.sections.map(({ el }) => [...el.querySelectorAll('canvas')].map(c => new"
+        " Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width,"
+        " c.height).data.buffer)).size))"
     )
     assert len(ink) == len(sections()) and all(views and min(views) > 2 for views in ink)
     assert len(page.pdf()) > 100_000
@@ -306,7 +369,9 @@ def test_on_a_phone_the_figure_stays_above_and_nothing_scrolls_sideways(essay, l
         )
         assert card["y"] <= 45 and card["y"] + card["height"] <= beat["y"] + 4, name
         sizes = page.evaluate(
-            "(name) => [...document.querySelectorAll(`#${name} :is(button, input), .toc :is(summary, a)`)].filter(e => e.getClientRects().length).map(e => [e.outerHTML.slice(0, 80), e.getBoundingClientRect().height])",
+            "(name) => [...document.querySelectorAll(`#${name} :is(button, input), .toc"
+            " :is(summary, a)`)].filter(e => e.getClientRects().length).map(e =>"
+            " [e.outerHTML.slice(0, 80), e.getBoundingClientRect().height])",
             name,
         )
         assert not [found for found in sizes if found[1] < 44]
@@ -358,13 +423,12 @@ def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, t
     settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
     # Asked for, as Chromium may lose what a page of a file keeps if it is left in the same instant.
     assert page.evaluate("localStorage.getItem('inflight-language')") == "de"
-    page.wait_for_timeout(1000)  # for the same reason: nobody comes back sooner
+    page.wait_for_timeout(3000)  # for the same reason: nobody comes back sooner
     page.goto(first.as_uri())
     settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
     page.goto(f"{first.as_uri()}?lang=en#run=chunk-7-by-4&step=1")
     settled(page, "window.inflight && inflight.drawn >= 0 && inflight.frame.event.step === 1")
     assert page.url.endswith("watch.html#run=chunk-7-by-4&step=1")
-    assert (
-        page.evaluate("document.documentElement.lang") == "en"
-    )  # as the link asks, whatever was chosen before
+    # as the link asks, whatever was chosen before
+    assert page.evaluate("document.documentElement.lang") == "en"
     assert page.locator("#watch .tabs a").get_attribute("href").startswith("index.html")

@@ -1,4 +1,6 @@
-"""A figure: views of one recorded run at a moment from outside or in the hand, as the story and the embeddable page hold it."""
+"""A figure: views of one recorded run at a moment from outside or in the hand, as the story and the
+embeddable page hold it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from worlds.visual import record, request
 
 RUN = "verses-continuous"
 PAGE = """<!doctype html><html lang="en"><title>figure</title><style>{style}</style><div id="figure" style="width: 600px; height: 700px"></div><script>{script}</script>
-<script>window.figure = new inflightModules["figure/figure.js"].Figure(document.getElementById("figure"), {replay}, {{ views: ["lanes", "row", "mask", "kv", "text"], claim: "A claim", source: "recorded", play: true }});</script></html>"""
+<script>window.figure = new inflightModules["figure/figure.js"].Figure(document.getElementById("figure"), {replay}, {{ views: ["lanes", "row", "mask", "kv", "text"], claim: "A claim", source: "recorded", play: true }});</script></html>"""  # noqa: E501
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ _DRAWN = """() => {
         figure.draw();
         return [...drawn];
     });
-}"""
+}"""  # noqa: E501
 
 
 def test_its_lanes_write_a_word_in_the_step_in_which_it_was_written(visit):
@@ -77,6 +79,7 @@ def test_its_lanes_write_a_word_in_the_step_in_which_it_was_written(visit):
         )
 
 
+@pytest.mark.smoke
 def test_the_hand_holds_a_figure_until_it_is_given_back(figure):
     trace = Trace.load(TRACES / f"{RUN}.jsonl")
     tokens = sum(s.length for s in trace.event(4).segments)

@@ -1,4 +1,6 @@
-"""The opening, as whoever comes for the first time sees it: it plays once, is ended by any key or tap, and says what the two recorded runs say."""
+"""The opening, as whoever comes for the first time sees it: it plays once, is ended by any key or
+tap, and says what the two recorded runs say.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,18 @@ def runs() -> dict[str, Trace]:
 
 
 PLAYS = "inflight.opening.on && inflight.opening.at > 0.05"
-ON_THE_HOOD = f"!inflight.opening.on && inflight.entry.comparison === '{COMPARISON}' && inflight.entry.racer === '{AFTER}'"
+ON_THE_HOOD = (
+    f"!inflight.opening.on && inflight.entry.comparison === '{COMPARISON}' && inflight.entry.racer"
+    f" === '{AFTER}'"
+)
 PIXELS = "() => inflight.opening.surface.canvas.toDataURL()"
-SAID = "() => inflight.opening.plot.said.map(([, say]) => inflightModules['parts/chips.js'].plain(inflight.opening._shown, say()))"
+SAID = (
+    "() => inflight.opening.plot.said.map(([, say]) =>"
+    " inflightModules['parts/chips.js'].plain(inflight.opening._shown, say()))"
+)
 
 
+@pytest.mark.smoke
 def test_it_plays_once_and_any_key_opens_the_hood(visit, world):
     page = visit(**world, opening=True)
     page.wait_for_function(f"() => {PLAYS} && inflight.opening.playing")
@@ -50,9 +59,8 @@ def test_it_plays_once_and_any_key_opens_the_hood(visit, world):
     page.keyboard.press("x")
     settled(page, ON_THE_HOOD)
     assert page.evaluate("inflight.index === inflight.opening.plot.hood")
-    assert page.evaluate(
-        "inflight.run.events[inflight.index + 1].admitted.length > 0"
-    )  # a newcomer is one step away
+    # a newcomer is one step away
+    assert page.evaluate("inflight.run.events[inflight.index + 1].admitted.length > 0")
     page.wait_for_function("() => document.querySelector('.opening').hidden")
     assert page.locator(".intro-opening").is_visible() and not page.evaluate(
         "document.querySelector('.transport').inert"
@@ -64,11 +72,23 @@ def test_it_plays_once_and_any_key_opens_the_hood(visit, world):
     assert not page.evaluate("inflight.opening.on")
 
 
+def test_space_pauses_what_began_by_itself(visit, world):
+    page = visit(**world, opening=True)
+    page.wait_for_function(f"() => {PLAYS} && inflight.opening.playing")
+    stands = "[inflight.opening.on, inflight.opening.playing]"
+    for playing in (False, True):
+        page.keyboard.press("Space")
+        assert page.evaluate(stands) == [True, playing]
+    page.keyboard.press("Escape")
+    assert page.evaluate(stands) == [False, False]
+
+
 def test_a_tap_opens_the_hood_and_a_phone_scrolls_nowhere(visit, world):
     page = visit(**world, opening=True, size="phone")
     page.wait_for_function(f"() => {PLAYS}")
     assert page.evaluate(
-        "document.documentElement.scrollWidth <= 390 && document.querySelector('.opening').scrollWidth <= 390"
+        "document.documentElement.scrollWidth <= 390 &&"
+        " document.querySelector('.opening').scrollWidth <= 390"
     )
     sizes = page.locator(".opening-foot button").evaluate_all(
         "(all) => all.map((b) => b.getBoundingClientRect().height)"
@@ -107,15 +127,19 @@ def test_a_link_to_something_opens_no_opening(visit, world, hash):
     assert page.evaluate("[inflight.opening.on, inflight.opening.doc]") == [False, None]
 
 
+@pytest.mark.smoke
 def test_what_it_says_is_what_the_runs_say(visit, world, runs):
-    """Its moments and times are the traces', its picture is a function of the second, and a link names one; in German nothing is left English."""
+    """Its moments and times are the traces', its picture is a function of the second, and a link
+    names one; in German nothing is left English.
+    """
     page = visit(**world, opening=True, hash="opening=13.9")
     assert page.evaluate("[inflight.opening.at, inflight.opening.playing]") == [13.9, False]
     picture = page.evaluate(PIXELS)
     for trace, name in ((runs[BEFORE], "slow"), (runs[AFTER], "fast")):
         start = trace.events[0].t_start
         told = page.evaluate(
-            "(name) => inflight.opening.plot[name].lives.map(l => [l.request.id, l.enters, l.done])",
+            "(name) => inflight.opening.plot[name].lives.map(l => [l.request.id, l.enters,"
+            " l.done])",
             name,
         )
         enters = {a.request: e.t_start - start for e in trace.events for a in e.admitted}
@@ -125,7 +149,8 @@ def test_what_it_says_is_what_the_runs_say(visit, world, runs):
         }
         for moment in (0.0, 0.03, 0.2, 0.9, 9.0):
             written = page.evaluate(
-                "([name, t]) => inflight.opening.plot[name].lives.map((_, r) => inflight.opening.plot[name].written(r, t))",
+                "([name, t]) => inflight.opening.plot[name].lives.map((_, r) =>"
+                " inflight.opening.plot[name].written(r, t))",
                 [name, moment],
             )
             over = [e for e in trace.events if e.t_end - start <= moment + 1e-9]
@@ -147,9 +172,11 @@ def test_what_it_says_is_what_the_runs_say(visit, world, runs):
         "(words) => inflightModules['parts/speech.js'].speak({ name: 'de', words })", words
     )
     assert max(len(sentence.split()) for sentence in page.evaluate(SAID)) <= 12
-    unsaid = page.evaluate("""() => { const { opening, speech: { missingKeys } } = inflight; missingKeys.clear();
+    unsaid = page.evaluate(
+        """() => { const { opening, speech: { missingKeys } } = inflight; missingKeys.clear();
         for (const at of [1, 4.2, 6.9, 9.9, 13.9, 20]) opening.seek(at);
-        opening.plot.pictures.map(([, say]) => say()); return [...missingKeys]; }""")
+        opening.plot.pictures.map(([, say]) => say()); return [...missingKeys]; }"""
+    )
     assert unsaid == []
     assert "statt" in page.inner_text(".opening-sentence")
 
@@ -161,7 +188,10 @@ def test_reduced_motion_gets_four_pictures_that_stay(visit, world):
         page.locator(".opening figure").count() == 4
         and not page.locator(".opening-play").is_visible()
     )
-    ink = "() => inflight.opening._stills.map(({ canvas: c, g }) => new Set(g.getImageData(0, 0, c.width, c.height).data).size)"
+    ink = (
+        "() => inflight.opening._stills.map(({ canvas: c, g }) => new Set(g.getImageData(0, 0,"
+        " c.width, c.height).data).size)"
+    )
     assert min(page.evaluate(ink)) > 20
     assert len(set(page.locator(".opening figcaption").all_inner_texts())) == 4
     page.keyboard.press("ArrowDown")
@@ -194,9 +224,11 @@ def test_what_the_first_picture_is_made_of_is_on_its_way_before_the_player_is(
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
     assert page.evaluate("inflight.opening.on") == first
     begun = page.evaluate(
-        "performance.getEntriesByType('resource').map((e) => [new URL(e.name).pathname, e.initiatorType])"
+        "performance.getEntriesByType('resource').map((e) => [new URL(e.name).pathname,"
+        " e.initiatorType])"
     )
     shown = page.evaluate(
-        "new URL((inflight.opening.on ? inflight.opening.offer : inflight.entry).url, location).pathname"
+        "new URL((inflight.opening.on ? inflight.opening.offer : inflight.entry).url,"
+        " location).pathname"
     )
     assert [by for path, by in begun if path == shown] == ["link"]

@@ -1,4 +1,6 @@
-"""Clear in ten seconds: what the first screen says, what the run is limited by and cost, and what one request went through."""
+"""Clear in ten seconds: what the first screen says, what the run is limited by and cost, and what
+one request went through.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 
 import pytest
 
-from core.trace.request_times import request_times
+from core.account.request_times import request_times
 from core.trace.trace import Trace
 from core.workload.presets import GROUPS, PRESETS
 from visualizer.documents.catalogue import QUESTIONS, TRACES, entry
@@ -63,13 +65,15 @@ def test_the_policy_and_its_limits_stand_beside_the_run_in_vllms_names_too(visit
     )
 
 
+@pytest.mark.smoke
 def test_the_card_of_a_request_says_what_its_trace_says(visit):
     trace = preset("kv-pressure")
     page = visit(replay=replay(trace))
     seek(page, len(trace.events) - 1)
     for request, life in request_times(trace).items():
         shown = page.evaluate(
-            "([r, i]) => inflightModules['views/request_card.js'].timesOf(inflight.run, inflight.run.request(r), i)",
+            "([r, i]) => inflightModules['views/request_card.js'].timesOf(inflight.run,"
+            " inflight.run.request(r), i)",
             [request, len(trace.events) - 1],
         )
         assert [shown["ttft"], shown["waited"], shown["gaps"]] == [
@@ -91,6 +95,7 @@ def test_the_card_of_a_request_says_what_its_trace_says(visit):
     settled(page, "document.querySelector('.request-card').hidden && !inflight.pinned")
 
 
+@pytest.mark.smoke
 def test_runs_are_grouped_by_question_each_with_its_lanes(visit):
     names = [group[0].name for group in GROUPS.values()]
     catalogue = [entry(PRESETS[n], preset(n)) | {"url": "run.json"} for n in names]
@@ -103,7 +108,8 @@ def test_runs_are_grouped_by_question_each_with_its_lanes(visit):
         QUESTIONS[group]["title"] for group in GROUPS
     ]
     painted = page.locator(".runs-card canvas.thumb").evaluate_all(
-        "all => all.map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size)"
+        "all => all.map(c => new Set(c.getContext('2d').getImageData(0, 0, c.width,"
+        " c.height).data).size)"
     )
     assert len(painted) == len(names) and min(painted) > 8
 
@@ -121,7 +127,7 @@ def test_a_label_never_covers_the_fill_of_a_block(visit, size):
             for (let y = Math.round(top * d); y < (top + b.bh) * d; y += 1) n += [...g.getImageData(x, y, 1, 1).data.slice(0, 3)].join() === solid;
             return [o.fill, n];
         });
-    })()""")
+    })()""")  # noqa: E501
     full = max(n for _, n in fills)
     assert {fill for fill, _ in fills} > {1.0} and all(
         abs(n - fill * full) <= 4 for fill, n in fills

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from core.config import EngineConfig
 from core.trace.trace import Texts
 from visualizer.documents.replay import replay
@@ -10,6 +12,7 @@ from worlds.player import trace_of
 from worlds.visual import record, request
 
 
+@pytest.mark.smoke
 def test_hostile_texts_are_only_text(visit, traces):
     trace = trace_of("continuous")
     nasty = [
@@ -42,10 +45,12 @@ def test_hostile_texts_are_only_text(visit, traces):
             "[window.hacked, document.querySelectorAll('.texts img, .texts script').length]"
         ) == [None, 0]
         assert page.evaluate(
-            "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]"
+            "[document.documentElement.scrollWidth <= innerWidth,"
+            " document.documentElement.scrollHeight <= innerHeight]"
         ) == [True, True]
         assert page.evaluate(
-            "[...document.querySelectorAll('.panel')].every(p => p.scrollWidth <= p.clientWidth + 1 || getComputedStyle(p).overflow === 'hidden')"
+            "[...document.querySelectorAll('.panel')].every(p => p.scrollWidth <= p.clientWidth + 1"
+            " || getComputedStyle(p).overflow === 'hidden')"
         )
 
 

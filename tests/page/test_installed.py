@@ -1,4 +1,6 @@
-"""The wheel in an environment of its own: one package, one command, the page with its assets. And what app.py takes."""
+"""The wheel in an environment of its own: one package, one command, the page with its assets. And
+what app.py takes.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from visualizer.write.tasks import tasks
 from worlds.documented import IN_PYTHON, examples
 from worlds.page_server import ROOT, serve
+from worlds.wrong_answers import RIGHT
 
 
 def run(*command: str | Path, folder: Path, code: int = 0) -> subprocess.CompletedProcess:
@@ -59,18 +64,28 @@ def environment(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
+def test_a_wheel_is_one_package_and_describes_itself(environment):
+    (path,) = environment.glob("inflight-*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        tops = {name.split("/")[0] for name in wheel.namelist()}
+        (about,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        description = wheel.read(about).decode().partition("\n\n")[2]
+    assert tops == {"inflight", about.split("/")[0]}
+    assert description.startswith("# Inflight\n")
+
+
+@pytest.mark.slow
 def test_an_installed_package_runs_by_its_own_names(environment):
     python, inflight = (environment / "env" / "bin" / name for name in ("python", "inflight"))
-    words = "import inflight; print(inflight.__version__, inflight.Engine.__module__, inflight.core.config.ASSETS)"
+    words = (
+        "import inflight; print(inflight.__version__, inflight.Engine.__module__,"
+        " inflight.core.config.ASSETS)"
+    )
     version, module, assets = run(python, "-c", words, folder=environment).stdout.split()
     assert module.startswith("inflight.core.") and Path(assets).is_relative_to(environment / "env")
     assert (environment / f"inflight-{version}-py3-none-any.whl").exists()
-    for package in (
-        "core",
-        "visualizer",
-        "exercises",
-        "app",
-    ):  # nothing of ours beside other people's packages
+    # nothing of ours beside other people's packages
+    for package in ("core", "visualizer", "app"):
         assert (
             "ModuleNotFoundError"
             in run(python, "-c", f"import {package}", folder=environment, code=1).stderr
@@ -92,47 +107,52 @@ def test_an_installed_package_runs_by_its_own_names(environment):
     assert "</html>" in (environment / "run.html").read_text(encoding="utf-8")
     run(inflight, "check", "run.jsonl", folder=environment)
     ran = run(
-        inflight, "compare", "--preset", "chunk-7-by-4", "--policy", "static", "--policy", "continuous", "--repeats", "1", "--json",
+        inflight,
+        "compare",
+        "--preset",
+        "chunk-7-by-4",
+        "--policy",
+        "static",
+        "--policy",
+        "continuous",
+        "--repeats",
+        "1",
+        "--json",
         folder=environment,
-    )  # fmt: skip
+    )
     assert json.loads(ran.stdout)["outputs_identical"] is True
     assert (
         "`inflight presets` lists the presets."
         in run(inflight, "run", folder=environment, code=2).stderr
     )
-    assert (
-        "inflight exercises --begin"
-        in run(inflight, "exercises", folder=environment, code=2).stderr
-    )
-    assert "inflight exercises" in run(inflight, "exercises", "--begin", folder=environment).stdout
-    assert (
-        run(inflight, "exercises", folder=environment, code=1).stdout.count("Not written yet") == 4
-    )
-    shutil.copy(Path(assets).parent / "exercises" / "solutions.py", environment / "yours.py")
-    assert run(inflight, "exercises", folder=environment).stdout.count("right.") == 4
-    shutil.copy(
-        ROOT / "exercises" / "solutions.py", environment / "yours.py"
-    )  # as it is written in a clone
-    assert (
-        json.loads(run(inflight, "exercises", "--json", "mask", folder=environment).stdout)[
-            "passed"
-        ]
-        == 1
-    )
-    (environment / "yours.py").write_text(
-        "from inflight.exercises.solutions import *\n", encoding="utf-8"
-    )
-    assert (
-        "only exercises.given can be imported"
-        in run(inflight, "exercises", folder=environment, code=1).stdout
-    )
+    grade = (inflight, "grade", "yours.py")
+    assert "inflight grade" in run(*grade, "--start", folder=environment).stdout
+    assert run(*grade, folder=environment, code=1).stdout.count("Not written yet") == 4
+    (environment / "yours.py").write_text(RIGHT, encoding="utf-8")
+    assert run(*grade, folder=environment).stdout.count("right.") == 4
+    assert json.loads(run(*grade, "--json", "mask", folder=environment).stdout)["passed"] == 1
+    for ours in ("inflight.visualizer", "visualizer"):
+        code = f"from {ours}.write.schedulers import *\n"
+        (environment / "yours.py").write_text(code, encoding="utf-8")
+        said = run(*grade, folder=environment, code=1).stdout
+        assert "of Inflight nothing can be imported here" in said
+    # a policy as it is written in a clone
+    (environment / "mine.py").write_text(tasks()["arrival"].code, encoding="utf-8")
+    said = run(inflight, "grade", "mine.py", "arrival", folder=environment, code=1).stdout
+    assert "Nobody joins before" in said and "fault" not in said
+    code = tasks()["arrival"].code.replace("-request.num_prompt_tokens", "request.arrival_index")
+    (environment / "mine.py").write_text(code, encoding="utf-8")
+    run(inflight, "grade", "mine.py", "arrival", folder=environment)
     run(inflight, "export-site", "site", folder=environment)
     assert (environment / "site" / "index.html").exists()
 
 
 @pytest.mark.slow
-def test_the_python_of_the_documents_runs_there_and_is_typed(environment, tmp_path, monkeypatch):
+def test_the_python_of_the_documents_runs_there_and_is_typed(
+    environment, tmp_path, monkeypatch, users_models
+):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_models)
     script = "\n".join(
         f"exec(compile({examples(name)!r}, {name!r}, 'exec'), {{'__name__': '__main__'}})"
         for name in IN_PYTHON
@@ -143,7 +163,8 @@ def test_the_python_of_the_documents_runs_there_and_is_typed(environment, tmp_pa
         path.name for path in tmp_path.iterdir()
     }
     (tmp_path / "theirs.py").write_text(
-        "from inflight import Engine, Trace\nreveal_type(Trace.load('a'))\nEngine.from_pretrained(3)\n"
+        "from inflight import Engine,"
+        " Trace\nreveal_type(Trace.load('a'))\nEngine.from_pretrained(3)\n"
     )
     (tmp_path / "mypy.ini").write_text(
         "[mypy]\nstrict = true\n[mypy-torch.*,transformers.*,numpy.*]\nfollow_imports = skip\n"
@@ -169,7 +190,10 @@ def test_the_page_opens_from_the_installed_package(environment, visit):
 
 
 def test_the_app_says_what_it_takes_without_loading_anything():
-    words = "import runpy, sys; sys.argv = ['app.py', '--help']\ntry: runpy.run_path('app.py', run_name='__main__')\n"
+    words = (
+        "import runpy, sys; sys.argv = ['app.py', '--help']\ntry: runpy.run_path('app.py',"
+        " run_name='__main__')\n"
+    )
     words += (
         "except SystemExit: print('loaded', sorted({'torch', 'gradio', 'core'} & set(sys.modules)))"
     )

@@ -1,6 +1,6 @@
-"""The Learn tab in a real browser: every lesson to its end by keyboard alone, questions, painting, the address, and the player given back."""
-
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+"""The Learn tab in a real browser: every lesson to its end by keyboard alone, questions, painting,
+the address, and the player given back.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def walk(page: Page, lessons: list[dict]) -> None:
                 place = stop["then"] or stop
                 settled(
                     page,
-                    "([run, step]) => inflight.entry.name === run && inflight.frame?.event.step === step",
+                    "([run, step]) => inflight.entry.name === run && inflight.frame?.event.step ==="
+                    " step",
                     [place["run"], place["step"]],
                 )
             page.keyboard.press("n")
@@ -64,8 +65,9 @@ def walk(page: Page, lessons: list[dict]) -> None:
         expect(page.locator(f".lesson.done:nth-child({lesson['number']})")).to_have_count(1)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_static_batching_by_keyboard_alone(learn, world, size):
+def test_static_batching_by_keyboard_alone(learn, world, size):  # noqa: F811
     lessons = json.loads(world[2]["learn/en.json"])["lessons"]
     walk(
         learn(size=size),
@@ -75,11 +77,11 @@ def test_static_batching_by_keyboard_alone(learn, world, size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_every_lesson_by_keyboard_alone(learn, world, size):
+def test_every_lesson_by_keyboard_alone(learn, world, size):  # noqa: F811
     walk(learn(size=size), json.loads(world[2]["learn/en.json"])["lessons"])
 
 
-def test_an_address_opens_a_stop_in_its_language(learn):
+def test_an_address_opens_a_stop_in_its_language(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=barrier&lang=de&large=1")
     drawn(page, "static-batching", "barrier")
     assert page.evaluate("document.documentElement.hasAttribute('data-large')")
@@ -89,7 +91,7 @@ def test_an_address_opens_a_stop_in_its_language(learn):
     settled(page, "location.hash.includes('stop=first-done') && location.hash.includes('lang=de')")
 
 
-def test_where_the_visitor_goes_is_not_overwritten_by_what_ends_at_that_moment(learn):
+def test_where_the_visitor_goes_is_not_overwritten_by_what_ends_at_that_moment(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=dropped")
     drawn(page, "static-batching", "dropped")
     page.evaluate(
@@ -100,12 +102,13 @@ def test_where_the_visitor_goes_is_not_overwritten_by_what_ends_at_that_moment(l
 
 
 @pytest.mark.slow
-def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_again(learn, world):
+def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_again(learn, world):  # noqa: F811
     page = learn("lesson=static-batching&stop=dropped&lang=de")
     drawn(page, "static-batching", "dropped")
     assert (
         page.evaluate("inflight.sentence()")
-        == "B schreibt ein Token; D wartet, dahinter 2 weitere: erst muss die Welle enden, und 1 von 3 Spuren rechnet noch."
+        == "B schreibt ein Token; D wartet, dahinter 2 weitere: erst muss die Welle enden, und 1"
+        " von 3 Spuren rechnet noch."
     )
     assert (
         "Durchgang" in page.inner_text(".panel.row h3")
@@ -115,7 +118,8 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
         if lesson["name"] in ("static-batching", "long-prompt", "paged-kv"):
             for stop in lesson["stops"]:
                 page.evaluate(
-                    "(at) => { location.hash = `part=learn&lesson=${at[0]}&stop=${at[1]}&lang=de`; }",
+                    "(at) => { location.hash ="
+                    " `part=learn&lesson=${at[0]}&stop=${at[1]}&lang=de`; }",
                     [lesson["name"], stop["name"]],
                 )
                 drawn(page, lesson["name"], stop["name"])
@@ -137,7 +141,7 @@ def test_under_german_the_player_speaks_german_on_watch_as_well_and_english_agai
 
 
 @pytest.mark.slow
-def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(learn, world):
+def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(learn, world):  # noqa: F811
     stops = json.loads(world[2]["learn/en.json"])["questions"]["stops"]
     page = learn()
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
@@ -163,7 +167,7 @@ def test_each_question_opens_at_its_step_from_the_list_of_runs_and_from_home(lea
     settled(page, "location.hash.includes('lesson=questions&stop=temperature-zero')")
 
 
-def test_the_player_is_given_back_as_it_was(learn, world):
+def test_the_player_is_given_back_as_it_was(learn, world):  # noqa: F811
     page = learn()
     page.evaluate(
         "location.hash = ''; document.querySelector('.inflight-learn .tabs button').click()"
@@ -177,12 +181,13 @@ def test_the_player_is_given_back_as_it_was(learn, world):
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     settled(page, "document.documentElement.dataset.part === 'watch'")
     assert page.evaluate(
-        "[inflight.entry === inflight.options.catalogue[1], inflight.frame.event.step, document.documentElement.dataset.views]"
+        "[inflight.entry === inflight.options.catalogue[1], inflight.frame.event.step,"
+        " document.documentElement.dataset.views]"
     ) == [True, 2, None]
 
 
 def test_back_and_forward_lead_through_lessons_and_tabs_and_a_double_click_passes_no_stop_unseen(
-    learn,
+    learn,  # noqa: F811
 ):
     page = learn()
     page.click(".lesson:nth-child(3) .start-button")
@@ -203,7 +208,7 @@ def test_back_and_forward_lead_through_lessons_and_tabs_and_a_double_click_passe
     expect(page).to_have_url(re.compile("lesson=static-batching&stop=padding"))
 
 
-def test_a_wrong_cell_gets_its_reason(learn):
+def test_a_wrong_cell_gets_its_reason(learn):  # noqa: F811
     page = learn("lesson=ragged-batching&stop=paint")
     drawn(page, "ragged-batching", "paint")
     page.locator(".paint .cell").first.focus()
@@ -218,7 +223,7 @@ def test_a_wrong_cell_gets_its_reason(learn):
     settled(page, "inflight.frame?.event.step === 2")
 
 
-def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):
+def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):  # noqa: F811
     page = learn("lesson=one-pass&stop=count")
     drawn(page, "one-pass", "count")
     page.focus(".term")
@@ -228,7 +233,7 @@ def test_a_term_says_what_it_means_and_what_vllm_calls_it(learn):
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_axe_finds_nothing_serious(learn, size):
+def test_axe_finds_nothing_serious(learn, size):  # noqa: F811
     page = learn(size=size)
     for hash in ("part=learn", "part=learn&lesson=ragged-batching&stop=paint"):
         page.evaluate("(hash) => { location.hash = hash; }", hash)
@@ -238,11 +243,12 @@ def test_axe_finds_nothing_serious(learn, size):
         assert serious(page) == []
 
 
+@pytest.mark.smoke
 def test_there_are_ten_lessons():
     assert len(LESSONS) == 10
 
 
-def test_a_lesson_in_one_file_asks_for_nothing(visit):
+def test_a_lesson_in_one_file_asks_for_nothing(visit):  # noqa: F811
     page = visit(files={"": lesson_html("static-batching", recorded())}, drawn=False)
     settled(page, "window.inflightLearn && inflightLearn.drawn === 'static-batching/wave'")
     page.keyboard.press("n")
@@ -250,7 +256,7 @@ def test_a_lesson_in_one_file_asks_for_nothing(visit):
     assert page.evaluate("inflight.frame.event.step") == 0 and page.is_hidden(".lessons-button")
 
 
-def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, world):
+def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, world):  # noqa: F811
     options, parts, files = world
     page = visit(files={**files, "": page_html(options, parts)})
     page.hover(".panel.queue h3 .title:has-text('Token budget')")
@@ -265,13 +271,16 @@ def test_a_word_of_the_glossary_explains_itself_anywhere_on_the_page(visit, worl
 @pytest.mark.parametrize(
     "link", ["run=verses-static&step=7", "run=kv-pressure&step=20", "run=one-request&step=3"]
 )
-def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, link):
-    """To the run that the lesson shows, to one that nobody has opened, and to the one that Watch had before."""
+def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, link):  # noqa: F811
+    """To the run that the lesson shows, to one that nobody has opened, and to the one that Watch
+    had before.
+    """
     page = learn()
     page.evaluate("location.hash = 'run=one-request&step=2'")
     settled(
         page,
-        "document.documentElement.dataset.part === 'watch' && inflight.entry?.name === 'one-request' && inflight.frame.event.step === 2",
+        "document.documentElement.dataset.part === 'watch' && inflight.entry?.name ==="
+        " 'one-request' && inflight.frame.event.step === 2",
     )
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=padding'")
     drawn(page, "static-batching", "padding")
@@ -279,7 +288,8 @@ def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, 
     run, step = (part.split("=")[1] for part in link.split("&"))
     settled(
         page,
-        "([run, step]) => inflight.entry.name === run && inflight.frame.event.step === step && inflight.drawn === inflight.index",
+        "([run, step]) => inflight.entry.name === run && inflight.frame.event.step === step &&"
+        " inflight.drawn === inflight.index",
         [run, int(step)],
     )
     expect(page.locator("html")).to_have_attribute("data-part", "watch")
@@ -290,14 +300,16 @@ def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, 
     page.go_back()
     settled(
         page,
-        "document.documentElement.dataset.part === 'learn' && inflight.entry.name === 'verses-static' && inflight.frame.event.step === 0",
+        "document.documentElement.dataset.part === 'learn' && inflight.entry.name ==="
+        " 'verses-static' && inflight.frame.event.step === 0",
     )
     expect(page.locator(".stop-count")).to_have_text("2 of 9")
     page.evaluate("location.hash = 'part=learn&lesson=paged-kv&stop=full'")
     drawn(page, "paged-kv", "full")
 
 
-# What is cut or too small to be read from the last row: the sentence, the panels that the stop is about, the type in them.
+# What is cut or too small to be read from the last row: the sentence, the panels that the stop is
+# about, the type in them.
 _UNREADABLE = """() => {
     const box = (s) => document.querySelector('#watch ' + s).getBoundingClientRect(), found = [];
     const say = box('.say'), said = box('.sentence');
@@ -310,10 +322,10 @@ _UNREADABLE = """() => {
     if (others.length) found.push('panels that it is not about');
     if (inflight.lanes.surface.visible && inflight.lanes.font < 20) found.push('the lanes have small labels');
     return found;
-}"""
+}"""  # noqa: E501
 
 
-def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(learn):
+def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=sum&large=1", size=(1280, 720))
     drawn(page, "static-batching", "sum")
     settled(page)
@@ -322,7 +334,8 @@ def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(lea
     page.keyboard.press("p")
     settled(
         page,
-        "inflight.lanes.font < 20 && document.querySelector('#watch .panel.mask').getClientRects().length === 1",
+        "inflight.lanes.font < 20 && document.querySelector('#watch"
+        " .panel.mask').getClientRects().length === 1",
     )
     faded = page.evaluate("+getComputedStyle(document.querySelector('#watch .panel.mask')).opacity")
     assert 0.6 < faded < 1  # it recedes, and its words can be read
@@ -330,7 +343,7 @@ def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(lea
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_no_stop_is_cut_in_large_type_on_a_projector(learn, world, language):
+def test_no_stop_is_cut_in_large_type_on_a_projector(learn, world, language):  # noqa: F811
     page = learn(f"lesson=one-token&stop=prompt&large=1&lang={language}", size=(1280, 720))
     unreadable = {}
     for lesson in json.loads(world[2][f"learn/{language}.json"])["lessons"]:
@@ -344,7 +357,9 @@ def test_no_stop_is_cut_in_large_type_on_a_projector(learn, world, language):
     assert not unreadable
 
 
-def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_fingers(learn):
+def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_fingers(
+    learn,  # noqa: F811
+):
     page = learn("lesson=static-batching&stop=padding", size="phone")
     drawn(page, "static-batching", "padding")
     wrong = page.locator(".option", has_text="21")
@@ -353,7 +368,7 @@ def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_f
     settled(
         page,
         """() => { const { top, bottom } = document.querySelector('.answer').getBoundingClientRect(), card = document.querySelector('.stop-scroll').getBoundingClientRect();
-            return top >= card.top && bottom <= card.bottom + 1; }""",
+            return top >= card.top && bottom <= card.bottom + 1; }""",  # noqa: E501
     )
     expect(page.locator(".option kbd").first).to_be_hidden()
     page.evaluate("location.hash = 'part=learn&lesson=static-batching&stop=wave'")
@@ -375,7 +390,9 @@ def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_f
     drawn(page, "static-batching", "padding")
 
 
-def test_a_lesson_is_done_when_its_questions_are_answered_and_not_by_paging_through(learn):
+def test_a_lesson_is_done_when_its_questions_are_answered_and_not_by_paging_through(
+    learn,  # noqa: F811
+):
     page = learn()
     expect(page.locator(".lesson:nth-child(4) .lesson-picture canvas")).to_have_count(1)
     page.click(".lesson:nth-child(4) .start-button")
@@ -407,19 +424,20 @@ def test_a_lesson_is_done_when_its_questions_are_answered_and_not_by_paging_thro
     expect(page.locator(".lesson.done")).to_have_count(1)
 
 
-def test_show_me_paints_each_request_in_its_own_colour_and_is_not_an_answer(learn):
+def test_show_me_paints_each_request_in_its_own_colour_and_is_not_an_answer(learn):  # noqa: F811
     page = learn("lesson=ragged-batching&stop=paint")
     drawn(page, "ragged-batching", "paint")
     page.click(".show-button")
     colours = page.evaluate(
-        "[...new Set([...document.querySelectorAll('.paint .cell.on')].map(c => getComputedStyle(c).backgroundColor))].length"
+        "[...new Set([...document.querySelectorAll('.paint .cell.on')].map(c =>"
+        " getComputedStyle(c).backgroundColor))].length"
     )
     assert colours == 5  # A and B have a cache and a new token, C only what is new
     page.click(".check-button")
     assert page.evaluate("inflightLearn.progress.of(inflightLearn.lesson).answered") == []
 
 
-def test_the_glossary_and_the_questions_are_reached_from_watch(learn):
+def test_the_glossary_and_the_questions_are_reached_from_watch(learn):  # noqa: F811
     page = learn()
     page.evaluate("document.querySelector('.inflight-learn .tabs button').click()")
     for item, heading in (("Glossary", ".terms h2"), ("Questions people ask", ".asked h2")):

@@ -1,6 +1,6 @@
-"""A lesson's sheets and its file, in a real browser: each opens as a page, or is saved under the lesson's own name, from a server and from disk."""
-
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+"""A lesson's sheets and its file, in a real browser: each opens as a page, or is saved under the
+lesson's own name, from a server and from disk.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ def is_a_page(paper: Page, kind: str) -> None:
         any(letter in paper.inner_text("body") for letter in "äöü")
         and paper.locator("svg").count() > 2
     )
-    assert (
-        paper.evaluate("getComputedStyle(document.querySelector('.chip')).fontWeight") == "700"
-    )  # its style is allowed
+    # its style is allowed
+    assert paper.evaluate("getComputedStyle(document.querySelector('.chip')).fontWeight") == "700"
     assert paper.evaluate("window.opener") is None
 
 
-def test_sheets_open_as_pages_and_a_lesson_is_saved_under_its_own_name(visit, page_url):
+def test_sheets_open_as_pages_and_a_lesson_is_saved_under_its_own_name(visit, page_url):  # noqa: F811
     page = visit(url=page_url, hash="part=learn&lang=de", drawn=False)
     page.wait_for_selector(".lesson")
     for kind in ("teacher", "learner"):
@@ -54,7 +53,7 @@ def test_sheets_open_as_pages_and_a_lesson_is_saved_under_its_own_name(visit, pa
 
 
 @pytest.mark.slow
-def test_on_the_static_site_from_disk_as_well(tmp_path, fresh):
+def test_on_the_static_site_from_disk_as_well(tmp_path, fresh):  # noqa: F811
     export_site(tmp_path)
     page = fresh(offline=True)
     page.goto(f"{(tmp_path / 'index.html').as_uri()}#part=learn&lang=de")

@@ -1,13 +1,13 @@
-"""“Now you” in a real browser: the task stays in sight while the requests are changed, and the learner's own run is checked against it."""
-
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+"""“Now you” in a real browser: the task stays in sight while the requests are changed, and the
+learner's own run is checked against it.
+"""
 
 from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from worlds.browser import chromium, contexts, settled, visit  # noqa: F401
+from worlds.browser import settled
 from worlds.learn_tab import drawn, learn, world  # noqa: F401
 from worlds.page_server import page_url  # noqa: F401
 
@@ -18,13 +18,13 @@ def in_sight(page: Page, selector: str) -> bool:
         """(selector) => {
             const el = document.querySelector(selector), { left, top, right, bottom } = el.getBoundingClientRect();
             return left >= 0 && top >= 0 && right <= innerWidth && bottom <= innerHeight && el.contains(document.elementFromPoint((left + right) / 2, (top + bottom) / 2));
-        }""",
+        }""",  # noqa: E501
         selector,
     )
 
 
 @pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.slow)])
-def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_url, size):
+def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_url, size):  # noqa: F811
     page = visit(
         url=page_url, hash="part=learn&lesson=static-batching&stop=now-you", size=size, drawn=False
     )
@@ -48,12 +48,11 @@ def test_the_task_stays_in_sight_and_the_run_is_checked_against_it(visit, page_u
     settled(page, "inflight.entry?.name === 'verses-static' && inflight.frame.event.step === 0")
     expect(page.locator(".stop-do .goal").first).to_have_class("goal met")
     page.click(".next-button")
-    expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text(
-        "4 questions"
-    )  # a task is no question
+    # a task is no question
+    expect(page.locator(".lesson:nth-child(3) .lesson-asked")).to_have_text("4 questions")
 
 
-def test_without_an_engine_the_task_says_what_is_needed(learn):
+def test_without_an_engine_the_task_says_what_is_needed(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=now-you")
     drawn(page, "static-batching", "now-you")
     expect(page.locator(".stop-do")).to_have_text(

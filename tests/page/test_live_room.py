@@ -1,4 +1,6 @@
-"""The Live tab as a room: lanes with people's names and their texts, who waits, where one's own request stands; prompts of the house, and bots."""
+"""The Live tab as a room: lanes with people's names and their texts, who waits, where one's own
+request stands; prompts of the house, and bots.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,22 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from worlds.browser import settled
-from worlds.live_page import TOKEN, ask, control, live_server, live_url, opened, stepped  # noqa: F401
+from worlds.live_page import (
+    TOKEN,
+    ask,
+    control,
+    opened,
+    stepped,
+)
 
-WHO = "[...document.querySelectorAll('.person')].filter(e => !e.hidden).map(e => [e.querySelector('.person-name').textContent, e.querySelector('.person-note').textContent])"
-DOOR = "[...document.querySelectorAll('.people .waiter')].filter(e => !e.hidden).map(e => e.textContent)"
+WHO = (
+    "[...document.querySelectorAll('.person')].filter(e => !e.hidden).map(e =>"
+    " [e.querySelector('.person-name').textContent, e.querySelector('.person-note').textContent])"
+)
+DOOR = (
+    "[...document.querySelectorAll('.people .waiter')].filter(e => !e.hidden).map(e =>"
+    " e.textContent)"
+)
 PROJECTOR = (1280, 720)
 
 
@@ -19,16 +33,16 @@ def stands(page: Page) -> str:
     return page.locator(".own-state").first.inner_text()
 
 
-def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  # noqa: F811
-    """Three lanes and five requests: who is in, with the text; who waits, in order; what each is told at the door, in its lane and at its end."""
+def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):
+    """Three lanes and five requests: who is in, with the text; who waits, in order; what each is
+    told at the door, in its lane and at its end.
+    """
     ada, bob, teacher = (
         opened(visit, live_url),
         opened(visit, live_url, size="phone"),
         opened(visit, live_url, size=PROJECTOR),
     )
-    expect(teacher.locator(".people-invite")).to_contain_text(
-        "Whoever asks takes a lane here at once"
-    )
+    expect(teacher.locator(".people-invite")).to_contain_text("Ask, and you get a lane at once")
     assert teacher.evaluate(WHO) == [["", "free"]] * 3
     for name in ("Ada", "", "مريم"):
         ask(ada, "O Romeo,", 6, name)
@@ -66,15 +80,19 @@ def test_lanes_carry_names_and_each_is_told_where_it_stands(live_url, visit):  #
 
 
 @pytest.mark.slow
-def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F811
-    """A press sends a prompt under the visitor's name; three bots ask, labelled everywhere, whatever is hidden, and stop by themselves."""
+def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):
+    """A press sends a prompt under the visitor's name; three bots ask, labelled everywhere,
+    whatever is hidden, and stop by themselves.
+    """
     page, other = (
         opened(visit, live_url),
         opened(visit, live_url, size="phone", hash="part=live&lang=de"),
     )
     for one in (page, other):  # the form is where a hand finds it
         bottom = one.evaluate(
-            "(() => { const r = document.querySelector('.ask-form').getBoundingClientRect(); return [r.bottom, document.querySelector('.ask-button').getBoundingClientRect().bottom < r.bottom, r.width > 280]; })()"
+            "(() => { const r = document.querySelector('.ask-form').getBoundingClientRect(); return"
+            " [r.bottom, document.querySelector('.ask-button').getBoundingClientRect().bottom <"
+            " r.bottom, r.width > 280]; })()"
         )
         assert bottom == [one.viewport_size["height"], True, True]
     page.fill("[name=nickname]", "Bot 2")
@@ -82,7 +100,8 @@ def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F
     page.click(".prompt-button >> nth=0")
     settled(
         page,
-        "document.querySelector('.ask-error').textContent === 'Only bots are called Bot: choose another name.'",
+        "document.querySelector('.ask-error').textContent === 'Only bots are called Bot: choose"
+        " another name.'",
     )
     page.fill("[name=nickname]", "Ada")
     page.click(".prompt-button >> nth=1")
@@ -91,26 +110,30 @@ def test_prompts_of_the_house_and_bots_at_one_press(live_url, visit):  # noqa: F
     page.dblclick(".bots-button")  # a second press finds it at work
     settled(
         page,
-        "['Bot 1', 'Bot 2', 'Bot 3'].every((name) => inflightLive.batch.run?.requests.some((r) => r.isBot && r.by === name))",
+        "['Bot 1', 'Bot 2', 'Bot 3'].every((name) => inflightLive.batch.run?.requests.some((r) =>"
+        " r.isBot && r.by === name))",
     )
+    # hidden
     assert page.evaluate(
         "[...new Set(inflightLive.batch.run.requests.filter(r => !r.isBot).map(r => r.by))]"
-    ) == [""]  # hidden
+    ) == [""]
     expect(other.locator(".person .icon").first).to_be_attached()
     settled(
         other,
-        "document.querySelector('.bots-button').disabled && document.querySelector('.bots-button').textContent === 'Drei Bots fragen gerade …'",
+        "document.querySelector('.bots-button').disabled &&"
+        " document.querySelector('.bots-button').textContent === 'Drei Bots fragen gerade …'",
     )
     settled(
         page,
-        "!document.querySelector('.bots-button').disabled && inflightLive.batch.run.requests.filter(r => r.isBot && r.finished).length === 9",
+        "!document.querySelector('.bots-button').disabled &&"
+        " inflightLive.batch.run.requests.filter(r => r.isBot && r.finished).length === 9",
     )
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_one_press(
     live_url, visit, scheme
-):  # noqa: F811
+):
     page = opened(visit, live_url, hash=f"part=live&teacher={TOKEN}&theme={scheme}", size=PROJECTOR)
     control(live_url, max_num_seqs=8, steps_per_s=0)
     for n in range(10):
@@ -119,7 +142,10 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
     page.evaluate("document.activeElement.blur()")
     page.click(".live .presenter-button")
     settled(page, "inflight.presenter && document.querySelector('.panel.people').checkVisibility()")
-    size = "(s) => Math.min(...[...document.querySelectorAll(s)].filter(e => e.checkVisibility()).map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    size = (
+        "(s) => Math.min(...[...document.querySelectorAll(s)].filter(e =>"
+        " e.checkVisibility()).map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    )
     for what in (
         ".person-name",
         ".person-words",
@@ -131,21 +157,26 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
     ):
         assert page.evaluate(size, what) >= 22, what
     assert page.evaluate(
-        "[...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => { const r = e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && r.right <= innerWidth && e.querySelector('.person-words').clientHeight > 20; })"
+        "[...document.querySelectorAll('.person')].filter(e => !e.hidden).every(e => { const r ="
+        " e.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight && r.right <="
+        " innerWidth && e.querySelector('.person-words').clientHeight > 20; })"
     )
     assert page.evaluate(
-        "document.querySelector('.people-box').scrollHeight <= document.querySelector('.people-box').clientHeight + 1"
+        "document.querySelector('.people-box').scrollHeight <="
+        " document.querySelector('.people-box').clientHeight + 1"
     )
     page.click(".present-bar .hood-button")
     settled(
         page,
-        "document.querySelector('.panel.mask').checkVisibility() && !document.querySelector('.panel.people').checkVisibility()",
+        "document.querySelector('.panel.mask').checkVisibility() &&"
+        " !document.querySelector('.panel.people').checkVisibility()",
     )
     page.click(".present-bar .hood-button")
     page.keyboard.press("2")  # the mask alone, and back
     settled(
         page,
-        "document.querySelector('.panel.mask').checkVisibility() && !document.querySelector('.panel.people').checkVisibility()",
+        "document.querySelector('.panel.mask').checkVisibility() &&"
+        " !document.querySelector('.panel.people').checkVisibility()",
     )
     page.keyboard.press("2")
     settled(page, "document.querySelector('.panel.people').checkVisibility()")
@@ -153,7 +184,7 @@ def test_a_projector_of_1280_by_720_shows_names_and_texts_large_and_the_hood_at_
     settled(page, "!inflight.presenter && document.querySelector('.live .top').checkVisibility()")
 
 
-def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):  # noqa: F811
+def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):
     """The server refuses most of these; a page takes none for more than text all the same."""
     page = opened(visit, live_url)
     nasty = [
@@ -173,12 +204,15 @@ def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):  # noqa: F8
     for size in ((1440, 900), (390, 844)):
         page.set_viewport_size({"width": size[0], "height": size[1]})
         page.evaluate(
-            "(names) => { inflight.run.requests.forEach((r, n) => { r.by = names[n]; }); inflightLive.room.view.door.rows.forEach((row) => { row.run = null; }); inflight.redraw(); inflightLive.redraw(); }",
+            "(names) => { inflight.run.requests.forEach((r, n) => { r.by = names[n]; });"
+            " inflightLive.room.view.door.rows.forEach((row) => { row.run = null; });"
+            " inflight.redraw(); inflightLive.redraw(); }",
             nasty,
         )
         settled(
             page,
-            "document.querySelector('.person-name').textContent.startsWith('<img') && document.querySelector('.people .door').textContent.includes('{name}')",
+            "document.querySelector('.person-name').textContent.startsWith('<img') &&"
+            " document.querySelector('.people .door').textContent.includes('{name}')",
         )
         assert page.evaluate(
             "[window.hacked, document.querySelectorAll('.people img, .live-card img').length]"
@@ -196,28 +230,33 @@ def test_names_are_text_and_cut_whatever_they_hold(live_url, visit):  # noqa: F8
         )
         assert (
             page.evaluate(
-                "[...document.querySelectorAll('.person-name')].some(e => /[\\u202a-\\u202e\\u2066-\\u2069]/.test(e.textContent))"
+                "[...document.querySelectorAll('.person-name')].some(e =>"
+                " /[\\u202a-\\u202e\\u2066-\\u2069]/.test(e.textContent))"
             )
             is False
         )
         assert page.evaluate(
-            "document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('.person')].every(e => e.scrollWidth <= e.clientWidth + 1)"
+            "document.documentElement.scrollWidth <= innerWidth &&"
+            " [...document.querySelectorAll('.person')].every(e => e.scrollWidth <= e.clientWidth"
+            " + 1)"
         )
         expect(page.locator(".own-state").first).to_have_text(re.compile("You are behind"))
 
 
-def test_a_room_left_gives_watch_its_views_back(live_url, visit):  # noqa: F811
+def test_a_room_left_gives_watch_its_views_back(live_url, visit):
     page = opened(visit, live_url)
     page.click(".hood-button >> nth=0")
     settled(
         page,
-        "[...document.querySelectorAll('#watch :is(.empty-state, .panel.mask)')].some(e => e.checkVisibility())",
+        "[...document.querySelectorAll('#watch :is(.empty-state, .panel.mask)')].some(e =>"
+        " e.checkVisibility())",
     )
     page.click(".hood-button >> nth=0")
     ask(page, "O Romeo,", 4)
     page.click(".live nav.tabs >> text=Watch")
     settled(page, "inflight.run.header.source === 'recorded' && inflight.drawn >= 0")
     assert page.evaluate(
-        "[document.querySelectorAll('#watch .people, #watch .hood-button, #watch .people-tab').length, 'people' in inflight.root.dataset]"
+        "[document.querySelectorAll('#watch .people, #watch .hood-button, #watch"
+        " .people-tab').length, 'people' in inflight.root.dataset]"
     ) == [0, False]
     assert page.evaluate("document.querySelector('#watch .panel.lanes').checkVisibility()")

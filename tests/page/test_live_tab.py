@@ -1,4 +1,6 @@
-"""The Live tab: real browsers on one real engine. Everybody sees the same steps; what one does, the others see; scrubbing is one's own."""
+"""The Live tab: real browsers on one real engine. Everybody sees the same steps; what one does, the
+others see; scrubbing is one's own.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,22 @@ from playwright.sync_api import expect
 from core.trace.trace import Trace
 from worlds.axe import serious
 from worlds.browser import settled
-from worlds.live_page import TOKEN, ask, control, live_server, live_url, opened, stepped  # noqa: F401
+from worlds.live_page import (
+    TOKEN,
+    ask,
+    control,
+    opened,
+    stepped,
+)
 
 STEPS = "inflightLive.batch.run.events.map(e => e.step)"
 
 
-def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
-    """The same steps, letters and colours; one's own request is marked for oneself alone; scrubbing back moves nobody else."""
+@pytest.mark.smoke
+def test_two_browsers_see_one_batch(live_url, visit):
+    """The same steps, letters and colours; one's own request is marked for oneself alone; scrubbing
+    back moves nobody else.
+    """
     ada, bo = opened(visit, live_url), opened(visit, live_url, size="phone")
     expect(ada.locator(".live-says")).to_contain_text("No requests yet")
     mine = ask(ada, "O Romeo, ", 40, "Ada")
@@ -77,7 +88,7 @@ def test_two_browsers_see_one_batch(live_url, visit):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
+def test_a_reload_finds_ones_own_request_again(live_url, visit):
     page = opened(visit, live_url)
     mine = ask(page, "O Romeo, ", 30)
     stepped(live_url, page, steps=4)
@@ -92,7 +103,8 @@ def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
     settled(page, "document.querySelector('.own-state').textContent.startsWith('Done: you waited')")
     settled(page, "(id) => inflightLive.batch.run.request(id).finished", mine)
     assert page.evaluate(
-        "(id) => inflightLive.batch.run.texts.output[id].join('') === inflightLive.mine.requests[0].text",
+        "(id) => inflightLive.batch.run.texts.output[id].join('') ==="
+        " inflightLive.mine.requests[0].text",
         mine,
     )
     with page.expect_download() as saved:
@@ -112,8 +124,10 @@ def test_a_reload_finds_ones_own_request_again(live_url, visit):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url, visit):  # noqa: F811
-    """By the printed link; the limits change at a barrier; hidden texts and names are in nothing that a viewer is sent."""
+def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url, visit):
+    """By the printed link; the limits change at a barrier; hidden texts and names are in nothing
+    that a viewer is sent.
+    """
     teacher, pupil = opened(visit, live_url, hash=f"teacher={TOKEN}"), opened(visit, live_url)
     teacher.wait_for_selector(".teacher:not([hidden])")
     assert TOKEN not in teacher.evaluate("location.href") and pupil.locator(".teacher").is_hidden()
@@ -128,18 +142,21 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     for page in (teacher, pupil):
         settled(
             page,
-            "document.querySelector('.live-says').textContent.startsWith('At the barrier: 3 still running. Then comes static')",
+            "document.querySelector('.live-says').textContent.startsWith('At the barrier: 3 still"
+            " running. Then comes static')",
         )
     pupil.evaluate("document.activeElement.blur()")
     control(live_url, steps=20)
     for page in (teacher, pupil):
         settled(
             page,
-            "inflight.run.header.policy === 'static' && inflight.run.numLanes === 2 && inflight.drawn >= 0",
+            "inflight.run.header.policy === 'static' && inflight.run.numLanes === 2 &&"
+            " inflight.drawn >= 0",
         )
         expect(page.locator(".now")).to_contain_text("static · 2 lanes")
         settled(page, "(id) => inflight.run.request(id)", ids[3])  # who waited came along
     assert teacher.evaluate("(id) => inflight.run.request(id).by", ids[3]) == "Wilhelmina"
+    expect(teacher.locator("[name=system]")).to_be_hidden()  # the model takes no messages
     for hidden in ("hide_texts", "hide_nicknames"):
         with teacher.expect_response("**/control"):
             teacher.check(f"[name={hidden}]")
@@ -166,11 +183,12 @@ def test_the_teacher_sets_for_everybody_and_what_is_hidden_is_not_sent(live_url,
     teacher.uncheck("[name=hide_texts]")
     settled(
         late,
-        "Object.values(inflightLive.batch.run.texts.prompt).some(p => p.join('') === 'Zounds and gadzooks')",
+        "Object.values(inflightLive.batch.run.texts.prompt).some(p => p.join('') === 'Zounds and"
+        " gadzooks')",
     )
 
 
-def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):  # noqa: F811
+def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):
     page = opened(visit, live_url)
     page.meant.append("status of")
     control(live_url, accepting=False)
@@ -178,7 +196,8 @@ def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):  # no
     page.click(".ask-button")
     settled(
         page,
-        "document.querySelector('.ask-error').textContent === 'No requests are accepted right now. Try again in 5 s.'",
+        "document.querySelector('.ask-error').textContent === 'No requests are accepted right now."
+        " Try again in 5 s.'",
     )
     control(live_url, accepting=True)
     page.fill("[name=nickname]", "<img src=x>")
@@ -190,7 +209,7 @@ def test_what_the_server_refuses_is_said_beside_the_form(live_url, visit):  # no
     assert page.evaluate("document.querySelectorAll('.live img, #watch img').length") == 0
 
 
-def test_hostile_prompts_and_texts_are_text(live_url, visit):  # noqa: F811
+def test_hostile_prompts_and_texts_are_text(live_url, visit):
     page = opened(visit, live_url, size="phone")
     prompt = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>\u202e"
     ask(page, prompt, 6, "O'Neil")
@@ -203,11 +222,26 @@ def test_hostile_prompts_and_texts_are_text(live_url, visit):  # noqa: F811
     assert page.evaluate("document.querySelectorAll('#watch .stage img, .live img').length") == 0
 
 
+def test_this_session_becomes_a_new_comparison(live_url, visit):
+    """Its requests, with their arrivals, in the form; the run itself is on Watch."""
+    page = opened(visit, live_url)
+    ask(page, "O Romeo", 4, "Ada")
+    control(live_url, steps=8)
+    page.wait_for_function("inflightLive.batch.run?.length >= 4")
+    page.click(".compare-button")
+    expect(page.locator(".compare .drawer")).to_be_visible()
+    form = page.locator(".compare .drawer")
+    expect(form.locator("[name=preset]")).to_have_value("")
+    said = page.evaluate("inflight.editor.said()")
+    (request,) = said["spec"]["workload"]["requests"]
+    assert request["sampling"]["max_new_tokens"] == 4
+    assert page.evaluate("inflight.run.length") >= 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # noqa: F811
-    """With the teacher's panel open, another policy beside the batch, and a request of one's own."""
-    control(live_url, shadow="static")
+def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):
+    """With the teacher's panel open, and a request of one's own."""
     for scheme in ("light", "dark"):
         page = opened(
             visit, live_url, hash=f"teacher={TOKEN}&theme={scheme}", size=size, color_scheme=scheme
@@ -215,31 +249,27 @@ def test_axe_finds_nothing_serious_and_fingers_hit(live_url, visit, size):  # no
         page.wait_for_selector(".teacher:not([hidden])")
         ask(page, "O Romeo", 8, "Ada")
         control(live_url, steps=24)
-        settled(
-            page,
-            "inflight.drawn >= 0 && Boolean(document.querySelector('.shadow-note').textContent)",
-        )
+        settled(page, "inflight.drawn >= 0")
         assert serious(page) == [], scheme
-        if size == "desk":  # what the teacher shows is on the screen beside what sets it
-            bottom, top = (
-                f"document.querySelector('.live {what}').getBoundingClientRect()"
-                for what in (".shadow", ".ask-form")
-            )
-            settled(page, "document.querySelector('.live .shadow table')")
-            assert page.evaluate(f"{bottom}.bottom <= {top}.top")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         if size == "phone":
-            small = "[...document.querySelectorAll('.live button, .live input:not([type=checkbox]), .live select, .live textarea')].filter(e => e.getClientRects().length && e.getBoundingClientRect().height < 43.5).map(e => e.outerHTML.slice(0, 90))"
+            small = (
+                "[...document.querySelectorAll('.live button, .live input:not([type=checkbox]),"
+                " .live select, .live textarea')].filter(e => e.getClientRects().length &&"
+                " e.getBoundingClientRect().height < 43.5).map(e => e.outerHTML.slice(0, 90))"
+            )
             assert page.evaluate(small) == []
 
 
 PLACE = """() => { const e = document.activeElement;
-    return e.closest(".top") ? "bar" : e.closest(".live-card") ? e.name || "card" : e.closest("#watch") ? "player" : e.tagName; }"""
+    return e.closest(".top") ? "bar" : e.closest(".live-card") ? e.name || "card" : e.closest("#watch") ? "player" : e.tagName; }"""  # noqa: E501
 
 
 @pytest.mark.parametrize("size", ["desk", "phone"])
-def test_by_tab_one_meets_what_lies_next_on_the_screen(live_url, visit, size):  # noqa: F811
-    """The bar; then the card and the player beside it; on a phone the player and the card below it."""
+def test_by_tab_one_meets_what_lies_next_on_the_screen(live_url, visit, size):
+    """The bar; then the card and the player beside it; on a phone the player and the card below
+    it.
+    """
     page = opened(visit, live_url, size=size)
     ask(page, "O Romeo", 8)
     stepped(live_url, page, steps=1)
@@ -259,16 +289,13 @@ def test_by_tab_one_meets_what_lies_next_on_the_screen(live_url, visit, size):  
         "player",
         *(card if size == "phone" else []),
     ]
-    for tab in (
-        "Watch",
-        "Compare",
-        "Learn",
-        "Live",
-    ):  # one opens another part with the keyboard, and goes on from its bar
+    # one opens another part with the keyboard, and goes on from its bar
+    for tab in ("Watch", "Compare", "Learn", "Live"):
         page.get_by_role("button", name=tab, exact=True).and_(page.locator(".tabs button")).focus()
         page.keyboard.press("Enter")
         page.wait_for_function(
-            "(name) => document.documentElement.dataset.part === name && document.activeElement.getAttribute('aria-current') === 'page'",
+            "(name) => document.documentElement.dataset.part === name &&"
+            " document.activeElement.getAttribute('aria-current') === 'page'",
             arg=tab.lower(),
         )
         page.keyboard.press("Tab")

@@ -1,4 +1,6 @@
-"""Everything fits its screen, is large and dark enough to read, and moves only where motion is wanted."""
+"""Everything fits its screen, is large and dark enough to read, and moves only where motion is
+wanted.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ def test_everything_is_on_one_screen(visit, traces, size):
         hash="present=1" if size == "presenter" else "",
     )
     assert page.evaluate(
-        "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight <= innerHeight]"
+        "[document.documentElement.scrollWidth <= innerWidth, document.documentElement.scrollHeight"
+        " <= innerHeight]"
     ) == [True, True]
     height = page.evaluate("innerHeight")
     for part in [".say", ".panel.row", ".panel.mask", ".panel.lanes"] + (
@@ -32,9 +35,11 @@ def test_everything_is_on_one_screen(visit, traces, size):
         for tab in ("kv", "queue", "text", "mask"):
             page.tap(f"[data-tab={tab}]")
             assert page.locator(f".panel.{tab}").bounding_box()["height"] > 150
-        small = page.evaluate("""[...document.querySelectorAll('.inflight button, .inflight select')].filter(b => b.offsetParent)
+        small = page.evaluate(
+            """[...document.querySelectorAll('.inflight button, .inflight select')].filter(b => b.offsetParent)
             .map(b => { const r = b.getBoundingClientRect(), [p, q] = b.matches('.why-button') ? [10, 20] : b.matches('.ask') ? [26, 26] : [0, 0]; return [b.className, r.width + p, r.height + q]; }) // invisible edges
-            .filter(([, w, h]) => w < 44 || h < 44)""")
+            .filter(([, w, h]) => w < 44 || h < 44)"""  # noqa: E501
+        )
         assert small == []
 
 
@@ -51,7 +56,8 @@ def test_no_button_is_cut_off(visit, traces):
     files = {"one.json": json.dumps(replay(traces["continuous"]))}
     page = visit(options={"catalogue": [run, {**run, "name": "two"}], "tabs": tabs}, files=files)
     page.evaluate(
-        "document.querySelectorAll('.edit-button, .what-button').forEach(b => { b.hidden = false; })"
+        "document.querySelectorAll('.edit-button, .what-button').forEach(b => { b.hidden ="
+        " false; })"
     )  # as with a server
     for width, height in (
         (1440, 900),
@@ -66,8 +72,10 @@ def test_no_button_is_cut_off(visit, traces):
         page.set_viewport_size({"width": width, "height": height})
         settled(page, "([w, h]) => innerWidth === w && innerHeight === h", [width, height])
         page.evaluate("inflight.sized()")
-        cut = page.evaluate("""[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
-            .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)""")
+        cut = page.evaluate(
+            """[...document.querySelectorAll('.top button, .transport button, .transport select')].filter(b => b.offsetParent)
+            .map(b => [b.className, b.getBoundingClientRect()]).filter(([, r]) => r.left < 0 || r.right > innerWidth || r.bottom > innerHeight + 0.5).map(([name]) => name)"""  # noqa: E501
+        )
         assert cut == [], (width, height)
 
 
@@ -75,16 +83,20 @@ def test_text_is_never_small_or_pale(visit, traces):
     for scheme in ("light", "dark"):
         page = visit(replay=replay(traces["continuous"]), color_scheme=scheme)
         assert (
-            page.evaluate("""[...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
-            .filter(e => parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.className)""")
+            page.evaluate(
+                """[...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+            .filter(e => parseFloat(getComputedStyle(e).fontSize) < 11).map(e => e.className)"""  # noqa: E501
+            )
             == []
         )
-        poor = page.evaluate("""(() => {
+        poor = page.evaluate(
+            """(() => {
             const lum = ([r, g, b]) => [r, g, b].map(c => c / 255 <= .03928 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4).reduce((s, c, i) => s + c * [.2126, .7152, .0722][i], 0);
             const of = s => (s.match(/[\\d.]+/g) || []).map(Number);
             const ground = e => { for (; e; e = e.parentElement) { const c = of(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] > .99) return c; } return [255, 255, 255]; };
             return [...document.querySelectorAll('.stage *')].filter(e => e.offsetParent && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && !e.closest('.gone'))
-              .map(e => { const a = lum(of(getComputedStyle(e).color)), b = lum(ground(e)); return [e.className, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]; }).filter(([, c]) => c < 4.5); })()""")
+              .map(e => { const a = lum(of(getComputedStyle(e).color)), b = lum(ground(e)); return [e.className, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]; }).filter(([, c]) => c < 4.5); })()"""  # noqa: E501
+        )
         assert poor == [], scheme
 
 
@@ -100,23 +112,24 @@ def test_nothing_in_the_queue_panel_moves_while_a_run_plays(visit, traces, size)
     tops = page.evaluate("""(async () => { const seen = new Set();
         for (let i = 0; i < inflight.run.length; i += 1) { inflight.seek(i); await new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)));
             seen.add([...document.querySelectorAll(".queue > :is(.gauges, .binding, h3)")].map((e) => e.getBoundingClientRect().top).join()); }
-        return [...seen]; })()""")
+        return [...seen]; })()""")  # noqa: E501
     assert len(tops) == 1
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("size", [(1440, 900), (1280, 720), (1024, 768)])
 def test_a_legend_is_shown_whole(visit, traces, size):
     page = visit(replay=replay(traces["static"]), size=size)
     cut = """[...document.querySelectorAll(".legend")].flatMap((l) => [...l.querySelectorAll(":scope > span")].filter((e) => e.getClientRects().length)
-        .filter((e) => { const r = e.getBoundingClientRect(), box = l.getBoundingClientRect(); return r.right > box.right + 1 || r.bottom > box.bottom + 1; }).map((e) => e.textContent))"""
+        .filter((e) => { const r = e.getBoundingClientRect(), box = l.getBoundingClientRect(); return r.right > box.right + 1 || r.bottom > box.bottom + 1; }).map((e) => e.textContent))"""  # noqa: E501
     assert page.evaluate(cut) == []
     totals = """(width) => { const box = document.querySelector(".totals"); box.style.maxWidth = `${width}px`; const { right, bottom } = box.getBoundingClientRect();
-        return [...box.children].map((e) => e.getBoundingClientRect()).filter((r) => r.width && r.top < bottom).map((r) => r.right <= right + 1); }"""
-    assert set(page.evaluate(totals, 300)) == {
-        True
-    }  # in a narrow heading whole numbers are left out, and none is cut
+        return [...box.children].map((e) => e.getBoundingClientRect()).filter((r) => r.width && r.top < bottom).map((r) => r.right <= right + 1); }"""  # noqa: E501
+    # in a narrow heading whole numbers are left out, and none is cut
+    assert set(page.evaluate(totals, 300)) == {True}
     weighed = page.evaluate(
-        f"(document.querySelector('.panel.mask').classList.add('weighed'), [document.querySelector('.legend-weights').getClientRects().length, {cut}])"
+        "(document.querySelector('.panel.mask').classList.add('weighed'),"
+        f" [document.querySelector('.legend-weights').getClientRects().length, {cut}])"
     )
     assert weighed == [1, []]
 
@@ -133,12 +146,14 @@ def test_on_a_projector_words_are_large(visit, traces, view, size):
         replay=replay(traces["continuous"]), size=size, hash=f"present=1&step=6&view={view}"
     )
     assert page.evaluate("document.querySelector('.inflight').dataset.focusView ?? ''") == view
-    small = page.evaluate("""(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
+    small = page.evaluate(
+        """(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
         CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { drawn.push([text, parseFloat(/([\\d.]+)px/.exec(this.font)[1])]); ink.call(this, text, ...at); };
         inflight.draw();
         const words = [...document.querySelectorAll(".stage *")].filter((e) => e.getClientRects().length && !e.closest(".hidden-text, .cursor") && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
             .map((e) => [e.textContent, parseFloat(getComputedStyle(e).fontSize)]);
-        return [...drawn, ...words].filter(([, size]) => size < 20); })()""")
+        return [...drawn, ...words].filter(([, size]) => size < 20); })()"""  # noqa: E501
+    )
     assert small == []
 
 

@@ -1,4 +1,6 @@
-"""One motion a step: it ends in the picture that seeking gives, yields to the next key, runs backwards, and is the same at the same share."""
+"""One motion a step: it ends in the picture that seeking gives, yields to the next key, runs
+backwards, and is the same at the same share.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,19 @@ from worlds.browser import seek, settled, still
 from worlds.player import trace_of
 from worlds.visual import record, request
 
-# What all canvases show now, the flights above them included; not what is drawn anew each time in its own rhythm.
-PICTURE = "() => [...document.querySelectorAll('.inflight canvas')].map(c => c.getClientRects().length ? c.toDataURL() : '').join()"
-FLYING = "() => { const c = document.querySelector('.flights'); return c.getClientRects().length > 0 && c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x); }"
+# What all canvases show now, the flights above them included; not what is drawn anew each time in
+# its own rhythm.
+PICTURE = (
+    "() => [...document.querySelectorAll('.inflight canvas')].map(c => c.getClientRects().length ?"
+    " c.toDataURL() : '').join()"
+)
+FLYING = (
+    "() => { const c = document.querySelector('.flights'); return c.getClientRects().length > 0 &&"
+    " c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x); }"
+)
 # Presses a key and collects the shares that were drawn until all has settled.
 SHARES = """(key) => new Promise(done => { const seen = []; document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
-    const look = () => { seen.push(inflight.motion.share); if (inflight.motion.going || seen.length < 3) requestAnimationFrame(look); else done([seen, inflight.index]); }; requestAnimationFrame(look); })"""
+    const look = () => { seen.push(inflight.motion.share); if (inflight.motion.going || seen.length < 3) requestAnimationFrame(look); else done([seen, inflight.index]); }; requestAnimationFrame(look); })"""  # noqa: E501
 
 
 def hold(page, share: float) -> str:
@@ -30,6 +39,7 @@ def hold(page, share: float) -> str:
     return page.evaluate(PICTURE)
 
 
+@pytest.mark.smoke
 def test_a_step_moves_and_settles_where_seeking_goes(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 3)
@@ -119,7 +129,10 @@ def test_a_preempted_request_goes_back_and_gives_up_its_blocks(visit):
     seek(page, index)
     lost = [p.request for p in trace.events[index].preempted]
     hold(page, 0.1)
-    leaving = "[...inflight.blocks.shown].filter(([block, owners]) => owners.some(o => o.strength < 1)).map(([, owners]) => owners[0].request.id)"
+    leaving = (
+        "[...inflight.blocks.shown].filter(([block, owners]) => owners.some(o => o.strength <"
+        " 1)).map(([, owners]) => owners[0].request.id)"
+    )
     assert set(page.evaluate(leaving)) >= set(lost)
     assert page.evaluate(FLYING) and page.evaluate(
         "[...inflight.flights.places.keys()].filter(k => k.startsWith('after')).length"
@@ -179,7 +192,8 @@ def test_every_step_of_recorded_runs_moves(visit, name, size):
         seek(page, index)
         before = page.evaluate(PICTURE)
         page.evaluate(
-            "for (const share of [0, 0.1, 0.25, 0.45, 0.6, 0.7, 0.8, 0.95, 1]) { inflight.motion.hold(share); inflight.draw(); }"
+            "for (const share of [0, 0.1, 0.25, 0.45, 0.6, 0.7, 0.8, 0.95, 1]) {"
+            " inflight.motion.hold(share); inflight.draw(); }"
         )
         settled(page)
         assert page.evaluate(PICTURE) == before, f"step {index}"

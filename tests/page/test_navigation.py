@@ -1,4 +1,6 @@
-"""Moving through a run: keys, buttons, scrubbing, hover and selection, the address, zooming the mask."""
+"""Moving through a run: keys, buttons, scrubbing, hover and selection, the address, zooming the
+mask.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,24 @@ def test_opens_paused_where_prefill_meets_decode(visit, traces):
     assert phases == {"prefill", "decode"} and not page.evaluate("inflight.transport.playing")
 
 
+@pytest.mark.smoke
 def test_keys_and_buttons(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     last = len(traces["continuous"].events) - 1
-    at = lambda: page.evaluate(
-        "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(inflight.drawn))))"
-    )  # noqa: E731
+    at = lambda: page.evaluate(  # noqa: E731
+        "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() =>"
+        " r(inflight.drawn))))"
+    )
     for key, expected in [
-        ("Home", 0), ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("PageUp", 0), ("PageDown", 10), ("End", last), ("ArrowRight", last),
-    ]:  # fmt: skip
+        ("Home", 0),
+        ("ArrowRight", 1),
+        ("Shift+ArrowRight", 11),
+        ("ArrowLeft", 10),
+        ("PageUp", 0),
+        ("PageDown", 10),
+        ("End", last),
+        ("ArrowRight", last),
+    ]:
         page.keyboard.press(key)
         assert at() == expected, key
     page.click("[data-act=first]")
@@ -41,6 +52,7 @@ def test_keys_and_buttons(visit, traces):
     settled(page, "(n) => inflight.drawn === n && !inflight.transport.playing", last)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", ["admission", "chunk", "preemption", "finish"])
 def test_jump_to_events(visit, kind):
     trace = trace_of("continuous", num_blocks=5)
@@ -83,7 +95,8 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     page = visit(replay=replay(traces["continuous"]))
     seek(page, 3)
     cell = page.evaluate(
-        "(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3, c.item.request.letter]; })()"
+        "(() => { const c = inflight.row.cells[0]; return [c.x + 3, c.y + 3,"
+        " c.item.request.letter]; })()"
     )
     canvas = page.locator(".panel.row canvas")
     canvas.hover(position={"x": cell[0], "y": cell[1]})
@@ -102,10 +115,13 @@ def test_hover_lights_one_request_everywhere_and_click_pins(visit, traces):
     assert page.evaluate("inflight.focus") is None
 
 
-@pytest.mark.parametrize(("policy", "reasons"), [
-    ("continuous", {"allowed", "another request", "the future"}),
-    ("static", {"allowed", "another request", "the future", "padding"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "reasons"),
+    [
+        ("continuous", {"allowed", "another request", "the future"}),
+        ("static", {"allowed", "another request", "the future", "padding"}),
+    ],
+)
 def test_a_cell_says_why(visit, traces, policy, reasons):
     trace = traces[policy]
     page = visit(replay=replay(trace))
@@ -131,6 +147,7 @@ def test_a_cell_says_why(visit, traces, policy, reasons):
     assert said == reasons
 
 
+@pytest.mark.smoke
 def test_the_address_restores_step_and_selection(visit, traces):
     data = replay(traces["continuous"])
     options = {
@@ -202,9 +219,8 @@ def test_a_zoomed_mask_moves_by_its_minimap(visit, traces):
     page.mouse.down()
     page.mouse.move(box["x"] + map_["x"] + map_["w"], box["y"] + map_["y"] + map_["h"], steps=5)
     settled(page, f"([q, k]) => {view}[1] === q && {view}[3] === k", [nq, nk])
-    page.mouse.move(
-        box["x"] + map_["x"] - 60, box["y"] + map_["y"] - 60, steps=3
-    )  # held: it follows beyond its edge
+    # held: it follows beyond its edge
+    page.mouse.move(box["x"] + map_["x"] - 60, box["y"] + map_["y"] - 60, steps=3)
     page.mouse.up()
     settled(page, f"{view}.join() === '0,6,0,6'")
     assert page.evaluate("[inflight.pinned, inflight.mask.zoom !== null]") == [None, True]

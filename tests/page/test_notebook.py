@@ -16,9 +16,8 @@ from worlds.page_server import ROOT
 @pytest.mark.slow
 def test_the_notebook_runs_and_shows_a_run_a_race_and_what_happens(visit, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.delitem(
-        sys.modules, "inflight", raising=False
-    )  # what a test of the sandbox offered in this process, for one
+    # what a test of the sandbox offered in this process, for one
+    monkeypatch.delitem(sys.modules, "inflight", raising=False)
     logging.enable_progress_bar()  # as they are where the tests have not switched them off
     shell, shown = InteractiveShell.instance(), []
     drawn: list[str] = []

@@ -1,4 +1,6 @@
-"""Runs from elsewhere: by an address in the page's own, which the browser alone fetches, and published workloads in the editor."""
+"""Runs from elsewhere: by an address in the page's own, which the browser alone fetches, and
+published workloads in the editor.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def friendly(elsewhere):
 
 
 def go(page, address: str) -> None:
-    """Follow a link to a run; what the page itself was about to write into its address is written by then."""
+    """Follow a link to a run; what the page itself was about to write into its address is written
+    by then.
+    """
     settled(page, "!inflight.address.due")
     page.evaluate("(a) => { location.hash = `trace=${a}`; }", address)
 
@@ -72,10 +76,8 @@ def go(page, address: str) -> None:
 @pytest.mark.slow
 def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_url, http):
     url = state(http, page_url)["catalogue"][0]["url"]
-    for address in (
-        url,
-        url.replace(".json", ".jsonl"),
-    ):  # a replay, and the trace that it was made from
+    # a replay, and the trace that it was made from
+    for address in (url, url.replace(".json", ".jsonl")):
         page = visit(f"{page_url}/", hash=f"trace={address}&step=3")
         assert page.evaluate("() => [inflight.entry.trace, inflight.frame.event.step]") == [
             address,
@@ -92,6 +94,7 @@ def test_a_run_of_the_pages_own_address_opens_and_is_shared_by_it(visit, page_ur
         assert link == address
 
 
+@pytest.mark.smoke
 def test_the_query_names_one_too(visit, page_url, http):
     url = state(http, page_url)["catalogue"][1]["url"]
     page = visit(f"{page_url}/")
@@ -124,12 +127,8 @@ def test_another_site_is_asked_only_where_the_page_was_told_of_it(
 def test_what_cannot_be_opened_says_why_and_the_first_run_is_there(visit, friendly, elsewhere):
     page = visit(friendly)
     page.unroute_all()
-    page.meant += [
-        "Failed to load resource",
-        "CORS policy",
-        "Content Security Policy",
-        "Fetch API",
-    ]  # the console tells of it
+    # the console tells of it
+    page.meant += ["Failed to load resource", "CORS policy", "Content Security Policy", "Fetch API"]
     before = page.evaluate("() => inflight.entry.name")
     for name, sentence in (
         ("none.json", "answered 404"),
@@ -167,7 +166,7 @@ def test_a_page_without_a_server_opens_a_replay_and_says_what_it_cannot_read(vis
     assert page.evaluate("() => inflight.entry.name") == "first"
 
 
-# -- published workloads ---------------------------------------------------------------------------------------------------
+# -- published workloads ---------------------------------------------------------------------------
 
 # Two requests in the format of Mooncake's trace, written by hand.
 MOONCAKE = "".join(
@@ -185,7 +184,7 @@ def give(page, name: str, text: str) -> None:
 
 @pytest.mark.slow
 def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit, page_url):
-    page = visit(f"{page_url}/")
+    page = visit(f"{page_url}/", hash="run=short-and-long")
     page.locator(".edit-button").click()
     settled(page, "inflight.editor.state")
     give(page, "talk.jsonl", MOONCAKE)
@@ -204,7 +203,8 @@ def test_the_editor_takes_a_published_workload_scaled_and_says_by_how_much(visit
     page.locator(".run-button").click()
     settled(
         page,
-        "inflight.run && inflight.run.complete && !inflight.running && inflight.run.header.source === 'live'",
+        "inflight.run && inflight.run.complete && !inflight.running && inflight.run.header.source"
+        " === 'live'",
     )
     hits = page.evaluate(
         "() => inflight.run.events.flatMap((e) => e.kv.prefixHits).map((h) => h.numCachedTokens)"

@@ -1,4 +1,6 @@
-"""vLLM's own steps on the page: rows in their real order, guesses as what they are, what is inferred labelled, what is absent said."""
+"""vLLM's own steps on the page: rows in their real order, guesses as what they are, what is
+inferred labelled, what is absent said.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ def plain():
     return to_trace(read_raw([DATA / "vllm-0.32.raw.jsonl.gz"])[0])
 
 
+@pytest.mark.smoke
 def test_the_engine_and_what_is_inferred_are_named(visit, plain):
     page = visit(replay=replay(plain))
     assert "vLLM 0.32.0" in page.locator(".policy-chip").first.inner_text()
@@ -62,14 +65,15 @@ def test_guesses_are_drawn_as_guesses(visit):
     assert all(text == "✗" for _, guess, text in cells if guess == "forgotten")
     guessed, right = sum(d.drafted for d in event.drafts), sum(d.accepted for d in event.drafts)
     assert f"{guessed} guessed: {right} right" in page.locator(".panel.row .key").inner_text()
-    assert (
-        trace.mask(event.step).queries[-1].text
-    )  # the mask in a terminal knows no later token either
+    # the mask in a terminal knows no later token either
+    assert trace.mask(event.step).queries[-1].text
 
 
 @pytest.mark.parametrize("name", ["hybrid", "sliding-window"])
 def test_a_cache_is_as_long_as_its_layers_keep_it(visit, name):
-    """In the step in which a window passes blocks: lengths by kind of layer, the blocks that left, and both in words."""
+    """In the step in which a window passes blocks: lengths by kind of layer, the blocks that left,
+    and both in words.
+    """
     trace = to_trace(read_raw([DATA / f"vllm-0.32-{name}.raw.jsonl.gz"])[0])
     at, change = next((i, c) for i, e in enumerate(trace.events) for c in e.kv.changes if c.left)
     event = trace.events[at]

@@ -1,4 +1,6 @@
-"""Real pages of other sites, in a real browser, against a page that a class reaches over plain HTTP: of it browsers say nothing but the origin."""
+"""Real pages of other sites, in a real browser, against a page that a class reaches over plain
+HTTP: of it browsers say nothing but the origin.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from worlds.visitors import endless
 SEND = """async ([to, spec, visitor, options]) => {
   const body = JSON.stringify({ kind: "run", spec, visitor });
   return fetch(to + "/inflight/jobs", { method: "POST", body, ...options }).then(async (r) => [r.status, await r.text()], () => null);
-}"""
+}"""  # noqa: E501
 READ = """async ([to, headers]) => Promise.all(["inflight/state", "serve/sessions", "config"].map(
   (path) => fetch(`${to}/${path}`, { headers }).then((r) => r.status, () => null)))"""
 
@@ -23,7 +25,9 @@ READ = """async ([to, headers]) => Promise.all(["inflight/state", "serve/session
 def test_pages_of_other_sites_neither_send_nor_read_and_its_own_do_both(
     chromium, page_url, http, tmp_path
 ):
-    """`class.lan` is the page's name in its network; `evil.example` is another site, which then points its name to the page."""
+    """`class.lan` is the page's name in its network; `evil.example` is another site, which then
+    points its name to the page.
+    """
     (tmp_path / "index.html").write_text("<title>evil</title>", encoding="utf-8")
     port = urlsplit(page_url).port
     rules = "--host-resolver-rules=MAP class.lan 127.0.0.1, MAP evil.example 127.0.0.1"
@@ -40,12 +44,14 @@ def test_pages_of_other_sites_neither_send_nor_read_and_its_own_do_both(
                 "content-type": "application/json",
                 "x-forwarded-host": urlsplit(page.url).netloc,
             }
-            for number, options in enumerate((
-                {"mode": "no-cors"},
-                {"mode": "no-cors", "headers": {"content-type": "text/plain"}},
-                {"headers": {"content-type": "application/json"}},
-                {"headers": proxys},
-            )):  # fmt: skip
+            for number, options in enumerate(
+                (
+                    {"mode": "no-cors"},
+                    {"mode": "no-cors", "headers": {"content-type": "text/plain"}},
+                    {"headers": {"content-type": "application/json"}},
+                    {"headers": proxys},
+                )
+            ):
                 page.evaluate(SEND, [to, endless(), f"of evil {number}", options])
                 begun = begin(http, page_url, "run", endless(), f"of evil {number}")
                 assert "job" in begun, "a run of this visitor was begun by the other site"

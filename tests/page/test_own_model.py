@@ -1,4 +1,6 @@
-"""A model of one's own on the page in a real browser: named, foreseen, run, remembered; prompts as messages; and what cannot be run."""
+"""A model of one's own on the page in a real browser: named, foreseen, run, remembered; prompts as
+messages; and what cannot be run.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,7 @@ def test_a_folder_is_named_foreseen_run_and_remembered(visit, page_url, folder, 
     expect(says).to_contain_text("34,720, 2 layers")
     expect(page.locator("#watch [name=model]")).to_have_value(str(folder))
     assert page.evaluate("inflight.run.length") == before, "nothing was run"
-    page.check("[name=as_messages]")
-    page.fill(".message textarea >> nth=0", "To be?")
-    page.click(".add-message >> nth=0")
-    page.click(".run-button")
-    expect(page.locator(".run-message")).to_contain_text("has an empty message")
-    page.click("button[aria-label='Remove this message'] >> nth=1")
+    page.fill(".request-row textarea >> nth=0", "To be?")
     page.select_option("[name=dtype]", "bfloat16")
     page.click(".run-button")
     settled(page, "!inflight.running && inflight.run.header.source === 'live'")
@@ -69,7 +66,8 @@ def test_a_folder_is_named_foreseen_run_and_remembered(visit, page_url, folder, 
 def test_a_link_loads_nothing_by_itself(visit, page_url, folder):
     page = visit(page_url, hash="detail=full")
     link = page.evaluate(
-        "(model) => inflight.editor.ready().then(() => inflight.editor.packed({ ...inflight.editor.state.presets[0].spec, model }))",
+        "(model) => inflight.editor.ready().then(() => inflight.editor.packed({"
+        " ...inflight.editor.state.presets[0].spec, model }))",
         str(folder),
     )
     again = visit(page_url, size="phone", hash=f"spec={link}&lang=de")

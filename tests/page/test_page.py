@@ -1,4 +1,6 @@
-"""The whole page in a real browser: what a person can do from opening it to running, breaking, sharing and taking away."""
+"""The whole page in a real browser: what a person can do from opening it to running, breaking,
+sharing and taking away.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
 from worlds.axe import serious
-from worlds.browser import settled, still
+from worlds.browser import open_editor, settled, still
 
 SHORT = "nanogpt-chunked-4"  # a preset that runs in a second or two
 
@@ -33,12 +35,10 @@ def events_of(page: Page) -> list[int]:
 
 def edit(page: Page, preset: str = SHORT) -> None:
     """Open the editor on a preset."""
-    page.click(".edit-button")
-    page.wait_for_selector(".request-rows > *")
+    open_editor(page)
     page.select_option(".preset-select", preset)
-    settled(
-        page, "(name) => inflight.entry.name === name", preset
-    )  # one that is on record opens by itself
+    # one that is on record opens by itself
+    settled(page, "(name) => inflight.entry.name === name", preset)
 
 
 def run(page: Page) -> None:
@@ -46,6 +46,7 @@ def run(page: Page) -> None:
     settled(page, "!inflight.running && inflight.run.header.source === 'live'")
 
 
+@pytest.mark.smoke
 def test_it_opens_on_a_recorded_run_and_weighs_little(fresh, page_url):
     page = fresh(viewport={"width": 1440, "height": 900}, opening=True)
     session = page.context.new_cdp_session(page)
@@ -58,7 +59,8 @@ def test_it_opens_on_a_recorded_run_and_weighs_little(fresh, page_url):
     expect(page.locator(".source")).to_contain_text("Recorded")
     assert page.evaluate("inflight.run.header.source") == "recorded"
     assert not page.evaluate(
-        "document.documentElement.scrollWidth > innerWidth || document.documentElement.scrollHeight > innerHeight"
+        "document.documentElement.scrollWidth > innerWidth || document.documentElement.scrollHeight"
+        " > innerHeight"
     )
 
 
@@ -66,7 +68,8 @@ def test_it_opens_on_a_recorded_run_and_weighs_little(fresh, page_url):
 def test_gradio_adds_no_scroll_and_no_chrome_and_nothing_in_the_editor_is_cut_off(open_page, size):
     page = open_page(size=size)
     width, height = page.evaluate(
-        "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
+        "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight"
+        " - innerHeight]"
     )
     assert width <= 0 and height <= 0
     box = page.locator(".inflight").bounding_box()
@@ -76,7 +79,8 @@ def test_gradio_adds_no_scroll_and_no_chrome_and_nothing_in_the_editor_is_cut_of
     )
     edit(page, "gpt2-six")
     assert page.evaluate(
-        "(() => { const b = document.querySelector('.drawer-body'); return b.scrollWidth <= b.clientWidth; })()"
+        "(() => { const b = document.querySelector('.drawer-body'); return b.scrollWidth <="
+        " b.clientWidth; })()"
     )
 
 
@@ -98,6 +102,7 @@ def test_scrubbing_asks_the_server_nothing(open_page):
     assert not asked
 
 
+@pytest.mark.smoke
 def test_a_run_streams_in_and_is_called_live(open_page):
     page = open_page()
     edit(page)
@@ -135,13 +140,14 @@ def test_a_run_can_be_cancelled_and_keeps_what_it_has(open_page):
     page.click(".run-button")
     page.wait_for_function(
         """() => inflight.running && inflight.run.header.source === 'live' && inflight.run.length > 2
-            && (document.querySelector(".cancel-button").click(), true)""",
+            && (document.querySelector(".cancel-button").click(), true)""",  # noqa: E501
     )
     settled(page, "!inflight.running")
     expect(page.locator(".run-message")).to_contain_text("cancelled after")
     assert page.evaluate("inflight.run.length > 2 && !inflight.run.complete")
 
 
+@pytest.mark.smoke
 def test_a_run_that_is_refused_says_why_and_the_last_one_stays(open_page):
     page = open_page()
     edit(page)
@@ -211,7 +217,8 @@ def test_a_recorded_run_can_be_taken_away(open_page, tmp_path):
 def test_every_sentence_shown_is_the_servers(open_page):
     page = open_page(hash="run=kv-pressure")
     captions = page.evaluate(
-        "inflight.replay.captions.map(c => c.say.map(s => typeof s === 'string' ? s : s.r).join(''))"
+        "inflight.replay.captions.map(c => c.say.map(s => typeof s === 'string' ? s :"
+        " s.r).join(''))"
     )
     from visualizer.words.captions import captions as compose
     from visualizer.words.captions import plain
@@ -248,6 +255,5 @@ def test_every_button_of_the_bar_is_within_reach_on_a_phone(open_page, part):
 def test_no_serious_violation_of_accessibility(open_page, how):
     page = open_page(**how)
     assert serious(page) == []
-    page.click(".edit-button")
-    page.wait_for_selector(".request-rows > *")
+    open_editor(page)
     assert serious(page) == []

@@ -1,4 +1,6 @@
-"""What the panels say in words and bars is what ran, at every step: who waits since when, how the budget was split, what was written."""
+"""What the panels say in words and bars is what ran, at every step: who waits since when, how the
+budget was split, what was written.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _PANELS = """() => inflight.run.events.map((_, i) => {
             return first(inflight.lanes, { x: scale.from(i), w: scale.to(i) - scale.from(i), y, h });
         }),
     };
-})"""
+})"""  # noqa: E501
 
 
 def tokens(n: int) -> str:
@@ -44,9 +46,17 @@ def tokens(n: int) -> str:
 
 def waiting(trace: Trace, frame: Frame) -> list:
     rows = [
-        [one.request, "preempted, waits again" if one.preempted else f"prompt of {tokens(trace.prompt_lengths[one.request])}", f"since step {one.since}"]
+        [
+            one.request,
+            (
+                "preempted, waits again"
+                if one.preempted
+                else f"prompt of {tokens(trace.prompt_lengths[one.request])}"
+            ),
+            f"since step {one.since}",
+        ]
         for one in frame.waiting
-    ]  # fmt: skip
+    ]
     return rows if len(rows) <= 4 else [*rows[:3], f"and {len(rows) - 3} more behind"]
 
 
@@ -78,9 +88,11 @@ def pointed_lane(lane: int, one: LaneRow | None, event: StepEvent) -> str:
     if one is None:
         return f"lane {lane} is free in step {event.step}"
     doing = {
-        (): "nothing computed; it had stopped, and its lane is free after this step", ("stalled",): "stalled, nothing computed",
-        ("finished",): "finished; its row is computed as padding until the wave ends", ("prefill", "decode"): "prefill, then its first decode",
-    }.get(one.doing, one.doing[0] if one.doing else "")  # fmt: skip
+        (): "nothing computed; it had stopped, and its lane is free after this step",
+        ("stalled",): "stalled, nothing computed",
+        ("finished",): "finished; its row is computed as padding until the wave ends",
+        ("prefill", "decode"): "prefill, then its first decode",
+    }.get(one.doing, one.doing[0] if one.doing else "")
     return f"@{one.request} lane {lane}, step {event.step}: {doing}"
 
 
@@ -93,7 +105,10 @@ def pointed_block(
     length = next(one.kv_len for one in frame.lanes if one.request == owner)
     new = any(block in change.added for change in event.kv.changes)
     filled = f"{min(size, max(0, length - first))} of {size} filled"
-    return f"Block {block}: @{owner} positions {first} to {first + size - 1}, {filled}{', new in this step' if new else ''}"
+    return (
+        f"Block {block}: @{owner} positions {first} to {first + size - 1},"
+        f" {filled}{', new in this step' if new else ''}"
+    )
 
 
 LIMITS = {"max_num_seqs": 3, "max_num_batched_tokens": 12, "block_size": 4, "num_blocks": 9}
@@ -109,6 +124,7 @@ PLAN = [
 ]  # nothing to do for some time before the last two
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "policy", ["static", "split-chunked", "continuous"]
 )  # pads beside no limit, two tokens in one step, preemptions
@@ -140,9 +156,10 @@ def test_the_panels_say_what_ran(visit, policy):
             event.step
         )
         for one in frame.lanes:
-            assert panels["texts"][one.request] == [before[one.request], new[one.request]], (
-                event.step
-            )
+            assert panels["texts"][one.request] == [
+                before[one.request],
+                new[one.request],
+            ], event.step
         assert {f.request for f in event.finished} <= set(panels["ended"]), event.step
         assert panels["lengths"] == [
             pointed_length(lane, held.get(lane), cached) for lane in range(LIMITS["max_num_seqs"])
@@ -173,7 +190,7 @@ _SIMPLE = """() => {
             drawn: [...drawn],
         };
     });
-}"""
+}"""  # noqa: E501
 
 
 @pytest.mark.parametrize("detail", ["simple", "full"])

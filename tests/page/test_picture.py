@@ -23,7 +23,7 @@ _DIFFERENT = """async (pictures) => {
     let n = 0;
     for (let i = 0; i < a.length; i += 4) n += Math.abs(a[i] - b[i]) + Math.abs(a[i + 1] - b[i + 1]) + Math.abs(a[i + 2] - b[i + 2]) > 60;
     return [w, h, w2, h2, a.subarray(0, 4 * w).every((value, i) => value === b[i]), n / (w * h)];
-}"""
+}"""  # noqa: E501
 
 
 @pytest.mark.parametrize("drawer", ["closed", "open"])
@@ -45,5 +45,6 @@ def test_the_picture_is_the_page(visit, traces, drawer):
     )
     assert sizes == [2880, 1800, 2880, 1800]
     assert edge, "there is a frame around it"
-    # Another font changes one in twenty; words that Chromium sets one pixel lower, as it may from its second picture on, one in a hundred.
-    assert share < 0.02, f"{share:.1%} of the pixels differ"
+    # Another font changes one in twenty; words that Chromium sets one pixel lower, as it may from
+    # its second picture on, one in a hundred, and two beside the form, which is full of words.
+    assert share < 0.03, f"{share:.1%} of the pixels differ"

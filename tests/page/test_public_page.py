@@ -1,4 +1,6 @@
-"""The page where strangers come by: a reload in the middle of a run, and links that somebody made to do harm."""
+"""The page where strangers come by: a reload in the middle of a run, and links that somebody made
+to do harm.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
     """From its first step on, and can cancel it."""
     page = visit(page_url)
     page.evaluate(
-        "(spec) => { inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); }); }",
+        "(spec) => { inflight.editor.ready().then(() => { inflight.editor.fill(spec);"
+        " inflight.editor.runSpec(spec); }); }",
         endless(),
     )
     page.wait_for_function(
@@ -36,15 +39,15 @@ def test_a_reload_in_the_middle_of_a_run_finds_it_again(visit, page_url):
     before = page.evaluate("inflight.run.events.map(e => e.step)")
     page.reload()
     page.wait_for_function(
-        "() => window.inflight && inflight.running && inflight.run && inflight.run.header.source === 'live'"
+        "() => window.inflight && inflight.running && inflight.run && inflight.run.header.source"
+        " === 'live'"
     )
     settled(page, "(n) => inflight.run.length >= n", len(before))
     page.evaluate("document.querySelector('.cancel-button').click()")
     settled(page, "!inflight.running")
     steps = page.evaluate("inflight.run.events.map(e => e.step)")
-    assert steps[: len(before)] == before and steps == sorted(
-        set(steps)
-    )  # a step in which nobody was there has no event
+    # a step in which nobody was there has no event
+    assert steps[: len(before)] == before and steps == sorted(set(steps))
     assert not page.evaluate("inflight.run.complete")
     assert page.evaluate("sessionStorage.getItem('inflight-run')") is None
 
@@ -84,10 +87,12 @@ def test_a_space_asks_nothing_elsewhere(visit, space_url):
     assert page.locator("#huggingface-space-header").count() == 0
 
 
+@pytest.mark.smoke
 def test_the_policy_for_content_hinders_nothing_and_is_in_force(visit, page_url):
     page = visit(page_url)
     page.evaluate(
-        "() => { window.hindered = []; document.addEventListener('securitypolicyviolation', (e) => hindered.push(e.effectiveDirective)); }"
+        "() => { window.hindered = []; document.addEventListener('securitypolicyviolation', (e) =>"
+        " hindered.push(e.effectiveDirective)); }"
     )
     for part, there in (
         ("compare", "window.inflightCompare && inflightCompare.doc"),
@@ -106,7 +111,9 @@ def test_without_scripts_the_page_says_what_it_is_and_nothing_of_gradio(http, pa
     for encoding in ("identity", "gzip"):
         page = http.get(page_url, headers={"Accept-Encoding": encoding})
         head = page.text.split("<script", 1)[0]
-        said = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]*)">', head))
+        said = dict(
+            re.findall(r'<meta\s+(?:property|name)="([\w:]+)"\s+content="([^"]*)"\s*/?>', head)
+        )
         assert (
             said["og:title"].startswith("Inflight")
             and "forward pass" in said["og:description"] == said["description"]
@@ -148,7 +155,8 @@ def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url)
         settled(page, "inflight.entry && inflight.entry.name === 'kv-pressure' && inflight.run")
         assert page.evaluate("gradio_config.root") == url
         page.evaluate(
-            "(spec) => inflight.editor.ready().then(() => { inflight.editor.fill(spec); inflight.editor.runSpec(spec); })",
+            "(spec) => inflight.editor.ready().then(() => { inflight.editor.fill(spec);"
+            " inflight.editor.runSpec(spec); })",
             spec(),
         )
         settled(
@@ -160,7 +168,12 @@ def test_the_page_works_behind_a_proxy_that_has_it_under_a_path(visit, page_url)
 
 @pytest.mark.slow
 def test_a_shared_page_asks_nothing_elsewhere_and_is_drawn(visit):
-    """Through Gradio's tunnel, which needs the network: here it leads nowhere, and the page is the one that it would show."""
-    share = "import gradio.networking as n; n.setup_tunnel = lambda **_: 'https://x.gradio.live'; import app; app.main(['--share'])"
+    """Through Gradio's tunnel, which needs the network: here it leads nowhere, and the page is the
+    one that it would show.
+    """
+    share = (
+        "import gradio.networking as n; n.setup_tunnel = lambda **_: 'https://x.gradio.live';"
+        " import app; app.main(['--share'])"
+    )
     with serve((sys.executable, "-c", share)) as url:
         assert visit(url).evaluate("inflight.run.length") > 0

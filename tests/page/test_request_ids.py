@@ -1,4 +1,6 @@
-"""vLLM's own request ids: a link names one, a field finds one, and what no request has is said. A real server's recording, in a real browser."""
+"""vLLM's own request ids: a link names one, a field finds one, and what no request has is said. A
+real server's recording, in a real browser.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,8 @@ def test_a_link_with_an_id_opens_the_step_that_first_computes_it(visit, trace):
         assert carried(page)["request"] == [last] and "pin" not in carried(page)
     page = visit(replay=replay(trace), hash=f"request={seen_by_client}&step=3")
     assert pinned(page) == last and page.evaluate("inflight.frame.event.step") == 3
-    page.evaluate(
-        "(id) => { location.hash = `#request=${id}`; }", ids[0]
-    )  # followed without a new page
+    # followed without a new page
+    page.evaluate("(id) => { location.hash = `#request=${id}`; }", ids[0])
     settled(page, "inflight.pinned?.id === arg", ids[0])
     assert page.evaluate("inflight.frame.event.step") == first_computed(trace, ids[0])
 
@@ -88,6 +89,7 @@ def test_an_id_that_no_request_has_is_said_and_changes_nothing(visit, trace):
     assert page.locator(f"{TOAST} b").count() == 0
 
 
+@pytest.mark.smoke
 def test_our_own_runs_are_linked_by_letter(visit):
     """The control: ids of our presets mean nothing outside them."""
     page = visit(replay=replay(Trace.load(TRACES / "kv-pressure.jsonl")), hash="step=30&pin=B")
@@ -128,10 +130,12 @@ def test_the_field_keeps_the_rows_with_a_piece_of_an_id_or_a_letter(visit, trace
     assert page.evaluate(
         "document.querySelector('.slow-id').getBoundingClientRect().right <= innerWidth"
     )
-    boxes = "['.slow-table tbody .chip', '.slow-id', '.slow-bar'].map((s) => document.querySelector(s).getBoundingClientRect())"
-    assert page.evaluate(
-        f"{boxes}.every((box, n, all) => !n || all[n - 1].right <= box.left)"
-    )  # nothing lies over it
+    boxes = (
+        "['.slow-table tbody .chip', '.slow-id', '.slow-bar'].map((s) =>"
+        " document.querySelector(s).getBoundingClientRect())"
+    )
+    # nothing lies over it
+    assert page.evaluate(f"{boxes}.every((box, n, all) => !n || all[n - 1].right <= box.left)")
     assert not serious(page)
     field.fill("b")  # that letter comes first, then the ids that have one
     page.wait_for_function(

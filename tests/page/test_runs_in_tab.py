@@ -1,4 +1,6 @@
-"""What the page does with the engine in the visitor's tab: on a site of files, where there is no other, and on a server's page, where it is the first choice."""
+"""What the page does with the engine in the visitor's tab: on a site of files, where there is no
+other, and on a server's page, where it is the first choice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from core.cli.check import _engine
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
@@ -61,9 +63,8 @@ def test_requests_are_changed_and_run_without_a_server(opened, site, tmp_path):
     page.click(".edit-button")
     expect(page.locator("[name=device]")).to_have_text("your machine")
     expect(page.locator("label:has([name=device]) small")).to_contain_text("stays on your machine")
-    assert not [
-        path for path in site.asked[before:] if path.endswith((".wasm.gz", "/weights.gz"))
-    ]  # nobody has asked for it yet
+    # nobody has asked for it yet
+    assert not [path for path in site.asked[before:] if path.endswith((".wasm.gz", "/weights.gz"))]
     run(page)
     assert page.inner_text(".source .word") == "Run in a browser tab"
     shipped = Trace.load(TRACES / "short-and-long.jsonl")
@@ -169,9 +170,8 @@ def test_two_clicks_start_one_run_and_stop_ends_it(opened):
     page.click(".edit-button")
     for row in page.locator(".request-rows input").all()[::2]:
         row.fill("300")
-    page.select_option(
-        "[name=policy]", "sequential"
-    )  # thousands of steps: it goes on until it is cancelled
+    # thousands of steps: it goes on until it is cancelled
+    page.select_option("[name=policy]", "sequential")
     page.evaluate(f"() => {{ const b = document.querySelector('{RUN}'); b.click(); b.click(); }}")
     settled(page, "inflight.live.run?.length > 3")
     page.evaluate("inflight.editor.run()")
@@ -183,8 +183,10 @@ def test_two_clicks_start_one_run_and_stop_ends_it(opened):
 
 
 def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(
-    page_url, visit, engine_files
-):  # noqa: F811
+    page_url,
+    visit,
+    engine_files,  # noqa: F811
+):
     page = visit(url=page_url, hash="run=greedy-together", in_tab=True)
     device = page.locator("#watch [name=device]")
     run_button = "#watch .drawer .run-button"

@@ -1,6 +1,6 @@
-"""The sandbox in a real browser: what runs in it reaches neither network nor page nor storage, and what it says is believed only as data."""
-
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+"""The sandbox in a real browser: what runs in it reaches neither network nor page nor storage, and
+what it says is believed only as data.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ SCRIPTS = {
     for path in (Path(__file__).parents[1] / "data" / "sandbox").iterdir()
 }
 TOO_MUCH = "This code answered more than the page takes from a stranger."
-# A job in the sandbox, with a script of ours in place of the engine's worker: its deltas, or the sentence with which it ended.
+# A job in the sandbox, with a script of ours in place of the engine's worker: its deltas, or the
+# sentence with which it ended.
 JOB = """async ([sandbox, script, spec]) => {
     const { Sandbox } = await import(sandbox), bytes = async () => (await fetch(script)).arrayBuffer();
     const own = new Sandbox(async () => ({ 'worker.js': await bytes() }), 'shakespeare-bpe');
     const deltas = []; let said = '';
     try { for await (const delta of own.run('policy', spec)) deltas.push(delta); } catch (error) { said = error.message; }
     own.end();
-    return { deltas, said, frames: document.querySelectorAll('iframe').length }; }"""
+    return { deltas, said, frames: document.querySelectorAll('iframe').length }; }"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +42,15 @@ def elsewhere() -> Iterator[Listener]:
 
 
 @pytest.fixture
-def page(fresh: Callable[..., Page], site: Listener) -> Page:
+def page(fresh: Callable[..., Page], site: Listener) -> Page:  # noqa: F811
     page = fresh()
     page.goto(site.url + "index.html")
     return page
 
 
 def reaching(page: Page, sandbox: str, elsewhere: Listener) -> dict:
-    for _ in range(
-        3
-    ):  # on a machine with other work it can be silent for longer than a sandbox's patience
+    # on a machine with other work it can be silent for longer than a sandbox's patience
+    for _ in range(3):
         done = page.evaluate(JOB, [sandbox, "reaching.js", {"at": elsewhere.url}])
         if done["deltas"] or "Nothing was heard" not in done["said"]:
             break

@@ -1,7 +1,5 @@
 """The sandbox in Firefox: the tests of test_sandbox.py again."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,14 +15,13 @@ from test_sandbox import (  # noqa: F401
     test_without_its_policy_the_same_code_reaches_the_network,
 )
 
-from worlds.firefox import firefox  # noqa: F401
 from worlds.sandboxed import Listener
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def page(firefox: Browser, site: Listener) -> Iterator[Page]:
+def page(firefox: Browser, site: Listener) -> Iterator[Page]:  # noqa: F811
     context = firefox.new_context()
     page = context.new_page()
     page.goto(site.url + "index.html")

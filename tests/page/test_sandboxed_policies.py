@@ -1,6 +1,6 @@
-"""Policies of strangers on the real engine in its sandbox: what they cannot do, and what is said of those that do not end."""
-
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
+"""Policies of strangers on the real engine in its sandbox: what they cannot do, and what is said of
+those that do not end.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ pytestmark = pytest.mark.slow
 TASK = next(iter(tasks().values()))
 OVER = "Line {line_number} was still running when time was up: is there a loop that never ends?"
 RAISED = "Line {line_number} raised {why}"
-SILENT = "Nothing was heard of this code for 6 seconds and it could not be interrupted, so its sandbox was ended."
+SILENT = (
+    "Nothing was heard of this code for 6 seconds and it could not be interrupted, so its sandbox"
+    " was ended."
+)
 # The last delta of a trial, or the sentence with which it ended.
 TRY = """async ([code, task, model]) => {
     const base = new URL('engine/', document.baseURI).href, { Sandbox } = await import(base + 'sandbox.js');
     window.sandbox ??= Sandbox.of(base, model);
     let last = '';
     try { for await (const delta of sandbox.run('policy', { task, code })) last = delta; } catch (error) { last = error.message; }
-    return last; }"""
+    return last; }"""  # noqa: E501
 KEPT = """async () => {
     const cache = await caches.open('inflight-engine'), found = {};
     for (const { url } of await cache.keys()) {
         const hash = await crypto.subtle.digest('SHA-256', await (await cache.match(url)).arrayBuffer());
         found[url] = btoa(String.fromCharCode(...new Uint8Array(hash)));
     }
-    return found; }"""
+    return found; }"""  # noqa: E501
 OWN = """([model, spec]) => new Promise((done) => {
     const worker = new Worker('engine/worker.js', { type: 'module' });
     worker.onmessage = ({ data }) => {
@@ -44,17 +47,20 @@ OWN = """([model, spec]) => new Promise((done) => {
         const cache = await caches.open('inflight-engine');
         while (!(await cache.keys()).some(({ url }) => url.endsWith('snapshot'))) await new Promise((later) => setTimeout(later, 50));
     };
-    worker.postMessage({ id: 1, do: 'load', model }); })"""
+    worker.postMessage({ id: 1, do: 'load', model }); })"""  # noqa: E501
 
 
 def ordering(body: str) -> tuple[str, int]:
     """A policy whose `order` has this body, and the number of the line before it."""
-    head = f"{TASK.code}\n\n@dataclass(frozen=True, kw_only=True)\nclass Hostile(Policy):\n    name: str = 'hostile'\n    order_by: str = 'whim'\n\n    def order(self, request):\n"
+    head = (
+        f"{TASK.code}\n\n@dataclass(frozen=True, kw_only=True)\nclass Hostile(Policy):\n    name:"
+        " str = 'hostile'\n    order_by: str = 'whim'\n\n    def order(self, request):\n"
+    )
     return head + textwrap.indent(textwrap.dedent(body), " " * 8), head.count("\n")
 
 
 @pytest.fixture(scope="module")
-def engine_site(engine_files) -> Iterator[Listener]:
+def engine_site(engine_files) -> Iterator[Listener]:  # noqa: F811
     files = {f"engine/{name}": content for name, content in engine_files.contents().items()}
     with listening(
         {**files, "index.html": b"<!doctype html><title>page</title><link rel=icon href=data:,>"}
@@ -63,7 +69,7 @@ def engine_site(engine_files) -> Iterator[Listener]:
 
 
 @pytest.fixture
-def page(fresh: Callable[..., Page], engine_site: Listener) -> Page:
+def page(fresh: Callable[..., Page], engine_site: Listener) -> Page:  # noqa: F811
     page = fresh()
     page.goto(engine_site.url + "index.html")
     return page
@@ -87,7 +93,10 @@ def test_code_that_does_not_end_is_stopped_at_its_line(page):
     assert tried(page, TASK.code)["attempt"]["fault"] is None
     assert fault(page, "n = 0\nwhile True:\n    n += 1")[:2] in [(OVER, 2), (OVER, 3)]
     assert fault(page, "import re\nreturn re.match('(a+)+$', 'a' * 40 + 'b')")[:2] == (OVER, 2)
-    catching = "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass"
+    catching = (
+        "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n "
+        "       pass"
+    )
     assert fault(page, catching)[:2] in [(OVER, 3), (OVER, 4)]
     says, line, why = fault(page, "much = []\nwhile True:\n    much.append(bytearray(10**7))")
     assert (says, line, why) == (RAISED, 3, "MemoryError")
@@ -117,7 +126,10 @@ def test_no_python_reaches_the_network_or_what_is_kept(page, engine_site):
         for name, body in ways.items():
             said, *_ = fault(page, body.format(at=elsewhere.url + name))
             assert said in (RAISED, OVER), name  # to import urllib may take too long
-        spoiling = "import js, core.policy\njs.caches.open('inflight-engine')\ncore.policy.Policy.order = None\njs.fetch('{at}')\nreturn 0"
+        spoiling = (
+            "import js, core.policy\njs.caches.open('inflight-engine')\ncore.policy.Policy.order ="
+            " None\njs.fetch('{at}')\nreturn 0"
+        )
         tried(page, ordering(spoiling.format(at=elsewhere.url + "fetch"))[0])
         assert tried(page, TASK.code)["attempt"]["fault"] is None
         assert (refused, elsewhere.heard) == ("A visitor's code runs in the sandbox alone.", [])

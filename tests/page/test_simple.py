@@ -1,4 +1,6 @@
-"""Simple and Full: who gets which, what each shows, the lanes that pass under a fixed now, who waits at the door, the "?" beside each title."""
+"""Simple and Full: who gets which, what each shows, the lanes that pass under a fixed now, who
+waits at the door, the "?" beside each title.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from worlds.axe import serious
 from worlds.browser import seek, settled
 
 DETAIL = "document.querySelector('.inflight').dataset.detail"
-SEEN = "(names) => names.filter((name) => document.querySelector(`.inflight ${name}`)?.checkVisibility({ visibilityProperty: true }))"
+SEEN = (
+    "(names) => names.filter((name) => document.querySelector(`.inflight"
+    " ${name}`)?.checkVisibility({ visibilityProperty: true }))"
+)
 VIEWS = [
     ".strip",
     ".scrubber",
@@ -87,24 +92,40 @@ def test_whoever_brings_a_recording_gets_full_unless_they_chose(visit, six):
     ] == ["full", "simple"]
 
 
-@pytest.mark.parametrize("size", ["phone", (844, 390), pytest.param("tablet", marks=pytest.mark.slow), pytest.param((1280, 720), marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize(
+    "size",
+    [
+        "phone",
+        (844, 390),
+        pytest.param("tablet", marks=pytest.mark.slow),
+        pytest.param((1280, 720), marks=pytest.mark.slow),
+    ],
+)
 def test_simple_fits_every_screen(visit, six, size):
     page = visit(
         replay=replay(six), size=size, detail="simple", hash="step=36", color_scheme="dark"
     )
-    small = page.evaluate("""(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
+    small = page.evaluate(
+        """(() => { const drawn = [], ink = CanvasRenderingContext2D.prototype.fillText;
         CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { drawn.push([text, parseFloat(/([\\d.]+)px/.exec(this.font)[1])]); ink.call(this, text, ...at); };
         inflight.draw();
         const words = [...document.querySelectorAll(".stage *")].filter((e) => e.getClientRects().length && !e.closest(".hidden-text, .cursor") && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
             .map((e) => [e.textContent, parseFloat(getComputedStyle(e).fontSize)]);
-        return [...drawn, ...words].filter(([, size]) => size < 11); })()""")
+        return [...drawn, ...words].filter(([, size]) => size < 11); })()"""  # noqa: E501
+    )
     assert small == []
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
-    out = "[...document.querySelectorAll('.stage > .panel, .transport')].filter((e) => e.getClientRects().length).filter((e) => { const r = e.getBoundingClientRect(); return r.bottom > innerHeight + 1 || r.right > innerWidth + 1 || r.height < 40; }).map((e) => e.className)"
+    out = (
+        "[...document.querySelectorAll('.stage > .panel, .transport')].filter((e) =>"
+        " e.getClientRects().length).filter((e) => { const r = e.getBoundingClientRect(); return"
+        " r.bottom > innerHeight + 1 || r.right > innerWidth + 1 || r.height < 40; }).map((e) =>"
+        " e.className)"
+    )
     assert page.evaluate(out) == []
     assert serious(page) == []
 
 
+@pytest.mark.smoke
 def test_the_plain_sentence_has_no_arithmetic_of_limits(visit, six):
     page = visit(replay=replay(six), detail="simple", hash="step=6")
     said = page.inner_text(".sentence")
@@ -154,9 +175,17 @@ def test_the_door_says_who_waits_and_for_how_long(visit, six):
 
 
 def test_a_question_mark_explains_its_view_with_the_view_itself(visit, six):
-    page = visit(replay=replay(six), options={"replay": replay(six), "tabs": [{"name": "watch", "title": "Watch"}, {"name": "learn", "title": "Learn"}]}, detail="simple")  # fmt: skip
+    page = visit(
+        replay=replay(six),
+        options={
+            "replay": replay(six),
+            "tabs": [{"name": "watch", "title": "Watch"}, {"name": "learn", "title": "Learn"}],
+        },
+        detail="simple",
+    )
     for name in page.evaluate(
-        "[...document.querySelectorAll('.ask')].filter((b) => b.getClientRects().length).map((b) => b.dataset.ask)"
+        "[...document.querySelectorAll('.ask')].filter((b) => b.getClientRects().length).map((b) =>"
+        " b.dataset.ask)"
     ):
         page.locator(f"[data-ask={name}]").focus()
         page.keyboard.press("Enter")
@@ -170,7 +199,10 @@ def test_a_question_mark_explains_its_view_with_the_view_itself(visit, six):
             and box["x"] + box["width"] <= 1440
             and box["y"] + box["height"] <= 900
         )
-        assert page.evaluate("[...document.querySelectorAll('.ask-card canvas')].every((c) => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((x) => x))"), name  # fmt: skip
+        assert page.evaluate(
+            "[...document.querySelectorAll('.ask-card canvas')].every((c) => "
+            "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((x) => x))"
+        ), name
         assert card.locator(".ask-picture").inner_text() or card.locator("canvas").count()
         assert serious(page) == []
         page.keyboard.press("Escape")
@@ -182,7 +214,7 @@ def test_a_question_mark_explains_its_view_with_the_view_itself(visit, six):
 def test_every_question_mark_leads_to_a_stop_of_learn():
     lessons = tomllib.loads((FOLDER / "lessons.toml").read_text(encoding="utf-8"))
     told = (PLAYER / "watch" / "explained.js").read_text(encoding="utf-8")
-    places = re.findall(r'lesson: "([\w-]+)", stop: "([\w-]+)"', told)
+    places = re.findall(r'lesson: "([\w-]+)",\s+stop: "([\w-]+)"', told)
     asked = set(
         re.findall(
             r'data-ask="(\w+)"', (PLAYER / "watch" / "player.html").read_text(encoding="utf-8")
@@ -204,7 +236,12 @@ def test_a_low_projector_shows_the_mask(visit, six, detail):
         >= 300
     )
     page.evaluate("inflight.toast('Space plays, R shows the reasons.', 60000)")
-    over = "(() => { const t = document.querySelector('.toast').getBoundingClientRect(); return [...document.querySelectorAll('.panel.lanes, .panel.mask, .say .sentence')].filter((e) => { const r = e.getBoundingClientRect(); return r.left < t.right && r.right > t.left && r.top < t.bottom && r.bottom > t.top; }).map((e) => e.className); })()"
+    over = (
+        "(() => { const t = document.querySelector('.toast').getBoundingClientRect(); return"
+        " [...document.querySelectorAll('.panel.lanes, .panel.mask, .say .sentence')].filter((e) =>"
+        " { const r = e.getBoundingClientRect(); return r.left < t.right && r.right > t.left &&"
+        " r.top < t.bottom && r.bottom > t.top; }).map((e) => e.className); })()"
+    )
     assert page.evaluate(over) == []
 
 
@@ -226,8 +263,12 @@ def test_on_a_phone_the_mask_has_its_words_and_what_is_tapped_stays_in_sight(vis
     page.get_by_role("button", name="Numbers").click()
     settled(
         page,
-        "inflight.tooltip.el.hidden && document.querySelector('.request-card dl').getClientRects().length",
+        "inflight.tooltip.el.hidden && document.querySelector('.request-card"
+        " dl').getClientRects().length",
     )
     page.evaluate("inflight.toast('No later event in this run.', 60000)")
-    hidden = "document.querySelector('.toast').getBoundingClientRect().bottom <= document.querySelector('.panel.row').getBoundingClientRect().top"
+    hidden = (
+        "document.querySelector('.toast').getBoundingClientRect().bottom <="
+        " document.querySelector('.panel.row').getBoundingClientRect().top"
+    )
     assert page.evaluate(hidden)

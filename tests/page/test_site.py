@@ -1,4 +1,6 @@
-"""Without a server: the static site over HTTP and from disk, one page from disk, and a trace in a notebook's frame."""
+"""Without a server: the static site over HTTP and from disk, one page from disk, and a trace in a
+notebook's frame.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ def test_the_sites_compare_tab_opens_from_disk(site, fresh):
     page.locator("#watch .tabs button", has_text="Compare").click()
     settled(
         page,
-        "window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !== undefined",
+        "window.inflightCompare && inflightCompare.doc && inflightCompare.race.lastMs !=="
+        " undefined",
     )
     names = [entry["name"] for entry in recorded() if not entry["group"]]
     assert (
@@ -107,7 +110,8 @@ def test_the_sites_compare_tab_opens_from_disk(site, fresh):
     page.locator(".compare .tabs button", has_text="Watch").click()
     settled(
         page,
-        "document.querySelector('#watch .inflight').getClientRects().length && location.hash.includes('step=1')",
+        "document.querySelector('#watch .inflight').getClientRects().length &&"
+        " location.hash.includes('step=1')",
     )
     assert not errors and all(url.startswith(("file://", "data:", "blob:")) for url in asked)
 

@@ -1,4 +1,6 @@
-"""The site whose engine runs in its visitors' tabs, on hosts and in browsers as they are: a run is computed, or one sentence says why not."""
+"""The site whose engine runs in its visitors' tabs, on hosts and in browsers as they are: a run is
+computed, or one sentence says why not.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from playwright.sync_api import expect
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.site import export_site
-from worlds.browser import PATIENCE, SIZES, executable, settled
+from worlds.browser import PATIENCE, SIZES, executable, open_editor, settled
 from worlds.static_host import hosted
 
 pytestmark = pytest.mark.slow
@@ -51,7 +53,7 @@ def opened(page, url):
 
 def press_run(page):
     if not page.get_by_role("button", name="Run", exact=True).is_visible():
-        page.get_by_role("button", name="Edit", exact=True).click()
+        open_editor(page)
     page.get_by_role("button", name="Run", exact=True).click()
 
 
@@ -61,8 +63,13 @@ def ran(page):
         page,
         "!inflight.live.going && inflight.live.ended && inflight.run === inflight.live.ended.run",
     )
+    is_as_recorded(page)
+
+
+def is_as_recorded(page):
     saved = page.evaluate(
-        "inflight.engines.call('export', 'jsonl', inflight.entry.id).then(({ url }) => fetch(url)).then(f => f.text())"
+        "inflight.engines.call('export', 'jsonl', inflight.entry.id).then(({ url }) =>"
+        " fetch(url)).then(f => f.text())"
     )
     trace = Trace.from_lines(saved.splitlines())
     assert (
@@ -137,15 +144,20 @@ def test_going_away_and_back(host, fresh):
     page = opened(fresh(), host.url)
     press_run(page)
     ran(page)
+    # the address names the run a moment later
+    settled(page, "location.hash.includes('spec=')")
     page.goto(f"{host.url}index.html")
     page.go_back()
+    # loaded anew, the page runs what its address describes
     page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
-    press_run(page)
-    ran(page)
+    page.wait_for_function("() => inflight.entry?.spec && !inflight.live.going", polling=100)
+    is_as_recorded(page)
 
 
 def test_an_address_without_tls(host, browser_with):
-    """Of a class on one network: `http://` and no loopback, where a browser has no cache to offer."""
+    """Of a class on one network: `http://` and no loopback, where a browser has no cache to
+    offer.
+    """
     page = opened(
         browser_with("--host-resolver-rules=MAP class.test 127.0.0.1").new_page(),
         host.url.replace("127.0.0.1", "class.test"),

@@ -1,4 +1,6 @@
-"""Why was it slow: the parts of a request's time on its card, the worst of the run as links, and a table that sorts; what is shown is what core computed."""
+"""Why was it slow: the parts of a request's time on its card, the worst of the run as links, and a
+table that sorts; what is shown is what core computed.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from core.trace.delays import NAMES, delays
-from core.trace.phrases import PART_NAMES, letters
+from core.account.delays import NAMES, SHARE_NAMES, delays
+from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.replay import replay
@@ -18,7 +20,10 @@ from visualizer.words.vocabulary import plain
 from worlds.browser import settled
 from worlds.delays import adds_up
 
-BAR = "[...document.querySelectorAll('.request-card .time-bar i')].map((el) => [el.className, Number(el.style.flexGrow)])"
+BAR = (
+    "[...document.querySelectorAll('.request-card .time-bar i')].map((el) => [el.className,"
+    " Number(el.style.flexGrow)])"
+)
 
 
 def loaded(name: str) -> Trace:
@@ -49,16 +54,17 @@ def test_the_bar_on_the_card_has_the_parts_that_core_computed(visit, name):
     page = visit(replay=replay(trace))
     for delay in adds_up(trace).requests:
         page.evaluate(
-            "(id) => { inflight.pinned = inflight.run.request(id); inflight.redraw(); }",
+            "(id) => { inflight.store.set({ pinned: inflight.run.request(id) }); }",
             delay.request,
         )
         settled(page, "inflight.card._named.request.id === arg", delay.request)
         parts = [(name, us) for name, us in zip(NAMES, delay.us, strict=True) if us]
         assert page.evaluate(BAR) == [[f"went went-{name}", us] for name, us in parts]
         words = page.get_attribute(".request-card .time-bar", "aria-label")
-        assert all(PART_NAMES[part] in words for part, _ in parts)
+        assert all(SHARE_NAMES[part] in words for part, _ in parts)
         boxes = page.evaluate(
-            "[...document.querySelectorAll('.request-card .time-bar i')].map((el) => el.getBoundingClientRect().width)"
+            "[...document.querySelectorAll('.request-card .time-bar i')].map((el) =>"
+            " el.getBoundingClientRect().width)"
         )
         assert len(boxes) == len(parts) and all(width >= 2 for width in boxes)
 
@@ -79,6 +85,7 @@ def test_the_worst_of_a_run_are_links_to_their_steps(visit, name):
     )
 
 
+@pytest.mark.smoke
 def test_the_table_sorts_by_what_is_pressed_and_its_rows_select(visit):
     trace = loaded("short-and-long")
     page = visit(replay=replay(trace))
@@ -109,7 +116,7 @@ def test_a_run_that_goes_on_says_when_it_is_known(visit):
     """The control: without the record of a run that is over, nothing is drawn."""
     page = visit(replay={**replay(loaded("kv-pressure")), "delays": None})
     expect(page.locator(".slow-button")).to_be_hidden()
-    page.evaluate("() => { inflight.pinned = inflight.run.requests[0]; inflight.redraw(); }")
+    page.evaluate("() => { inflight.store.set({ pinned: inflight.run.requests[0] }); }")
     settled(page, "!document.querySelector('.request-card').hidden")
     assert (
         page.inner_text(".went-key") == "known when the run has ended"
@@ -132,7 +139,7 @@ def on_the_axis(page, step: int) -> list[str]:
     """What the axis says where a step is drawn."""
     return page.evaluate(
         """(step) => { const i = inflight.run.indexOf(step), { lanes } = inflight;
-        return lanes.hit((lanes.scale.from(i) + lanes.scale.to(i)) / 2, 3).lines.map((line) => line.map((s) => s.said ?? s.r ?? s).join("")); }""",
+        return lanes.hit((lanes.scale.from(i) + lanes.scale.to(i)) / 2, 3).lines.map((line) => line.map((s) => s.said ?? s.r ?? s).join("")); }""",  # noqa: E501
         step,
     )
 
@@ -148,13 +155,16 @@ def test_a_step_that_took_long_is_seen_on_the_axis_of_steps(visit):
     said = f"step 8 took {1e3 * longest:.1f} ms, {longest / median:.1f} times the median step"
     assert on_the_axis(page, 8) == [
         said,
-        f"r0 r1 r2 r3 each get the next token after {1e3 * longest:.1f} ms: r4 computes 493 tokens of prefill in the same pass.",
+        (
+            f"r0 r1 r2 r3 each get the next token after {1e3 * longest:.1f} ms: r4 computes 493"
+            " tokens of prefill in the same pass."
+        ),
     ]
     assert on_the_axis(page, 12) == [
         f"step 12 took {1e3 * (trace.event(12).t_end - trace.event(12).t_start):.2f} ms"
     ]
     ink = """([step, w]) => { const i = inflight.run.indexOf(step), { lanes } = inflight, { d } = lanes.surface;
-        return [...lanes.ground.getContext("2d").getImageData(Math.round(lanes.scale.to(i) * d) - w, Math.round(2 * d), 1, 1).data]; }"""
+        return [...lanes.ground.getContext("2d").getImageData(Math.round(lanes.scale.to(i) * d) - w, Math.round(2 * d), 1, 1).data]; }"""  # noqa: E501
     assert page.evaluate(ink, [8, 4])[3] > 0 and page.evaluate(ink, [12, 4])[3] == 0
     page.evaluate("inflight.seekStep(8)")
     expect(page.locator(".panel.lanes > h3 > .key")).to_have_text(said)

@@ -1,11 +1,12 @@
-"""Every preset of the built-in models, run by the engine in a tab of Chromium: its tokens are the recorded run's, and `check --rerun` accepts its trace."""
+"""Every preset of the built-in models, run by the engine in a tab of Chromium: its tokens are the
+recorded run's, and `check --rerun` accepts its trace.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from core.workload.presets import PRESETS
-from worlds.tab_runs import accept, engine_in
+from worlds.tab_runs import RUN_IN_A_TAB, accept, engine_in
 
 pytestmark = pytest.mark.slow
 
@@ -15,14 +16,14 @@ def engine(chromium, engine_site):
     yield from engine_in(chromium, engine_site)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", RUN_IN_A_TAB)
 def test_every_preset(name, engine):
-    accept(engine, name, "Chromium", PRESETS[name].workload)
+    accept(engine, name, "Chromium", RUN_IN_A_TAB[name])
 
 
 @pytest.mark.parametrize(
     "name",
-    [name for name, preset in PRESETS.items() if preset.workload != preset.workload.greedy()],
+    [name for name, workload in RUN_IN_A_TAB.items() if workload != workload.greedy()],
 )
 def test_every_sampled_preset_greedily(name, engine):
-    accept(engine, name, "Chromium", PRESETS[name].workload.greedy())
+    accept(engine, name, "Chromium", RUN_IN_A_TAB[name].greedy())

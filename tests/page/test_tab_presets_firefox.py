@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.workload.presets import PRESETS
-from worlds.tab_runs import accept, engine_in
+from worlds.tab_runs import RUN_IN_A_TAB, accept, engine_in
 
 pytestmark = pytest.mark.slow
 
@@ -15,6 +14,6 @@ def engine(firefox, engine_site):
     yield from engine_in(firefox, engine_site)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", RUN_IN_A_TAB)
 def test_every_preset(name, engine):
-    accept(engine, name, "Firefox", PRESETS[name].workload)
+    accept(engine, name, "Firefox", RUN_IN_A_TAB[name])

@@ -1,4 +1,6 @@
-"""The tabs together: what if, race this run, a moment of the race in Watch; on a projector too, and for those who read with other means."""
+"""The tabs together: what if, race this run, a moment of the race in Watch; on a projector too, and
+for those who read with other means.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ def compared(page) -> None:
 @pytest.mark.slow
 def test_compare_says_that_it_is_opening_and_back_leads_to_watch(open_page):
     page = open_page(hash="run=gpt2-six&step=6")
-    page.evaluate("""() => { const { fetch } = window, held = new Promise(go => { window.letGo = go; });
-        window.fetch = async (...asked) => { await held; return fetch(...asked); }; }""")
+    page.evaluate(
+        """() => { const { fetch } = window, held = new Promise(go => { window.letGo = go; });
+        window.fetch = async (...asked) => { await held; return fetch(...asked); }; }"""
+    )
     page.get_by_role("button", name="Compare", exact=True).click()
     empty = page.locator(".compare .empty-state")
     expect(empty).to_have_text("Opening the comparison …")
@@ -41,7 +45,8 @@ def test_compare_says_that_it_is_opening_and_back_leads_to_watch(open_page):
 def test_what_if_stands_on_the_playhead_and_shows_both_runs_where_they_part(open_page):
     page = open_page(hash="run=three-lengths&step=3")
     before = page.evaluate(
-        "[inflight.run.length, inflight.run.numLanes, document.querySelector('.scrubber').clientHeight]"
+        "[inflight.run.length, inflight.run.numLanes,"
+        " document.querySelector('.scrubber').clientHeight]"
     )
     what, head = (
         page.locator(f"#watch {s}").bounding_box() for s in (".what-button", ".canvas > .playhead")
@@ -90,9 +95,10 @@ def test_the_leak_acts_on_watchs_own_mask_and_marks_the_texts_that_change(open_p
     honest = page.evaluate("inflight.run.texts")
     page.click(".panel.mask .tools >> text=Leak")
     settled(page, "inflight.pair.leaks")
-    assert page.evaluate("[document.documentElement.dataset.part || 'watch', inflight.frame.event.step, inflight.run.header.leak]") == [
-        "watch", 3, True
-    ]  # fmt: skip
+    assert page.evaluate(
+        "[document.documentElement.dataset.part || 'watch', inflight.frame.event.step, "
+        "inflight.run.header.leak]"
+    ) == ["watch", 3, True]
     assert page.locator(".legend-leak").is_visible() and "keys" in page.inner_text(".pair-says")
     leaked = page.evaluate("inflight.run.texts")
     assert leaked["prompt"] == honest["prompt"] and leaked["output"] != honest["output"]
@@ -119,12 +125,14 @@ def test_a_run_is_raced_and_a_moment_of_the_race_opens_in_watch_whole(open_page)
         "() => inflightCompare.race.playing && inflightCompare.doc.name === 'gpt2-six'"
     )
     page.evaluate(
-        "(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false), inflightCompare.race.seek(120.5))"
+        "(inflightCompare.race.toggle(false), inflightCompare.race.setClock(false),"
+        " inflightCompare.race.seek(120.5))"
     )
     page.click("[data-racer=static] .watch-button")
     settled(
         page,
-        "document.documentElement.dataset.part === 'watch' && inflight.run.header.policy === 'static'",
+        "document.documentElement.dataset.part === 'watch' && inflight.run.header.policy ==="
+        " 'static'",
     )
     assert page.evaluate("inflight.frame.event.step") == 120
     assert page.evaluate(
@@ -155,7 +163,7 @@ def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_pa
     compared(page)
     page.click(".present-button")
     boxes = page.evaluate(
-        """[".race-panel", ".transport", ".leave-button", ".headline"].map(s => document.querySelector(".compare " + s).getBoundingClientRect().toJSON())"""
+        """[".race-panel", ".transport", ".leave-button", ".headline"].map(s => document.querySelector(".compare " + s).getBoundingClientRect().toJSON())"""  # noqa: E501
     )
     assert all(
         b["left"] >= 0
@@ -166,8 +174,10 @@ def test_on_a_projector_the_race_fills_the_screen_and_there_is_a_way_out(open_pa
         for b in boxes
     )
     assert boxes[0]["height"] > 600
-    small = page.evaluate("""[...document.querySelectorAll(".compare .page :is(h4, p, .legend, output)")].filter(e => e.offsetParent && e.textContent.trim())
-        .map(e => [e.className, parseFloat(getComputedStyle(e).fontSize)]).filter(([, size]) => size < 18)""")
+    small = page.evaluate(
+        """[...document.querySelectorAll(".compare .page :is(h4, p, .legend, output)")].filter(e => e.offsetParent && e.textContent.trim())
+        .map(e => [e.className, parseFloat(getComputedStyle(e).fontSize)]).filter(([, size]) => size < 18)"""  # noqa: E501
+    )
     assert small == []
     page.click(".compare .leave-button")
     assert not page.evaluate("inflightCompare.presenter")
@@ -183,11 +193,14 @@ def test_no_button_of_compare_is_cut_off_and_the_open_comparison_is_in_view(open
     for size in [(1440, 900), (1366, 768), (1024, 768), (768, 1024), (844, 390)]:
         page.set_viewport_size({"width": size[0], "height": size[1]})
         page.evaluate("(inflightCompare.show(inflightCompare.doc, null), 0)")
-        cut = page.evaluate("""[...document.querySelectorAll('.compare .top :is(button, select), .compare .transport > *, .compare .presets .on')]
+        cut = page.evaluate(
+            """[...document.querySelectorAll('.compare .top :is(button, select), .compare .transport > *, .compare .presets .on')]
             .filter(b => b.getClientRects().length).map(b => [b.textContent, b.getBoundingClientRect(), b.closest('.top .presets')?.getBoundingClientRect().right ?? innerWidth])
-            .filter(([, r, end]) => r.left < 0 || r.right > end + 1).map(([name]) => name)""")
+            .filter(([, r, end]) => r.left < 0 || r.right > end + 1).map(([name]) => name)"""  # noqa: E501
+        )
         shown = page.evaluate(
-            "[...document.querySelectorAll('.compare .presets .on')].filter(b => b.getClientRects().length).length"
+            "[...document.querySelectorAll('.compare .presets .on')].filter(b =>"
+            " b.getClientRects().length).length"
         )
         assert (cut, shown) == ([], 1), size
 

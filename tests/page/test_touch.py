@@ -1,4 +1,6 @@
-"""Where fingers point every target is 44 px, by its size or by an invisible edge; nothing that is drawn beside it is cut off."""
+"""Where fingers point every target is 44 px, by its size or by an invisible edge; nothing that is
+drawn beside it is cut off.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ SMALL = """(() => {
     const r = (e.matches('input') && e.closest('label') || e).getBoundingClientRect();
     return [e.className || e.name, e.textContent.slice(0, 20), Math.round(r.width + grown(e, ['left', 'right'])), Math.round(r.height + grown(e, ['top', 'bottom']))];
   }).filter(([, , w, h]) => w < 44 || h < 44);
-})()"""
+})()"""  # noqa: E501
 
 
 LONG_TAIL = [
@@ -32,7 +34,10 @@ def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
         hash="run=three-lengths&step=3&pin=B",
     )
     assert page.evaluate(SMALL) == []
-    cut = "[...document.querySelectorAll('#watch .top button')].filter((b) => b.getClientRects().length && b.getBoundingClientRect().right > innerWidth).length"
+    cut = (
+        "[...document.querySelectorAll('#watch .top button')].filter((b) =>"
+        " b.getClientRects().length && b.getBoundingClientRect().right > innerWidth).length"
+    )
     assert page.evaluate(cut) == 0
     page.evaluate("document.querySelector('.edit-button').click()")
     page.wait_for_selector(".request-rows > *")
@@ -46,7 +51,8 @@ def test_every_target_is_large_enough_for_a_finger(visit, page_url, size):
     page.evaluate("location.hash = '#part=compare&comparison=scheduler-zoo'")
     settled(
         page,
-        "window.inflightCompare && inflightCompare.doc && inflightCompare.doc.name === 'scheduler-zoo'",
+        "window.inflightCompare && inflightCompare.doc && inflightCompare.doc.name ==="
+        " 'scheduler-zoo'",
     )
     assert page.evaluate(SMALL) == []
 

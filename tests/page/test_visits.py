@@ -1,4 +1,6 @@
-"""What tests of the page rely on: contexts of the browser are used again, and a visit finds nothing of an earlier one."""
+"""What tests of the page rely on: contexts of the browser are used again, and a visit finds nothing
+of an earlier one.
+"""
 
 from __future__ import annotations
 

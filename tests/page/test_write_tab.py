@@ -1,19 +1,19 @@
-"""Write in a real browser: a policy typed there runs in the sandbox on the engine, is drawn by the page's player, and says what it misses."""
+"""Write in a real browser: a policy typed there runs in the sandbox on the engine, is drawn by the
+page's player, and says what it misses.
+"""
 
 from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from exercises.__main__ import SOLUTIONS
-from exercises.checks import cases_of
-from exercises.stubs import stub
+from visualizer.write.exercises import cases_of
 from visualizer.write.tasks import tasks
 from worlds.axe import serious
 from worlds.browser import settled
 from worlds.pyodide import engine_files  # noqa: F401
 from worlds.writing import put, ran
-from worlds.wrong_answers import ENDLESS, HEAD, WRONG
+from worlds.wrong_answers import ENDLESS, HEAD, RIGHT, WRONG
 
 pytestmark = pytest.mark.usefixtures("engine_files")
 TASKS = tasks()
@@ -49,13 +49,13 @@ def test_the_code_is_reached_typed_in_and_left_by_keys_alone(write):
     page.reload()
     page.wait_for_selector(".inflight-write .cm-content")
     settled(page, "inflightWrite.task")
-    assert page.evaluate("inflightWrite.code.code").endswith(
-        "if x:\n        y"
-    )  # kept in this browser
+    # kept in this browser
+    assert page.evaluate("inflightWrite.code.code").endswith("if x:\n        y")
     page.click(".again-button")
     assert page.evaluate("inflightWrite.code.code") == TASKS["arrival"].code
 
 
+@pytest.mark.smoke
 def test_code_of_a_link_is_shown_and_nothing_of_it_runs(write):
     page = write("task=refill")
     mine = TASKS["refill"].code.replace('"mine"', '"ours"')
@@ -110,9 +110,8 @@ def test_a_task_is_solved_step_by_step(write):
         ".outcome"
     )
     assert page.locator(".task-list .done").count() == 1
-    page.click(
-        ".inflight-write .tabs button:has-text('Watch')"
-    )  # the run stays; what would run it again is not offered
+    # the run stays; what would run it again is not offered
+    page.click(".inflight-write .tabs button:has-text('Watch')")
     assert page.is_visible("#watch .panel.lanes") and not page.is_visible("#watch .what-button")
     page.click("#watch .tabs button:has-text('Write')")
     page.click(".outcome .mini")
@@ -125,8 +124,8 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     head = TASKS["promise"].code.split("        need =")[0]
     put(
         page,
-        head
-        + "        for other in room.running:\n            request.block_table = other.block_table\n        return None\n",
+        head + "        for other in capacity.running:\n            request.block_table ="
+        " other.block_table\n        return None\n",
     )
     found = ran(page)
     step = found["fault"]["step"]
@@ -142,7 +141,7 @@ def test_what_breaks_a_rule_never_ends_or_reaches_out_is_said(write):
     )
     put(page, LIES + TASKS["promise"].code)
     assert ran(page)["replay"]["complete"]
-    put(page, head + "        return Why('policy')\n")
+    put(page, head + "        return LimitReached('policy')\n")
     found = ran(page)
     assert "Nobody can go on" in page.inner_text(".outcome")
 
@@ -196,7 +195,8 @@ def test_it_is_german_throughout_and_changes_language_with_a_run_on_screen(write
     said = page.evaluate("inflight.sentence()")
     assert page.evaluate("[...inflight.speech.missingKeys]") == []
     page.evaluate(
-        "document.dispatchEvent(new CustomEvent('inflight-language', { detail: { language: 'en' } }))"
+        "document.dispatchEvent(new CustomEvent('inflight-language', { detail: { language: 'en'"
+        " } }))"
     )
     settled(page, "inflightWrite.root.lang === 'en' && inflight.speech.opened === null")
     assert page.evaluate("inflight.sentence()") != said and "gives way" in page.inner_text(
@@ -210,7 +210,8 @@ def test_it_stands_beside_continuous_on_compare(write):
     put(
         page,
         TASKS["refill"].code.replace(
-            '        if room.wave:\n            return Why("barrier", room.wave, 0, room.num_lanes)\n',
+            "        if capacity.wave:\n"
+            '            return LimitReached("barrier", capacity.wave, 0, capacity.num_lanes)\n',
             "",
         ),
     )
@@ -218,7 +219,8 @@ def test_it_stands_beside_continuous_on_compare(write):
     page.click(".beside-button")
     settled(
         page,
-        "document.documentElement.dataset.part === 'compare' && window.inflightCompare?.doc?.names.includes('mine')",
+        "document.documentElement.dataset.part === 'compare' &&"
+        " window.inflightCompare?.doc?.names.includes('mine')",
     )
     assert page.evaluate("inflightCompare.doc.names") == ["continuous", "mine"]
     assert "Chrom" in page.evaluate(
@@ -230,8 +232,8 @@ def test_it_stands_beside_continuous_on_compare(write):
 def test_an_exercise_is_checked_in_the_tab_as_by_the_command(write):
     page = write("task=static&lang=de")
     settled(page, "inflightWrite.root.lang === 'de'")
-    assert page.evaluate("inflightWrite.code.code") == stub("static")
-    assert ran(page)["fault"]["says"] == "Not written yet: line {line}."
+    assert page.evaluate("inflightWrite.code.code") == TASKS["static"].code
+    assert ran(page)["fault"]["says"] == "Not written yet: line {line_number}."
     for title in ("refills at once", "never ends"):
         put(page, HEAD + (WRONG["static"] | ENDLESS["static"])[title][0])
         found = ran(page)
@@ -246,7 +248,7 @@ def test_an_exercise_is_checked_in_the_tab_as_by_the_command(write):
             assert found["fault"]["line"] in (5, 6) and "Schleife ohne Ende" in page.inner_text(
                 ".outcome"
             )
-    put(page, SOLUTIONS.read_text(encoding="utf-8"))
+    put(page, RIGHT)
     of = len(cases_of("static", 0))
     assert ran(page)["goals"] == [{"name": "cases", "met": True, "says": f"{of} of {of}"}]
     page.click(".outcome .mini")

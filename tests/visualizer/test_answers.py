@@ -1,4 +1,6 @@
-"""The page's answers without a server: the same ones, from the same code, with the standard library alone."""
+"""The page's answers without a server: the same ones, from the same code, with the standard library
+alone.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ import pytest
 from core.browser.executor import BrowserExecutor
 from core.engine.engine import EngineCore
 from core.errors import InflightError
-from core.measure.mistakes import leaky_engine
-from core.models.cache import ModelCache
-from core.models.tokenizer import describe_model
-from core.runner.engine import Engine
+from core.proof.mistakes import leaky_engine
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.cache import ModelCache
+from core.torch_engine.models.tokenizer import describe_model
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.browser import kept
@@ -34,7 +36,7 @@ import gzip, importlib.abc, json, sys
 class NothingElse(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         top = name.split(".")[0]
-        if top not in ("core", "visualizer", "exercises") and top not in sys.stdlib_module_names:
+        if top not in ("core", "visualizer") and top not in sys.stdlib_module_names:
             raise ImportError(f"{name} is not of the standard library")
 
 sys.meta_path.insert(0, NothingElse())
@@ -72,7 +74,7 @@ found["recording"] = answers.document(opened["url"])
 found["goals"] = answers.call("lesson_check", ["paged-kv", run, "de"])
 found["dataset"] = answers.call("dataset", [sys.argv[3], "trace.csv", "shakespeare-bpe"])
 print(json.dumps(found))
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -109,7 +111,10 @@ def test_everything_is_answered_by_what_a_tab_gets(tmp_path):
     """From the sources that it gets, with the standard library alone."""
     unpacked(tmp_path)
     trace, raw = TRACES / "kv-pressure.jsonl", ROOT / "tests" / "data" / "vllm-0.32.raw.jsonl.gz"
-    rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,20,8\n2023-11-16 18:17:04.0319600,30,9\n"
+    rows = (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,20,8\n2023-11-16"
+        " 18:17:04.0319600,30,9\n"
+    )
     command = [
         sys.executable,
         "-I",
@@ -218,7 +223,9 @@ def test_a_request_that_the_model_cannot_read_is_named(answers: Answers):
 
 
 def test_work_on_the_model_of_a_tab(tmp_path):
-    """With its real JavaScript and WebAssembly: engines with pools of different sizes take turns, and write the same tokens."""
+    """With its real JavaScript and WebAssembly: engines with pools of different sizes take turns,
+    and write the same tokens.
+    """
     with node_model("shakespeare-char", tmp_path) as model:
         tokenizer = describe_model("shakespeare-char").tokenizer
         machine = {"device_name": "Node, WebAssembly", "versions": {"pyodide": "none"}}
@@ -242,7 +249,7 @@ def test_work_on_the_model_of_a_tab(tmp_path):
             answers.begin("fork", spec() | {"knob": "max_num_batched_tokens", "value": 4})
         )
         assert json.loads(answers.document(forked["url"]))["kind"] == "fork"
-        (first, *_) = answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 0])["segments"]
+        first, *_ = answers.call("attention", [forked["runs"][0]["id"], 0, 0, 0, 0])["segments"]
         assert all(abs(sum(row) - 1) < 0.01 for row in first["weights"])
         assert (
             "no head 99"

@@ -69,6 +69,7 @@ def test_a_closed_tab_does_not_hold_its_visitor_up(page_url, http):
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_found_again_after_a_reload(page_url, http):
     with httpx.Client(trust_env=False, timeout=60) as tab:
         before = run(tab, page_url, spec(new=200), "reloading")
@@ -103,6 +104,7 @@ def upload(http, url: str, text: str) -> dict:
     return http.post(f"{url}/inflight/uploads", content=text.encode()).json()
 
 
+@pytest.mark.slow
 def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     lines = "\n".join(Trace.load("assets/traces/chunk-7-by-4.jsonl").lines())
     opened = upload(http, page_url, lines + "\n")
@@ -115,7 +117,7 @@ def test_a_saved_trace_opens_and_a_broken_one_says_why(page_url, http):
     )
     for text, words in (
         (re.sub(r'"t_end":', '"t_end":9', lines, count=1), "line 3"),
-        ("hello", "line 1: this is not JSON"),
+        ("hello", "line 1: this is no trace"),
         ('{"traceEvents": []}', "line 1"),
         ("", "line 1"),
         ("[" * 100_000, "line 1"),
@@ -148,7 +150,7 @@ def test_a_finished_run_can_be_taken_away(page_url, http, kind):
 
 def test_the_real_attention_of_a_head_can_be_asked_for(page_url, http):
     last = last_of(run(http, page_url, spec()))
-    (first, *_) = call(http, page_url, "attention", last["url"], 1, 0, 0, 0)["segments"]
+    first, *_ = call(http, page_url, "attention", last["url"], 1, 0, 0, 0)["segments"]
     assert first["request"] == "r0" and abs(sum(first["weights"][0]) - 1) < 0.01
     assert "no layer 99" in call(http, page_url, "attention", last["url"], 1, 0, 99, 0)["error"]
     assert "no longer on the server" in call(http, page_url, "attention", "x", 1, 0, 0, 0)["error"]
@@ -185,12 +187,13 @@ def test_hostile_prompts_travel_as_data(page_url, http):
 
 @pytest.mark.slow
 def test_steps_appear_while_the_run_goes_on(page_url, http):
-    """Not all at its end: the first ones are here before the last one has happened, by the run's own clock."""
+    """Not all at its end: the first ones are here before the last one has happened, by the run's
+    own clock.
+    """
     last_of(run(http, page_url, spec()))  # the model is loaded
     arrived: list[float] = []
-    seen: list[
-        tuple[float, float]
-    ] = []  # when a step was here, when it had ended on the run's clock
+    # when a step was here, when it had ended on the run's clock
+    seen: list[tuple[float, float]] = []
     for delta in run(http, page_url, spec("To be", "O", "What", new=120), times=arrived):
         seen += [(arrived[-1], event["t_end"]) for event in delta.get("events", ())]
     origin = min(here - ended for here, ended in seen)  # the run began then, or later

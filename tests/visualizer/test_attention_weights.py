@@ -1,4 +1,6 @@
-"""The weights shown over the mask: a distribution over the keys that the mask permits, and over nothing else."""
+"""The weights shown over the mask: a distribution over the keys that the mask permits, and over
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.jobs.attention import attention_weights

@@ -1,4 +1,6 @@
-"""What a page may ask for by name: each call with arguments of its types and no others, whoever answers it."""
+"""What a page may ask for by name: each call with arguments of its types and no others, whoever
+answers it.
+"""
 
 from __future__ import annotations
 

@@ -10,15 +10,18 @@ from typing import get_args
 import pytest
 
 from core.config import POLICIES, EngineConfig
-from core.trace.events import Finished, Limit, StepEvent, Why
+from core.trace.events import Finished, Limit, LimitReached, StepEvent
 from core.trace.phrases import LIMITS, SETTINGS, bound, letter
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
+from core.workload.request import Request, SamplingParams
+from core.workload.workload import Workload
 from visualizer.documents.catalogue import TRACES
 from visualizer.documents.comparison import RECORDED
 from visualizer.words.captions import MAX_CHARACTERS, captions, plain
 from visualizer.words.language import elsewhere
 from visualizer.words.vocabulary import milliseconds
+from worlds.serving import char_engine
 from worlds.visual import record, request
 
 
@@ -69,26 +72,31 @@ def event(trace: Trace, step: int) -> StepEvent:
 def test_a_step_that_mixes_prefill_and_decode_is_told_in_one_sentence():
     assert (
         say(crowd(), 2)
-        == "r0 r1 each add one token; r2 reads 8 of its 17 prompt tokens, all that the budget of 10 leaves; r3 waits: all 3 lanes are taken."
+        == "r0 r1 each add one token; r2 reads 8 of its 17 prompt tokens, all that the budget of 10"
+        " leaves; r3 waits: all 3 lanes are taken."
     )
 
 
 def test_an_admission_names_the_lane_who_freed_it_and_the_arithmetic_of_the_budget():
     trace = record(
         EngineConfig(max_num_seqs=4, max_num_batched_tokens=10, block_size=4),
-        request("r0", 2, 5), request("r1", 2, 20), request("r2", 2, 20), request("r4", 2, 20), request("r3", 17, 6, 2),
-    )  # fmt: skip
+        request("r0", 2, 5),
+        request("r1", 2, 20),
+        request("r2", 2, 20),
+        request("r4", 2, 20),
+        request("r3", 17, 6, 2),
+    )
     assert (
-        "r3 takes lane 0, freed by r0 in step 4; after 3 decodes 7 of 10 budget tokens are left: its first chunk is 7 of 17."
-        in why(trace, 5)
+        "r3 takes lane 0, freed by r0 in step 4; after 3 decodes 7 of 10 budget tokens are left:"
+        " its first chunk is 7 of 17." in why(trace, 5)
     )
 
 
 def test_a_chunk_says_how_much_of_its_prompt_is_done_then():
     trace = crowd()
     assert (
-        "r2 computes chunk 2, 8 tokens, all that was left of the budget of 10; 10 of its 17 are done."
-        in why(trace, 2)
+        "r2 computes chunk 2, 8 tokens, all that was left of the budget of 10; 10 of its 17 are"
+        " done." in why(trace, 2)
     )
     assert "r2 computes chunk 3, 7 tokens; all its 17 are done." in why(trace, 3)
 
@@ -96,7 +104,7 @@ def test_a_chunk_says_how_much_of_its_prompt_is_done_then():
 def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
     trace = crowd()
     admitted = event(trace, 6).admitted[0]
-    altered = alter(trace, 6, admitted=(admitted._replace(why=Why("budget", 5, 17, 12)),))
+    altered = alter(trace, 6, admitted=(admitted._replace(why=LimitReached("budget", 5, 17, 12)),))
     assert any("8 of 10 budget tokens are left" in s for s in why(trace, 6))
     assert any("5 of 10 budget tokens are left" in s for s in why(altered, 6))
 
@@ -104,17 +112,20 @@ def test_the_first_chunk_altered_in_the_trace_alters_the_sentence():
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        (Why("lanes", 0, 1, 3), "all 3 lanes are taken"),
-        (Why("lanes", 0, 1, 2), "both lanes are taken"),
-        (Why("lanes", 0, 1, 1), "the only lane is taken"),
-        (Why("budget", 0, 17, 10), "the budget of 10 tokens is spent, and 17 are needed"),
-        (Why("budget", 1, 17, 10), "1 of 10 budget tokens is left, and 17 are needed"),
-        (Why("blocks", 2, 5, 64), "2 of 64 KV blocks are free, and 5 are needed"),
-        (Why("barrier", 1, 0, 3), "the wave must end first, and 1 of 3 lanes is still computing"),
-        (Why("prefill", 0, 1, 1), "another prompt is being computed, one at a time"),
+        (LimitReached("lanes", 0, 1, 3), "all 3 lanes are taken"),
+        (LimitReached("lanes", 0, 1, 2), "both lanes are taken"),
+        (LimitReached("lanes", 0, 1, 1), "the only lane is taken"),
+        (LimitReached("budget", 0, 17, 10), "the budget of 10 tokens is spent, and 17 are needed"),
+        (LimitReached("budget", 1, 17, 10), "1 of 10 budget tokens is left, and 17 are needed"),
+        (LimitReached("blocks", 2, 5, 64), "2 of 64 KV blocks are free, and 5 are needed"),
+        (
+            LimitReached("barrier", 1, 0, 3),
+            "the wave must end first, and 1 of 3 lanes is still computing",
+        ),
+        (LimitReached("prefill", 0, 1, 1), "another prompt is being computed, one at a time"),
     ],
 )
-def test_a_wait_is_told_with_the_schedulers_own_reason(reason: Why, words: str):
+def test_a_wait_is_told_with_the_schedulers_own_reason(reason: LimitReached, words: str):
     trace = crowd()
     altered = alter(trace, 2, waiting=event(trace, 2).waiting._replace(why=reason))
     assert f"r3 waits: {words}." in why(altered, 2)
@@ -153,7 +164,8 @@ def test_a_preemption_tells_who_loses_how_much_and_why():
     step = next(e for e in trace.events if e.preempted)
     lost = step.preempted[0]
     assert say(trace, step.step).startswith(
-        f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks ran out"
+        f"{lost.request} loses its cache of {lost.tokens_lost} tokens, because the 13 KV blocks"
+        " ran out"
     )
     assert any(
         f"{lost.request} is preempted" in s and f"lane {lost.lane}" in s
@@ -178,6 +190,14 @@ def test_a_request_without_its_share_is_told_to_compute_nothing():
         "keeps its lane but computes nothing: the budget of 10 tokens is spent" in s
         for s in why(trace, stalled.step)
     )
+
+
+@pytest.mark.parametrize(
+    ("prefill_first", "room"), [(True, "24 of 24"), (False, "after 3 decodes 21 of 24")]
+)
+def test_decodes_take_their_share_of_the_budget_first_or_last(prefill_first, room):
+    trace = crowd(max_num_seqs=4, max_num_batched_tokens=24, prefill_first=prefill_first)
+    assert any(f"; {room} budget tokens are left: its 17 tokens fit" in s for s in why(trace, 2))
 
 
 def test_clauses_stand_in_the_order_in_which_things_happened():
@@ -213,19 +233,36 @@ def test_an_end_is_told_by_its_reason(reason: str):
     altered = alter(trace, 5, finished=(Finished("r0", reason),))
     words = {
         "length": "it has the 6 tokens it asked for",
-        "stop": "where it stops",
+        "stop": "completes a stop string",  # no token here is one that ends a request
         "cancelled": "it was cancelled",
         "error": "not finite",
     }
     assert any(s.startswith("r0 is done") and words[reason] in s for s in why(altered, 5))
 
 
+def test_who_stops_at_a_stop_string_did_not_stop_at_an_end_token():
+    """A real run whose text comes to the string; and as if its last token ended it."""
+    sampling = SamplingParams(60, stop=("e",))
+    trace = char_engine().run(Workload([Request("r0", prompt="O Romeo", sampling=sampling)]))
+    *_, last = trace.events
+    assert [f.finish_reason for f in last.finished] == ["stop"]
+    written = len(trace.outputs["r0"])
+    assert say(trace, last.step).endswith("r0 stops at a stop string.")
+    told = f"its token number {written} completes a stop string"
+    assert any(told in sentence for sentence in why(trace, last.step))
+    model = dataclasses.replace(trace.header.model, eos_token_ids=(trace.outputs["r0"][-1],))
+    trace.header = dataclasses.replace(trace.header, model=model)
+    assert say(trace, last.step).endswith("r0 stops at a stop.")
+    told = f"its token number {written} is where it stops"
+    assert any(told in sentence for sentence in why(trace, last.step))
+
+
 def test_padding_is_counted_and_its_cause_named():
     trace = crowd("static")
     first = trace.events[0]
     assert (
-        f"{first.passes[0].padding} of {first.passes[0].rows * first.passes[0].width} positions are padding"
-        in say(trace, 0)
+        f"{first.passes[0].padding} of {first.passes[0].rows * first.passes[0].width} positions are"
+        " padding" in say(trace, 0)
     )
     late = next(e for e in trace.events if any(p.finished_rows for p in e.passes))
     assert any("is computed as padding until its wave ends" in s for s in why(trace, late.step))
@@ -238,8 +275,8 @@ def test_a_prefix_hit_is_told_with_its_blocks():
     hit = next(e for e in trace.events if e.kv.prefix_hits)
     cached = hit.kv.prefix_hits[0]
     assert any(
-        f"{cached.request} finds {cached.num_cached_tokens} of its {len(trace.prompts[cached.request])} tokens in the prefix cache"
-        in s
+        f"{cached.request} finds {cached.num_cached_tokens} of its"
+        f" {len(trace.prompts[cached.request])} tokens in the prefix cache" in s
         for s in why(trace, hit.step)
     )
 
@@ -309,7 +346,9 @@ def test_a_frame_agrees_with_the_event():
 
 
 def test_a_duration_is_rounded_as_the_player_rounds_it():
-    """The same cases as in `tests/js/parts.test.js`: exact halves, which Python alone would round to the even digit."""
+    """The same cases as in `tests/js/parts.test.js`: exact halves, which Python alone would round
+    to the even digit.
+    """
     assert [milliseconds(s) for s in (0.001125, 0.01025, 0.1005)] == [
         "1.13 ms",
         "10.3 ms",

@@ -10,14 +10,14 @@ import math
 
 import pytest
 
+from core.account.metrics import DEFINITIONS
 from core.config import POLICIES, EngineConfig
 from core.errors import InflightError
 from core.measure.compare import Comparison, machine
 from core.measure.cost_curve import CostCurve, StepCost
-from core.measure.divergence import difference as difference_of
-from core.measure.equivalence import Equivalence, RequestEquivalence
-from core.measure.metrics import DEFINITIONS
+from core.measure.difference import difference as difference_of
 from core.measure.rounds import RunResult
+from core.proof.equivalence import Equivalence, RequestEquivalence
 from core.trace.trace import Trace
 from visualizer.charts.comparison import (
     FIGURES,
@@ -74,7 +74,8 @@ def comparison() -> Comparison:
 def test_the_winner_is_named_with_ratios_run_by_run(comparison):
     assert (
         verdicts.total_time(comparison)
-        == "continuous took 1.50 s, static 3.10 s: 2.1 times as fast in 3 of 3 rounds (1.94 to 2.4)."
+        == "continuous took 1.50 s, static 3.10 s: 2.1 times as fast (median of 3 rounds;"
+        " 1.94 to 2.4)."
     )
 
 
@@ -114,7 +115,8 @@ def test_a_loss_is_said_as_plainly():
     lost = compared({"static": [1.0, 1.0], "continuous": [1.25, 1.3]})
     assert (
         verdicts.total_time(lost)
-        == "continuous loses here: it took 1.27 s, static 1.00 s; slower in 2 of 2 rounds, 0.77 to 0.80 times as fast."
+        == "continuous loses here: it took 1.27 s, static 1.00 s; slower in 2 of 2 rounds, 0.77 to"
+        " 0.80 times as fast."
     )
 
 
@@ -181,15 +183,16 @@ def test_lane_steps_name_the_waste(comparison):
     counts = comparison.medians["static"]["lane_steps"]
     assert counts["padding"] > 0
     assert (
-        f"static wastes {findings.percent((counts['total'] - counts['useful']) / counts['total'])} of its {counts['total']} lane-steps"
-        in said
+        f"static wastes {findings.percent((counts['total'] - counts['useful']) / counts['total'])}"
+        f" of its {counts['total']} lane-steps" in said
     )
 
 
 def test_cost_says_what_a_token_costs():
     assert (
         findings.cost(CURVE)
-        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times less. Reading 8 times the KV makes a step 2.5 times as long."
+        == "A step of 8 tokens takes 2.0 times as long as a step of 1: each token costs 4.0 times"
+        " less. Reading 8 times the KV makes a step 2.5 times as long."
     )
     flat = CostCurve(
         CURVE.model, "cpu", "float32", (StepCost(1, 1, (0.01,)), StepCost(2, 2, (0.03,))), ()
@@ -283,9 +286,8 @@ def test_throughput_integrates_to_the_tokens(comparison):
         tokens = sum(rate * (b - a) for rate, a, b in zip(line.y, line.x, line.x[1:], strict=False))
         assert tokens == pytest.approx(sum(r.sampling.max_new_tokens for r in REQUESTS), rel=0.01)
         widths = [b - a for a, b in zip(line.x, line.x[1:], strict=False)]
-        assert (
-            len(widths) == 1 or min(widths) > max(widths) / 3.1
-        )  # a sliver at the end would draw its tokens as a burst
+        # a sliver at the end would draw its tokens as a burst
+        assert len(widths) == 1 or min(widths) > max(widths) / 3.1
 
 
 def test_latency_has_a_dot_a_request_and_a_gap_a_token(comparison):
@@ -332,9 +334,8 @@ def test_no_two_contenders_share_a_colour_and_a_policy_keeps_its_own(count):
         found = contender_hues(some)
         assert list(found) == some and len(set(found.values())) == len(some)
         assert set(found.values()) <= set(range(len(HUES)))
-        first = {
-            own[name]: name for name in reversed(some) if name in POLICIES
-        }  # of those whose own is the same
+        # of those whose own is the same
+        first = {own[name]: name for name in reversed(some) if name in POLICIES}
         assert all(found[name] == hue for hue, name in first.items())
     with pytest.raises(InflightError, match="at most 8"):
         contender_hues([*names, "one", "two", "three"])
@@ -376,7 +377,8 @@ def test_how_sure_it_is_stands_in_one_line(comparison):
     quiet, busy = ({**ENVIRONMENT, "load_average": load} for load in (0.5, 9.0))
     said = document(Shown(comparison, "small", quiet))["says"]["sure"]
     assert said.startswith(
-        "3 of 3 rounds agree; by chance alone that happens in 1 of 4 tries, too few rounds to decide (sign test"
+        "3 of 3 rounds agree; by chance alone that happens in 1 of 4 tries, too few rounds to"
+        " decide (sign test"
     )
     assert "The machine was quiet (load 0.5 on 2 CPUs)" in said and "\n" not in said
     assert "busy (load 9 on 2 CPUs), so these times are not those of a quiet one" in verdicts.sure(
@@ -388,12 +390,10 @@ def test_how_sure_it_is_stands_in_one_line(comparison):
         in verdicts.sure(five, quiet)
     )
     assert "median of the rounds' own" not in verdicts.sure(five, quiet)
-    odd = compared(
-        {"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]}
-    )  # rounds 2, 1.2, 3; medians 6 and 3
-    uneven = compared(
-        {"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]}
-    )  # rounds 2, 1.2, 4.5; medians 6 and 2
+    # rounds 2, 1.2, 3; medians 6 and 3
+    odd = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 3.0]})
+    # rounds 2, 1.2, 4.5; medians 6 and 2
+    uneven = compared({"static": [2.0, 6.0, 9.0], "continuous": [1.0, 5.0, 2.0]})
     assert "median of the rounds' own" not in verdicts.sure(odd, quiet)
     assert (
         "The ratio, 3.0, is that of the two median times; the median of the rounds' own is 2.0."
@@ -404,7 +404,10 @@ def test_how_sure_it_is_stands_in_one_line(comparison):
 def test_what_was_measured_in_a_tab_says_so_and_nothing_of_cpus_and_load(comparison):
     model, versions = (
         {"name": "shakespeare-bpe", "parameters": 5},
-        {"python": "3.14.0", "pyodide": "314.0.7"},
+        {
+            "python": "3.14.0",
+            "pyodide": "314.0.7",
+        },
     )
     where = machine("cpu", "Chromium 156, WebAssembly", 1, "float32", model, versions)
     assert where["cpus"] is where["load_average"] is None
@@ -437,7 +440,9 @@ def test_a_comparison_of_drawn_tokens_does_not_claim_greedy_choice(comparison):
 
 
 def test_a_tint_is_found_again_by_the_browser():
-    """JavaScript rounds halves up; a figure's colours are exchanged by value where the page is dark."""
+    """JavaScript rounds halves up; a figure's colours are exchanged by value where the page is
+    dark.
+    """
     assert (tint("#D55E00", 0.25), tint("#B5548A", 0.25)) == ("#f5d7bf", "#edd4e2")
 
 
@@ -456,9 +461,11 @@ def test_a_loss_that_another_limit_spares_is_that_limits():
         for found in (made.walls, made.runs, made.medians)
     )
     three = Comparison(names, walls, runs, medians, [], about)
-    assert verdicts.total_time(three) == (
-        "continuous loses here: it took 1.20 s, static 1.00 s; slower in 5 of 5 rounds, 0.83 times as fast. With a token budget of 256 "
-        "instead of 16 it ties with static, faster in 2 of 5 rounds (0.91 to 1.11), so the loss is that limit's and not the policy's."
+    assert (
+        verdicts.total_time(three)
+        == "continuous loses here: it took 1.20 s, static 1.00 s; slower in 5 of 5 rounds, 0.83"
+        " times as fast. With a token budget of 256 instead of 16 it ties with static, faster in"
+        " 2 of 5 rounds (0.91 to 1.11), so the loss is that limit's and not the policy's."
     )
     assert (
         verdicts.racing(three) == names
@@ -477,8 +484,8 @@ def test_the_sum_begins_with_one_run_and_ends_with_the_other(comparison):
     assert parts[-1].label == verdicts.PARTS["rest"]
     said = verdicts.difference(found, "static", "continuous")
     assert all(
-        f"{findings.seconds(abs(part.end - part.start))} {'more' if part.end > part.start else 'less'} for {part.label}"
-        in said
+        f"{findings.seconds(abs(part.end - part.start))}"
+        f" {'more' if part.end > part.start else 'less'} for {part.label}" in said
         for part in parts
     )
     assert said.startswith(f"continuous took {findings.seconds(abs(found.seconds))} ")
@@ -507,9 +514,10 @@ def test_under_load_every_point_is_one_that_was_measured(comparison):
     left, right = drawn(load(swept)).data[:2]
     assert list(left.x) == [2, 4] and list(left.y) == [0.5, 8.0] and list(right.y) == [1.8, 3.6]
     assert left.marker.color[0] != left.marker.color[1] == PANEL  # hollow: cut, so at least so long
-    assert verdicts.load(swept) == (
-        "At 4 requests a second, 99 of 100 get their first token with static within no less than 8.00 s, and 3.6 finish; "
-        "with continuous within 400 ms, and 3.6 finish."
+    assert (
+        verdicts.load(swept)
+        == "At 4 requests a second, 99 of 100 get their first token with static within no less than"
+        " 8.00 s, and 3.6 finish; with continuous within 400 ms, and 3.6 finish."
     )
     made = document(Shown(comparison, "x", ENVIRONMENT, load=swept))
     assert made["figures"][0]["name"] == "load" and made["figures"][0]["title"] == "Under load"
@@ -528,12 +536,8 @@ def test_a_busy_machine_records_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_a_quiet_machine_records_what_is_shown(tmp_path):
-    for again in (
-        True,
-        True,
-        True,
-        False,
-    ):  # a machine that only says that it is quiet may have a step that took far too long
+    # a machine that only says that it is quiet may have a step that took far too long
+    for again in (True, True, True, False):
         try:
             ((_, folder),) = record_comparisons(
                 ["equal-lengths"], tmp_path, repeats=1, load=lambda: 0.0

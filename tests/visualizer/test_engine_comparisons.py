@@ -1,11 +1,13 @@
-"""vLLM and transformers beside ours, as the page ships it: who decides alike, what was not recorded, what is refused."""
+"""vLLM and transformers beside ours, as the page ships it: who decides alike, what was not
+recorded, what is refused.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from core.errors import InflightError
-from core.measure.divergence import divergence
+from core.trace.divergence import divergence
 from core.trace.events import StepEvent
 from measure.record_engines import record_engines
 from visualizer.documents.comparison import RECORDED, document, load
@@ -18,7 +20,9 @@ def engines():
 
 
 def test_other_engines_are_compared_decision_by_decision(engines):
-    """vLLM decides as ours in every step; a single token that differs, or a request left out of a step, is named with its step."""
+    """vLLM decides as ours in every step; a single token that differs, or a request left out of a
+    step, is named with its step.
+    """
     comparison = engines.comparison
     theirs, ours = comparison.runs["vLLM"].trace, comparison.runs["continuous"].trace
     said = document(engines)["says"]
@@ -27,7 +31,7 @@ def test_other_engines_are_compared_decision_by_decision(engines):
     assert "transformers 5.23.0 decides differently from step" in said["headline"]
     assert sum("handed over" in note for note in said["notes"]) == 2
     event = theirs.events[30]
-    (first, *others) = event.sampled
+    first, *others = event.sampled
     theirs.events[30] = event._replace(
         sampled=(first._replace(token_id=first.token_id + 1), *others)
     )
@@ -40,9 +44,8 @@ def test_other_engines_are_compared_decision_by_decision(engines):
 
 def test_what_another_engine_did_not_record_stays_absent(engines):
     shown = document(engines)
-    assert "difference" not in {
-        figure["name"] for figure in shown["figures"]
-    }  # a pass costs each engine something of its own
+    # a pass costs each engine something of its own
+    assert "difference" not in {figure["name"] for figure in shown["figures"]}
     assert shown["race"] == ["vLLM", "continuous", "transformers"]
     vllm, ours = shown["runs"]["vLLM"], shown["runs"]["continuous"]
     assert (

@@ -1,4 +1,6 @@
-"""The files of the engine in the tab: what is in them, what is not, and where the interpreter is looked for. No browser takes part."""
+"""The files of the engine in the tab: what is in them, what is not, and where the interpreter is
+looked for. No browser takes part.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ import importlib.abc, sys
 class NothingElse(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         top = name.split(".")[0]
-        if top not in ("core", "visualizer", "exercises") and top not in sys.stdlib_module_names:
+        if top not in ("core", "visualizer") and top not in sys.stdlib_module_names:
             raise ImportError(f"{name} is not of the standard library")
 
 sys.meta_path.insert(0, NothingElse())
@@ -57,8 +59,11 @@ def pyodide(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_sources_run_with_the_standard_library_alone(tmp_path) -> None:
-    """Every module that is packed, in an interpreter that has nothing else, from where they were unpacked."""
+    """Every module that is packed, in an interpreter that has nothing else, from where they were
+    unpacked.
+    """
     modules = modules_in_tab()
     assert {
         "core.scheduler.scheduler",
@@ -73,6 +78,7 @@ def test_the_sources_run_with_the_standard_library_alone(tmp_path) -> None:
     assert ran.stdout.startswith(str(tmp_path / "engine"))
 
 
+@pytest.mark.slow
 def test_the_manifest_lists_what_is_fetched_and_the_address_says_what_is_in_it(
     pyodide, tmp_path
 ) -> None:
@@ -134,6 +140,7 @@ def test_a_site_with_the_engine_is_refused_before_anything_is_written(
     assert "npm pack pyodide" in capsys.readouterr().err and not (tmp_path / "site").exists()
 
 
+@pytest.mark.slow
 def test_a_server_sends_them_to_be_kept_for_ever_and_nothing_of_another_version(pyodide) -> None:
     files = EngineFiles(pyodide)
     client = TestClient(Starlette(routes=engine_routes(files)))

@@ -1,4 +1,6 @@
-"""Another engine followed: what every visitor is sent, by name where there are several, without texts where strangers may come."""
+"""Another engine followed: what every visitor is sent, by name where there are several, without
+texts where strangers may come.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from core.errors import InflightError
-from core.recorders.convert import open_recording
+from core.recorders.convert import import_recording
 from core.recorders.follow import MOST_LINES, Follower
 from core.recorders.raw import read_raw
 from core.serving.event_log import EventLog, events, events_together
@@ -59,7 +61,7 @@ def recording(tmp_path) -> Path:
 
 
 def test_what_is_sent_is_what_was_recorded(recording):
-    whole = open_recording(VLLM)
+    whole = import_recording(VLLM)
     live = Followed([recording], shows_texts=True).live()
     messages = asyncio.run(sent(live.event_log, ends_with(182)))
     assert steps(messages) == [event.step for event in whole.events]
@@ -91,8 +93,11 @@ def test_strangers_are_sent_no_texts(recording):
     assert pieces and set(pieces) == {HIDDEN}
 
 
+@pytest.mark.slow
 def test_a_long_recording_is_shown_from_its_last_steps_on(tmp_path):
-    """More steps than are kept at the first look: nobody is sent all of them, and what is sent begins with how things stand."""
+    """More steps than are kept at the first look: nobody is sent all of them, and what is sent
+    begins with how things stand.
+    """
     header, *records = (
         line
         for line in gzip.decompress(VLLM.read_bytes()).decode().splitlines()
@@ -155,7 +160,9 @@ async def told_together(logs: dict[str, EventLog], enough) -> dict[str, list[dic
 
 
 def test_ranks_are_told_together_on_the_clock_that_their_files_opened_together_have(tmp_path):
-    """In one stream, every step of each, at the same distances as on Watch; no two requests of all have one letter."""
+    """In one stream, every step of each, at the same distances as on Watch; no two requests of all
+    have one letter.
+    """
     for rank, file in enumerate(FILES):
         unpack(file, tmp_path / f"run.rank{rank}.raw.jsonl")
     opened = ranks(text(0), text(1))

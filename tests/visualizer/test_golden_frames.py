@@ -1,4 +1,6 @@
-"""The browser folds a run as Python does: both show the same frames of every recorded run, and of runs made to be awkward."""
+"""The browser folds a run as Python does: both show the same frames of every recorded run, and of
+runs made to be awkward.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +57,7 @@ def differences(traces: list[tuple[str, Trace]], folder: Path) -> Iterator[str]:
                 yield f"{name}, step {frame['step']}: {frame} here, {theirs} there"
 
 
+@pytest.mark.slow
 def test_every_recorded_run(tmp_path: Path) -> None:
     files = [*sorted(TRACES.glob("*.jsonl")), *sorted(RECORDED.glob("*/*.jsonl"))]
     assert files
@@ -83,6 +86,7 @@ def cancelled(policy: str) -> Trace:
     return trace
 
 
+@pytest.mark.slow
 def test_runs_made_to_be_awkward(tmp_path: Path) -> None:
     plan = [visual_request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2) for i in range(12)]
     made = [(policy, cancelled(policy)) for policy in POLICIES]
@@ -109,6 +113,7 @@ def test_runs_made_to_be_awkward(tmp_path: Path) -> None:
     assert list(differences(made, tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_runs_that_go_on_after_steps_that_are_missing(tmp_path: Path) -> None:
     made = []
     for first in range(1, 200, 13):

@@ -1,4 +1,6 @@
-"""What the player lets move in a step is what happened in it: the events' own lists, and the blocks that make one frame the next."""
+"""What the player lets move in a step is what happened in it: the events' own lists, and the blocks
+that make one frame the next.
+"""
 
 from __future__ import annotations
 
@@ -106,6 +108,7 @@ def agree(trace: Trace, found: list[dict | None]) -> None:
         }
 
 
+@pytest.mark.slow
 def test_every_recorded_run(tmp_path: Path) -> None:
     files = [*sorted(TRACES.glob("*.jsonl")), *sorted(RECORDED.glob("*/*.jsonl"))]
     traces = [Trace.load(file) for file in files]
@@ -116,6 +119,7 @@ def test_every_recorded_run(tmp_path: Path) -> None:
             raise AssertionError(f"{file.parent.name}/{file.name}: {error}") from error
 
 
+@pytest.mark.slow
 def test_runs_of_another_engine(tmp_path: Path) -> None:
     """With windows that give blocks back, speculation that forgets, and steps that are missing."""
     traces = [

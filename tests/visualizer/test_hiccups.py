@@ -1,4 +1,6 @@
-"""No shipped run of ours holds a step that something outside the run held up; a recording that does is refused."""
+"""No shipped run of ours holds a step that something outside the run held up; a recording that does
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core.account.pass_sizes import FAR, far_steps
 from core.errors import InflightError
 from core.recorders.raw import lines_of
 from core.trace.events import StepEvent
-from core.trace.pass_sizes import FAR, far_steps
 from core.trace.trace import Trace
 from visualizer.documents import record as recording
 from visualizer.documents.catalogue import TRACES
@@ -17,7 +19,9 @@ from visualizer.documents.comparison import RECORDED
 
 SHIPPED = [*sorted(TRACES.rglob("*.jsonl")), *sorted(RECORDED.glob("*/*.jsonl.gz"))]
 STILL_HELD_UP = {"engines-poisson-32/1-continuous.jsonl.gz": 81}
-"""Ours, measured in turns with vLLM: by file the step, until a quiet machine with vLLM measures it again."""
+"""Ours, measured in turns with vLLM: by file the step, until a quiet machine with vLLM measures it
+again.
+"""
 
 
 @pytest.fixture
@@ -27,7 +31,9 @@ def trace() -> Trace:
 
 
 def held_up(trace: Trace, at: int, seconds: float, during_pass: bool = True) -> list[StepEvent]:
-    """The events of a run in which the machine did something else during a step, in its pass or after it."""
+    """The events of a run in which the machine did something else during a step, in its pass or
+    after it.
+    """
     events = list(trace.events)
     event = events[at]
     late = (
@@ -65,6 +71,7 @@ def test_a_size_that_a_run_has_once_is_known_from_its_other_rounds(trace: Trace)
     assert [step for step, _ in far_steps(slow, [lone.events, lone.events])] == [0]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_held_up_is_refused_and_the_others_are_written(tmp_path, monkeypatch):
     length = len(Trace.load(TRACES / "nanogpt-chunked-2.jsonl").events)
     monkeypatch.setattr(
@@ -74,7 +81,10 @@ def test_a_run_that_was_held_up_is_refused_and_the_others_are_written(tmp_path, 
     written = []
     with pytest.raises(
         InflightError,
-        match=r"^Step 3 of nanogpt-chunked-2 took 71.6 times as long as others of its kind: record it again.$",
+        match=(
+            r"^Step 3 of nanogpt-chunked-2 took 71.6 times as long as others of its kind: record it"
+            r" again.$"
+        ),
     ):
         for name, path in recording.record(tmp_path, names=names, repeats=2):
             written.append((name, path))

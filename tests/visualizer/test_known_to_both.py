@@ -1,4 +1,6 @@
-"""What Python and the page both have to know, and neither can ask the other, is the same in both."""
+"""What Python and the page both have to know, and neither can ask the other, is the same in
+both.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,6 @@ def test_a_constant_is_the_same_on_the_page(file, constant, here):
     (written,) = re.findall(
         rf"^(?:export )?const {constant} = (.*?);",
         (PLAYER / file).read_text(encoding="utf-8"),
-        re.MULTILINE,
+        re.MULTILINE | re.DOTALL,
     )
     assert eval(re.sub(r"(\w+):", r'"\1":', written), {"__builtins__": {}}) == here

@@ -1,4 +1,6 @@
-"""Another language: English is the key, every number stands in its place, and nothing that a recorded run says is left in English."""
+"""Another language: English is the key, every number stands in its place, and nothing that a
+recorded run says is left in English.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from core.account.delays import NOT_RECORDED, SHARE_NAMES, TIME_SHARES
+from core.account.metrics import DEFINITIONS
 from core.config import POLICIES
-from core.measure.metrics import DEFINITIONS
 from core.recorders import unshown
-from core.trace import block_rules, recorded_rules, step_rules
-from core.trace.delays import NOT_RECORDED, PARTS
-from core.trace.events import Why
+from core.trace import phrases
+from core.trace.events import LimitReached
 from core.trace.messages import key_of
 from core.trace.phrases import (
     ALIGNMENTS,
     LIMITS,
-    PART_NAMES,
     SETTINGS,
     bound,
     brief,
@@ -27,6 +28,7 @@ from core.trace.phrases import (
     reason,
     setting,
 )
+from core.trace.rules import blocks, recorded, steps
 from core.trace.trace import Trace
 from visualizer import words
 from visualizer.charts import cost
@@ -43,7 +45,7 @@ from visualizer.words.vocabulary import plain
 SAME = set(
     """# %|# KiB|# MiB|# ms|# s|# → #|#e-#|#×|, {base} #|Block|Block #: |Budget|CPU|CSV|CUDA|Cache|E#E p#|Engine|Engines
     |Export|HTML|ITL|ITL p#|In vLLM:|Inflight|JSON|KV|Link|Live|O Romeo, |PNG|Pad: |Pads|Perfetto|Phase|Policies|Policy|Prompt
-    |Rank|Rank #|Seed|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace(
+    |Rank|Rank #|Seed|TPOT|TPOT p#|TTFT|TTFT p#|Tab|Text|Token|Top-k|Top-p|Trace|live""".replace(  # noqa: E501
         "\n    |", "|"
     ).split("|")
 ) | {"# [CPU|CPUs]", " (# ms)"}
@@ -94,10 +96,11 @@ def test_what_the_page_says_of_runs_policies_and_questions_has_its_german():
 
 
 def test_every_warning_of_a_recorded_step_has_its_german():
-    """What the rules return in words: with its number or its quoted name in each hole, a capital and a full stop, as `Checker` makes warnings."""
+    """What the rules return in words: with its number or its quoted name in each hole, a capital
+    and a full stop, as `Checker` makes warnings.
+    """
     modules = [
-        ast.parse(Path(module.__file__).read_text("utf-8"))
-        for module in (step_rules, recorded_rules, block_rules)
+        ast.parse(Path(module.__file__).read_text("utf-8")) for module in (steps, recorded, blocks)
     ]
     returned = [
         node.value
@@ -175,7 +178,9 @@ def test_every_entry_has_the_numbers_of_its_key():
 
 
 def _templates(node: ast.AST, known: dict[str, list[ast.AST]]) -> set[str]:
-    """The keys that an expression may be looked up by, a computed part of a text as #; empty for what is no text of ours."""
+    """The keys that an expression may be looked up by, a computed part of a text as #; empty for
+    what is no text of ours.
+    """
     match node:
         case ast.Constant(value=str(text)):
             return {text}
@@ -193,7 +198,7 @@ def _templates(node: ast.AST, known: dict[str, list[ast.AST]]) -> set[str]:
                 "".join(chosen)
                 for chosen in product(_templates(one, known), _templates(other, known))
             }
-        case ast.Subscript(value=ast.Tuple(elts=among)):
+        case ast.Subscript(value=ast.Tuple(elts=among) | ast.Dict(values=among)):
             return set().union(*(_templates(one, known) for one in among))
         case ast.Name(id=name) if name in known:
             return set().union(
@@ -205,23 +210,30 @@ def _templates(node: ast.AST, known: dict[str, list[ast.AST]]) -> set[str]:
     return set()
 
 
+def _assigned(function: ast.FunctionDef) -> dict[str, list[ast.AST]]:
+    """What the names of a function may stand for."""
+    known: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        for target, value in zip(targets, values, strict=False):
+            if isinstance(target, ast.Name):
+                known.setdefault(target.id, []).append(value)
+    return known
+
+
+def _functions(path: Path) -> list[ast.FunctionDef]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
 def _looked_up(path: Path) -> set[str]:
     """Every text that a module passes to `t`."""
     found: set[str] = set()
-    for function in [
-        n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.FunctionDef)
-    ]:
-        known: dict[str, list[ast.AST]] = {}
-        for node in ast.walk(function):
-            if not isinstance(node, ast.Assign):
-                continue
-            targets = (
-                node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-            )
-            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-            for target, value in zip(targets, values, strict=False):
-                if isinstance(target, ast.Name):
-                    known.setdefault(target.id, []).append(value)
+    for function in _functions(path):
+        known = _assigned(function)
         for node in ast.walk(function):
             if (
                 isinstance(node, ast.Call)
@@ -231,6 +243,53 @@ def _looked_up(path: Path) -> set[str]:
             ):
                 found |= _templates(node.args[0], known)
     return found
+
+
+WORDS = Path(words.__file__).parent
+_HOLE = re.compile(r"#|“[^”]*”|\{[^}]*\}")
+
+
+@pytest.mark.parametrize(
+    "path", [*WORDS.glob("*.py"), Path(phrases.__file__)], ids=lambda p: p.stem
+)
+def test_every_piece_of_a_sentence_occurs_in_one_that_has_its_german(path):
+    """Whatever a step may say, whether or not a shipped run does: each text between two numbers or
+    names of a sentence is found in an English sentence of the catalogue.
+    """
+    english = "\n".join(language.catalogue("de"))
+    tree = ast.parse(path.read_text("utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in docstrings
+    }
+    pieces = {piece.strip() for text in texts for piece in _HOLE.split(key_of(text)[0])}
+    of_words = {piece for piece in pieces if re.search(r"[a-z]{2,} [a-z]{2,}", piece)}
+    assert sorted(piece for piece in of_words if piece not in english) == []
+
+
+def test_a_sentence_without_its_german_would_be_found():
+    """A control for the test above and the one below."""
+    assert "nobody has ever said this" not in "\n".join(language.catalogue("de"))
+    (made,) = ast.parse("def f(a):\n  b = 'x' if a else 'y'\n  return [f'is {b}.']").body
+    (sentence,) = made.body[1].value.elts
+    assert _templates(sentence, _assigned(made)) == {"is x.", "is y."}
+
+
+def test_every_reason_has_its_german_in_each_of_its_forms():
+    german, missing = language.catalogue("de"), set()
+    for function in _functions(WORDS / "reasons.py"):
+        known = _assigned(function)
+        for node in ast.walk(function):
+            for text in node.elts if isinstance(node, ast.List) else ():
+                missing |= {key_of(said)[0] for said in _templates(text, known)} - german.keys()
+    written_by_a_call = {
+        "The device waited # for the host before this step.",
+        " gives back # [block|blocks]#.",
+    }
+    assert {text for text in missing if re.search("[a-z]{2}", text)} == written_by_a_call
 
 
 def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german():
@@ -248,7 +307,7 @@ def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german(
     }
     said |= {chart.title for chart in FIGURES.values()} | {cost.LOAD_TITLE, cost.COST_TITLE}
     whys = [
-        Why(limit, have, need, total)
+        LimitReached(limit, have, need, total)
         for limit in LIMITS
         for have in (0, 1, 2)
         for need in (1, 2)
@@ -269,8 +328,8 @@ def test_every_template_of_the_phrase_book_that_reaches_the_page_has_its_german(
         for on in (True, False)
     }
     said |= {
-        *PARTS.values(),
-        *PART_NAMES.values(),
+        *TIME_SHARES.values(),
+        *SHARE_NAMES.values(),
         *(queued_by(limit) for limit in (*LIMITS, NOT_RECORDED)),
     }
     german = language.catalogue("de")

@@ -1,4 +1,6 @@
-"""Runs on ZeroGPU, played by a stand-in for its package that really forks and pickles: the same run, and every end it can come to."""
+"""Runs on ZeroGPU, played by a stand-in for its package that really forks and pickles: the same
+run, and every end it can come to.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import httpx
 import pytest
 from gradio.context import LocalContext
 
-from core.models.cache import ModelCache
+from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
 from visualizer.server import comparisons, lent_gpu
 from visualizer.server.limits import SPACE
@@ -37,7 +39,8 @@ def installed(zero_gpu: str) -> Iterator[ModuleType]:
         yield stub
         for worker in stub.workers:
             worker.process.kill()
-    del sys.modules["spaces"]
+    for name in ("spaces", "spaces.zero"):
+        sys.modules.pop(name, None)
     importlib.reload(lent_gpu)
 
 
@@ -158,8 +161,8 @@ def test_an_exhausted_quota_is_one_sentence(spaces, runs: Visits, monkeypatch):
     )
     monkeypatch.setenv("SPACES_STUB_REFUSES", words)
     (deltas,) = gather(runs, (lent(), "me"))
-    assert deltas[-1]["error"] == (
-        "ZeroGPU, which lends this page its GPU, says: "
+    assert (
+        deltas[-1]["error"] == "ZeroGPU, which lends this page its GPU, says: "
         "You have exceeded your ZeroGPU quota (80s requested vs. 12s left); try again in 0:10:00."
     )
     monkeypatch.delenv("SPACES_STUB_REFUSES")
@@ -220,7 +223,9 @@ def test_without_the_package_nothing_is_lent(runs: Visits):
 
 @pytest.mark.slow
 def test_the_page_lends_to_its_visitors_by_their_requests():
-    """The stand-in lends to nobody whose request it does not find in the context, as Gradio leaves it."""
+    """The stand-in lends to nobody whose request it does not find in the context, as Gradio leaves
+    it.
+    """
     with (
         serve(PYTHONPATH=str(STUBS), SPACES_ZERO_GPU="true", TRITON_INTERPRET="0") as url,
         httpx.Client(trust_env=False, timeout=120) as http,
@@ -229,3 +234,17 @@ def test_the_page_lends_to_its_visitors_by_their_requests():
         assert last.get("url") and "error" not in last
         *_, unset = run(http, url, lent() | {"model": "no-such-model"})
         assert unset["error"]
+
+
+def test_zero_gpu_is_told_that_the_page_starts_as_gradio_would_tell_it_at_a_launch(spaces):
+    zero = importlib.import_module("spaces.zero")
+    before = zero.reported
+    lent_gpu.report_start()
+    assert zero.reported == before + 1
+
+
+def test_nobody_is_told_where_no_gpu_is_lent():
+    lent_gpu.report_start()
+    with installed("false"):
+        lent_gpu.report_start()
+        assert "spaces.zero" not in sys.modules

@@ -1,4 +1,6 @@
-"""Lessons are data: every place exists, every number follows the trace, every text is there in every language."""
+"""Lessons are data: every place exists, every number follows the trace, every text is there in
+every language.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from core.account.metrics import metrics
 from core.errors import InflightError
-from core.measure.metrics import metrics
 from core.trace.trace import Trace
 from visualizer.lessons.document import (
     At,
@@ -133,7 +135,9 @@ def test_what_was_measured_in_company_tells_rounding_from_a_wrong_mask():
 
 
 def test_a_changed_trace_changes_the_sentence():
-    """Ask for more tokens, and the lesson says so; add padding, and the question has another answer."""
+    """Ask for more tokens, and the lesson says so; add padding, and the question has another
+    answer.
+    """
     trace = TRACES("verses-static")
     first = trace.events[0]
     wider = first.passes[0]._replace(

@@ -1,5 +1,5 @@
-"""The live batch: whoever comes in the middle sees what those see who were there from the start; readers who fall behind skip; what is hidden
-is not sent.
+"""The live batch: whoever comes in the middle sees what those see who were there from the start;
+readers who fall behind skip; what is hidden is not sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def most_new(trace: Trace) -> dict[str, int]:
 
 
 def messages(trace: Trace) -> list:
-    """What an engine tells of a run, as `core.serving.event_log` has it: every request just before the step in which it arrives."""
+    """What an engine tells of a run, as `core.serving.event_log` has it: every request just before
+    the step in which it arrives.
+    """
     asked = most_new(trace)
     told: list = [{"kind": "run", "header": trace.header.to_json()}]
     for event in trace.events:
@@ -90,7 +92,9 @@ def joined(beginning: dict, deltas: list[dict]) -> dict:
 
 
 def pressed(policy: str) -> Trace:
-    """So few blocks that requests give way while others come, and wait again from the same step on."""
+    """So few blocks that requests give way while others come, and wait again from the same step
+    on.
+    """
     plan = [asked_for(f"r{i}", 3 + 5 * i % 11, 4 + i % 7, i) for i in range(14)]
     trace = record(
         EngineConfig(policy, max_num_seqs=3, max_num_batched_tokens=8, block_size=2, num_blocks=15),
@@ -123,9 +127,8 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
         "hues": deal(trace),
         "asked": {r: {"by": f"by {r}", "maxNew": most} for r, most in most_new(trace).items()},
     }
-    if (
-        trace.tokenizer is None
-    ):  # a recorded trace has its texts beside it; here tokens stand for themselves
+    # a recorded trace has its texts beside it; here tokens stand for themselves
+    if trace.tokenizer is None:
         whole["texts"] = others[0]["texts"]
     path = tmp_path / "runs.json"
     path.write_text(json.dumps({"whole": whole, "begun": others}), encoding="utf-8")
@@ -136,7 +139,9 @@ def test_a_run_from_a_beginning_is_the_run_from_its_start(name: str, tmp_path: P
 
 
 def overrun() -> Trace:
-    """`b` is over in step 2 and computed once more in step 3, in which `c` comes to a lane of its own: they were not there together."""
+    """`b` is over in step 2 and computed once more in step 3, in which `c` comes to a lane of its
+    own: they were not there together.
+    """
     limits = EngineConfig(max_num_seqs=3)
     return with_overrun(
         record(limits, asked_for("a", 4, 9), asked_for("b", 4, 4), asked_for("c", 3, 3, arrival=3)),
@@ -146,7 +151,9 @@ def overrun() -> Trace:
 
 @pytest.mark.parametrize("name", [*POLICIES, "kv-pressure", "overrun"])
 def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
-    """Its wait, its tokens, the steps in which it held a lane, and who held one beside it, until it was over."""
+    """Its wait, its tokens, the steps in which it held a lane, and who held one beside it, until it
+    was over.
+    """
     trace = (
         overrun()
         if name == "overrun"
@@ -190,7 +197,9 @@ def test_how_a_request_went_is_counted_from_the_steps(name: str) -> None:
 
 
 def test_a_beginning_has_the_lanes_that_each_held_so_far() -> None:
-    """By the frames of the run, at every step: first and last step of each stay, whether a request was done or gave way."""
+    """By the frames of the run, at every step: first and last step of each stay, whether a request
+    was done or gave way.
+    """
     trace = Trace.load(TRACES / "kv-pressure.jsonl")
     run, stays, frames = (
         LiveRun(trace.header, trace.tokenizer),
@@ -248,7 +257,9 @@ def live_of(trace: Trace) -> Live:
 
 
 def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():
-    """A reader that was away for longer than is kept goes on at a beginning; a quick one is sent every message once."""
+    """A reader that was away for longer than is kept goes on at a beginning; a quick one is sent
+    every message once.
+    """
     trace = trace_of("sequential")
     live = live_of(trace)
     log = live.event_log
@@ -271,7 +282,9 @@ def test_a_slow_reader_skips_and_is_told_and_memory_is_bounded():
 
 
 def test_what_is_hidden_is_in_nothing_that_is_sent_and_comes_back():
-    """Texts and nicknames, those of earlier steps included; every reader begins anew with what is to be shown now."""
+    """Texts and nicknames, those of earlier steps included; every reader begins anew with what is
+    to be shown now.
+    """
     trace = Trace.load(TRACES / "gpt2-six.jsonl")
     live = live_of(trace)
     seen = now(live.event_log)

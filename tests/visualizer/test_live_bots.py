@@ -16,16 +16,16 @@ from core.serving.limits import ServingLimits
 from visualizer.server import live_bots
 from visualizer.server.live_bots import BOTS, ROUNDS, Bots
 from worlds.live_page import TOKEN, control, live_server, live_url  # noqa: F401
-from worlds.serving import char_engine
+from worlds.serving import char_engine, chat_engine
 
 PROMPTS = ("O Romeo", "To be", "Hark")
 
 
-def with_bots(test, monkeypatch, **limits):
+def with_bots(test, monkeypatch, engine=char_engine, **limits):
     """Run a coroutine function beside an engine at full speed, whose bots never pause."""
     monkeypatch.setattr(live_bots, "PAUSE", 0.0)
     serving = ServingEngine(
-        char_engine(max_num_seqs=2), ServingLimits(**limits), hidden=Hidden(False, False)
+        engine(max_num_seqs=2), ServingLimits(**limits), hidden=Hidden(False, False)
     )
     serving.start()
     try:
@@ -55,15 +55,26 @@ def test_each_asks_its_rounds_under_a_bots_name_and_stops(monkeypatch):
         assert len(told) == BOTS * ROUNDS and all(m["is_bot"] for m in told)
         assert {m["nickname"] for m in told} == {"Bot 1", "Bot 2", "Bot 3"}
         serving.event_log.hidden = Hidden(False, True)
-        assert {m["nickname"] for m in await asked(serving)} == {
-            "Bot 1",
-            "Bot 2",
-            "Bot 3",
-        }  # nobody's name
+        # nobody's name
+        assert {m["nickname"] for m in await asked(serving)} == {"Bot 1", "Bot 2", "Bot 3"}
         await bots.begin("me")  # and again, once they have stopped
         await over(bots)
 
     with_bots(go, monkeypatch)
+
+
+def test_a_model_that_answers_is_asked_questions_that_it_can_end(monkeypatch):
+    async def go(serving, bots):
+        await bots.begin("me")
+        await over(bots)
+        told = await asked(serving)
+        assert len(told) == BOTS * ROUNDS
+        assert {m["messages"][0]["content"] for m in told} == set(PROMPTS)
+        assert {m["max_new_tokens"] for m in told} == {live_bots.ANSWER}
+        sampled = serving.session().asked.values()
+        assert {one.request.sampling.temperature for one in sampled} == {0.0}
+
+    with_bots(go, monkeypatch, chat_engine)
 
 
 def test_two_presses_at_the_same_instant_let_three_bots_ask(monkeypatch):

@@ -1,8 +1,12 @@
-"""Requests of the Live tab: found again by their key, ended when nobody reads them, cancelled by who has the key alone."""
+"""Requests of the Live tab: found again by their key, ended when nobody reads them, cancelled by
+who has the key alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -10,10 +14,13 @@ from contextlib import aclosing
 import httpx
 import pytest
 
+from core import Engine
 from core.errors import InvalidRequest
 from core.serving.engine import ServingEngine
+from core.serving.event_log import Hidden
 from core.serving.limits import ServingLimits
 from visualizer.server import live_requests as module
+from visualizer.server.live_bots import Bots
 from visualizer.server.live_requests import LiveRequests, request_id
 from visualizer.server.live_routes import live_app
 from worlds.server_events import messages_in
@@ -67,6 +74,30 @@ def test_texts_of_all_ones_requests_come_in_one_stream_and_again_from_any_place(
         assert await read(asks, **{KEY: 3}) == own[3:]
 
     with_engine(go)
+
+
+@pytest.mark.parametrize(
+    "template", [None, "{% for m in messages %}{{ m.role }} asks: {{ m.content }}{% endfor %}"]
+)
+def test_what_a_person_writes_is_a_message_to_a_model_with_a_chat_template(template):
+    loaded = char_engine(max_num_seqs=2)
+    tokenizer = copy.deepcopy(loaded.tokenizer)
+    tokenizer.chat_template = template
+    engine = Engine(loaded.adapter, tokenizer, loaded.config)
+    serving = ServingEngine(engine, hidden=Hidden(texts=False, nicknames=False))
+
+    async def go():
+        await LiveRequests(serving).begin({"key": KEY, "prompt": "Hark", "max_new_tokens": 2}, "me")
+        await Bots(serving, ("Hark",)).begin("me")
+        [excerpt] = [await anext(serving.event_log.read(coalesce_s=0))]
+        asked = [m for m in json.loads(excerpt.messages) if m["kind"] == "request"]
+        return {tokenizer.decode(request["prompt_token_ids"]) for request in asked}
+
+    serving.start()
+    try:
+        assert asyncio.run(go()) == {"user asks: Hark" if template else "Hark"}
+    finally:
+        serving.close()
 
 
 def test_a_request_that_nobody_reads_ends_and_frees_its_lane(monkeypatch):
@@ -135,7 +166,9 @@ def text_of(server: Served, key: str) -> tuple[str, dict]:
 
 
 def test_many_calls_at_once_with_one_key_are_one_request_and_hurt_nobody():
-    """Another's goes on in the same steps; no place of the address is lost, however often it is tried."""
+    """Another's goes on in the same steps; no place of the address is lost, however often it is
+    tried.
+    """
     calls, rounds = 12, 5
     together = threading.Barrier(calls)
     limits = ServingLimits(max_requests_per_client=rounds)

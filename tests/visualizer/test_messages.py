@@ -1,4 +1,6 @@
-"""Sentences with numbers: Python and the page find the same entries and write the same, in every language."""
+"""Sentences with numbers: Python and the page find the same entries and write the same, in every
+language.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _OF_NODE = """
 import { english, fill, keyOf } from %s;
 const [texts, entries] = JSON.parse(await new Promise((done) => { let all = ""; process.stdin.on("data", (c) => (all += c)).on("end", () => done(all)); }));
 console.log(JSON.stringify([texts.map((text) => [...keyOf(text), english(text)]), entries.map(([template, given, language]) => fill(template, given, language))]));
-"""
+"""  # noqa: E501
 
 
 def samples() -> list[str]:

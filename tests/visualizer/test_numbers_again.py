@@ -1,4 +1,6 @@
-"""The numbers on the page, computed again from the lines of the recorded files by a few plain lines: not by our metrics, fold or reader."""
+"""The numbers on the page, computed again from the lines of the recorded files by a few plain
+lines: not by our metrics, fold or reader.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from typing import Any
 import pytest
 
 from core import Workload
+from core.account.metrics import metrics
 from core.config import POLICIES
-from core.measure.metrics import metrics
 from core.recorders.convert import to_trace
 from core.recorders.raw import read_raw
 from core.trace.trace import Texts, Trace
@@ -83,7 +85,9 @@ AWKWARD: dict[str, Callable[[], Trace]] = {
 
 
 class Raw:
-    """A recorded run as its file has it. Times of requests by id; tokens: when each came, and in which step."""
+    """A recorded run as its file has it. Times of requests by id; tokens: when each came, and in
+    which step.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
         header, *rows = map(json.loads, lines)
@@ -110,7 +114,9 @@ class Raw:
         return [r for r, reason in self.ended.items() if reason in ("length", "stop")]
 
     def waiting_since(self, has: Iterable[str]) -> list[float]:
-        """How long each has waited that has arrived, has not ended, and has none of what the others have."""
+        """How long each has waited that has arrived, has not ended, and has none of what the others
+        have.
+        """
         return [
             self.steps[-1]["t_end"] - t
             for r, t in self.arrived.items()
@@ -155,7 +161,9 @@ def shown(seconds: float) -> str:
 
 
 def near(text: str, seconds: float) -> bool:
-    """Whether a text is that number of seconds, up to half of its last digit and the rounding of both."""
+    """Whether a text is that number of seconds, up to half of its last digit and the rounding of
+    both.
+    """
     number, unit = text.replace("≥ ", "").split(" ")
     decimals = len(number.partition(".")[2])
     scale = 1000 if unit == "ms" else 1
@@ -168,8 +176,13 @@ def spread(found: dict[str, Any], values: list[float], at_least: list[float]) ->
     assert found["count"] == len(values) and found["left_out"] == len(at_least)
     if values:
         values = [*values, *at_least]
-        for name, number in (("p50", percentile(values, 0.5)), ("p90", percentile(values, 0.9)), ("p99", percentile(values, 0.99)),
-                             ("max", max(values)), ("mean", statistics.fmean(values))):  # fmt: skip
+        for name, number in (
+            ("p50", percentile(values, 0.5)),
+            ("p90", percentile(values, 0.9)),
+            ("p99", percentile(values, 0.99)),
+            ("max", max(values)),
+            ("mean", statistics.fmean(values)),
+        ):
             assert found[name] == pytest.approx(number, abs=2e-6), name
 
 
@@ -213,12 +226,18 @@ def _judge(raw: Raw, trace: Trace) -> None:
     computed = sum(p[8] or p[1] * p[2] for p in passes)
     padding = computed - sum(p[3] for p in passes) + overrun
     counts = {
-        "steps": len(raw.steps), "passes": len(passes), "requests": len(raw.arrived), "finished": len(raw.ran),
-        "prompt_tokens": prompt, "output_tokens": output, "preemptions": sum(len(e["preempted"]) for e in raw.steps),
-        "cached_tokens": sum(n for e in raw.steps for _, n in e["kv"][3]), "overrun_rows": overrun,
+        "steps": len(raw.steps),
+        "passes": len(passes),
+        "requests": len(raw.arrived),
+        "finished": len(raw.ran),
+        "prompt_tokens": prompt,
+        "output_tokens": output,
+        "preemptions": sum(len(e["preempted"]) for e in raw.steps),
+        "cached_tokens": sum(n for e in raw.steps for _, n in e["kv"][3]),
+        "overrun_rows": overrun,
         "positions": {"tokens": computed - padding, "padding": padding, "computed": computed},
         "kv_blocks": {"peak": max(e["kv"][0] for e in raw.steps), "total": raw.steps[0]["kv"][1]},
-    }  # fmt: skip
+    }
     assert {name: found[name] for name in counts} == counts
     held = raw.held
     lane_steps = found["lane_steps"]
@@ -260,7 +279,7 @@ def _judge(raw: Raw, trace: Trace) -> None:
         again = found["tokens_recomputed"]
         times, tokens = (
             "time" if counts["preemptions"] == 1 else "times",
-            "token" if again == 1 else "tokens",
+            ("token" if again == 1 else "tokens"),
         )
         assert told["Preempted"].startswith(
             f"{counts['preemptions']:,} {times}, {again:,} {tokens} again, "
@@ -289,9 +308,10 @@ def _judge(raw: Raw, trace: Trace) -> None:
     ):
         if name in told:
             assert abs(float(told[name].removesuffix(" %")) - 100 * share) <= 0.5 + 1e-9
-            assert told[name] not in ("0 %", "100 %") or share in (0, 1), (
-                f"{name}: {told[name]} is said of {share:.4f}"
-            )
+            assert told[name] not in ("0 %", "100 %") or share in (
+                0,
+                1,
+            ), f"{name}: {told[name]} is said of {share:.4f}"
         else:
             assert share == 0
 

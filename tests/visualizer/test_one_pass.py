@@ -1,4 +1,6 @@
-"""A request that is served over HTTP and shown on the Live tab: its prompt is checked once, and each of its tokens decoded once."""
+"""A request that is served over HTTP and shown on the Live tab: its prompt is checked once, and
+each of its tokens decoded once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from worlds.server_events import messages_in
 from worlds.serving import char_engine, served
 
 
-def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed_watched_and_stopped(
+def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed_watched_and_stopped(  # noqa: E501
     monkeypatch,
 ) -> None:
     decoded: list[int] = []
@@ -60,9 +62,8 @@ def test_a_prompt_is_checked_once_and_a_token_decoded_once_though_it_is_streamed
         and "".join(texts).startswith(last["text"])
         and "".join(texts).endswith(stop)
     )
-    assert found == sorted(
-        [*ids, *prompt, *prompt]
-    )  # the prompts of both requests, which Live shows token by token
+    # the prompts of both requests, which Live shows token by token
+    assert found == sorted([*ids, *prompt, *prompt])
     assert checked == ["r"]
 
 

@@ -1,4 +1,6 @@
-"""Models that somebody brings: at home any folder, foreseen before it is loaded; on a public page only those that its owner names, whatever is sent."""
+"""Models that somebody brings: at home any folder, foreseen before it is loaded; on a public page
+only those that its owner names, whatever is sent.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.config import BUILTIN_MODELS
-from core.models.names import model_named
+from core.torch_engine.models.names import model_named
 from visualizer.jobs.limits import HERE, Refused, checked_model
 from visualizer.server.limits import SPACE, limits, owners_models
 from worlds.own_models import alibi, pickled, save, spec, truncated
@@ -30,7 +32,18 @@ def look(http, url: str, model: object, **asked) -> dict:
     return call(http, url, "model", {"model": str(model), **asked})
 
 
-@pytest.mark.parametrize(("typed", "name"), [(' "/a/b" ', "/a/b"), ("'/a b/'", "/a b"), ("Qwen/Qwen3", "Qwen/Qwen3"), ("~", str(Path.home())), ("x", "x"), ("./m/../n", "./n"), ("../m/", "../m")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        (' "/a/b" ', "/a/b"),
+        ("'/a b/'", "/a b"),
+        ("Qwen/Qwen3", "Qwen/Qwen3"),
+        ("~", str(Path.home())),
+        ("x", "x"),
+        ("./m/../n", "./n"),
+        ("../m/", "../m"),
+    ],
+)
 def test_a_name_as_people_paste_it(typed, name):
     assert model_named(typed) == name
 
@@ -110,6 +123,7 @@ def test_a_model_without_a_tokenizer_takes_token_ids(http, page_url, tmp_path):
     assert last_of(run(http, page_url, asked, "me"))["url"]
 
 
+@pytest.mark.slow
 def test_messages_become_the_tokens_of_the_template(http, page_url, folders):
     assert look(http, page_url, folders / "chat")["has_chat_template"]
     asked = spec(folders / "chat")
@@ -142,17 +156,37 @@ def test_messages_become_the_tokens_of_the_template(http, page_url, folders):
     )
 
 
-# -- a public page -------------------------------------------------------------------------------------------------------
+# -- a public page ---------------------------------------------------------------------------------
 
 
 def _attempts(folder: Path) -> list[str]:
     here = str(folder)
-    return [here, f"{here}/", f'"{here}"', "~", "..", "/etc", "/no/such", "nobody/nothing", "gpt2", "file://" + here, " shakespeare-bpe", "SHAKESPEARE-BPE",
-            str(ROOT / "assets" / "models" / "shakespeare-bpe"), "../models/shakespeare-bpe", "", "\0", "x" * 5000]  # fmt: skip
+    return [
+        here,
+        f"{here}/",
+        f'"{here}"',
+        "~",
+        "..",
+        "/etc",
+        "/no/such",
+        "nobody/nothing",
+        "gpt2",
+        "file://" + here,
+        " shakespeare-bpe",
+        "SHAKESPEARE-BPE",
+        str(ROOT / "assets" / "models" / "shakespeare-bpe"),
+        "../models/shakespeare-bpe",
+        "",
+        "\0",
+        "x" * 5000,
+    ]
 
 
+@pytest.mark.slow
 def test_a_visitor_cannot_make_a_public_page_look_for_a_model(http, space_url, folders):
-    """However it is asked for, and whether or not it is there: the answer is the same, so nothing is learned about the disk either."""
+    """However it is asked for, and whether or not it is there: the answer is the same, so nothing
+    is learned about the disk either.
+    """
     said = set()
     for name in _attempts(folders / "chat"):
         said.add(look(http, space_url, name)["error"])
@@ -191,7 +225,9 @@ def test_a_visitor_cannot_make_a_public_page_look_for_a_model(http, space_url, f
 
 @pytest.mark.slow
 def test_a_file_cannot_make_a_public_page_read_a_folder(http, page_url, space_url, folders):
-    """A recording of another engine that names a folder with a tokenizer, and a trace whose attention weights are asked for."""
+    """A recording of another engine that names a folder with a tokenizer, and a trace whose
+    attention weights are asked for.
+    """
     raw = gzip.decompress(
         (ROOT / "tests" / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes()
     ).decode()
@@ -279,9 +315,8 @@ def test_the_teacher_shares_another_model_and_viewers_see_which(http, folders):
             and generated() == "length"
         )
         assert share(folders / "qwen3", **token) == (200, {"model": str(folders / "qwen3")})
-        assert generated() == "length" and http.get(f"{url}/serve/health").json()["model"] == str(
-            folders / "qwen3"
-        )
+        assert generated() == "length"
+        assert http.get(f"{url}/serve/health").json()["model"] == "qwen3"
         names = []
         with http.stream("GET", f"{url}/inflight/live/steps", params={"from": 0}) as viewed:
             for line in viewed.iter_lines():

@@ -1,4 +1,6 @@
-"""Places in runs: those that lessons name by what happens there, and those at which a saved page opens."""
+"""Places in runs: those that lessons name by what happens there, and those at which a saved page
+opens.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,54 @@ def short_of(limit: str) -> Budget:
 
 ONE = (Pass("packed", 1, 1, 1, 0, 0.0, 0.0),)
 RUN = [
-    event(0, arrived=tuple(Arrived(name, 0.0) for name in "abcde"), admitted=joins("ab"), passes=ONE,
-          segments=(computes("a", 0, 4), computes("b", 0, 4)), waiting=Waiting(1)),
-    event(1, admitted=joins("c"), passes=ONE * 2, segments=(computes("c", 4, 2), *decodes("ab", 1)), waiting=Waiting(2),
-          kv=KV(0, 9, (), (PrefixHit("c", 4),))),
-    event(2, passes=ONE * 2, segments=(*decodes("b"), computes("c", 6, 2, in_pass=1), *decodes("a", 1)), budget=short_of("budget")),
-    event(5, admitted=joins("de"), passes=ONE, segments=(computes("d", 0, 2), computes("e", 0, 2), *decodes("abc")),
-          waiting=Waiting(1), budget=short_of("budget")),
-    event(6, preempted=(Preempted("e", 2, 0),), passes=ONE, segments=(*decodes("abcd"),), budget=short_of("blocks")),
-    event(7, admitted=joins("e"), passes=ONE, segments=(computes("e", 0, 3), *decodes("abcd")), finished=(Finished("a", "length"),),
-          waiting=Waiting(1), budget=short_of("lanes")),
+    event(
+        0,
+        arrived=tuple(Arrived(name, 0.0) for name in "abcde"),
+        admitted=joins("ab"),
+        passes=ONE,
+        segments=(computes("a", 0, 4), computes("b", 0, 4)),
+        waiting=Waiting(1),
+    ),
+    event(
+        1,
+        admitted=joins("c"),
+        passes=ONE * 2,
+        segments=(computes("c", 4, 2), *decodes("ab", 1)),
+        waiting=Waiting(2),
+        kv=KV(0, 9, (), (PrefixHit("c", 4),)),
+    ),
+    event(
+        2,
+        passes=ONE * 2,
+        segments=(*decodes("b"), computes("c", 6, 2, in_pass=1), *decodes("a", 1)),
+        budget=short_of("budget"),
+    ),
+    event(
+        5,
+        admitted=joins("de"),
+        passes=ONE,
+        segments=(computes("d", 0, 2), computes("e", 0, 2), *decodes("abc")),
+        waiting=Waiting(1),
+        budget=short_of("budget"),
+    ),
+    event(
+        6,
+        preempted=(Preempted("e", 2, 0),),
+        passes=ONE,
+        segments=(*decodes("abcd"),),
+        budget=short_of("blocks"),
+    ),
+    event(
+        7,
+        admitted=joins("e"),
+        passes=ONE,
+        segments=(computes("e", 0, 3), *decodes("abcd")),
+        finished=(Finished("a", "length"),),
+        waiting=Waiting(1),
+        budget=short_of("lanes"),
+    ),
     event(8, passes=ONE, segments=(*decodes("bcde"),), finished=(Finished("e", "length"),)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

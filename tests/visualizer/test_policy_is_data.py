@@ -1,4 +1,6 @@
-"""A policy is data: one entry in the table runs, is recorded, checked, told, compared and drawn; no code asks a policy's name."""
+"""A policy is data: one entry in the table runs, is recorded, checked, told, compared and drawn; no
+code asks a policy's name.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from core import Trace, Workload
 from core.config import POLICIES, EngineConfig
 from core.measure.compare import compare, engine_contender
-from core.measure.verify import verify
+from core.proof.verify import verify
 from visualizer.charts.theme import contender_hues
 from visualizer.words.captions import captions
 from worlds.small import memory_engine, requests

@@ -1,4 +1,6 @@
-"""A page that strangers can reach: what it answers, what it keeps shut, what it says of itself, and how it ends."""
+"""A page that strangers can reach: what it answers, what it keeps shut, what it says of itself, and
+how it ends.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 import signal
 import socket
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -14,24 +17,28 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.routing import Route
 
-from core.models.tokenizer import describe_model
+from core.config import SMOLLM2
 from core.serving.limits import ServingLimits
 from core.serving.listening import server_config
 from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
+from core.torch_engine.models.tokenizer import describe_model
 from core.workload.presets import PRESETS
 from visualizer.jobs.limits import HERE, check, check_tokens
-from visualizer.jobs.offers import preset_entry
+from visualizer.jobs.offers import preset_entry, presets
 from visualizer.server.limits import SPACE, limits
-from visualizer.server.middleware import PageGuard, address_of
+from visualizer.server.middleware import SafeAnswers, address_of
 from worlds.page_server import begin, follow, last_of, serve, state
 from worlds.serving import listening
 from worlds.visitors import endless, spec
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda p: p.name)
-def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset):
-    asked, described = check(preset_entry(preset)["spec"], SPACE), describe_model(preset.model)
+def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset, request, monkeypatch):
+    if preset.model == SMOLLM2:
+        monkeypatch.setenv("INFLIGHT_MODELS_DIR", request.getfixturevalue("users_models"))
+    here = limits({"SPACE_ID": "me/it"})
+    asked, described = check(preset_entry(preset)["spec"], here), describe_model(preset.model)
     for policy in dict.fromkeys((preset.config.policy.name, "static", "continuous")):
         engine = SimulatedEngine(
             cost_named("h100:124m"),
@@ -41,8 +48,27 @@ def test_every_preset_and_every_default_of_compare_runs_on_a_space(preset):
             max_model_len=described.context,
         )
         steps = sum(1 for _ in engine.stream(asked.workload))
-        check_tokens(engine.trace.prompts, asked.workload, SPACE)
-        assert steps <= SPACE.steps, f"{preset.name} takes {steps} steps under {policy}"
+        check_tokens(engine.trace.prompts, asked.workload, here)
+        assert steps <= here.steps, f"{preset.name} takes {steps} steps under {policy}"
+
+
+def test_a_preset_is_offered_where_its_model_runs():
+    offered = {preset["name"] for preset in presets(SPACE)}
+    assert offered == {name for name, preset in PRESETS.items() if preset.model != SMOLLM2}
+    assert {preset["name"] for preset in presets(HERE)} == PRESETS.keys()
+    fetched = replace(SPACE, offered=(*SPACE.offered, SMOLLM2))
+    assert {preset["name"] for preset in presets(fetched)} == PRESETS.keys()
+
+
+@pytest.mark.slow
+def test_a_space_brings_the_model_that_answers(tmp_path, users_models):
+    (tmp_path / "no-folder").touch()
+    for folder, offered in ((tmp_path, True), (tmp_path / "no-folder", False)):
+        with (
+            serve(SPACE_ID="me/it", INFLIGHT_MODELS_DIR=str(folder)) as url,
+            httpx.Client() as http,
+        ):
+            assert (SMOLLM2 in state(http, url)["models"]) == offered
 
 
 def test_where_strangers_can_ask_the_smaller_limits_hold():
@@ -119,7 +145,9 @@ def test_what_the_page_does_not_use_is_shut(page_url, http, method, path):
 
 
 def test_what_fails_unforeseen_is_answered_in_a_sentence_and_its_connection_lives_on(caplog):
-    """uvicorn closes a connection over which an exception came: a client that writes its next call is told of a reset."""
+    """uvicorn closes a connection over which an exception came: a client that writes its next call
+    is told of a reset.
+    """
 
     async def fails(request):
         raise OSError(24, "Too many open files")
@@ -128,7 +156,7 @@ def test_what_fails_unforeseen_is_answered_in_a_sentence_and_its_connection_live
         await request.body()
 
     routes = [Route("/inflight/{name}", fails), Route("/embed", left, methods=["POST"])]
-    app = Starlette(routes=routes, middleware=[Middleware(PageGuard)])
+    app = Starlette(routes=routes, middleware=[Middleware(SafeAnswers)])
     with (
         listening(server_config(app, ServingLimits())) as port,
         httpx.Client(trust_env=False, base_url=f"http://127.0.0.1:{port}") as client,
@@ -141,7 +169,8 @@ def test_what_fails_unforeseen_is_answered_in_a_sentence_and_its_connection_live
             assert "connection" not in told.headers
         with socket.create_connection(("127.0.0.1", port)) as leaving:
             leaving.sendall(
-                b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\nhalf"
+                b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Type:"
+                b" application/json\r\nContent-Length: 9\r\n\r\nhalf"
             )
         client.get("/inflight/a")
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
@@ -153,7 +182,9 @@ def test_what_fails_unforeseen_is_answered_in_a_sentence_and_its_connection_live
     "path", ["inflight/jobs", "inflight/uploads", "inflight/live/requests", "inflight/call/lessons"]
 )
 def test_a_page_of_another_site_sends_nothing_here(page_url, http, path):
-    """A visitor's browser would send a body of plain text for any site, and reaches what that site cannot: a page at home."""
+    """A visitor's browser would send a body of plain text for any site, and reaches what that site
+    cannot: a page at home.
+    """
     for site in ("cross-site", "same-site"):
         answer = http.post(
             f"{page_url}/{path}",
@@ -171,7 +202,9 @@ def test_a_page_of_another_site_sends_nothing_here(page_url, http, path):
 
 
 def test_a_page_answers_to_no_name_that_others_gave_it(page_url, space_url, http):
-    """A site whose name is made to point to this machine would be of the same origin as this page."""
+    """A site whose name is made to point to this machine would be of the same origin as this
+    page.
+    """
     for host in (
         "evil.example",
         "evil.example:7860",
@@ -197,8 +230,11 @@ def test_a_page_answers_to_no_name_that_others_gave_it(page_url, space_url, http
     )
 
 
+@pytest.mark.slow
 def test_a_page_in_a_network_is_read_by_no_other_site(page_url, http):
-    """Gradio lets every origin read a page that is not called localhost, and browsers tell such a page nothing but the origin."""
+    """Gradio lets every origin read a page that is not called localhost, and browsers tell such a
+    page nothing but the origin.
+    """
     here = {"host": "192.168.1.20:7860"}
     for origin in ("http://evil.example", "http://192.168.1.20", "null"):
         for path in ("inflight/state", "serve/session", "config"):
@@ -223,6 +259,7 @@ def test_a_page_in_a_network_is_read_by_no_other_site(page_url, http):
     assert http.post(f"{page_url}/inflight/jobs", json={}, headers=own).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""],

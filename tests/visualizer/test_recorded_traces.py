@@ -1,4 +1,6 @@
-"""The runs that ship with the page are what the engine does: all presets are run again and compared, but for the times."""
+"""The runs that ship with the page are what the engine does: all presets are run again and
+compared, but for the times.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from core.config import BUILTIN_FOLDER
+from core.config import SMOLLM2
 from core.errors import InvalidTrace
-from core.measure.mistakes import leaky_engine
-from core.measure.verify import verify
-from core.models.cache import ModelCache
+from core.proof.mistakes import leaky_engine
+from core.proof.verify import verify
 from core.recorders.raw import lines_of
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.cache import ModelCache
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.trace import Trace
@@ -45,7 +47,9 @@ _FACTS = tuple(name for name in StepEvent._fields if name not in ("t_start", "t_
 
 
 def differences(recorded: Trace, again: Trace) -> list[str]:
-    """Where two runs of a preset differ in anything but times, dates, machine and rounding of logits, which in 16 bits may choose a token."""
+    """Where two runs of a preset differ in anything but times, dates, machine and rounding of
+    logits, which in 16 bits may choose a token.
+    """
     exact = recorded.header.dtype == "float32"
     found = [
         f"header: {name}"
@@ -66,7 +70,9 @@ def differences(recorded: Trace, again: Trace) -> list[str]:
 
 
 def _facts(event: StepEvent, name: str, exact: bool) -> Any:
-    """A field of an event without its times and measured floats. exact: with which tokens were chosen."""
+    """A field of an event without its times and measured floats. exact: with which tokens were
+    chosen.
+    """
     value = getattr(event, name)
     if name == "arrived":
         return [a.request for a in value]
@@ -80,9 +86,9 @@ def _facts(event: StepEvent, name: str, exact: bool) -> Any:
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PRESETS]
 )
-def test_the_engine_does_again_what_is_promise_recorded_runs(name: str, models: ModelCache):
-    if not (BUILTIN_FOLDER / PRESETS[name].model).exists():
-        pytest.skip(f"assets/models/{PRESETS[name].model} is not built yet")
+def test_the_engine_does_again_what_is_recorded(name, models: ModelCache, request, monkeypatch):
+    if PRESETS[name].model == SMOLLM2:
+        monkeypatch.setenv("INFLIGHT_MODELS_DIR", request.getfixturevalue("users_models"))
     assert differences(recorded(name), run_preset(PRESETS[name], models)) == []
 
 
@@ -96,8 +102,11 @@ def test_a_recording_says_when_where_and_on_what(name: str):
     assert trace.workload == PRESETS[name].workload
 
 
+@pytest.mark.slow
 def test_a_recording_that_is_opened_and_saved_is_the_same_file():
-    """Those of other engines, whose headers another program wrote, and those of comparisons among them."""
+    """Those of other engines, whose headers another program wrote, and those of comparisons among
+    them.
+    """
     paths = [*TRACES.rglob("*.jsonl"), *RECORDED.glob("*/*.jsonl.gz")]
     assert len(paths) > len(RUNS)
     for path in paths:
@@ -114,6 +123,7 @@ def test_nothing_is_on_record_but_presets_engines_leaks_and_mistakes():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace = recorded(LEAKS[name])
@@ -130,6 +140,7 @@ def test_a_leak_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: Mode
             verify(one.lines(), engine=lambda header, m=model, c=config: engine_of(header, *m, c))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_on_record_as_one_and_a_rerun_finds_it(name: str, models: ModelCache):
     trace, mistake = recorded(name), MISTAKES[name]

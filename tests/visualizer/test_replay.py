@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from core.config import BUILTIN_FOLDER, EngineConfig
-from core.runner.engine import Engine
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear
+from core.torch_engine.engine import Engine
 from core.trace.events import Arrived, StepEvent
 from core.trace.phrases import letters
 from core.trace.ranks import Rank, Ranks
@@ -85,6 +85,7 @@ def check_deltas(trace: Trace, size: int) -> None:
     named: dict[str, str] = {}
     texts: dict[str, dict[str, list[str]]] = {
         "prompt": {},
+        "said": {},
         "output": {r: [] for r in trace.prompts},
     }
     for start in range(0, len(trace.events), size):
@@ -92,7 +93,8 @@ def check_deltas(trace: Trace, size: int) -> None:
         events += delta["events"]
         captions += delta["captions"]
         named |= delta["letters"]
-        texts["prompt"] |= delta["texts"]["prompt"]
+        for kind in ("prompt", "said"):
+            texts[kind] |= delta["texts"][kind]
         for request_id, pieces in delta["texts"]["output"].items():
             texts["output"][request_id] += pieces
     assert (events, captions, texts) == (
@@ -119,7 +121,9 @@ def test_deltas_add_up_to_the_replay(ran: Trace, size: int):
 
 
 class Bytes:
-    """A tokenizer of one character a token; of every four tokens one is the first byte of a character."""
+    """A tokenizer of one character a token; of every four tokens one is the first byte of a
+    character.
+    """
 
     def decode(self, ids, **options):
         return "".join("xyz\ufffd"[i % 4] for i in ids)
@@ -174,7 +178,9 @@ def test_a_step_of_a_replay_costs_little(ran: Trace):
 
 
 def test_the_page_reads_events_by_the_names_of_the_records(ran: Trace, tmp_path):
-    """What `assets/player/run/events.js` makes of the arrays of a file: objects with every field of every record."""
+    """What `assets/player/run/events.js` makes of the arrays of a file: objects with every field of
+    every record.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")

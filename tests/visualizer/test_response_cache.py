@@ -1,4 +1,6 @@
-"""What everybody is sent alike is made once, and no visitor can change what others get or how much is kept."""
+"""What everybody is sent alike is made once, and no visitor can change what others get or how much
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ WORDS = "to be or not to be " * 100
 
 
 class Site:
-    """A page whose answers tell how often they were made, and for whom: what must never get to another visitor."""
+    """A page whose answers tell how often they were made, and for whom: what must never get to
+    another visitor.
+    """
 
     def __init__(self, most_bytes: int = 2**25) -> None:
         self.made: list[str] = []
@@ -36,7 +40,10 @@ class Site:
     async def _page(self, request: Request) -> Response:
         self.made.append(request.url.path)
         await asyncio.sleep(0)
-        said = f'{{"root": "{str(request.url).rstrip("/")}", "cookie": "{request.headers.get("cookie")}"}}{WORDS}'
+        said = (
+            f'{{"root": "{str(request.url).rstrip("/")}", "cookie":'
+            f' "{request.headers.get("cookie")}"}}{WORDS}'
+        )
         return Response(said, media_type="text/html")
 
     async def _file(self, request: Request) -> Response:
@@ -161,12 +168,18 @@ def test_how_long_it_is_kept_goes_by_the_name():
         "/assets/none.js",
     )
     assert [a.headers.get("cache-control") for a in (page, asset, recorded, own, none)] == [
-        ASK_AGAIN, FOREVER, FOREVER, None, "no-store",
-    ]  # fmt: skip
+        ASK_AGAIN,
+        FOREVER,
+        FOREVER,
+        None,
+        "no-store",
+    ]
 
 
 def test_the_page_is_the_same_for_everybody(space_url, http):
-    """The real one: Gradio's own answers depend on the Host that a visitor makes up, and the first one's stays for all."""
+    """The real one: Gradio's own answers depend on the Host that a visitor makes up, and the first
+    one's stays for all.
+    """
     hostile = {
         "Host": "evil.example",
         "X-Forwarded-Host": "evil.example",
@@ -177,9 +190,8 @@ def test_the_page_is_the_same_for_everybody(space_url, http):
             http.get(f"{space_url}/{path}", headers=hostile),
             http.get(f"{space_url}/{path}"),
         )
-        own = first.text.replace(
-            "https://evil.example/", f"{space_url}/"
-        )  # the picture that previews of a link show
+        # the picture that previews of a link show
+        own = first.text.replace("https://evil.example/", f"{space_url}/")
         assert (
             first.status_code == second.status_code == 200
             and own == second.text

@@ -1,4 +1,6 @@
-"""Visitors' runs: streamed whole and in order, cancelled, refused in words, queued, and never another's."""
+"""Visitors' runs: streamed whole and in order, cancelled, refused in words, queued, and never
+another's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.models.cache import ModelCache
+from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
 from visualizer.server import jobs
 from visualizer.server.job_queue import JobQueue
@@ -181,7 +183,9 @@ def test_a_run_that_nobody_opens_goes(models: ModelCache, monkeypatch):
 
 
 def test_a_server_that_was_held_up_holds_it_against_nobody(runs: Visits, monkeypatch):
-    """It could answer nobody for twice as long as a reader is waited for; those who came meanwhile are still in the socket."""
+    """It could answer nobody for twice as long as a reader is waited for; those who came meanwhile
+    are still in the socket.
+    """
     monkeypatch.setattr(jobs, "FIRST_READER", 0.2)
 
     async def go():
@@ -215,7 +219,9 @@ def test_addresses_take_turns(models: ModelCache):
 
 
 def test_who_comes_late_has_no_round_from_before_the_present_one():
-    """By hand, one place: `a` is served its third job when `b`, who has had two, comes with another, then `a` with two more and `c` with a first."""
+    """By hand, one place: `a` is served its third job when `b`, who has had two, comes with
+    another, then `a` with two more and `c` with a first.
+    """
     queue = JobQueue(1, 100)
 
     def enter(address: str) -> SimpleNamespace:
@@ -321,7 +327,7 @@ def _with(**changes) -> dict:
         (_with(workload={"requests": []}), "add a request"),
         (
             _with(workload={"requests": [{"id": "r0"}]}),
-            "Request A: either a prompt or prompt_token_ids",
+            "Request A: a prompt, prompt_token_ids or messages are needed",
         ),
         (_with(workload={"requests": [7]}), "A request must be an object"),
         (_with(workload={"requests": [{"id": "r", "prompt": "a"}] * 2}), "Two requests are called"),

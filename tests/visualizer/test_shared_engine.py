@@ -1,4 +1,6 @@
-"""The page's process serves the engine too: loaded when first asked for, behind the page's own bounds; where a class finds it."""
+"""The page's process serves the engine too: loaded when first asked for, behind the page's own
+bounds; where a class finds it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from core.models.cache import ModelCache
+from core.torch_engine.models.cache import ModelCache
 from visualizer.jobs.limits import HERE
 from visualizer.server.limits import SPACE
 from visualizer.server.shared_engine import PACE, SharedEngine, class_address, is_loopback, qr_code
@@ -47,6 +49,7 @@ def page(beginning: tuple[str, dict]) -> str:
     return url
 
 
+@pytest.mark.slow
 def test_the_engine_is_served_beside_the_page_and_its_session_opens_as_an_upload(page, http):
     said = http.post(
         f"{page}/serve/generate", json={"prompt": "O Romeo, ", "max_tokens": 8, "nickname": "Ann"}
@@ -125,9 +128,8 @@ def test_the_pages_bounds_hold_for_the_engine_too(page, http):
         == 403
     )
     told = http.get(f"{page}/inflight/class").json()
-    assert (
-        told["address"].startswith("http://127.0.0.1:") and told["qr"] is None
-    )  # the code would lead every phone to itself
+    # the code would lead every phone to itself
+    assert told["address"].startswith("http://127.0.0.1:") and told["qr"] is None
 
 
 def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
@@ -137,7 +139,9 @@ def test_without_an_engine_there_is_nothing_at_its_addresses(http, space_url):
 
 @pytest.mark.slow
 def test_on_a_space_one_visitor_takes_no_other_visitors_places():
-    """All come from the proxy's address there; which visitor it is stands in a header of the proxy's."""
+    """All come from the proxy's address there; which visitor it is stands in a header of the
+    proxy's.
+    """
     ask = {"prompt": "Hark", "max_tokens": 20}
     with (
         serve(INFLIGHT_TEACHER_TOKEN="t" * 22, INFLIGHT_LIVE="1", SPACE_ID="me/it") as url,
@@ -163,7 +167,7 @@ def test_on_a_space_one_visitor_takes_no_other_visitors_places():
 def test_the_page_is_made_without_torch_and_the_engine_with_the_first_call():
     code = (
         "import sys, asyncio\n"
-        "from core.models.cache import ModelCache\n"
+        "from core.torch_engine.models.cache import ModelCache\n"
         "from visualizer.jobs.limits import HERE\n"
         "from visualizer.server.shared_engine import SharedEngine\n"
         "shared = SharedEngine('shakespeare-char', ModelCache(), HERE)\n"

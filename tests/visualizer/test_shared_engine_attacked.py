@@ -1,4 +1,5 @@
-"""The page's own process, its engine shared: what bad clients leave behind is nothing, good ones are all answered, OpenAI's client among them.
+"""The page's own process, its engine shared: what bad clients leave behind is nothing, good ones
+are all answered, OpenAI's client among them.
 
 After each attack `/health` is green and no lane or block is held.
 """
@@ -27,9 +28,8 @@ from worlds.attacks import call, connected, status
 from worlds.page_server import serve
 from worlds.serving import MODEL, char_engine
 
-pytestmark = (
-    pytest.mark.slow
-)  # what the engine itself withstands, core/test_serving_security tries each time
+# what the engine itself withstands, core/test_serving_security tries each time
+pytestmark = pytest.mark.slow
 
 TEACHER = {"x-teacher-token": "t" * 22}
 ENDLESS = {"prompt": "O Romeo, ", "max_tokens": 240, "stream": True, "ignore_eos": True}
@@ -105,11 +105,18 @@ def test_bodies_that_are_too_large_malformed_or_of_another_kind(page):
         made.sendall(b"%x\r\n%s" % (len(big), big[: 2**20 + 1000]))
         assert status(made) == 413
     for body, expected in (
-        (b"", 400), (b"{", 400), (b"[" * 19_000, 400), (b'{"prompt": "\xff"}', 400), (b"null", 400),
-        (b'{"prompt": "a", "max_tokens": 1e999}', 400), (b'{"prompt": "a", "temperature": NaN}', 400),
-        (b'{"prompt": [4, 99999999999999999999999]}', 400), (b'{"prompt": "\\ud800"}', 400),
-        (b'{"prompt": "a", "model": "../../etc/passwd"}', 400), (b'{"prompt": "a", "max_tokens": 99999}', 400),
-    ):  # fmt: skip
+        (b"", 400),
+        (b"{", 400),
+        (b"[" * 19_000, 400),
+        (b'{"prompt": "\xff"}', 400),
+        (b"null", 400),
+        (b'{"prompt": "a", "max_tokens": 1e999}', 400),
+        (b'{"prompt": "a", "temperature": NaN}', 400),
+        (b'{"prompt": [4, 99999999999999999999999]}', 400),
+        (b'{"prompt": "\\ud800"}', 400),
+        (b'{"prompt": "a", "model": "../../etc/passwd"}', 400),
+        (b'{"prompt": "a", "max_tokens": 99999}', 400),
+    ):
         with connected(page, call(body, path="/serve/generate")) as made:
             assert status(made) == expected, body[:40]
         with connected(page, call(body, path="/inflight/live/requests")) as made:
@@ -147,7 +154,6 @@ def test_half_calls_smuggled_headers_and_guessed_tokens(page):
             {"clear": True},
             {"hide_texts": True},
             {"policy": "static"},
-            {"shadow": "static"},
         ):
             assert page.post("/serve/control", order, headers=headers).status_code == 403
     for name in ("x" * 25, "<script>alert(1)</script>", "a\u202eb", "\u0000", "a\nb"):
@@ -224,7 +230,9 @@ def test_viewers_that_stall_leave_or_come_in_crowds_slow_nobody(page):
 
 @pytest.mark.slow
 def test_a_viewer_that_reads_late_is_told_what_it_missed(page):
-    """Or let go, where the engine took longer than a viewer may stall. The small segments keep the system from reading in its stead."""
+    """Or let go, where the engine took longer than a viewer may stall. The small segments keep the
+    system from reading in its stead.
+    """
     page.post("/serve/control", {"max_num_seqs": 1}, headers=TEACHER).raise_for_status()
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -247,10 +255,14 @@ def test_a_viewer_that_reads_late_is_told_what_it_missed(page):
 def test_a_flood_of_orders_while_people_ask(page):
     """Of the teacher's and of others', a policy shown beside and run for real among them."""
     orders = [
-        {"policy": "static", "max_num_seqs": 2}, {"policy": "continuous", "max_num_seqs": 8, "when": "idle"}, {"burst": "equal"},
-        {"clear": True}, {"shadow": "static"}, {"shadow": None}, {"steps_per_s": 1000.0, "steps": 3}, {"accepting": False},
+        {"policy": "static", "max_num_seqs": 2},
+        {"policy": "continuous", "max_num_seqs": 8, "when": "idle"},
+        {"burst": "equal"},
+        {"clear": True},
+        {"steps_per_s": 1000.0, "steps": 3},
+        {"accepting": False},
         {"accepting": True},
-    ]  # fmt: skip
+    ]
 
     def one(number: int) -> int:
         if number % 4 == 0:
@@ -267,7 +279,6 @@ def test_a_flood_of_orders_while_people_ask(page):
         "clear": True,
         "accepting": True,
         "steps_per_s": None,
-        "shadow": None,
         "policy": "continuous",
         "max_num_seqs": 8,
     }
@@ -340,7 +351,7 @@ def test_a_second_order_ends_the_page_at_once():
                 answer.result()
 
 
-# -- good clients --------------------------------------------------------------------------------------------------------
+# -- good clients ----------------------------------------------------------------------------------
 
 
 def solo(prompt: str, sampling: SamplingParams) -> tuple[list[int], str]:
@@ -397,7 +408,9 @@ def test_openais_own_client_and_fifty_of_them_at_once(page):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_five_hundred_streaming_clients_of_the_page(page):
-    """None lost, none answered twice, tokens in order, texts as if alone; meanwhile the page itself answers."""
+    """None lost, none answered twice, tokens in order, texts as if alone; meanwhile the page itself
+    answers.
+    """
     kinds = [
         (
             {

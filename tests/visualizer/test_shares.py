@@ -1,4 +1,6 @@
-"""What one address asks for leaves room for others, over real HTTP from two addresses of this machine."""
+"""What one address asks for leaves room for others, over real HTTP from two addresses of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,15 @@ def other() -> Iterator[httpx.Client]:
 def sent(
     url: str, method: str, path: str, body: bytes = b"", announced: int | None = None
 ) -> socket.socket:
-    """A connection on which a request was sent. announced: the length of the body, if it is not all of it."""
+    """A connection on which a request was sent. announced: the length of the body, if it is not all
+    of it.
+    """
     at = urlsplit(url)
     made = socket.create_connection((at.hostname, at.port), timeout=120)
-    head = f"{method} /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    head = (
+        f"{method} /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect:"
+        " 100-continue\r\n"
+    )
     made.sendall(
         f"{head}Content-Length: {len(body) if announced is None else announced}\r\n\r\n".encode()
         + body
@@ -137,6 +144,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_runs_of_one_address_do_not_make_the_page_forget_those_of_others(page_url, http, other):
     """A page that is loaded again finds its run by the job's id."""
     job = next(iter(run(other, page_url, spec(new=2), "another")))["job"]
@@ -174,7 +182,7 @@ def test_who_has_left_before_their_turn_is_not_answered():
         waiting = 0
         first = open_ones.enter_context(asked("first"))
         made = []
-        for waiting, name in enumerate(("leaves", "stays", "leaves-too"), 1):  # noqa: B007 (`asked` reads it)
+        for waiting, name in enumerate(("leaves", "stays", "leaves-too"), 1):  # noqa: B007
             made.append(open_ones.enter_context(asked(name)))
         made[0].close()
         made[2].close()
@@ -216,10 +224,11 @@ def test_one_file_of_an_address_is_read_at_a_time_and_one_of_another_beside_it(
 
 
 SMALL = """
+import os
 from dataclasses import replace
 from visualizer.server.limits import SPACE
 from visualizer.ui import launch
-launch(replace(SPACE, kept_bytes={bytes}), live=False)
+launch(replace(SPACE, kept_bytes={bytes}), port=int(os.environ["GRADIO_SERVER_PORT"]), live=False)
 """
 
 
@@ -232,9 +241,10 @@ def test_exports_of_one_address_do_not_remove_the_runs_of_others(http, other):
         )
         made = [call(http, url, "export", "html", own, step) for step in range(30)]
         gone = [http.get(f"{url}/{export['url']}").status_code for export in made]
-        assert gone == sorted(gone, reverse=True) and set(gone) == {404, 200}, (
-            "the oldest exports went"
-        )
+        assert gone == sorted(gone, reverse=True) and set(gone) == {
+            404,
+            200,
+        }, "the oldest exports went"
         assert [other.get(f"{url}/{kept}").status_code for kept in (others, own)] == [200, 200]
         assert call(other, url, "export", "jsonl", others, None)["url"]
         for step in (10**6, -1):

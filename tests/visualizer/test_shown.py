@@ -1,4 +1,6 @@
-"""The views draw what Python's account of the run says, at every step: caches, blocks new or found, budget, rows, masks, new text, idle time."""
+"""The views draw what Python's account of the run says, at every step: caches, blocks new or found,
+budget, rows, masks, new text, idle time.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ MOST_CELLS = 1500  # of a mask that is compared cell by cell
 def blocks(
     trace: Trace, state: RunState, event: StepEvent, kv_lens: dict[str, int]
 ) -> dict[str, list[list[Any]]]:
-    """Who holds which block at which place, how full it is, and whether it is new: taken in this step and not found in the prefix cache."""
+    """Who holds which block at which place, how full it is, and whether it is new: taken in this
+    step and not found in the prefix cache.
+    """
     found: dict[str, list[list[Any]]] = {}
     added = {(c.request, c.group, b) for c in event.kv.changes for b in c.added}
     for owner, tables in state.tables.items():
@@ -118,7 +122,9 @@ def row(trace: Trace, event: StepEvent, index: int, mask: Mask) -> list[list[Any
 
 
 def held_positions(trace: Trace, state: RunState, frame: Frame) -> list[list[int]] | None:
-    """Of each kind of layers, how many positions every lane still holds: those of blocks that have not left, as far as they are computed."""
+    """Of each kind of layers, how many positions every lane still holds: those of blocks that have
+    not left, as far as they are computed.
+    """
     bands = {
         (group.kind, group.window): number
         for number, group in reversed([*enumerate(trace.header.kv_groups)])
@@ -207,9 +213,11 @@ def expected(trace: Trace) -> Iterator[dict[str, Any]]:
             "budget": budget(event),
             "rows": [row(trace, event, n, mask) for n, mask in enumerate(masks)],
             "masks": [
-                ["".join("01"[cell] for cell in line) for line in m.allowed]
-                if m.num_cells <= MOST_CELLS
-                else None
+                (
+                    ["".join("01"[cell] for cell in line) for line in m.allowed]
+                    if m.num_cells <= MOST_CELLS
+                    else None
+                )
                 for m in masks
             ],
         }
@@ -234,6 +242,7 @@ def differences(traces: list[tuple[str, Trace]], folder: Path) -> Iterator[str]:
                     yield f"{name}, step {here['step']}, {what}: {value} here, {there[what]} there"
 
 
+@pytest.mark.slow
 def test_every_recorded_run(tmp_path: Path) -> None:
     files = [*sorted(TRACES.glob("*.jsonl")), *sorted(RECORDED.glob("*/*.jsonl"))]
     traces = [(f"{file.parent.name}/{file.name}", Trace.load(file, trusted=True)) for file in files]
@@ -241,8 +250,11 @@ def test_every_recorded_run(tmp_path: Path) -> None:
     assert found == [], found[:5]
 
 
+@pytest.mark.slow
 def test_runs_made_to_be_awkward(tmp_path: Path) -> None:
-    """Few blocks, prefixes that are shared, steps launched ahead, leaks and windows; and victims that are not the newest."""
+    """Few blocks, prefixes that are shared, steps launched ahead, leaks and windows; and victims
+    that are not the newest.
+    """
     plan = [
         request(f"r{i}", 3 + 5 * i % 17, 4 + i % 7, i // 2, first=100 * (i % 3)) for i in range(12)
     ]
@@ -285,7 +297,9 @@ class OldestGivesWay(Policy):
 
 
 def test_several_give_way_in_one_step(tmp_path: Path) -> None:
-    """In the order of a policy's own, which is not that of their admission: each goes to the front of the queue, before whoever went just before it."""
+    """In the order of a policy's own, which is not that of their admission: each goes to the front
+    of the queue, before whoever went just before it.
+    """
     plan = [request(f"r{i}", 3, 10) for i in range(4)] + [
         request(f"long{i}", 18, 4, 3) for i in range(3)
     ]
@@ -295,8 +309,11 @@ def test_several_give_way_in_one_step(tmp_path: Path) -> None:
     assert list(differences([("the oldest gives way", trace)], tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_runs_of_another_engine(tmp_path: Path) -> None:
-    """Drafts that were rejected, windows that give blocks back, several groups of layers, steps that are missing."""
+    """Drafts that were rejected, windows that give blocks back, several groups of layers, steps
+    that are missing.
+    """
     made = [
         (name, to_trace(recording))
         for name in ("hybrid", "sliding-window", "speculation", "snapshots")

@@ -1,4 +1,6 @@
-"""What the page tells of runs, made in an interpreter that has the standard library and our own packages alone, as a visitor's tab has."""
+"""What the page tells of runs, made in an interpreter that has the standard library and our own
+packages alone, as a visitor's tab has.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE = """
@@ -24,7 +28,7 @@ sys.meta_path.insert(0, NothingElse())
 from core.measure.cost_curve import cost_curve
 from core.simulate.roofline import Roofline
 from core.simulate.engine import SimulatedEngine
-from core.trace.perfetto import chrome_trace
+from core.account.perfetto import chrome_trace
 from visualizer.documents.comparison import RECORDED, document, fork_document, load
 from visualizer.documents.opening import opening
 from visualizer.documents.replay import replay
@@ -40,9 +44,10 @@ compared, forked = document(shown), fork_document(one, other)
 assert len(standalone_html(replay(one))) > 100_000 and "</html>" in step_page(one, 1)
 assert chrome_trace(one) and figure_replay(one, "de") and opening() and lessons_document(recorded(), "de")["lessons"]
 print(json.dumps({"figures": [f["name"] for f in compared["figures"]], "languages": list(forked["translations"])}))
-"""
+"""  # noqa: E501
 
 
+@pytest.mark.slow
 def test_documents_pages_and_exports_need_the_standard_library_alone():
     ran = subprocess.run([sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

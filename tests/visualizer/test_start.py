@@ -50,7 +50,9 @@ print("loaded", *sorted({HEAVY!r} & sys.modules.keys()))"""
 
 
 def heavy_modules(*arguments: str) -> set[str]:
-    """What `python -m inflight …` imports of them, as Python itself reports it, by the program's end."""
+    """What `python -m inflight …` imports of them, as Python itself reports it, by the program's
+    end.
+    """
     command = [sys.executable, "-X", "importtime", "-m", "inflight", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and done.stdout and "leaked" not in done.stderr, done.stderr[-1500:]
@@ -103,6 +105,7 @@ print(*states, gc.isenabled(), gc.get_freeze_count())"""
     assert said(code) == ["True", "True", "False", "False", "True", "True", "False", "0"]
 
 
+@pytest.mark.slow
 def test_the_page_imports_gradio_without_the_stubs_that_it_writes(tmp_path):
     """Without `skip_stubs` there would be a `mine.pyi`."""
     (tmp_path / "mine.py").write_text("import gradio\n\n\nclass Mine(gradio.HTML):\n    pass\n")
@@ -118,7 +121,9 @@ print(mine.Mine("x").value)"""
 
 @pytest.mark.parametrize(("files", "expected"), [(0, 1.0), (3, 1.0 + 3 * 0.9), (100, 5.0)])
 def test_a_run_is_prepared_for_once_the_page_has_its_files(files, expected, tmp_path, monkeypatch):
-    """A second after the latest of them, five after the first at the latest. files: asked for, each 0.9 seconds after the one before."""
+    """A second after the latest of them, five after the first at the latest. files: asked for, each
+    0.9 seconds after the one before.
+    """
     now, loaded, later = 0.0, [], iter(range(files))
 
     class Clock:
@@ -150,7 +155,9 @@ def test_a_run_is_prepared_for_once_the_page_has_its_files(files, expected, tmp_
 
 @pytest.mark.slow  # a process of its own loads torch
 def test_two_visitors_may_be_the_first_to_need_a_model(tmp_path):
-    """transformers replaces its own module while it is imported: who came meanwhile, by another way, found nothing in the old one."""
+    """transformers replaces its own module while it is imported: who came meanwhile, by another
+    way, found nothing in the old one.
+    """
     code = f"""
 import sys, threading, time
 from pathlib import Path
@@ -162,7 +169,8 @@ first = threading.Thread(target=server._models.get, args=("shakespeare-char", "c
 first.start()
 while "transformers" not in sys.modules:
     time.sleep(0.001)
-answer = server.attention(server.catalogue[0]["id"], 0, 0, 0, 0)
+run = next(e["id"] for e in server.catalogue if e["name"] == "short-and-long")
+answer = server.attention(run, 0, 0, 0, 0)
 first.join()
 print(*answer)"""
     assert said(code) == ["segments"]
@@ -170,7 +178,9 @@ print(*answer)"""
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says how much memory a process has")
 def test_large_blocks_go_back_to_the_system():
-    """Those that lie between small ones which stay, after larger ones had been freed: as in a page of many hours."""
+    """Those that lie between small ones which stay, after larger ones had been freed: as in a page
+    of many hours.
+    """
 
     def left(setting: str) -> float:
         """The share that a process keeps of 60 blocks of 2 MiB after it has freed them."""

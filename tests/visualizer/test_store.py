@@ -1,4 +1,6 @@
-"""The folder of runs under company and on a bad day: many writers, a full disk, exports within a quota, folders that were left."""
+"""The folder of runs under company and on a bad day: many writers, a full disk, exports within a
+quota, folders that were left.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,7 @@ def trace(budget: int = 10):
     return record(config, request("r0", 5, 6), request("r1", 12, 9))
 
 
+@pytest.mark.slow
 def test_many_runs_on_a_full_folder_are_all_kept(tmp_path):
     """Each makes room while others write and make room."""
     store = Store(tmp_path, 60_000)
@@ -171,7 +174,17 @@ def test_a_folder_goes_with_its_process_and_what_was_left_goes_at_the_next_start
     assert not left.exists() and other.exists() and here.is_dir()
     root = Path(__file__).parents[2]
     said = subprocess.run(
-        [sys.executable, "-c", f"from pathlib import Path; from visualizer.server.store import own_folder; print(own_folder(Path({str(tmp_path)!r})))"],
-        capture_output=True, text=True, cwd=root, check=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            (
+                "from pathlib import Path; from visualizer.server.store import own_folder; "
+                f"print(own_folder(Path({str(tmp_path)!r})))"
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=True,
+    )
     assert said.stdout.strip() and not Path(said.stdout.strip()).exists() and here.is_dir()

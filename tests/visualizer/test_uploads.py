@@ -43,7 +43,9 @@ def test_a_saved_trace_is_put_into_the_store(store):
 
 
 def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
-    """With the texts of its tokens, for which a reader imports the tokenizers before its memory is bounded."""
+    """With the texts of its tokens, for which a reader imports the tokenizers before its memory is
+    bounded.
+    """
     raw = gzip.decompress(
         (Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes()
     )
@@ -54,7 +56,9 @@ def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
 
 
 def test_ranks_that_are_opened_together_are_runs_of_their_own(store):
-    """Their saved traces: each under its id, with its place on one clock; and one that is no rank is refused by its name."""
+    """Their saved traces: each under its id, with its place on one clock; and one that is no rank
+    is refused by its name.
+    """
     recorded = ranks(rank_text(0), rank_text(1))
     saved = ["\n".join(rank.trace.lines()) + "\n" for rank in recorded.ranks]
     answer = open_upload(
@@ -98,6 +102,7 @@ def test_what_is_no_text_is_called_that(store):
     assert not list(store.folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(uploads, "_LONGEST", 0.01)
@@ -108,6 +113,7 @@ def test_a_reader_that_takes_too_long_is_ended_and_the_next_one_works(store, mon
     assert open_upload(text().encode(), store, HERE)["id"]
 
 
+@pytest.mark.slow
 def test_a_reader_with_too_little_memory_says_so(store):
     """2 MiB of lists are 100 MiB of objects; many such lines are beyond what a reader is given."""
     line = "[" + "[]," * 600_000 + "[]]"
@@ -120,3 +126,20 @@ def test_depth_is_that_of_brackets():
     check_lines('{"prompt": "' + "[{" * 100 + '\\" [[[["}')  # words
     with pytest.raises(InflightError, match="line 2"):
         check_lines("[]\n" + "[" * 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "first", ["arrived_at,num_prefill_tokens,num_decode_tokens", "y"], ids=["honest", "consents"]
+)
+def test_a_file_does_not_consent_to_code_that_comes_with_a_model(tmp_path, first):
+    """transformers asks on standard input, which is where a reader finds the file."""
+    folder, proof = tmp_path / "model", tmp_path / "ran"
+    folder.mkdir()
+    code = f"open({str(proof)!r}, 'w')\nfrom transformers import LlamaConfig as C\n"
+    (folder / "configuration_mine.py").write_text(code)
+    config = {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.C"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InflightError, match="cannot be read"):
+        uploads.open_dataset(f"{first}\n0.0,10,2\n".encode(), "a.csv", str(folder), HERE)
+    assert not proof.exists()

@@ -1,4 +1,6 @@
-"""Tasks of Write: a solution reaches the goals of each, where it begins does not, typical mistakes get their help, and what is wrong names its line or step."""
+"""Tasks of Write: a solution reaches the goals of each, where it begins does not, typical mistakes
+get their help, and what is wrong names its line or step.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,23 @@ from core.trace.messages import english, key_of
 from visualizer.browser.answers import Answers
 from visualizer.words.language import catalogue
 from visualizer.write import code as written_code
+from visualizer.write import process
+from visualizer.write.cases import Reply
+from visualizer.write.grade import Grade, graded, judged
 from visualizer.write.measures import MEASURES
-from visualizer.write.tasks import tasks
+from visualizer.write.tasks import PolicyTask, tasks
 
-TASKS = tasks()
+TASKS = {name: task for name, task in tasks().items() if isinstance(task, PolicyTask)}
 PROMISED = """\
-        promised = sum(room.blocks_for(r.max_num_tokens) for r in room.held)
-        need = room.blocks_for(request.max_num_tokens)
-        if promised + need > room.num_blocks:
-            return Why("blocks", room.num_blocks - promised, need, room.num_blocks)
-        return super().admit(request, room)
+        promised = sum(capacity.blocks_for(r.max_num_tokens) for r in capacity.held)
+        need = capacity.blocks_for(request.max_num_tokens)
+        if promised + need > capacity.num_blocks:
+            return LimitReached("blocks", capacity.num_blocks - promised, need, capacity.num_blocks)
+        return super().admit(request, capacity)
 """
 BARRIER = """\
-        if room.wave:
-            return Why("barrier", room.wave, 0, room.num_lanes)
+        if capacity.wave:
+            return LimitReached("barrier", capacity.wave, 0, capacity.num_lanes)
 """
 ALONE = "    mixed_batches: bool = False\n    whole_prompts: bool = True\n"
 KEY, VICTIM = "return request.num_prompt_tokens", "return candidates[0]"
@@ -118,10 +123,14 @@ MISTAKEN = [
     ("arrival", changed("arrival", ("-request", "request")), "The smallest key joins first"),
     (
         "refill",
-        changed("refill", ("if room.wave", "if room.running")),
-        "`room.running` has everybody",
+        changed("refill", ("if capacity.wave", "if capacity.running")),
+        "`capacity.running` has everybody",
     ),
-    ("refill", changed("refill", ("if room.wave", "if len(room.running) > 2")), "A lane was free"),
+    (
+        "refill",
+        changed("refill", ("if capacity.wave", "if len(capacity.running) > 2")),
+        "A lane was free",
+    ),
     (
         "shortest",
         changed("shortest", (KEY, f"{KEY} + 4 * request.arrival_index")),
@@ -133,10 +142,13 @@ MISTAKEN = [
         changed("victim", (VICTIM, "return candidates[-1]")),
         "compare the candidates' `num_computed_tokens`",
     ),
-    ("promise", admits("return super().admit(request, room)"), "Somebody still had to leave"),
+    ("promise", admits("return super().admit(request, capacity)"), "Somebody still had to leave"),
     (
         "promise",
-        admits("return Why('policy') if room.running else super().admit(request, room)"),
+        admits(
+            "return LimitReached('policy') if capacity.running else"
+            " super().admit(request, capacity)"
+        ),
         "lanes stay empty",
     ),
     ("budget", changed("budget", (ALONE, "")), "Every token waits for the whole step"),
@@ -179,7 +191,7 @@ def test_what_is_shown_before_the_first_run_does_not_tell_the_requests():
         assert len(task.code.splitlines()) <= 20
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
 def fault(task: str, code: str) -> tuple[str, int | None, int | None, int]:
@@ -195,7 +207,7 @@ def fault(task: str, code: str) -> tuple[str, int | None, int | None, int]:
 
 def test_an_exception_names_its_line_and_the_step_up_to_which_is_drawn():
     says, line, step, drawn = fault(
-        "promise", admits("if room.running:\n    return requst\nreturn None")
+        "promise", admits("if capacity.running:\n    return requst\nreturn None")
     )
     assert says == "Line 13 raised NameError: name 'requst' is not defined"
     assert (line, step, drawn) == (13, 4, 3)
@@ -237,11 +249,10 @@ def test_limits_are_the_tasks_but_for_those_that_it_is_about():
 
 def test_an_answer_that_cannot_be_followed_is_shown_where_it_was_given():
     says, _, step, drawn = fault("victim", changed("victim", (VICTIM, "return None")))
-    assert (
-        "lets None give way" in says and step == 15 and drawn == 10
-    )  # of the steps before it, those in which something ran
+    # of the steps before it, those in which something ran
+    assert "lets None give way" in says and step == 15 and drawn == 10
     says, _, step, drawn = fault(
-        "promise", admits("return Why('policy') if request.id == 'r5' else None")
+        "promise", admits("return LimitReached('policy') if request.id == 'r5' else None")
     )
     assert (
         "Nobody can go on: 0 running, 3 waiting, and none is ever served." in says
@@ -253,11 +264,12 @@ def test_an_answer_that_cannot_be_followed_is_shown_where_it_was_given():
     ("body", "says"),
     [
         (
-            "for other in room.running:\n    request.block_table = other.block_table\nreturn None",
+            "for other in capacity.running:\n    request.block_table = other.block_table\n"
+            "return None",
             "too few blocks",
         ),
         (
-            "if len(room.running) > 1:\n    room.running.pop()\nreturn None",
+            "if len(capacity.running) > 1:\n    capacity.running.pop()\nreturn None",
             "neither computed nor stalled",
         ),
         ("request.max_num_tokens = request.num_tokens + 1\nreturn None", "has not come to its end"),
@@ -278,7 +290,7 @@ def test_a_budget_that_is_exceeded_is_a_broken_rule():
         "arrival",
         (
             "    def order",
-            "    def admit(self, request, room):\n        return None\n\n    def order",
+            "    def admit(self, request, capacity):\n        return None\n\n    def order",
         ),
     )
     lies = "import core.policy\nimport core.scheduler.passes as passes\n" + code
@@ -286,7 +298,11 @@ def test_a_budget_that_is_exceeded_is_a_broken_rule():
         "return None",
         "passes._first_chunk.__globals__['_compute'] = self.more\n        return None",
     )
-    more = "\n    def more(self, run, state, count, plan):\n        run.grow(state, state.num_uncomputed_tokens)\n        plan.append((state.held_lane, state, state.num_uncomputed_tokens))\n"
+    more = (
+        "\n    def more(self, run, state, count, plan):\n        run.grow(state,"
+        " state.num_uncomputed_tokens)\n        plan.append((state.held_lane, state,"
+        " state.num_uncomputed_tokens))\n"
+    )
     import core.scheduler.passes as passes
 
     kept = passes._compute
@@ -302,9 +318,82 @@ def test_a_task_that_is_not_there_is_refused():
         job("nothing", "")
 
 
-# -- beside continuous -------------------------------------------------------------------------------------------------
+# -- graded from a file ----------------------------------------------------------------------------
 
 
+def grade(task: str, code: str) -> Grade:
+    (found,) = graded([task], code.encode())
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_solution_passes_and_where_a_task_begins_does_not(task):
+    begun = grade(task, TASKS[task].code).to_json()
+    assert not begun["passed"] and begun["cases"] < begun["of"] == len(TASKS[task].goals)
+    assert "{" not in begun["message"] and begun["case"] is begun["line"] is None
+    solved = grade(task, SOLVED[task][0])
+    assert solved.to_json()["passed"] and solved.result.trace.complete, solved.said()
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "says"),
+    [
+        (changed("arrival", ("-request.num_prompt_tokens", "1 / 0")), 13, "ZeroDivisionError"),
+        ("def (", 1, "is not Python"),
+        ("x = 1", None, "There is no policy here"),
+        ("import os\nos._exit(0)\n", None, "ended the Python"),
+        ("raise SystemExit", 1, "SystemExit"),
+        (SOLVED["refill"][0] + "\nlimits = {'max_num_seqs': 9}\n", None, "stay as they are"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(code, line, says):
+    found = grade("arrival", code).to_json()
+    assert not found["passed"] and found["line"] == line and says in found["message"]
+
+
+def test_a_policy_without_end_is_stopped(monkeypatch):
+    monkeypatch.setattr(process, "SECONDS", 0.7)
+    code = changed("arrival", ("return -request.num_prompt_tokens", "while True: pass"))
+    assert "Line 13 was still running" in str(grade("arrival", code).result.fault)
+
+
+ENGINE = "from visualizer.write import attempt, policy_answers\n"
+
+
+@pytest.mark.parametrize(
+    ("attack", "says"),
+    [
+        ("policy_answers.PolicyAnswers.to = lambda self, lines: {}", ""),
+        (
+            "attempt.Attempt.trace = property(lambda self: None, lambda self, trace: None)",
+            "",
+        ),
+        ("attempt.Checker = None", ""),
+        ("from visualizer.write import measures\nmeasures.MEASURES.clear()", ""),
+        ("attempt.task_named = None\nimport os\nos.write(3, b'{}')", ""),
+    ],
+)
+def test_a_policy_cannot_grade_itself(attack, says):
+    found = grade("arrival", f"{ENGINE}{attack}\n{TASKS['arrival'].code}").to_json()
+    assert not found["passed"] and says in found["message"]
+
+
+def test_the_run_of_another_task_is_none_of_this_one():
+    other = grade("refill", SOLVED["refill"][0]).result.trace
+    reply = Reply([list(other.lines()), None, None])
+    assert judged(TASKS["refill"], reply).is_right
+    assert "something else" in str(judged(TASKS["arrival"], reply).fault)
+    lines = list(other.lines())
+    cut = Reply([lines[:-3] + lines[-2:], None, None])
+    assert "no run" in str(judged(TASKS["refill"], cut).fault)
+    for nonsense in ([], [1, 2], [5, None, None], [[], None, None], ["x", None, None]):
+        assert not judged(TASKS["refill"], Reply(nonsense)).is_right
+
+
+# -- beside continuous -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
 def test_the_policy_is_measured_in_turns_with_continuous():
     *progress, last = job("refill", SOLVED["refill"][0], beside=True)
     document = last["comparison"]
@@ -322,7 +411,7 @@ def test_a_policy_that_fails_beside_it_says_so():
     )
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 def test_every_sentence_has_its_german():
@@ -353,4 +442,6 @@ def test_the_editor_is_what_its_script_makes_of_the_locked_packages(tmp_path):
         )
     subprocess.run(["node", vendor / "build.js", tmp_path], check=True, timeout=120)
     for name in ("codemirror.js", "codemirror.txt"):
-        assert (tmp_path / name).read_bytes() == (vendor / name).read_bytes()
+        # Not by `assert`: pytest would tell the difference of two such lines for minutes.
+        if (tmp_path / name).read_bytes() != (vendor / name).read_bytes():
+            pytest.fail(f"{name} differs; `node assets/vendor/build.js` makes it anew.")

@@ -1,7 +1,9 @@
-"""A run under asynchronous execution for tests of the page, made from one that was not: what its events then say, worked out by hand.
+"""A run under asynchronous execution for tests of the page, made from one that was not: what its
+events then say, worked out by hand.
 
-The last token of a request is taken away: it had stopped at the one before, which the host read only when the next step was launched. So that
-step still computes it, samples nothing for it, and gives back its lane and blocks. `real_run` is the engine's own.
+The last token of a request is taken away: it had stopped at the one before, which the host read
+only when the next step was launched. So that step still computes it, samples nothing for it, and
+gives back its lane and blocks. `real_run` is the engine's own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ MEMORY = {"weights": 3 * 2**30, "kv_pool": 12 * 2**30, "peak": 16_500_000_000}
 
 
 def real_run(policy: str, seed: int = 0) -> Trace:
-    """A run of the real engine, launched ahead on a model that only remembers: half of the requests stop by themselves, some are cancelled."""
+    """A run of the real engine, launched ahead on a model that only remembers: half of the requests
+    stop by themselves, some are cancelled.
+    """
     pytest.importorskip(
         "triton",
         reason="the paged runner needs the package triton, which this platform does not have",
@@ -57,16 +61,24 @@ def real_run(policy: str, seed: int = 0) -> Trace:
 
 
 def asynchronous_run() -> Trace:
-    """Five requests for three lanes; B stops one token early by itself. Decode steps are replayed as graphs of 4 positions."""
+    """Five requests for three lanes; B stops one token early by itself. Decode steps are replayed
+    as graphs of 4 positions.
+    """
     trace = record(
         EngineConfig(max_num_seqs=3, max_num_batched_tokens=10, block_size=4),
-        request("r0", 5, 6), request("r1", 4, 9), request("r2", 17, 4), request("r3", 7, 8, 2), request("r4", 3, 3, 3),
-    )  # fmt: skip
+        request("r0", 5, 6),
+        request("r1", 4, 9),
+        request("r2", 17, 4),
+        request("r3", 7, 8, 2),
+        request("r4", 3, 3, 3),
+    )
     return with_graphs(with_overrun(trace, "r1"), bucket=4)
 
 
 def with_overrun(trace: Trace, request: str) -> Trace:
-    """The same decisions where this request had stopped a token earlier; nobody's waiting changes, as the host did not know either."""
+    """The same decisions where this request had stopped a token earlier; nobody's waiting changes,
+    as the host did not know either.
+    """
     last = next(
         i for i, e in enumerate(trace.events) if any(f.request == request for f in e.finished)
     )

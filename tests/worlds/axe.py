@@ -13,7 +13,9 @@ _RUN = """axe.run().then(r => r.violations.filter(v => ['serious', 'critical'].i
 
 
 def serious(page: Page) -> list[list]:
-    """Its serious and critical findings: [rule, the first elements]; none is of a colour that still fades in."""
+    """Its serious and critical findings: [rule, the first elements]; none is of a colour that still
+    fades in.
+    """
     settled(page, "document.getAnimations().every(a => a.playState !== 'running')")
     page.evaluate(
         (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8") + ";0"

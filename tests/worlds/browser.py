@@ -1,4 +1,5 @@
-"""A real Chromium for tests of the page: the fixtures `chromium` and `visit`. Any foreign request or page error fails the test.
+"""A real Chromium for tests of the page: the fixtures `chromium` and `visit`. Any foreign request
+or page error fails the test.
 
 A replay needs no server: `visit(replay=…)` opens it as one page whose address is answered here.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from playwright.sync_api import (
     CDPSession,
     Frame,
     Page,
+    Playwright,
     Route,
     expect,
     sync_playwright,
@@ -27,7 +29,10 @@ from playwright.sync_api import TimeoutError as NeverCame
 from visualizer.page.bundle import page_html
 
 HERE = "http://page.test/"
-FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+)
 PATIENCE = 240_000  # milliseconds: a machine with other work is slow, not wrong
 expect.set_options(timeout=PATIENCE)
 SIZES = {"desk": (1440, 900), "tablet": (1024, 768), "phone": (390, 844), "presenter": (1920, 1080)}
@@ -52,24 +57,37 @@ _HAS_SEEN_IT = "try { localStorage.setItem('inflight-opening', '1'); } catch {}"
 _WANTS_THE_SERVER = "try { localStorage['inflight-engine'] ??= 'server'; } catch {}"
 
 
-@pytest.fixture(
-    scope="module"
-)  # Playwright holds an event loop while it is open: other files need theirs
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        try:
-            browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS.split())
-        except Exception as error:
-            pytest.fail(
-                f"These tests need a Chromium: run `playwright install chromium`, or install it as a package. {str(error)[:200]}"
-            )
-        yield browser
-        browser.close()
+def a_browser_lasts(fixture_name: str, config: pytest.Config) -> Literal["session", "module"]:
+    """The scope of browsers: one for a worker that has only tests of the page. Playwright holds an
+    event loop while it is open, and tests of other packages need theirs.
+    """
+    return "session" if all("tests/page" in path for path in config.args) else "module"
+
+
+@pytest.fixture(scope=a_browser_lasts)
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope=a_browser_lasts)
+def chromium(playwright: Playwright) -> Iterator[Browser]:
+    try:
+        browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS.split())
+    except Exception as error:
+        pytest.fail(
+            "These tests need a Chromium: run `playwright install chromium`, or install it as"
+            f" a package. {str(error)[:200]}"
+        )
+    yield browser
+    browser.close()
 
 
 @pytest.fixture
 def fresh(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """`fresh(offline=True)`: an empty page in a context of its own, with these of Playwright's options. opening: see `visit`."""
+    """`fresh(offline=True)`: an empty page in a context of its own, with these of Playwright's
+    options. opening: see `visit`.
+    """
     contexts: list[BrowserContext] = []
 
     def new_page(opening: bool = False, **options: Any) -> Page:
@@ -87,7 +105,9 @@ def fresh(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
 
 class _Contexts:
-    """A browser's contexts, given out empty and taken back: most of what a visit costs is a process for its site, which a blank page keeps alive."""
+    """A browser's contexts, given out empty and taken back: most of what a visit costs is a process
+    for its site, which a blank page keeps alive.
+    """
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -114,27 +134,47 @@ class _Contexts:
         session.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
         self._free.setdefault(kind, []).append(context)
 
+    def close(self) -> None:
+        """Close them all, with the processes of their sites."""
+        for context in self._kept:
+            context.close()
+
 
 @pytest.fixture(scope="module")
-def contexts(chromium: Browser) -> _Contexts:
-    return _Contexts(chromium)
+def contexts(chromium: Browser) -> Iterator[_Contexts]:
+    kept = _Contexts(chromium)
+    yield kept
+    kept.close()
 
 
 @pytest.fixture
 def visit(contexts: _Contexts) -> Iterator[Callable[..., Page]]:
-    """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn a step.
+    """`visit(replay=…)`, `visit(options=…)` or `visit(url=…)`: a page on which the player has drawn
+    a step.
 
-    size: a name of SIZES or (width, height); hash: the address after #; files: {path: text} answered beside the page;
-    detail: what this visitor chose before, None for who never has; opening: a first visit, on which it plays; in_tab: this visitor runs in the tab what a server's page could run, too; context: more of Playwright's options. `page.foreign` and `page.errors` must stay empty, but for errors with a word of `page.meant`.
-    Nothing is stored from another visit.
+    size: a name of SIZES or (width, height); hash: the address after #; files: {path: text}
+    answered beside the page; detail: what this visitor chose before, None for who never has;
+    opening: a first visit, on which it plays; in_tab: this visitor runs in the tab what a server's
+    page could run, too; context: more of Playwright's options. `page.foreign` and `page.errors`
+    must stay empty, but for errors with a word of `page.meant`. Nothing is stored from another
+    visit.
     """
     opened: list[Page] = []
 
     def open_page(
-        url: str = "", *, replay: dict | None = None, options: dict | None = None, size: str | tuple[int, int] = "desk",
-        hash: str = "", files: dict[str, str] | None = None, drawn: bool = True, detail: str | None = "full",
-        opening: bool = False, in_tab: bool = False, **context: Any,
-    ) -> Page:  # fmt: skip
+        url: str = "",
+        *,
+        replay: dict | None = None,
+        options: dict | None = None,
+        size: str | tuple[int, int] = "desk",
+        hash: str = "",
+        files: dict[str, str] | None = None,
+        drawn: bool = True,
+        detail: str | None = "full",
+        opening: bool = False,
+        in_tab: bool = False,
+        **context: Any,
+    ) -> Page:
         width, height = SIZES[size] if isinstance(size, str) else size
         if size == "phone":
             context = {"is_mobile": True, "has_touch": True, **context}
@@ -190,23 +230,34 @@ def _answer(route: Route, page: Page, own: str, answers: dict[str, str]) -> None
         route.abort()
 
 
-# What is asked of the parts of the page is drawn in the next frame, and a canvas learns its size after the page is laid out.
+# What is asked of the parts of the page is drawn in the next frame, and a canvas learns its size
+# after the page is laid out.
 _SETTLED = """() => ![window.inflight, window.inflightCompare?.race, window.inflightLive].some(part => part?.drawsSoon || part?.motion?.going)
     && [...document.querySelectorAll('.canvas > canvas')].every(canvas => {
         const { clientWidth: w, clientHeight: h } = canvas.parentElement, d = Math.min(devicePixelRatio, 3);
-        return !w || !h || (canvas.width === Math.max(1, Math.round(w * d)) && canvas.height === Math.max(1, Math.round(h * d))); })"""
+        return !w || !h || (canvas.width === Math.max(1, Math.round(w * d)) && canvas.height === Math.max(1, Math.round(h * d))); })"""  # noqa: E501
+
+
+def open_editor(page: Page) -> None:
+    """By its button, or where the bar is narrow by the menu."""
+    if page.locator(".edit-button").is_visible():
+        page.click(".edit-button")
+    else:
+        page.click(".more-button:visible")
+        page.click("[role=menuitem] >> text=Edit requests")
+    page.wait_for_selector(".request-rows > *")
 
 
 def settled(page: Page | Frame, once: str = "true", arg: object = None) -> None:
     """Wait until a condition holds and all of it is drawn: what is on screen may be read.
 
-    once: in JavaScript, an expression or a function of `arg`; what it reads may not be there yet. A condition alone tells what
-    the page knows, which is drawn a frame later.
+    once: in JavaScript, an expression or a function of `arg`; what it reads may not be there yet. A
+    condition alone tells what the page knows, which is drawn a frame later.
     """
     waits = f"""(arg) => {{
         try {{ const once = {once}; if (!(typeof once === 'function' ? once(arg) : once)) return false; }}
         catch {{ return false; }}
-        return ({_SETTLED})(); }}"""
+        return ({_SETTLED})(); }}"""  # noqa: E501
     try:
         page.wait_for_function(waits, arg=arg)
     except NeverCame as error:
@@ -221,15 +272,16 @@ def seek(page: Page, index: int) -> None:
     settled(page, "(index) => inflight.drawn === index", index)
 
 
-# The pixels of every canvas and the words around them, once they have not changed for half a second.
+# The pixels of every canvas and the words around them, once they have not changed for half a
+# second.
 _STILL = """() => new Promise(done => { let before = null, same = 0; const look = () => {
     const now = [...document.querySelectorAll('.inflight canvas')].map(c => c.toDataURL()).join() + document.querySelector('.stage').innerText;
     same = now === before ? same + 1 : 0; before = now;
-    if (same < 30 || document.getAnimations().some(a => a.playState === 'running')) requestAnimationFrame(look); else done(now); }; look(); })"""
+    if (same < 30 || document.getAnimations().some(a => a.playState === 'running')) requestAnimationFrame(look); else done(now); }; look(); })"""  # noqa: E501
 
 
 _MASK = """(number) => {
-    inflight.pass = number;
+    inflight.store.set({ pass: number });
     inflight.draw();
     const { at } = inflight.mask.drawn, { canvas, d, g } = inflight.mask.surface, { hues, waste, warn } = inflight.palette;
     const { data } = g.getImageData(0, 0, canvas.width, canvas.height), range = (from, end) => Array.from({ length: end - from }, (_, i) => from + i);
@@ -239,11 +291,13 @@ _MASK = """(number) => {
         const o = (middle(at.y(q), at.y(q + 1)) * canvas.width + middle(at.x(k), at.x(k + 1))) * 4;
         return allowed.has((data[o] << 16) | (data[o + 1] << 8) | data[o + 2]);
     }));
-}"""
+}"""  # noqa: E501
 
 
 def mask_drawn(page: Page, number: int = 0) -> np.ndarray:
-    """What the pixels say of a pass: queries × keys, whether allowed, read from the middle of each cell of the canvas."""
+    """What the pixels say of a pass: queries × keys, whether allowed, read from the middle of each
+    cell of the canvas.
+    """
     return np.array(page.evaluate(_MASK, number), dtype=bool)
 
 

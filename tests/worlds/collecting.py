@@ -18,9 +18,18 @@ from core.recorders.vllm.inflight_vllm.sender import Sender
 from core.recorders.vllm.inflight_vllm.writer import RawWriter
 
 HEADER = {
-    "kind": "header", "raw": 1, "engine": "vllm", "version": "0.32.0", "tested": True, "model": "m", "host": "here", "pid": 1,
-    "created": "2026-11-22T17:05:01+00:00", "rank": 0, "ranks": 1,
-}  # fmt: skip
+    "kind": "header",
+    "raw": 1,
+    "engine": "vllm",
+    "version": "0.32.0",
+    "tested": True,
+    "model": "m",
+    "host": "here",
+    "pid": 1,
+    "created": "2026-11-22T17:05:01+00:00",
+    "rank": 0,
+    "ranks": 1,
+}
 
 
 class Collector:
@@ -102,7 +111,9 @@ def put(writer: RawWriter, numbers: range) -> None:
 
 @contextmanager
 def sending_again(source: Path, url: str, **header: object) -> Iterator[RawWriter]:
-    """A recorded run, sent again by an engine of its own; it ends with the block. header: what is different about this engine."""
+    """A recorded run, sent again by an engine of its own; it ends with the block. header: what is
+    different about this engine.
+    """
     first, *records = (
         json.loads(line) for line in gzip.decompress(source.read_bytes()).splitlines()
     )

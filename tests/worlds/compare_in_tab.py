@@ -1,4 +1,6 @@
-"""A comparison that the engine in a browser's tab measures on a site of files: what must hold in every browser."""
+"""A comparison that the engine in a browser's tab measures on a site of files: what must hold in
+every browser.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def measure(page: Page, address: str, repeats: int = 2) -> dict[str, Any]:
 
 
 def accept(made: dict[str, Any], page: Page, browser: str, repeats: int = 2) -> None:
-    """The document is one that a server could have made, says where it was measured, and is drawn."""
+    """The document is one that a server could have made, says where it was measured, and is
+    drawn.
+    """
     names = ["static", "continuous"]
     assert made["names"] == names and [len(walls) for walls in made["walls"].values()] == [
         repeats,

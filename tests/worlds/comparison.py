@@ -1,26 +1,40 @@
-"""What comparisons are shown with in tests: a machine and a cost curve, both made up; and a comparison of real runs on a clock of its own."""
+"""What comparisons are shown with in tests: a machine and a cost curve, both made up; and a
+comparison of real runs on a clock of its own.
+"""
 
 from itertools import count
 
 from core.config import EngineConfig
 from core.measure.compare import Comparison, compare, engine_contender
 from core.measure.cost_curve import CostCurve, StepCost
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
 from core.workload.workload import Workload
 from worlds.small import MemoryModel, requests
 
 ENVIRONMENT = {
-    "device": "cpu", "hardware": "A machine", "cpus": 2, "threads": 1, "load_average": 0.5, "dtype": "float32",
-    "model": {"name": "invented", "parameters": 1}, "versions": {"torch": "2"}, "system": "Linux",
-}  # fmt: skip
+    "device": "cpu",
+    "hardware": "A machine",
+    "cpus": 2,
+    "threads": 1,
+    "load_average": 0.5,
+    "dtype": "float32",
+    "model": {"name": "invented", "parameters": 1},
+    "versions": {"torch": "2"},
+    "system": "Linux",
+}
 CURVE = CostCurve(
-    {"name": "invented", "parameters": 1}, "cpu", "float32",
-    (StepCost(1, 32, (0.010, 0.011, 0.012)), StepCost(8, 256, (0.020, 0.022, 0.030))), (StepCost(8, 128, (0.02,)), StepCost(8, 1024, (0.05,))),
-)  # fmt: skip
+    {"name": "invented", "parameters": 1},
+    "cpu",
+    "float32",
+    (StepCost(1, 32, (0.010, 0.011, 0.012)), StepCost(8, 256, (0.020, 0.022, 0.030))),
+    (StepCost(8, 128, (0.02,)), StepCost(8, 1024, (0.05,))),
+)
 
 
 def measured() -> Comparison:
-    """Three rounds of two policies; whoever looks at the clock moves it by a tenth of a millisecond."""
+    """Three rounds of two policies; whoever looks at the clock moves it by a tenth of a
+    millisecond.
+    """
     ticks = count()
 
     def clock() -> float:

@@ -1,7 +1,9 @@
-"""Compiles the kernels for a GPU that is not there, through the launches that would run them, and prints what they take, a JSON object
-a kernel.
+"""Compiles the kernels for a GPU that is not there, through the launches that would run them, and
+prints what they take, a JSON object a kernel.
 
-    python tests/worlds/compile_kernels.py 90 [shape …] [--keep FOLDER]      compute capability; --keep: PTX and cubins
+    python tests/worlds/compile_kernels.py 90 [shape …] [--keep FOLDER]
+
+90 is the compute capability; --keep leaves PTX and cubins in a folder.
 
 A process of its own, since Triton decides when it is imported whether to interpret or to compile.
 """
@@ -26,10 +28,10 @@ from triton.runtime.jit import JITFunction
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.attention import paged as triton_paged
-from core.attention.paged_layout import PagedLayout, queries_per_tile
-from core.attention.spec import AttentionSpec
-from core.runner.gpu import sampling_kernel
+from core.torch_engine.attention.spec import AttentionSpec
+from core.torch_engine.gpu import paged as triton_paged
+from core.torch_engine.gpu import rotary, sampling_kernel
+from core.torch_engine.gpu.paged_layout import PagedLayout, queries_per_tile
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
@@ -123,6 +125,8 @@ def attend(shape: Shape) -> None:
             for size in sizes
         )
         triton_paged.store(key, value, keys, values, torch.zeros(1000, dtype=torch.int64)[offset:])
+        turned = torch.zeros(rows, width, shape.key_size, dtype=shape.dtype)
+        rotary.turn(query, key.new_zeros(query.shape), turned, turned)
 
 
 def sample(dtype: torch.dtype) -> None:

@@ -1,7 +1,8 @@
-"""What strangers do to a page, each visit over HTTP alone, and a ledger of what became of each of their calls.
+"""What strangers do to a page, each visit over HTTP alone, and a ledger of what became of each of
+their calls.
 
-A call ends once: answered, refused in one sentence, left by its client, or cut by the death of the page's process. Any other end is a fault.
-Knows nothing of how the page is made.
+A call ends once: answered, refused in one sentence, left by its client, or cut by the death of the
+page's process. Any other end is a fault. Knows nothing of how the page is made.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Call:
 
 @dataclass
 class Ledger:
-    """life: changes whenever the page's process dies or comes back; calls under way at that moment may be cut. tell: is told of each fault."""
+    """life: changes whenever the page's process dies or comes back; calls under way at that moment
+    may be cut. tell: is told of each fault.
+    """
 
     tell: Callable[[str], None]
     life: int = 0
@@ -108,7 +111,9 @@ def reset(connection: socket.socket) -> None:
 
 
 class Crowd:
-    """url: of the page. Each visit comes from one of a dozen public addresses, as a Space's proxy names them."""
+    """url: of the page. Each visit comes from one of a dozen public addresses, as a Space's proxy
+    names them.
+    """
 
     def __init__(self, url: str, ledger: Ledger, seed: int) -> None:
         self.url, self.ledger, self.draw = url, ledger, random.Random(seed)
@@ -157,12 +162,14 @@ class Crowd:
         await self.get(http, f"/{self.draw.choice(data['catalogue'])['url']}", "recorded run")
         return data
 
-    # -- jobs ----------------------------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------
 
     async def job(
         self, http: httpx.AsyncClient, kind: str, more: dict[str, Any], leaves: float = 0.0
     ) -> dict[str, Any] | None:
-        """A job to its end: its last delta. leaves: how likely its visitor goes away in the middle."""
+        """A job to its end: its last delta. leaves: how likely its visitor goes away in the
+        middle.
+        """
         spec = self.draw.choice(self.presets) | more
         visitor = secrets.token_hex(8)
         begun = await self.post(
@@ -276,7 +283,7 @@ class Crowd:
                     http, "lesson_check", lesson, self.draw.choice(self.runs)["id"], language
                 )
 
-    # -- the shared engine ---------------------------------------------------------------------------------------------
+    # -- the shared engine -------------------------------------------------------------------------
 
     async def asker(self) -> None:
         """A live request: read to its end, cancelled, or left to itself."""
@@ -330,7 +337,9 @@ class Crowd:
             self.ledger.fault("live twin", Fault("One key was given two requests."))
 
     async def program(self) -> None:
-        """What calls the engine without the page: a stream with its tokens in order, or OpenAI's completions."""
+        """What calls the engine without the page: a stream with its tokens in order, or OpenAI's
+        completions.
+        """
         asked = {"prompt": "What news? ", "max_tokens": self.draw.randrange(1, 30)}
         async with self.client() as http:
             if self.draw.random() < 0.3:
@@ -388,7 +397,7 @@ class Crowd:
                 else:
                     raise Fault("The live batch ended.")
 
-    # -- the careless and the rude -------------------------------------------------------------------------------------
+    # -- the careless and the rude -----------------------------------------------------------------
 
     async def returner(self) -> None:
         """Asks again over a connection kept for about as long as servers keep one."""
@@ -462,7 +471,19 @@ class Crowd:
     def habits(self) -> list[tuple[Callable[[], Awaitable[None]], float]]:
         """Each kind of visit, and the mean seconds between the end of one and the next."""
         return [
-            (self.visitor, 3.0), (self.visitor, 5.0), (self.comparer, 30.0), (self.uploader, 12.0), (self.learner, 15.0),
-            (self.asker, 3.0), (self.asker, 4.0), (self.twins, 10.0), (self.program, 4.0), (self.viewer, 3.0), (self.viewer, 8.0),
-            (self.returner, 3.0), (self.refused, 4.0), (self.resetter, 5.0), (self.sleeper, 60.0),
-        ]  # fmt: skip
+            (self.visitor, 3.0),
+            (self.visitor, 5.0),
+            (self.comparer, 30.0),
+            (self.uploader, 12.0),
+            (self.learner, 15.0),
+            (self.asker, 3.0),
+            (self.asker, 4.0),
+            (self.twins, 10.0),
+            (self.program, 4.0),
+            (self.viewer, 3.0),
+            (self.viewer, 8.0),
+            (self.returner, 3.0),
+            (self.refused, 4.0),
+            (self.resetter, 5.0),
+            (self.sleeper, 60.0),
+        ]

@@ -1,4 +1,6 @@
-"""What must hold of the parts of requests' times, in whatever run: they add up, leave no hole, and agree with the metrics."""
+"""What must hold of the parts of requests' times, in whatever run: they add up, leave no hole, and
+agree with the metrics.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from core.trace.delays import (
+from core.account.delays import (
     AGAIN,
     NAMES,
     PREEMPTED,
@@ -18,7 +20,7 @@ from core.trace.delays import (
     microseconds,
     spans,
 )
-from core.trace.request_times import request_times
+from core.account.request_times import request_times
 from core.trace.trace import Trace
 
 

@@ -1,5 +1,6 @@
-"""What the documents promise: the Python in them, and tables of keys, with whether some JSON has them: `| key | type | meaning |`, `[]` for items of
-a list, `*` for any name, `?` after a key that may be missing.
+"""What the documents promise: the Python in them, and tables of keys, with whether some JSON has
+them: `| key | type | meaning |`, `[]` for items of a list, `*` for any name, `?` after a key that
+may be missing.
 """
 
 from __future__ import annotations

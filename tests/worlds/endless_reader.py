@@ -1,4 +1,6 @@
-"""A reader, run as a program, that computes until it is ended: a second of CPU is all that it is given."""
+"""A reader, run as a program, that computes until it is ended: a second of CPU is all that it is
+given.
+"""
 
 from visualizer.server.uploads import answer
 

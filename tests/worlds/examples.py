@@ -1,4 +1,6 @@
-"""How many examples properties are tried on: the profile says how many of a hundred. See tests/conftest.py."""
+"""How many examples properties are tried on: the profile says how many of a hundred. See
+tests/conftest.py.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from hypothesis import settings
 
 
 def examples(number: int, **more: Any) -> settings:
-    """`number` where the profile has Hypothesis' own hundred (`--hypothesis-profile=ci` or `=default`), else its share of them."""
+    """`number` where the profile has Hypothesis' own hundred (`--hypothesis-profile=ci` or
+    `=default`), else its share of them.
+    """
     return settings(max_examples=tries(number), deadline=None, **more)
 
 

@@ -1,6 +1,8 @@
-"""Small random models of many families, and what `model.generate` makes of the same requests, one at a time.
+"""Small random models of many families, and what `model.generate` makes of the same requests, one
+at a time.
 
-Weights are wide and embeddings untied: at a default initialisation a tiny model emits one to four different tokens, whatever it attends to.
+Weights are wide and embeddings untied: at a default initialisation a tiny model emits one to four
+different tokens, whatever it attends to.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from packaging.version import Version
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
-from core.attention import cpu
-from core.attention.spec import Backend
-from core.models.adapter import ModelAdapter
-from core.models.probe import probe
+from core.torch_engine.attention import cpu
+from core.torch_engine.attention.spec import Backend
+from core.torch_engine.models.adapter import ModelAdapter
+from core.torch_engine.models.probe import probe
 
 VOCAB = 101
 CONTEXT = 96
@@ -52,7 +54,9 @@ _SIZES_GPT2 = {
 
 @dataclass(frozen=True)
 class Family:
-    """A tiny model. covers: what sets its attention apart. plug: the one it must be run by. sizes: replaced by None where renamed."""
+    """A tiny model. covers: what sets its attention apart. plug: the one it must be run by. sizes:
+    replaced by None where renamed.
+    """
 
     name: str
     covers: str
@@ -73,16 +77,17 @@ class Family:
         model = AutoModelForCausalLM.from_config(self.config(**options), dtype=torch.float32).eval()
         widen(model, seed)
         if "softcap" in self.covers:
-            model.set_attn_implementation(
-                "eager"
-            )  # other implementations drop the cap in some versions of transformers
+            # other implementations drop the cap in some versions of transformers
+            model.set_attn_implementation("eager")
         model.generation_config.eos_token_id = None
         model.generation_config.pad_token_id = 0
         return model
 
 
 def widen(model: Any, seed: int = 0) -> None:
-    """Replace all weights by wide seeded noise, so that what a token attends to decides the next."""
+    """Replace all weights by wide seeded noise, so that what a token attends to decides the
+    next.
+    """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

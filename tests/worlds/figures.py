@@ -15,5 +15,7 @@ def drawn(figure: Figure) -> go.Figure:
 
 
 def known_to_plotly(figure: dict[str, Any]) -> go.Figure:
-    """A figure as it is sent, held against Plotly's schema: raises ValueError for what plotly.js would not know."""
+    """A figure as it is sent, held against Plotly's schema: raises ValueError for what plotly.js
+    would not know.
+    """
     return go.Figure(json.loads(json.dumps(figure, allow_nan=False)))

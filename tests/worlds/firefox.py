@@ -1,4 +1,6 @@
-"""The Firefox that is installed, for tests of what a second browser must do as well: the fixture `firefox`."""
+"""The Firefox that is installed, for tests of what a second browser must do as well: the fixture
+`firefox`.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Playwright
 
+from worlds.browser import a_browser_lasts
 from worlds.firefox_driver import executable
 
 
-@pytest.fixture(scope="module")
-def firefox() -> Iterator[Browser]:
+@pytest.fixture(scope=a_browser_lasts)
+def firefox(playwright: Playwright) -> Iterator[Browser]:
     """Driven over WebDriver BiDi, so that no browser of Playwright's own has to be downloaded."""
     if executable() is None:
-        missing = "These tests need a Firefox: install it as a package, or name one in FIREFOX=/path/to/firefox."
+        missing = (
+            "These tests need a Firefox: install it as a package, or name one in"
+            " FIREFOX=/path/to/firefox."
+        )
         (pytest.fail if os.environ.get("INFLIGHT_REQUIRE_BROWSER") else pytest.skip)(missing)
-    with sync_playwright() as playwright:
-        driver = str(Path(__file__).with_name("firefox_driver.py"))
-        browser = playwright.firefox.launch(channel="moz-firefox", executable_path=driver)
-        yield browser
-        browser.close()
+    driver = str(Path(__file__).with_name("firefox_driver.py"))
+    browser = playwright.firefox.launch(channel="moz-firefox", executable_path=driver)
+    yield browser
+    browser.close()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Starts the installed Firefox for Playwright, which speaks WebDriver BiDi with it and expects commands that an ESR does not have yet.
+"""Starts the installed Firefox for Playwright, which speaks WebDriver BiDi with it and expects
+commands that an ESR does not have yet.
 
-Playwright runs this file in Firefox's place (`channel="moz-firefox"`) and reads where to connect from its output. What it says
-passes through here: a command that the page of a test can do without, and Firefox does not know, is asked as `session.status`.
+Playwright runs this file in Firefox's place (`channel="moz-firefox"`) and reads where to connect
+from its output. What it says passes through here: a command that the page of a test can do without,
+and Firefox does not know, is asked as `session.status`.
 """
 
 from __future__ import annotations
@@ -84,9 +86,8 @@ async def _connected(port: int, reader: asyncio.StreamReader, writer: asyncio.St
     try:
         while True:
             first, said = await _frame(reader)
-            firefox.write(
-                _framed(first, _known(said) if first == 0x81 else said)
-            )  # 0x81: a whole text
+            # 0x81: a whole text
+            firefox.write(_framed(first, _known(said) if first == 0x81 else said))
             await firefox.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         firefox.close()

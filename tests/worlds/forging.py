@@ -1,4 +1,6 @@
-"""Traces as rows of plain data, which a test forges and seals again; runs of every policy in which limits are scarce."""
+"""Traces as rows of plain data, which a test forges and seals again; runs of every policy in which
+limits are scarce.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 from core import Trace
 from core.config import POLICIES
 from core.errors import InvalidTrace
-from core.measure.verify import CheckResult, verify
+from core.proof.verify import CheckResult, verify
 from core.trace import file
 from worlds.small import memory_trace
 
@@ -39,7 +41,9 @@ MIXED = ((9, 5), (3, 8), (14, 3, 1), (2, 1, 2), (6, 4, 2), (5, 6, 4))
 
 
 def small_runs() -> dict[str, Rows]:
-    """A run of every policy in which lanes, blocks and budget are scarce, and one with shared prefixes."""
+    """A run of every policy in which lanes, blocks and budget are scarce, and one with shared
+    prefixes.
+    """
     limits = {"max_num_seqs": 3, "max_num_batched_tokens": 8, "block_size": 4, "num_blocks": 12}
     traces = {policy: memory_trace(*MIXED, policy=policy, **limits) for policy in POLICIES}
     traces["prefixes"] = memory_trace(

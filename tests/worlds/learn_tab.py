@@ -1,7 +1,5 @@
 """The Learn tab on recorded runs, in a real Chromium: the fixtures `world` and `learn`."""
 
-# ruff: noqa: F811 (fixtures are imported, then named as arguments)
-
 from __future__ import annotations
 
 import json
@@ -57,7 +55,8 @@ def world() -> tuple[dict, dict, dict[str, str]]:
 
 @pytest.fixture
 def learn(
-    visit: Callable[..., Page], world: tuple[dict, dict, dict[str, str]]
+    visit: Callable[..., Page],  # noqa: F811
+    world: tuple[dict, dict, dict[str, str]],
 ) -> Callable[..., Page]:
     """`learn(hash, size)`: the tab, open."""
 

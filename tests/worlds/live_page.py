@@ -1,4 +1,6 @@
-"""The page with the shared engine, in a separate process: `live_url` is a fixture. The teacher's token is TOKEN."""
+"""The page with the shared engine, in a separate process: `live_url` is a fixture. The teacher's
+token is TOKEN.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,10 @@ def ask(page: Page, prompt: str, tokens: int = 12, name: str = "") -> str:
     return page.evaluate("inflightLive.mine.requests[0].id")
 
 
-HAVE = "(inflightLive.batch.run && inflightLive.batch.first === inflightLive.batch.chapters[0] ? inflightLive.batch.run.length : 0)"
+HAVE = (
+    "(inflightLive.batch.run && inflightLive.batch.first === inflightLive.batch.chapters[0] ?"
+    " inflightLive.batch.run.length : 0)"
+)
 
 
 def sees(page: Page, steps: int) -> None:

@@ -1,4 +1,6 @@
-"""A browser's model without a browser: the real JavaScript and WebAssembly of assets/engine in Node, asked by the real Python in this process."""
+"""A browser's model without a browser: the real JavaScript and WebAssembly of assets/engine in
+Node, asked by the real Python in this process.
+"""
 
 from __future__ import annotations
 

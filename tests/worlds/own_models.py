@@ -1,4 +1,6 @@
-"""Models that an engineer brings: small random ones in folders of their own, with tokenizers, some with a chat template; and folders that are none."""
+"""Models that an engineer brings: small random ones in folders of their own, with tokenizers, some
+with a chat template; and folders that are none.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedTokeniz
 
 from worlds.families import BY_NAME
 
-CHAT = "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+CHAT = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if"
+    " add_generation_prompt %}<|assistant|>{% endif %}"
+)
 _SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 _TEXT = [
     "To be, or not to be, that is the question.",

@@ -1,7 +1,8 @@
-"""The page itself, served in a process of its own for tests that visit it over HTTP, and how its functions are called.
+"""The page itself, served in a process of its own for tests that visit it over HTTP, and how its
+functions are called.
 
-`page_url`, `space_url` and `http` are fixtures. One server of each kind serves all processes of a test run: the first that wants it starts it,
-`stop_shared_pages` ends it.
+`page_url`, `space_url` and `http` are fixtures. One server of each kind serves all processes of a
+test run: the first that wants it starts it, `stop_shared_pages` ends it.
 """
 
 from __future__ import annotations
@@ -42,9 +43,8 @@ def space_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _shared(folders: pytest.TempPathFactory, name: str, **environment: str) -> str:
     own = folders.getbasetemp()
-    folder = (
-        own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    )  # that of the whole test run
+    # that of the whole test run
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     book = folder / f"{name}.server.json"
     with FileLock(f"{book}.lock"):
         if not book.exists():

@@ -1,4 +1,6 @@
-"""Engines whose passes go through the buffers of a GPU, on a CPU: the model that only remembers, read by lanes, and graphs by tracing."""
+"""Engines whose passes go through the buffers of a GPU, on a CPU: the model that only remembers,
+read by lanes, and graphs by tracing.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from core import Engine, EngineConfig
-from core.attention import paged as triton_paged
-from core.attention.batch import PackedBatch
-from core.attention.kv_pool import KVPool
-from core.attention.spec import AttentionSpec, Backend, scores_to_output
 from core.config import Execution
-from core.models.probe import probe
-from core.runner.choose import AttentionChoice
-from core.runner.gpu.runner import Capture, PagedRunner
+from core.torch_engine.attention.batch import PackedBatch
+from core.torch_engine.attention.kv_pool import KVPool
+from core.torch_engine.attention.spec import AttentionSpec, Backend, scores_to_output
+from core.torch_engine.choose import AttentionChoice
+from core.torch_engine.gpu import paged as triton_paged
+from core.torch_engine.gpu.runner import Capture, PagedRunner
+from core.torch_engine.models.probe import probe
 from worlds.small import VOCAB_SIZE, MemoryModel, next_token
 
 
@@ -62,11 +64,17 @@ def engine_on_buffers(
     asynchronous: bool | None = None,
     fused: bool = False,
 ) -> Engine:
-    """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its policy can be."""
+    """The real engine on a `PagedRunner`, its passes captured by `capture`; asynchronous where its
+    policy can be.
+    """
     if asynchronous is None:
         asynchronous = config.policy.layout != "split"
     execution = Execution(
-        "triton", asynchronous=asynchronous, fused_sampling=fused, fused_norms=fused
+        "triton",
+        asynchronous=asynchronous,
+        fused_sampling=fused,
+        fused_norms=fused,
+        fused_rotary=fused,
     )
     adapter = probe(model) if isinstance(model, torch.nn.Module) else model
 
@@ -81,9 +89,15 @@ def engine_on_buffers(
 
 
 def paged_engine(
-    policy: str = "continuous", tokenizer: Any = None, model: MemoryModel | None = None, *, capture: Capture | None = None,
-    asynchronous: bool | None = None, fused: bool = False, **limits: Any,
-) -> Engine:  # fmt: skip
+    policy: str = "continuous",
+    tokenizer: Any = None,
+    model: MemoryModel | None = None,
+    *,
+    capture: Capture | None = None,
+    asynchronous: bool | None = None,
+    fused: bool = False,
+    **limits: Any,
+) -> Engine:
     """`engine_on_buffers` on a `PagedMemoryModel`."""
     config = EngineConfig(policy=policy, **limits)
     return engine_on_buffers(
@@ -103,8 +117,9 @@ def again(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
 
 
 def traced(function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """A `Capture` that, like a CUDA graph, keeps operations and addresses and forgets every line of Python: what depended on a
-    number read from a tensor raises RuntimeError here, and what depended on anything but the buffers replays stale.
+    """A `Capture` that, like a CUDA graph, keeps operations and addresses and forgets every line of
+    Python: what depended on a number read from a tensor raises RuntimeError here, and what depended
+    on anything but the buffers replays stale.
     """
     return torch.inference_mode()(make_fx(lambda: function())())
 
@@ -116,8 +131,8 @@ def attend_by_gathering(
     batch: PackedBatch,
     spec: AttentionSpec,
 ) -> torch.Tensor:
-    """The paged kernel's job in operations of torch alone, none of whose shapes depends on the pass: every query against every slot
-    that its sequence's table names.
+    """The paged kernel's job in operations of torch alone, none of whose shapes depends on the
+    pass: every query against every slot that its sequence's table names.
     """
     paged = batch.paged
     assert paged is not None
@@ -130,10 +145,11 @@ def attend_by_gathering(
     )
     length = paged.block_tables.shape[1] * paged.block_size
     key = torch.arange(length)
+    # [S, K]
     slots = (
         paged.block_tables[:, key // paged.block_size].long() * paged.block_size
         + key % paged.block_size
-    )  # [S, K]
+    )
     groups = heads // keys.shape[1]
     k = keys[slots[sequence]].repeat_interleave(groups, 2).transpose(1, 2)  # [R * W, H, K, Dk]
     v = values[slots[sequence]].repeat_interleave(groups, 2).transpose(1, 2)

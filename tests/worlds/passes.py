@@ -1,4 +1,6 @@
-"""Random passes for the tests of attention: a few requests, blocks scattered or not, in either layout."""
+"""Random passes for the tests of attention: a few requests, blocks scattered or not, in either
+layout.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ BLOCK = 4
 
 @st.composite
 def passes(draw, longest: int = 7, furthest: int = 13):
-    """A pass of up to five requests of up to `longest` tokens after `furthest`, and how many blocks it uses."""
+    """A pass of up to five requests of up to `longest` tokens after `furthest`, and how many blocks
+    it uses.
+    """
     layout = draw(st.sampled_from(["packed", "padded"]))
     rows, next_block = [], 0
     for lane in range(draw(st.integers(1, 5))):

@@ -1,4 +1,6 @@
-"""Traces and replays for tests of the player. `traces` is a fixture: a small run of every policy."""
+"""Traces and replays for tests of the player. `traces` is a fixture: a small run of every
+policy.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def traces() -> dict[str, Trace]:
 
 
 def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 60) -> dict:
-    """Steps of `rows` queries and `keys` keys on `lanes` lanes, made up: what costs is drawing them."""
+    """Steps of `rows` queries and `keys` keys on `lanes` lanes, made up: what costs is drawing
+    them.
+    """
     requests = [f"r{i}" for i in range(lanes)]
     chunk = rows - (lanes - 1)
     length = (keys - chunk) // (lanes - 1)
@@ -46,27 +50,58 @@ def wide_replay(rows: int = 64, keys: int = 700, lanes: int = 10, steps: int = 6
             if n == 0
             else []
         )
-        events.append(StepEvent.from_json({
-            "step": n, "t_start": n / 100, "t_end": n / 100 + 0.009, "timings": [0.001, 0.001, 0.006, 0.001],
-            "arrived": [[r, 0.0] for r in requests] if n == 0 else [],
-            "admitted": [[r, i, ["none", 0, 0, 0]] for i, r in enumerate(requests)] if n == 0 else [],
-            "waiting": [0, None, None], "preempted": [], "stalled": [], "passes": [["packed", 1, rows, rows, 0, 0.0, 0.001, []]], "segments": segments,
-            "sampled": [], "finished": [], "kv": [8 * lanes, 8 * lanes, changes, []], "budget": [rows, lanes - 1, chunk, 0, "none"], "overrun": [],
-        }).to_json())  # fmt: skip
+        events.append(
+            StepEvent.from_json(
+                {
+                    "step": n,
+                    "t_start": n / 100,
+                    "t_end": n / 100 + 0.009,
+                    "timings": [0.001, 0.001, 0.006, 0.001],
+                    "arrived": [[r, 0.0] for r in requests] if n == 0 else [],
+                    "admitted": (
+                        [[r, i, ["none", 0, 0, 0]] for i, r in enumerate(requests)]
+                        if n == 0
+                        else []
+                    ),
+                    "waiting": [0, None, None],
+                    "preempted": [],
+                    "stalled": [],
+                    "passes": [["packed", 1, rows, rows, 0, 0.0, 0.001, []]],
+                    "segments": segments,
+                    "sampled": [],
+                    "finished": [],
+                    "kv": [8 * lanes, 8 * lanes, changes, []],
+                    "budget": [rows, lanes - 1, chunk, 0, "none"],
+                    "overrun": [],
+                }
+            ).to_json()
+        )
     texts = {
         "prompt": {r: [f"w{i % 37}" for i in range(max(length, chunk) + steps)] for r in requests},
         "output": {r: [] for r in requests},
     }
     captions = [
         {
-            "say": [{"r": r} for r in requests[:4]]
-            + [f" and more each add one token in step {n}."],
+            "say": (
+                [{"r": r} for r in requests[:4]] + [f" and more each add one token in step {n}."]
+            ),
             "why": [["because ", {"r": "r1"}]] * 6,
         }
         for n in range(steps)
     ]
-    header = {"model": {"name": "invented", "windows": [None]}, "policy": "continuous", "device": "none", "workload": {"requests": []}, "num_blocks": 8 * lanes,
-              "config": {"policy": "continuous", "max_num_seqs": lanes, "max_num_batched_tokens": rows, "block_size": max(1, -(-max(length, chunk) // 8))}}  # fmt: skip
+    header = {
+        "model": {"name": "invented", "windows": [None]},
+        "policy": "continuous",
+        "device": "none",
+        "workload": {"requests": []},
+        "num_blocks": 8 * lanes,
+        "config": {
+            "policy": "continuous",
+            "max_num_seqs": lanes,
+            "max_num_batched_tokens": rows,
+            "block_size": max(1, -(-max(length, chunk) // 8)),
+        },
+    }
     return {
         "schema": 3,
         "records": RECORDS,

@@ -1,4 +1,6 @@
-"""The engine's files for tests that run it in a browser: Pyodide comes from npm, which not every machine has."""
+"""The engine's files for tests that run it in a browser: Pyodide comes from npm, which not every
+machine has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An engine's recording as it grows: a process of its own writes a recorded one again, line by line, at a pace of its own.
+"""An engine's recording as it grows: a process of its own writes a recorded one again, line by
+line, at a pace of its own.
 
 python -m worlds.recording_writer SOURCE.raw.jsonl.gz TARGET.raw.jsonl SECONDS_A_LINE
 """
@@ -29,9 +30,8 @@ def writing(source: Path, target: Path, seconds: float = 0.02) -> Iterator[None]
 def main(source: str, target: str, seconds: str) -> None:
     header, *records = gzip.decompress(Path(source).read_bytes()).splitlines()
     with open(target, "w", encoding="utf-8") as file:
-        file.write(
-            json.dumps({**json.loads(header), "created": f"{time.time()}"}) + "\n"
-        )  # started again it is another one
+        # started again it is another one
+        file.write(json.dumps({**json.loads(header), "created": f"{time.time()}"}) + "\n")
         for record in records:
             file.write(record.decode()[: len(record) // 2])
             file.flush()

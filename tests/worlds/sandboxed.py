@@ -15,7 +15,9 @@ _POLICY = '<meta http-equiv="Content-Security-Policy" content="${CSP}">'
 
 
 class Listener:
-    """A server of its own origin that welcomes every request from everywhere. `heard`: the paths that reached it."""
+    """A server of its own origin that welcomes every request from everywhere. `heard`: the paths
+    that reached it.
+    """
 
     url: str
 
@@ -25,7 +27,9 @@ class Listener:
 
 @contextmanager
 def listening(files: Mapping[str, bytes] = {}) -> Iterator[Listener]:
-    """files: what is answered by path; every other path is an empty script that any origin may read."""
+    """files: what is answered by path; every other path is an empty script that any origin may
+    read.
+    """
     listener = Listener()
 
     class Handler(BaseHTTPRequestHandler):

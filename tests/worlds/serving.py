@@ -1,8 +1,11 @@
-"""An engine that serves, and a server over real HTTP, in this process: uvicorn in a thread, on a port of its own."""
+"""An engine that serves, and a server over real HTTP, in this process: uvicorn in a thread, on a
+port of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -15,12 +18,12 @@ import httpx
 import uvicorn
 
 from core import Engine, EngineConfig, SamplingParams, Trace
-from core.measure.verify import CheckResult, verify
+from core.proof.verify import CheckResult, verify
 from core.serving.engine import ServingEngine
 from core.serving.event_log import Hidden
 from core.serving.http.app import create_app
 from core.serving.limits import ServingLimits
-from core.serving.listening import server_config
+from core.serving.listening import HttpServer, bound, server_config
 from core.serving.messages import Cancel
 from core.serving.stream import Piece, TokenStream
 from worlds.small import MemoryModel
@@ -43,6 +46,20 @@ def char_engine(**limits: Any) -> Engine:
         loaded.tokenizer,
         EngineConfig(**{"max_num_seqs": 4, "num_blocks": 64, **limits}),
     )
+
+
+CHAT = (
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}{% if"
+    " add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+def chat_engine(**limits: Any) -> Engine:
+    """The same, asked by messages."""
+    engine = char_engine(**limits)
+    engine.tokenizer = copy.deepcopy(engine.tokenizer)
+    engine.tokenizer.chat_template = CHAT
+    return engine
 
 
 @dataclass
@@ -87,12 +104,11 @@ def listening(
     config: uvicorn.Config, before_end: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
     """uvicorn in a thread; its port."""
-    config.port = 0
-    server = uvicorn.Server(config)
+    server, socket = HttpServer(config), bound("127.0.0.1", 0)
     ready = threading.Event()
 
     async def run() -> None:
-        serve = asyncio.create_task(server.serve())
+        serve = asyncio.create_task(server.serve([socket]))
         while not server.started and not serve.done():
             await asyncio.sleep(0.01)
         ready.set()
@@ -102,14 +118,14 @@ def listening(
     thread.start()
     try:
         assert ready.wait(120) and server.started
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield socket.getsockname()[1]
     finally:
         before_end()
         server.should_exit = True
         thread.join(30)
 
 
-# -- without HTTP --------------------------------------------------------------------------------------------------------
+# -- without HTTP ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -141,8 +157,9 @@ async def idle(made: ServingEngine) -> None:
     assert (
         made.engine.running == () and made.engine.kv_blocks[0] == 0 and made.engine.num_waiting == 0
     )
-    made.engine._scheduler.check_integrity()
-    assert not made.engine._requests and not made.engine._params and not made._thread._under_way
+    made.engine._loop.scheduler.check_integrity()
+    assert not made.engine._arrivals and not made.engine._loop.sampling
+    assert not made._thread._under_way
 
 
 def checked(trace: Trace) -> CheckResult:

@@ -1,7 +1,9 @@
-"""Small worlds for tests: requests from lengths, a scheduler driven by counted tokens, and an engine on a model that only remembers.
+"""Small worlds for tests: requests from lengths, a scheduler driven by counted tokens, and an
+engine on a model that only remembers.
 
-`SchedulerWorld` drives a scheduler with no model at all. `memory_engine` is the real engine on `MemoryModel`, whose next token is a hash of the whole
-sequence as the KV pool holds it: whoever reads a wrong, stale or foreign slot says a wrong token.
+`SchedulerWorld` drives a scheduler with no model at all. `memory_engine` is the real engine on
+`MemoryModel`, whose next token is a hash of the whole sequence as the KV pool holds it: whoever
+reads a wrong, stale or foreign slot says a wrong token.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from types import SimpleNamespace
 import torch
 
 from core import Engine, EngineConfig, Request, SamplingParams, Trace, Workload
-from core.attention.batch import PackedBatch
-from core.attention.kv_pool import KVPool, KVShape
-from core.models.adapter import ModelAdapter
 from core.scheduler.output import SchedulerOutput
 from core.scheduler.scheduler import Scheduler, StepFacts
 from core.scheduler.state import RequestState
-from core.trace.rules import Checker
+from core.torch_engine.attention.batch import PackedBatch
+from core.torch_engine.attention.kv_pool import KVPool, KVShape
+from core.torch_engine.models.adapter import ModelAdapter
+from core.trace.rules.checker import Checker
 
 VOCAB_SIZE = 50
 EOS = 3
@@ -68,7 +70,9 @@ class Step:
 
 @dataclass
 class SchedulerWorld:
-    """A scheduler, fed as arrivals fall due (in steps) and answered with token 1; integrity is checked after every step."""
+    """A scheduler, fed as arrivals fall due (in steps) and answered with token 1; integrity is
+    checked after every step.
+    """
 
     config: EngineConfig
     requests: Iterable[Request]
@@ -147,7 +151,8 @@ def generate(request: Request, eos: int | None = EOS) -> list[int]:
 
 
 class MemoryModel(ModelAdapter):
-    """An adapter whose cache holds token ids as keys and positions as values, and whose logits read them back.
+    """An adapter whose cache holds token ids as keys and positions as values, and whose logits read
+    them back.
 
     fails_after: sequences of this length get logits that are not finite.
     """
@@ -165,9 +170,6 @@ class MemoryModel(ModelAdapter):
     dtype = torch.float32
     num_parameters = 0
     eos_token_ids = frozenset({EOS})
-
-    def twin(self) -> MemoryModel:
-        return self  # it has no lock
 
     def forward(self, batch: PackedBatch, pool: KVPool, backend=None) -> torch.Tensor:
         keys, values = (t.view(-1) for t in pool.layers[0])

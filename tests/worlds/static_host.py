@@ -1,4 +1,6 @@
-"""A web server of files, as plain or as bad as one wishes: a path before everything, other content types, little bandwidth, answers that break off."""
+"""A web server of files, as plain or as bad as one wishes: a path before everything, other content
+types, little bandwidth, answers that break off.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,11 @@ class Host:
         self.folder, self.prefix = folder, prefix
         self.url = ""
         self.kinds: dict[str, str] = {}  # ".wasm" to the content type that is sent for it
-        self.packed: set[str] = (
-            set()
-        )  # ".gz", where a host says of such files that they are packed on the way
+        # ".gz", where a host says of such files that they are packed on the way
+        self.packed: set[str] = set()
         self.pace: float | None = None  # bytes a second, for all answers together
-        self.broken: dict[
-            str, int
-        ] = {}  # the end of a path to the number of bytes after which its answer breaks off; -1: 404
+        # the end of a path to the number of bytes after which its answer breaks off; -1: 404
+        self.broken: dict[str, int] = {}
         self.held: set[str] = set()  # ends of paths that are answered once they are taken out
         self.asked: list[str] = []
         self.sent = 0
@@ -66,7 +66,9 @@ class Host:
 
 @contextmanager
 def hosted(folder: Path, prefix: str = "") -> Iterator[Host]:
-    """The files of a folder at `host.url`. Nothing is compressed, and nothing but a content type is said of a file."""
+    """The files of a folder at `host.url`. Nothing is compressed, and nothing but a content type is
+    said of a file.
+    """
     host = Host(folder, prefix)
 
     class Handler(BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ _WORLD = """(address) => {
     worker.onerror = event => { for (const of of waiting.values()) of.done({ failed: `the worker: ${event.message}` }); };
     const ask = message => new Promise(done => { const id = ++last; waiting.set(id, { done, deltas: [], loading: [] }); worker.postMessage({ id, ...message }); });
     window.tab = { worker, ask, cancel: of => worker.postMessage({ id: ++last, do: 'cancel', of }), get last() { return last; }, waiting };
-}"""
+}"""  # noqa: E501
 
 
 class TabEngine:

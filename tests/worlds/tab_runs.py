@@ -1,4 +1,6 @@
-"""Presets run by the engine in a browser's tab, beside the recorded runs: what must hold in every browser."""
+"""Presets run by the engine in a browser's tab, beside the recorded runs: what must hold in every
+browser.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from core.cli.check import _engine
+from core.config import BUILTIN_MODELS
 from core.measure.compare import first_parting
-from core.measure.verify import verify
+from core.proof.verify import verify
 from core.recorders.texts import tokenizer_of
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
@@ -19,8 +22,11 @@ from visualizer.page.engine_files import EngineFiles
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
 
-# Two presets are recorded in bfloat16, which a tab computes in float32. Where the recording then goes another way, its two best logits were
-# this close: (request, position of the first other token) to the recording's margin there.
+RUN_IN_A_TAB = {name: p.workload for name, p in PRESETS.items() if p.model in BUILTIN_MODELS}
+
+# Two presets are recorded in bfloat16, which a tab computes in float32. Where the recording then
+# goes another way, its two best logits were this close: (request, position of the first other
+# token) to the recording's margin there.
 NEAR_TIES = {"greedy-alone-bf16": {("r0", 41): 0.0, ("r1", 22): 0.0}}
 
 
@@ -28,7 +34,9 @@ NEAR_TIES = {"greedy-alone-bf16": {("r0", 41): 0.0, ("r1", 22): 0.0}}
 def engine_site(
     tmp_path_factory: pytest.TempPathFactory, engine_files: EngineFiles
 ) -> Iterator[tuple[str, str]]:
-    """A host with the engine's files and a blank page: its address, and from there that of the engine's worker."""
+    """A host with the engine's files and a blank page: its address, and from there that of the
+    engine's worker.
+    """
     folder = tmp_path_factory.mktemp("engine")
     (folder / "index.html").write_text("<!doctype html><title>An engine</title>")
     engine_files.write(folder)
@@ -48,7 +56,9 @@ def engine_in(browser: Browser, site: tuple[str, str]) -> Iterator[TabEngine]:
 
 
 def accept(engine: TabEngine, name: str, browser: str, workload: Workload) -> None:
-    """Run it, with these requests: `check --rerun` accepts the trace, and where the recording has the same requests, it has the same tokens."""
+    """Run it, with these requests: `check --rerun` accepts the trace, and where the recording has
+    the same requests, it has the same tokens.
+    """
     preset = PRESETS[name]
     lines = engine.trace(
         {"workload": workload.to_json(), "config": preset.config.to_json(), "model": preset.model}
@@ -62,7 +72,9 @@ def accept(engine: TabEngine, name: str, browser: str, workload: Workload) -> No
 
 
 def _partings(recorded: Trace, trace: Trace) -> dict[tuple[str, int], float | None]:
-    """Where a request's tokens first depart from the recorded ones, with the recording's margin there."""
+    """Where a request's tokens first depart from the recorded ones, with the recording's margin
+    there.
+    """
     margins: dict[str, list[float | None]] = {}
     for event in recorded.events:
         for token in event.sampled:

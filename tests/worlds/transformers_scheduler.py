@@ -1,8 +1,10 @@
-"""transformers' own continuous-batching scheduler, driven without a model: what it decides on a workload, step by step.
+"""transformers' own continuous-batching scheduler, driven without a model: what it decides on a
+workload, step by step.
 
-Its `FIFOScheduler`, its cache's books and its `OffloadingManager` are the installed ones; `ContinuousBatchProcessor.prepare_next_batch` and
-`update_batch` are followed here line by line, but for tensors (transformers 5.23, `generation/continuous_batching/continuous_api.py`). The
-workloads and decisions are in the form of `core.measure.replay`.
+Its `FIFOScheduler`, its cache's books and its `OffloadingManager` are the installed ones;
+`ContinuousBatchProcessor.prepare_next_batch` and `update_batch` are followed here line by line, but
+for tensors (transformers 5.23, `generation/continuous_batching/continuous_api.py`). The workloads
+and decisions are in the form of `core.proof.replay`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from transformers.generation.continuous_batching.offloading_manager import Offlo
 from transformers.generation.continuous_batching.requests import RequestState
 from transformers.generation.continuous_batching.scheduler import FIFOScheduler
 
-from core.measure.replay import next_token
+from core.proof.replay import next_token
 
 _ALONE = SimpleNamespace(tp_size=1, tp_all_reduce_min=lambda tensor, on_cpu=False: tensor)
 
@@ -91,7 +93,9 @@ def _cache(workload: dict[str, Any]) -> PagedAttentionCache:
 
 
 def random_workload(seed: int) -> dict[str, Any]:
-    """KV pressure more often than not; every request fits the pool, and as many lanes as requests."""
+    """KV pressure more often than not; every request fits the pool, and as many lanes as
+    requests.
+    """
     draw = random.Random(seed)
     size, blocks = draw.choice([1, 2, 4, 8, 16]), draw.randint(4, 40)
     room = size * blocks

@@ -10,13 +10,13 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed: the kernels are not tested")
 
-from core.attention import dense
-from core.attention import paged as triton_paged
-from core.attention.batch import PackedBatch, pack
-from core.attention.paged_layout import PagedLayout, paged_layout
-from core.attention.spec import AttentionSpec
-from core.runner.gpu import sampling_kernel  # noqa: F401
 from core.scheduler.output import SchedulerOutput
+from core.torch_engine.attention import dense
+from core.torch_engine.attention.batch import PackedBatch, pack
+from core.torch_engine.attention.spec import AttentionSpec
+from core.torch_engine.gpu import paged as triton_paged
+from core.torch_engine.gpu import sampling_kernel  # noqa: F401
+from core.torch_engine.gpu.paged_layout import PagedLayout, paged_layout
 from worlds.passes import BLOCK
 
 COMPILED = torch.cuda.is_available()
@@ -25,7 +25,9 @@ CPU = torch.device("cpu")
 
 
 def _teach_bfloat16() -> None:
-    """Triton's interpreter multiplies the bits of bfloat16 as integers and truncates to it; let it convert and round."""
+    """Triton's interpreter multiplies the bits of bfloat16 as integers and truncates to it; let it
+    convert and round.
+    """
     from triton.language import bfloat16, float32
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -50,7 +52,9 @@ if not COMPILED:
 
 @dataclass(frozen=True)
 class Case:
-    """A pass over a random pool. query `[R, H, W, Dk]`, keys and values as in a pool, all on the CPU."""
+    """A pass over a random pool. query `[R, H, W, Dk]`, keys and values as in a pool, all on the
+    CPU.
+    """
 
     output: SchedulerOutput
     batch: PackedBatch

@@ -1,4 +1,6 @@
-"""Visitors of the page's server: what they ask, what they are answered, and a store that remembers. `models` is a fixture."""
+"""Visitors of the page's server: what they ask, what they are answered, and a store that remembers.
+`models` is a fixture.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.models.cache import ModelCache
+from core.torch_engine.models.cache import ModelCache
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.jobs.limits import Limits, check
@@ -75,9 +77,8 @@ def spec(*prompts: str, new: int = 6, **config) -> dict:
     config = EngineConfig(
         **{"max_num_seqs": 2, "max_num_batched_tokens": 8, "block_size": 4} | config
     )
-    model = (
-        "shakespeare-char" if new < 240 else "shakespeare-bpe"
-    )  # the first is quicker, but its context is 256
+    # the first is quicker, but its context is 256
+    model = "shakespeare-char" if new < 240 else "shakespeare-bpe"
     return {
         "workload": Workload(requests).to_json(),
         "config": config.to_json(),
@@ -87,7 +88,9 @@ def spec(*prompts: str, new: int = 6, **config) -> dict:
 
 
 def endless() -> dict:
-    """What the page sends for a run whose last request comes after almost five minutes: only a cancel ends it sooner."""
+    """What the page sends for a run whose last request comes after almost five minutes: only a
+    cancel ends it sooner.
+    """
     asked = spec()
     asked["workload"] |= {"arrival_unit": "s"}
     asked["workload"]["requests"][2]["arrival"] = 290

@@ -1,4 +1,6 @@
-"""A small world for tests of the page: the real engine with a runner that invents tokens, every step ten milliseconds long."""
+"""A small world for tests of the page: the real engine with a runner that invents tokens, every
+step ten milliseconds long.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import replace
 from core.config import EngineConfig
 from core.engine.recorder import TraceRecorder
 from core.engine.runner import PassResult, Sample
-from core.runner.engine import Engine
+from core.torch_engine.engine import Engine
 from core.trace.trace import Texts, Trace
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
@@ -17,7 +19,9 @@ TOKEN = 7
 
 
 def request(name: str, prompt: int, new: int, arrival: int = 0, first: int = 0) -> Request:
-    """A request with `prompt` made-up tokens that writes `new` tokens; equal `first` gives equal prompts."""
+    """A request with `prompt` made-up tokens that writes `new` tokens; equal `first` gives equal
+    prompts.
+    """
     ids = tuple(first + i for i in range(prompt))
     return Request(
         name,

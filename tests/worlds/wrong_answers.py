@@ -1,10 +1,20 @@
-"""Wrong answers to the exercises as students write them, each with words that its message must have. The code follows `HEAD`."""
+"""Wrong answers to the exercises as students write them, each with words that its message must
+have; and right ones. The code follows `HEAD`.
+"""
 
 from __future__ import annotations
 
-from exercises.checks import EXERCISES
+from pathlib import Path
 
-HEAD = "from exercises.given import Chunk, RequestProgress\n\n\n"
+from visualizer.write.exercises import EXERCISES
+from visualizer.write.tasks import tasks
+
+HEAD = "# mine\n\n\n"
+GIVEN = "\n\n\n".join(
+    ["from dataclasses import dataclass", *tasks()["static"].given.values()]
+    + [*tasks()["mask"].given.values()]
+)
+RIGHT = Path(__file__).with_name("solutions.py").read_text(encoding="utf-8") + f"\n\n{GIVEN}\n"
 
 _STATIC = "def schedule_static(waiting, running, lanes):\n"
 _CONTINUOUS = "def schedule_continuous(waiting, running, lanes, budget):\n"
@@ -45,13 +55,13 @@ STATIC = {
         "came first",
     ),
     "the shortest first": (
-        _STATIC
-        + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r: r.left)[:lanes]}\n",
+        _STATIC + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r:"
+        " r.left)[:lanes]}\n",
         "came first",
     ),
     "by name": (
-        _STATIC
-        + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r: r.id)[:lanes]}\n",
+        _STATIC + "    return {r.id: r.left for r in running or sorted(waiting, key=lambda r:"
+        " r.id)[:lanes]}\n",
         "came first",
     ),
     "never starts": (_STATIC + "    return {r.id: r.left for r in running}\n", "has a lane for it"),
@@ -79,7 +89,8 @@ STATIC = {
     ),
     "clears what waits": (
         _STATIC
-        + "    plan = {r.id: r.left for r in running or waiting[:lanes]}\n    waiting.clear()\n    return plan\n",
+        + "    plan = {r.id: r.left for r in running or waiting[:lanes]}\n    waiting.clear()\n   "
+        " return plan\n",
         "must stay as they are",
     ),
     "pops what waits": (
@@ -91,7 +102,8 @@ STATIC = {
     "remembers": (
         "seen = {}\n\n\n"
         + _STATIC
-        + "    for r in running or waiting[:lanes]:\n        seen[r.id] = seen.get(r.id, 0) + r.left\n    return dict(seen)\n",
+        + "    for r in running or waiting[:lanes]:\n        seen[r.id] = seen.get(r.id, 0) +"
+        " r.left\n    return dict(seen)\n",
         "asked once more",
     ),
     "halves": (
@@ -122,24 +134,26 @@ STATIC = {
         _STATIC
         + "    import inspect\n    frame = inspect.currentframe()\n    while frame:\n"
         + "        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:\n"
-        + "            expected = getattr(value, 'expected', None)\n            if isinstance(expected, dict):\n"
+        + "            expected = getattr(value, 'expected', None)\n            if"
+        " isinstance(expected, dict):\n"
         + "                return expected\n        frame = frame.f_back\n    return {}\n",
         "",
     ),
-    "imports the solution": ("from exercises.solutions import *\n", "cannot be read"),
+    "imports the solution": ("from visualizer.write.schedulers import *\n", "cannot be read"),
     "leaves": (_STATIC + "    import sys\n    sys.exit(0)\n", "Line 6 raised SystemExit"),
     "leaves for good": (_STATIC + "    import os\n    os._exit(0)\n", "ended the Python"),
     "very slow": (
         _STATIC
-        + "    import time\n    time.sleep(0.05)\n    return {r.id: r.left for r in running or waiting[:lanes]}\n",
+        + "    import time\n    time.sleep(0.05)\n    return {r.id: r.left for r in running or"
+        " waiting[:lanes]}\n",
         "takes too long",
     ),
 }
 
 _ORDER = "    order = {order}\n    plan = {{}}\n"
 _SHARE = (
-    "    for r in order:\n        share = min(r.left, budget)\n        if share:\n            plan[r.id] = share\n            budget -= share\n"
-    "    return plan\n"
+    "    for r in order:\n        share = min(r.left, budget)\n        if share:\n           "
+    " plan[r.id] = share\n            budget -= share\n    return plan\n"
 )
 
 
@@ -147,19 +161,24 @@ def _continuous(order: str, share: str = _SHARE) -> str:
     return _CONTINUOUS + _ORDER.format(order=order) + share
 
 
-_RIGHT = "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[: lanes - len(running)]"
+_RIGHT = (
+    "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[: lanes -"
+    " len(running)]"
+)
 
 CONTINUOUS = {
     "decodes not first": (_continuous("running + waiting[: lanes - len(running)]"), "decodes"),
     "prompts first": (
         _continuous(
-            "[r for r in running if not r.decodes] + [r for r in running if r.decodes] + waiting[: lanes - len(running)]"
+            "[r for r in running if not r.decodes] + [r for r in running if r.decodes] + waiting[:"
+            " lanes - len(running)]"
         ),
         "decodes",
     ),
     "the waiting before prompts begun": (
         _continuous(
-            "[r for r in running if r.decodes] + waiting[: lanes - len(running)] + [r for r in running if not r.decodes]"
+            "[r for r in running if r.decodes] + waiting[: lanes - len(running)] + [r for r in"
+            " running if not r.decodes]"
         ),
         "has begun",
     ),
@@ -171,19 +190,22 @@ CONTINUOUS = {
     ),
     "lanes of its own for the waiting": (
         _continuous(
-            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[:lanes]"
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] +"
+            " waiting[:lanes]"
         ),
         "lane",
     ),
     "one lane too few": (
         _continuous(
-            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[: max(0, lanes - len(running) - 1)]"
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[:"
+            " max(0, lanes - len(running) - 1)]"
         ),
         "a lane is free",
     ),
     "only when all lanes are free": (
         _continuous(
-            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + ([] if running else waiting[:lanes])"
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + ([] if"
+            " running else waiting[:lanes])"
         ),
         "a lane is free",
     ),
@@ -195,15 +217,17 @@ CONTINUOUS = {
     "whole prompts only": (
         _continuous(
             _RIGHT,
-            "    for r in order:\n        if r.left <= budget:\n            plan[r.id] = r.left\n            budget -= r.left\n    return plan\n",
+            "    for r in order:\n        if r.left <= budget:\n            plan[r.id] = r.left\n  "
+            "          budget -= r.left\n    return plan\n",
         ),
         "as much as fits",
     ),
     "passes over a prompt that does not fit": (
         _continuous(
             _RIGHT,
-            "    for r in order:\n        if r.left <= budget or r in running:\n            plan[r.id] = min(r.left, budget)\n"
-            "            budget -= plan[r.id]\n    return plan\n",
+            "    for r in order:\n        if r.left <= budget or r in running:\n           "
+            " plan[r.id] = min(r.left, budget)\n            budget -= plan[r.id]\n    return"
+            " plan\n",
         ),
         "",
     ),
@@ -213,7 +237,8 @@ CONTINUOUS = {
     ),
     "the newest first": (
         _continuous(
-            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] + waiting[::-1][: lanes - len(running)]"
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes] +"
+            " waiting[::-1][: lanes - len(running)]"
         ),
         "came first",
     ),
@@ -226,14 +251,16 @@ CONTINUOUS = {
     ),
     "running prompts newest first": (
         _continuous(
-            "[r for r in running if r.decodes] + [r for r in running if not r.decodes][::-1] + waiting[: lanes - len(running)]"
+            "[r for r in running if r.decodes] + [r for r in running if not r.decodes][::-1] +"
+            " waiting[: lanes - len(running)]"
         ),
         "has begun",
     ),
     "the budget in equal parts": (
         _continuous(
             _RIGHT,
-            "    for r in order:\n        plan[r.id] = min(r.left, max(1, budget // len(order)))\n    return plan\n",
+            "    for r in order:\n        plan[r.id] = min(r.left, max(1, budget // len(order)))\n "
+            "   return plan\n",
         ),
         "",
     ),
@@ -256,7 +283,8 @@ CONTINUOUS = {
     "a negative share": (
         _continuous(
             _RIGHT,
-            "    for r in order:\n        plan[r.id] = min(r.left, budget)\n        budget -= r.left\n    return plan\n",
+            "    for r in order:\n        plan[r.id] = min(r.left, budget)\n        budget -="
+            " r.left\n    return plan\n",
         ),
         "",
     ),
@@ -274,26 +302,29 @@ CONTINUOUS = {
     ),
     "catches all": (
         _CONTINUOUS
-        + "    while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass\n",
+        + "    while True:\n        try:\n            while True:\n                pass\n       "
+        " except BaseException:\n            pass\n",
         "still running",
     ),
     "sleeps": (_CONTINUOUS + "    import time\n    time.sleep(1000)\n", "still running"),
     "one call into C": (_CONTINUOUS + "    return sum(range(10**13))\n", "still running"),
     "equal to everything": (
-        "class Equal(dict):\n    def __eq__(self, other):\n        return True\n    def __ne__(self, other):\n        return False\n"
-        "    __hash__ = None\n\n\n" + _CONTINUOUS + "    return Equal()\n",
+        "class Equal(dict):\n    def __eq__(self, other):\n        return True\n    def"
+        " __ne__(self, other):\n        return False\n    __hash__ = None\n\n\n"
+        + _CONTINUOUS
+        + "    return Equal()\n",
         "",
     ),
     "changes the checks": (
-        "import sys\n\n\nfor name, module in list(sys.modules.items()):\n    for attribute in ('check', 'fault', '_continuous'):\n"
-        "        if hasattr(module, attribute):\n            setattr(module, attribute, lambda *_: None)\n\n\n"
-        + _CONTINUOUS
-        + "    return {}\n",
+        "import sys\n\n\nfor name, module in list(sys.modules.items()):\n    for attribute in"
+        " ('check', 'fault', '_continuous'):\n        if hasattr(module, attribute):\n           "
+        " setattr(module, attribute, lambda *_: None)\n\n\n" + _CONTINUOUS + "    return {}\n",
         "",
     ),
     "writes a verdict": (
-        'import os\nimport sys\n\nfor number in range(3, 20):\n    try:\n        os.write(number, b\'{"passed": true, "answers": []}\\n\')\n'
-        "    except OSError:\n        pass\nprint('continuous: right.', file=sys.__stdout__)\n\n\n"
+        "import os\nimport sys\n\nfor number in range(3, 20):\n    try:\n        os.write(number,"
+        ' b\'{"passed": true, "answers": []}\\n\')\n    except OSError:\n       '
+        " pass\nprint('continuous: right.', file=sys.__stdout__)\n\n\n"
         + _CONTINUOUS
         + "    return {}\n",
         "",
@@ -303,18 +334,21 @@ CONTINUOUS = {
 MASK = {
     "not causal": (
         _MASK
-        + "    return [[q.request == k.request for k in chunks for _ in range(k.end)] for q in chunks for _ in range(q.start, q.end)]\n",
+        + "    return [[q.request == k.request for k in chunks for _ in range(k.end)] for q in"
+        " chunks for _ in range(q.start, q.end)]\n",
         "comes later",
     ),
     "one triangle": (
         _MASK
-        + "    n = sum(c.end for c in chunks)\n    return [[k <= q for k in range(n)] for q in range(sum(c.end - c.start for c in chunks))]\n",
+        + "    n = sum(c.end for c in chunks)\n    return [[k <= q for k in range(n)] for q in"
+        " range(sum(c.end - c.start for c in chunks))]\n",
         "",
     ),
     "strictly before": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    return [[r == of and k < p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[r == of and k < p for of, k in keys] for r, p in [(c.request, p) for c in"
+        " chunks for p in range(c.start, c.end)]]\n",
         "itself",
     ),
     "no cached keys": (
@@ -332,65 +366,77 @@ MASK = {
     "end included": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end + 1)]\n"
-        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in"
+        " chunks for p in range(c.start, c.end)]]\n",
         "column",
     ),
     "all requests": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    return [[k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p"
+        " in range(c.start, c.end)]]\n",
         "another request",
     ),
     "only what is computed now": (
         _MASK
         + "    keys = [(c.request, p, p >= c.start) for c in chunks for p in range(c.end)]\n"
-        + "    return [[r == of and k <= p and new for of, k, new in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[r == of and k <= p and new for of, k, new in keys] for r, p in [(c.request,"
+        " p) for c in chunks for p in range(c.start, c.end)]]\n",
         "may look at key",
     ),
     "columns by position": (
         _MASK
-        + "    keys = sorted([(c.request, p) for c in chunks for p in range(c.end)], key=lambda key: key[1])\n"
-        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    keys = sorted([(c.request, p) for c in chunks for p in range(c.end)], key=lambda"
+        " key: key[1])\n"
+        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in"
+        " chunks for p in range(c.start, c.end)]]\n",
         "columns are in another order",
     ),
     "chunks by name": (
         _MASK
         + "    chunks = sorted(chunks, key=lambda c: c.request)\n"
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in"
+        " chunks for p in range(c.start, c.end)]]\n",
         "order",
     ),
     "rows backwards": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]][::-1]\n",
+        + "    return [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in"
+        " chunks for p in range(c.start, c.end)]][::-1]\n",
         "rows are in another order",
     ),
     "transposed": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    rows = [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n"
+        + "    rows = [[r == of and k <= p for of, k in keys] for r, p in [(c.request, p) for c in"
+        " chunks for p in range(c.start, c.end)]]\n"
         + "    return [list(column) for column in zip(*rows)]\n",
         "rows and columns",
     ),
     "upside down": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    return [[not (r == of and k <= p) for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[not (r == of and k <= p) for of, k in keys] for r, p in [(c.request, p) for"
+        " c in chunks for p in range(c.start, c.end)]]\n",
         "look",
     ),
     "one row, many times": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
         + "    rows = [[False] * len(keys)] * sum(c.end - c.start for c in chunks)\n"
-        + "    for row, (r, p) in zip(rows, [(c.request, p) for c in chunks for p in range(c.start, c.end)]):\n"
-        + "        for i, (of, k) in enumerate(keys):\n            row[i] = row[i] or (r == of and k <= p)\n    return rows\n",
+        + "    for row, (r, p) in zip(rows, [(c.request, p) for c in chunks for p in range(c.start,"
+        " c.end)]):\n"
+        + "        for i, (of, k) in enumerate(keys):\n            row[i] = row[i] or (r == of and"
+        " k <= p)\n    return rows\n",
         "look",
     ),
     "additive": (
         _MASK
         + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n"
-        + "    return [[0.0 if r == of and k <= p else float('-inf') for of, k in keys] for r, p in [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
+        + "    return [[0.0 if r == of and k <= p else float('-inf') for of, k in keys] for r, p in"
+        " [(c.request, p) for c in chunks for p in range(c.start, c.end)]]\n",
         "`True` or `False`",
     ),
     "a generator": (
@@ -398,21 +444,24 @@ MASK = {
         "of type generator",
     ),
     "rows that are generators": (
-        _MASK
-        + "    return [(k <= p for k in range(c.end)) for c in chunks for p in range(c.start, c.end)]\n",
+        _MASK + "    return [(k <= p for k in range(c.end)) for c in chunks for p in range(c.start,"
+        " c.end)]\n",
         "row 0 is of type generator",
     ),
     "tuples": (_MASK + "    return tuple(tuple([True]) for c in chunks)\n", "of type tuple"),
     "returns nothing": (_MASK + "    mask = []\n", "It returned `None`"),
     "pops the chunks": (
         _MASK
-        + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n    rows = []\n    while chunks:\n        c = chunks.pop(0)\n"
-        + "        rows += [[c.request == of and k <= p for of, k in keys] for p in range(c.start, c.end)]\n    return rows\n",
+        + "    keys = [(c.request, p) for c in chunks for p in range(c.end)]\n    rows = []\n   "
+        " while chunks:\n        c = chunks.pop(0)\n"
+        + "        rows += [[c.request == of and k <= p for of, k in keys] for p in range(c.start,"
+        " c.end)]\n    return rows\n",
         "must stay as they are",
     ),
     "one chunk": (
         _MASK
-        + "    (c,) = chunks\n    return [[k <= p for k in range(c.end)] for p in range(c.start, c.end)]\n",
+        + "    (c,) = chunks\n    return [[k <= p for k in range(c.end)] for p in range(c.start,"
+        " c.end)]\n",
         "Line 5 raised ValueError",
     ),
     "too much": (_MASK + "    return [[True] * 150_000]\n", "more than 100,000 values"),
@@ -421,8 +470,8 @@ MASK = {
         "itself",
     ),
     "never ends": (
-        _MASK
-        + "    rows, q = [], 0\n    while q < len(chunks):\n        rows.append([])\n        rows.clear()\n    return rows\n",
+        _MASK + "    rows, q = [], 0\n    while q < len(chunks):\n        rows.append([])\n       "
+        " rows.clear()\n    return rows\n",
         "still running",
     ),
     "eats the memory": (_MASK + "    rows = [[]]\n    while True:\n        rows += rows\n", ""),
@@ -516,8 +565,12 @@ BLOCKS = {
         _blocks(
             (
                 "            return False\n",
-                "            for other in [name for name in self.tables if name != request]:\n                self.release(other)\n"
-                "                if lacking <= len(self.free):\n                    break\n            else:\n                return False\n",
+                (
+                    "            for other in [name for name in self.tables if name != request]:\n "
+                    "               self.release(other)\n                if lacking <="
+                    " len(self.free):\n                    break\n            else:\n              "
+                    "  return False\n"
+                ),
             )
         ),
         "`grow` must return False",
@@ -526,7 +579,10 @@ BLOCKS = {
         _blocks(
             (
                 "            return False\n",
-                "            self.tables[request] = held + self.free\n            self.free = []\n            return False\n",
+                (
+                    "            self.tables[request] = held + self.free\n            self.free ="
+                    " []\n            return False\n"
+                ),
             )
         ),
         "changes nothing",
@@ -546,7 +602,10 @@ BLOCKS = {
         _blocks(
             (
                 _GROWN,
-                "self.free += held\n        self.tables[request] = [self.free.pop(0) for _ in range(len(held) + lacking)]",
+                (
+                    "self.free += held\n        self.tables[request] = [self.free.pop(0) for _ in"
+                    " range(len(held) + lacking)]"
+                ),
             )
         ),
         "keeps",
@@ -561,7 +620,10 @@ BLOCKS = {
         _blocks(
             (
                 _GROWN,
-                "self.tables[request] = (held + [self.free.pop() for _ in range(lacking)])[: -(-positions // self.block_size)]",
+                (
+                    "self.tables[request] = (held + [self.free.pop() for _ in range(lacking)])[:"
+                    " -(-positions // self.block_size)]"
+                ),
             )
         ),
         "keeps",
@@ -666,15 +728,20 @@ _ALL = {"static": STATIC, "continuous": CONTINUOUS, "mask": MASK, "blocks": BLOC
 assert set(_ALL) == set(EXERCISES)
 
 
+def _whole(code: str, words: str) -> tuple[str, str]:
+    """With what it is given, behind it: lines are those of the code."""
+    return f"{code}\n\n{GIVEN}\n", words
+
+
 def _of(titles: tuple[str, ...]) -> dict[str, dict[str, tuple[str, str]]]:
     return {
-        name: {title: found[title] for title in titles if title in found}
+        name: {title: _whole(*found[title]) for title in titles if title in found}
         for name, found in _ALL.items()
     }
 
 
 ENDLESS, ENDS = _of(_NEVER), _of(_LEAVES)  # to be run in a process of their own
 WRONG = {
-    name: {title: one for title, one in found.items() if title not in _NEVER + _LEAVES}
+    name: {title: _whole(*one) for title, one in found.items() if title not in _NEVER + _LEAVES}
     for name, found in _ALL.items()
 }

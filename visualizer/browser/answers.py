@@ -1,5 +1,6 @@
-"""What the page asks of a server (`visualizer.server.api`), answered in the visitor's own tab: the same names, the same answers, the same deltas of a
-job. Nothing here waits: a job's iterator gives way at every step.
+"""What the page asks of a server (`visualizer.server.api`), answered in the visitor's own tab: the
+same names, the same answers, the same deltas of a job. Nothing here waits: a job's iterator gives
+way at every step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 from core.config import BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError, UnsupportedModel
-from core.models.tokenizer import describe_model
+from core.torch_engine.models.tokenizer import describe_model
 from core.trace.trace import Trace
 from visualizer.browser.kept import Kept
 from visualizer.jobs import offers
@@ -27,7 +28,8 @@ from visualizer.jobs.work import LeakyRun, Run, Work
 from visualizer.lessons import tasks
 from visualizer.lessons.document import recorded
 from visualizer.write.attempt import Attempt, Beside
-from visualizer.write.exercises import Check, exercises
+from visualizer.write.exercises import Check
+from visualizer.write.tasks import PolicyTask, task_named
 
 NO_ANSWER = "The engine in this tab cannot run this: it takes a page with a server."
 _MOMENT = 0.01  # seconds that an engine waits for an arrival before others have their turn
@@ -47,7 +49,9 @@ class NotLoaded(UnsupportedModel):
 
 
 class Engines(Protocol):
-    """Makes an engine on a model. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for an arrival. Raises NotLoaded."""
+    """Makes an engine on a model. leaks: see `visualizer.jobs.work.Host`. sleep: how it waits for
+    an arrival. Raises NotLoaded.
+    """
 
     def __call__(
         self, model: str, config: EngineConfig, leaks: bool, sleep: Sleep
@@ -55,8 +59,9 @@ class Engines(Protocol):
 
 
 class Answers:
-    """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`; None where it is not known. between: called
-    between the steps of a timed run, which cannot give way.
+    """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`;
+    None where it is not known. between: called between the steps of a timed run, which cannot give
+    way.
     """
 
     def __init__(
@@ -79,7 +84,9 @@ class Answers:
         }
 
     def call(self, name: str, args: Sequence[Any] = ()) -> dict[str, Any]:
-        """The answer to a call, see `visualizer.jobs.calls`; a refusal is `{"error": one sentence}`. `{"needs": a model}`: load it, and ask again."""
+        """The answer to a call, see `visualizer.jobs.calls`; a refusal is `{"error": one
+        sentence}`. `{"needs": a model}`: load it, and ask again.
+        """
         try:
             if name not in self._calls:
                 raise Refused(NO_ANSWER)
@@ -90,13 +97,16 @@ class Answers:
             return {"error": str(error)}
 
     def document(self, url: str) -> str:
-        """What lies at an address that begins with `tab:`: JSON, or the text of an exported file. Raises InflightError."""
+        """What lies at an address that begins with `tab:`: JSON, or the text of an exported file.
+        Raises InflightError.
+        """
         return self._kept.text(url)
 
-    def begin(self, kind: str, spec: Any) -> Job:
-        """A job, one delta after the other. kind: run, leak, compare, fork, or policy, which runs a visitor's code and
-        is for a sandbox. Raises InflightError for what is not accepted."""
-        return Job(self._work(kind, spec), self)
+    def begin(self, kind: str, spec: Any) -> ComputedJob:
+        """A job, one delta after the other. kind: run, leak, compare, fork, or policy, which runs a
+        visitor's code and is for a sandbox. Raises InflightError for what is not accepted.
+        """
+        return ComputedJob(self._work(kind, spec), self)
 
     def _work(self, kind: str, spec: Any) -> Work:
         if kind == "run":
@@ -104,18 +114,21 @@ class Answers:
         if kind == "leak":
             return LeakyRun(check(spec, LIMITS), LIMITS)
         if kind == "policy" and isinstance(spec, dict):
-            if str(spec.get("task")) in exercises():
-                return Check(spec)
-            return (Beside if spec.get("beside") else Attempt)(spec, LIMITS)
+            task, code = task_named(spec.get("task")), spec.get("code", "")
+            if not isinstance(task, PolicyTask):
+                return Check(task.name, code)
+            return (Beside if spec.get("beside") else Attempt)(task, code, LIMITS)
         made = {"compare": Compare, "fork": Fork}.get(kind)
         if made is None or not isinstance(spec, dict):
             raise Refused(NO_ANSWER)
         return made(spec, LIMITS)
 
-    # -- calls -------------------------------------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def _upload(self, text: str, names: Sequence[str] = ()) -> dict[str, Any]:
-        """Open a saved trace, a recording of another engine, or the ranks of one: see `open_files`."""
+        """Open a saved trace, a recording of another engine, or the ranks of one: see
+        `open_files`.
+        """
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return _opened(what, text, lambda: open_files(text, names, self._kept))
 
@@ -153,9 +166,9 @@ class Answers:
             "goals": tasks.check(str(lesson), self._kept.trace(run), self._recorded, str(language))
         }
 
-    # -- what work is given here -----------------------------------------------------------------------------------------
+    # -- what work is given here -------------------------------------------------------------------
 
-    def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> EngineCore:
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> EngineCore:
         """See `Host`."""
         return self._engines(
             spec.model, config, leaks, lambda seconds: time.sleep(min(seconds, _MOMENT))
@@ -189,8 +202,10 @@ def _opened(what: str, text: str, read: Callable[[], dict[str, Any]]) -> dict[st
     return {"error": what + said["error"]} if "error" in said else said
 
 
-class Job(Iterator[Delta | None]):
-    """A job that goes on with every call of `next`: a delta as from a server's job, or None while there is no news. The last delta has "done"."""
+class ComputedJob(Iterator[Delta | None]):
+    """A job that goes on with every call of `next`: a delta as from a server's job, or None while
+    there is no news. The last delta has "done".
+    """
 
     def __init__(self, work: Work, host: Answers) -> None:
         self._work, self._deltas, self._stopped = work, self._all(work, host), False

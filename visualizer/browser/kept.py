@@ -1,4 +1,6 @@
-"""The runs, documents and files of a tab, in memory: the latest ones, under ids and addresses that name no server."""
+"""The runs, documents and files of a tab, in memory: the latest ones, under ids and addresses that
+name no server.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import zlib
 from collections import OrderedDict
 from typing import Any
 
+from core.account.perfetto import chrome_trace
 from core.errors import InflightError
-from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from visualizer.documents.places import checked_place
@@ -23,7 +25,9 @@ _ID, _ADDRESS = "tab-", "tab:"
 
 
 class Kept:
-    """What a tab keeps, packed, the latest first. The document of a run is made when it is asked for: the page has seen the run's steps before."""
+    """What a tab keeps, packed, the latest first. The document of a run is made when it is asked
+    for: the page has seen the run's steps before.
+    """
 
     def __init__(self) -> None:
         self._packed: OrderedDict[str, bytes] = OrderedDict()
@@ -37,7 +41,9 @@ class Kept:
         return _named(name)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Keep the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that."""
+        """Keep the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of
+        that.
+        """
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self.put_document(translated_ranks(ranks, ids, source))
 
@@ -67,7 +73,9 @@ class Kept:
         )
 
     def export(self, kind: object, run: object, step: object = None) -> dict[str, Any]:
-        """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page with a figure lacks Plotly where `PLOTLY` stands."""
+        """A run as a file, `{"url", "name"}`; see `visualizer.server.store.Store.export`. A page
+        with a figure lacks Plotly where `PLOTLY` stands.
+        """
         if kind == "html":
             return self.export_page(run, {"step": step})
         trace = self.trace(run)
@@ -84,7 +92,9 @@ class Kept:
         return self._file(f"inflight-step-{step}.html", step_page(trace, step))
 
     def export_page(self, run: object, place: dict[str, Any]) -> dict[str, Any]:
-        """A run, or all ranks of an engine, as a page that opens at a place: see `Store.export_ranks`."""
+        """A run, or all ranks of an engine, as a page that opens at a place: see
+        `Store.export_ranks`.
+        """
         data = json.loads(self.text(run))
         return self._file(
             "inflight-replay.html", standalone_html(data, checked_place(data, **place))
@@ -99,9 +109,8 @@ class Kept:
         return zlib.decompress(packed).decode("utf-8", "surrogatepass")
 
     def _put(self, text: str) -> str:
-        name = secrets.token_hex(
-            10
-        )  # unknown to an earlier worker of this tab, whose runs the page may still name
+        # unknown to an earlier worker of this tab, whose runs the page may still name
+        name = secrets.token_hex(10)
         self._packed[name] = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         while len(self._packed) > 1 and sum(map(len, self._packed.values())) > _MOST:
             old, _ = self._packed.popitem(last=False)

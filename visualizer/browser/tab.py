@@ -1,4 +1,6 @@
-"""The Python end of the worker in a visitor's tab (assets/engine/worker.js): models as they are loaded there, and `Answers` as JSON."""
+"""The Python end of the worker in a visitor's tab (assets/engine/worker.js): models as they are
+loaded there, and `Answers` as JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,16 @@ from core.browser.executor import BrowserExecutor, BrowserModel
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
-from core.models.tokenizer import describe_model
-from visualizer.browser.answers import Answers, Job, NotLoaded
+from core.torch_engine.models.tokenizer import describe_model
+from visualizer.browser.answers import Answers, ComputedJob, NotLoaded
 from visualizer.browser.time_limit import TimeLimit
 from visualizer.write.code import overdue
 
 
 class Tab:
-    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions". stepped: given in a sandbox; called when the next
-    step of a timed run begins, which has time of its own.
+    """machine: JSON of what a trace's header says of the browser, "device_name" and "versions".
+    stepped: given in a sandbox; called when the next step of a timed run begins, which has time of
+    its own.
     """
 
     def __init__(self, machine: str, stepped: Callable[[], None] | None = None) -> None:
@@ -89,7 +92,9 @@ class TabJob:
         self._deltas, self._limit = deltas, limit
 
     def turn(self, seconds: float) -> str:
-        """Go on for so long, at least to where it can be stopped, at most to its next delta; returns the deltas meanwhile as JSON."""
+        """Go on for so long, at least to where it can be stopped, at most to its next delta;
+        returns the deltas meanwhile as JSON.
+        """
         self._limit.begin()
         until = time.perf_counter() + seconds
         for delta in self._deltas:
@@ -104,13 +109,15 @@ class TabJob:
         error = overdue(self._limit.line)
         return json.dumps(
             [
-                self._deltas.failed(error)
-                if isinstance(self._deltas, Job)
-                else {"done": True, "error": str(error)}
+                (
+                    self._deltas.failed(error)
+                    if isinstance(self._deltas, ComputedJob)
+                    else {"done": True, "error": str(error)}
+                )
             ]
         )
 
     def stop(self) -> None:
         """End it at its next turn."""
-        if isinstance(self._deltas, Job):
+        if isinstance(self._deltas, ComputedJob):
             self._deltas.stop()

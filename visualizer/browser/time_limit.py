@@ -1,5 +1,6 @@
-"""How long a visitor's code may compute at a time, in a worker that nothing can interrupt from outside: the interpreter looks at the clock itself
-(`interrupt` in assets/engine/worker.js) and sends itself a signal.
+"""How long a visitor's code may compute at a time, in a worker that nothing can interrupt from
+outside: the interpreter looks at the clock itself (`interrupt` in assets/engine/worker.js) and
+sends itself a signal.
 """
 
 from __future__ import annotations
@@ -7,12 +8,12 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-from visualizer.write.code import FILE
+from visualizer.write.answers import line_of
 
 
 class TimeLimit:
-    """What is done when time is up: the visitor's code is interrupted, ours goes on. The signal comes when time is up, once more a moment later, and
-    from then on all the time.
+    """What is done when time is up: the visitor's code is interrupted, ours goes on. The signal
+    comes when time is up, once more a moment later, and from then on all the time.
 
     line: that of the visitor's code which was running when time was up, None if it was not over.
     """
@@ -28,7 +29,7 @@ class TimeLimit:
 
     def _over(self, _number: int, frame: FrameType | None) -> None:
         self._told += 1
-        line = _line(frame)
+        line = line_of(frame)
         if line is None:
             if self._told > 1:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -37,10 +38,3 @@ class TimeLimit:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         self.line = self.line or line
         raise KeyboardInterrupt
-
-
-def _line(frame: FrameType | None) -> int | None:
-    """Where the visitor's code is, if a frame is its own or called by it."""
-    while frame is not None and frame.f_code.co_filename != FILE:
-        frame = frame.f_back
-    return None if frame is None else frame.f_lineno

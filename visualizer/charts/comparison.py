@@ -1,4 +1,6 @@
-"""The figures of a comparison: each has its finding as title, and each contender has the same colour in all of them. `FIGURES` lists them."""
+"""The figures of a comparison: each has its finding as title, and each contender has the same
+colour in all of them. `FIGURES` lists them.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from core.account.request_times import request_times
 from core.errors import InflightError
 from core.measure.compare import Comparison
-from core.measure.divergence import Difference, difference
-from core.trace.request_times import request_times
+from core.measure.difference import Difference, difference
 from core.trace.trace import Trace
 from visualizer.charts.figure import Figure
 from visualizer.charts.theme import (
@@ -53,7 +55,9 @@ _PRICES = (
 
 
 class TracedRun(NamedTuple):
-    """A contender that left a trace, as the figures over time draw it. start: the time at which its axis begins."""
+    """A contender that left a trace, as the figures over time draw it. start: the time at which its
+    axis begins.
+    """
 
     name: str
     trace: Trace
@@ -82,7 +86,7 @@ def traced(comparison: Comparison) -> list[TracedRun]:
     ]
 
 
-# -- times -----------------------------------------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 
 def total_time(comparison: Comparison) -> Figure:
@@ -134,9 +138,11 @@ class Bar(NamedTuple):
 
 
 def difference_of_two(comparison: Comparison) -> Figure:
-    """Why one took less time than the other, as a sum: a bar for each part, from the baseline's time to the other's.
+    """Why one took less time than the other, as a sum: a bar for each part, from the baseline's
+    time to the other's.
 
-    For the runs that race; raises InflightError if one of the two left no trace, or one that is too short.
+    For the runs that race; raises InflightError if one of the two left no trace, or one that is too
+    short.
     """
     base, mine = findings.pair(comparison)
     traces = [comparison.runs[name].trace for name in (base, mine)]
@@ -148,9 +154,8 @@ def difference_of_two(comparison: Comparison) -> Figure:
     colours = [ends[0], *(HUES[2] if b.end < b.start else HUES[1] for b in made[1:-1]), ends[1]]
     picture = Figure()
     picture.add_bar(
-        x=[
-            round(abs(b.end - b.start), 6) for b in made
-        ],  # to the right, where there is room for the text beside it
+        # to the right, where there is room for the text beside it
+        x=[round(abs(b.end - b.start), 6) for b in made],
         base=[round(min(b.start, b.end), 6) for b in made],
         y=["<br>".join(textwrap.wrap(b.label, _LETTERS_OF_A_BAR)) for b in made],
         orientation="h",
@@ -169,16 +174,17 @@ def difference_of_two(comparison: Comparison) -> Figure:
         cliponaxis=False,
     )
     longest = max(max(b.start, b.end) for b in made)
-    picture.update_xaxes(
-        title=t("seconds of the runs that race"), range=[0, 1.15 * longest]
-    )  # room for the text beside a bar
+    # room for the text beside a bar
+    picture.update_xaxes(title=t("seconds of the runs that race"), range=[0, 1.15 * longest])
     picture.update_yaxes(autorange="reversed")
     said, height = verdicts.difference(found, base, mine), 120 + 34 * len(made)
     return titled(picture, said, ("lane_steps", "positions"), showlegend=False, height=height)
 
 
 def bars(found: Difference, base: str, mine: str) -> list[Bar]:
-    """The two runs, and between them the parts that the sentence names, then the rest; each begins where the previous one ended."""
+    """The two runs, and between them the parts that the sentence names, then the rest; each begins
+    where the previous one ended.
+    """
     large = [part for side in verdicts.named_parts(found) for part in side]
     rest = found.seconds - sum(p.seconds for p in large)
     made, at = [Bar(base, 0.0, found.before_s)], found.before_s
@@ -198,7 +204,9 @@ def _signed(bar: Bar) -> str:
 
 
 def latency(comparison: Comparison) -> Figure:
-    """How long users wait, as distributions. Left: TTFT, one dot per request. Right: ITL of all requests pooled."""
+    """How long users wait, as distributions. Left: TTFT, one dot per request. Right: ITL of all
+    requests pooled.
+    """
     picture = Figure.side_by_side(0.06, shared=True)
     runs = traced(comparison)
     waits = [life.ttft_s or 0.0 for run in runs for life in request_times(run.trace).values()]
@@ -236,12 +244,12 @@ def latency(comparison: Comparison) -> Figure:
     return titled(picture, findings.latency(comparison), ("ttft_s", "itl_s"), showlegend=False)
 
 
-# -- over time and over lanes ------------------------------------------------------------------------------------------
+# -- over time and over lanes ----------------------------------------------------------------------
 
 
 def throughput(comparison: Comparison) -> Figure:
-    """Output tokens a second in windows of a fortieth of the slowest run; a last window under half as long joins the one before, since otherwise
-    a few tokens would look like a burst.
+    """Output tokens a second in windows of a fortieth of the slowest run; a last window under half
+    as long joins the one before, since otherwise a few tokens would look like a burst.
     """
     runs = traced(comparison)
     width = max(run.trace.events[-1].t_end - run.start for run in runs) / _BINS or 1.0
@@ -268,7 +276,9 @@ def throughput(comparison: Comparison) -> Figure:
 
 
 def kv_use(comparison: Comparison) -> Figure:
-    """KV blocks in use during a run, as a share, because the pools of policies with fewer lanes are smaller."""
+    """KV blocks in use during a run, as a share, because the pools of policies with fewer lanes are
+    smaller.
+    """
     picture = Figure()
     for run in traced(comparison):
         events = run.trace.events
@@ -302,7 +312,9 @@ def _over_time(
 
 
 def lane_steps(comparison: Comparison) -> Figure:
-    """Where every lane-step went, as shares; the counts are on hover and, where they fit, in the bar."""
+    """Where every lane-step went, as shares; the counts are on hover and, where they fit, in the
+    bar.
+    """
     counted = {
         n: c
         for n in reversed(comparison.names)
@@ -358,7 +370,9 @@ def lane_steps(comparison: Comparison) -> Figure:
 
 
 def pressure(comparison: Comparison) -> Figure:
-    """What each contender paid when KV blocks or budget were short, in three bars. Raises InflightError if no request was preempted or stalled."""
+    """What each contender paid when KV blocks or budget were short, in three bars. Raises
+    InflightError if no request was preempted or stalled.
+    """
     paid = {
         n: findings.price(run.trace) for n, run in comparison.runs.items() if run.trace is not None
     }
@@ -392,7 +406,9 @@ def pressure(comparison: Comparison) -> Figure:
 
 
 class Chart(NamedTuple):
-    """A figure of a comparison and its title. `draw` raises InflightError if there is no data for it."""
+    """A figure of a comparison and its title. `draw` raises InflightError if there is no data for
+    it.
+    """
 
     title: str
     draw: Callable[[Comparison], Figure]

@@ -1,4 +1,6 @@
-"""Measurements beside a comparison: the cost of a step against its size, and waiting times against the offered rate."""
+"""Measurements beside a comparison: the cost of a step against its size, and waiting times against
+the offered rate.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 2
 
 
 def cost(curve: CostCurve) -> Figure:
-    """Why batching pays: the measured time of a step. Left: against its tokens, beside the cost of one token at a time. Right: against the KV it reads."""
+    """Why batching pays: the measured time of a step. Left: against its tokens, beside the cost of
+    one token at a time. Right: against the KV it reads.
+    """
     picture = Figure.side_by_side(0.1)
     one = curve.by_tokens[0]
     tokens = [p.tokens for p in curve.by_tokens]
@@ -94,7 +98,8 @@ def _line(
 
 
 def load(data: Mapping[str, Any]) -> Figure:
-    """The wait for a first token and the finished requests at each rate; every point was measured. data: from `core.measure.load.sweep_load`.
+    """The wait for a first token and the finished requests at each rate; every point was measured.
+    data: from `core.measure.load.sweep_load`.
 
     Left: TTFT p99. Right: requests finished. A hollow point was cut: its value is a lower bound.
     """

@@ -1,6 +1,8 @@
-"""A figure as plotly.js reads it: plain data, made without Plotly's Python and without numpy, so that it is made wherever an engine runs.
+"""A figure as plotly.js reads it: plain data, made without Plotly's Python and without numpy, so
+that it is made wherever an engine runs.
 
-Nothing here knows what may be drawn: tests hold every figure that ships against Plotly's own schema.
+Nothing here knows what may be drawn: tests hold every figure that ships against Plotly's own
+schema.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from typing import Any
 
 
 class Figure:
-    """data: the traces in the order in which they were added. layout: everything else. Numbers and texts are kept as they are given."""
+    """data: the traces in the order in which they were added. layout: everything else. Numbers and
+    texts are kept as they are given.
+    """
 
     def __init__(self) -> None:
         self.data: list[dict[str, Any]] = []
@@ -18,7 +22,9 @@ class Figure:
 
     @classmethod
     def side_by_side(cls, gap: float, shared: bool = False) -> Figure:
-        """Two pairs of axes in a row, in cells 1 and 2. gap: between them, as a share of the width. shared: both have the first one's y axis."""
+        """Two pairs of axes in a row, in cells 1 and 2. gap: between them, as a share of the width.
+        shared: both have the first one's y axis.
+        """
         half = (1.0 - gap) / 2
         figure = cls._of_cells(
             [((0.0, half), (0.0, 1.0)), ((half + gap, half + gap + half), (0.0, 1.0))]
@@ -29,7 +35,9 @@ class Figure:
 
     @classmethod
     def stacked(cls, heights: Sequence[float], gap: float) -> Figure:
-        """A pair of axes for each height, cell 1 on top. gap: between two of them, as a share of the height."""
+        """A pair of axes for each height, cell 1 on top. gap: between two of them, as a share of
+        the height.
+        """
         room, total = 1.0 - gap * (len(heights) - 1), sum(heights)
         shares = [room * (height / total) for height in reversed(heights)]
         bottoms = [sum(shares[:i]) + i * gap for i in range(len(shares))]

@@ -1,6 +1,8 @@
-"""One step as an interactive figure: for each of its passes the packed row and, under it, who may attend to whom.
+"""One step as an interactive figure: for each of its passes the packed row and, under it, who may
+attend to whom.
 
-Geometry and text come from the trace alone; colours and letters are those of the page, so that the figure can be shown beside it.
+Geometry and text come from the trace alone; colours and letters are those of the page, so that the
+figure can be shown beside it.
 """
 
 from __future__ import annotations
@@ -22,20 +24,25 @@ from visualizer.words.captions import captions, plain
 MAX_CELLS = 60_000
 _ROW_PIXELS, _SPACE_PIXELS = 15, 210
 _WRITTEN = 90  # up to this many positions show their tokens; beyond, only letters
-_NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
+NOTHING = len(HUES)  # grey, after the hues: computed for a request that had stopped
+CELLS: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
+"""The colours of cells: empty, then each hue in pale and in full."""
 
 
 def step_figure(trace: Trace, step: int) -> Figure:
-    """The figure of a step; raises InflightError if there is no such step or its masks are too large to hold in a page."""
+    """The figure of a step; raises InflightError if there is no such step or its masks are too
+    large to hold in a page.
+    """
     event = trace.event(step)
     masks = [trace.mask(step, index) for index in range(len(event.passes))]
     cells = sum(m.num_cells for m in masks)
     if cells > MAX_CELLS:
         raise InflightError(
-            f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}. The player draws it in tiles."
+            f"The mask of step {step} has {cells:,} cells; a figure holds at most {MAX_CELLS:,}."
+            " The player draws it in tiles."
         )
     letters = letters_of(trace)
-    hues = {**deal(trace), **{o.request: _NOTHING for o in event.overrun}}
+    hues = {**deal(trace), **{o.request: NOTHING for o in event.overrun}}
     heights = [h for m in masks for h in (60, max(120, _ROW_PIXELS * len(m.queries)))]
     figure = Figure.stacked(heights or [1], gap=0.4 / max(1, len(heights)))
     beside = {"automargin": True}  # labels are as long as the tokens
@@ -57,9 +64,10 @@ def step_figure(trace: Trace, step: int) -> Figure:
     said = next(
         c["say"] for e, c in zip(trace.events, captions(trace), strict=True) if e.step == step
     )
+    simulated = "Simulated. " if trace.header.is_simulated else ""
     figure.update_layout(
         template=TEMPLATE,
-        title=f"Step {step}: {_escape(plain(said, lambda r: letters.get(r, '?')))}",
+        title=f"{simulated}Step {step}: {_escape(plain(said, lambda r: letters.get(r, '?')))}",
         height=_SPACE_PIXELS + sum(heights),
         showlegend=False,
     )
@@ -71,7 +79,7 @@ def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> di
     z = [[_code(q, hues, 2) for q in mask.queries]]
     texts = [
         [
-            _label(q, letters) + (" · overrun" if hues.get(q.request) == _NOTHING else "")
+            _label(q, letters) + (" · overrun" if hues.get(q.request) == NOTHING else "")
             for q in mask.queries
         ]
     ]
@@ -86,7 +94,7 @@ def _packed_row(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> di
         "hovertemplate": "%{customdata}" + UNNAMED,
         "xgap": 1,
         **shown,
-        **_colours(),
+        **coloured(),
     }
 
 
@@ -106,14 +114,16 @@ def _mask(mask: Mask, hues: dict[str, int], letters: dict[str, str]) -> dict[str
         "x": [_label(k, letters) for k in mask.keys],
         "y": [f"{i}: {_label(q, letters)}" for i, q in enumerate(mask.queries)],
         "hovertemplate": "query %{y}<br>key %{x}<br>%{text}" + UNNAMED,
-        **_colours(),
+        **coloured(),
     }
 
 
 def _named(
     positions: Sequence[Position], letters: dict[str, str], along: bool = False
 ) -> dict[str, Any]:
-    """An axis whose ticks are letter and token if they are legible, otherwise letters. along: for columns, whose labels are vertical."""
+    """An axis whose ticks are letter and token if they are legible, otherwise letters. along: for
+    columns, whose labels are vertical.
+    """
     if len(positions) > _WRITTEN:
         return _letters_at(positions, letters)
     names = [f"{letters.get(p.request, '?')} {_token(p)}" for p in positions]
@@ -158,15 +168,15 @@ def _reason(query: Position, key: Position, allowed: bool) -> str:
 
 
 def _code(position: Position, hues: dict[str, int], shade: int) -> int:
-    """A number for a colour: 0 empty, otherwise 1 + 2 × hue for pale and 2 + 2 × hue for full."""
+    """A place in `CELLS`. shade: 1 for pale, 2 for full."""
     return 0 if position.position is None else 2 * hues.get(position.request, 0) + shade
 
 
-def _colours() -> dict[str, Any]:
-    table: Sequence[str] = [EMPTY, *(c for hue in (*HUES, MUTED) for c in (tint(hue, 0.5), hue))]
-    steps = len(table)
+def coloured() -> dict[str, Any]:
+    """A heatmap whose numbers are places in `CELLS`."""
+    steps = len(CELLS)
     scale = [
-        (edge, colour) for i, colour in enumerate(table) for edge in (i / steps, (i + 1) / steps)
+        (edge, colour) for i, colour in enumerate(CELLS) for edge in (i / steps, (i + 1) / steps)
     ]
     hover = {"font": {"color": INK}, "bordercolor": RULE}
     return {

@@ -1,5 +1,5 @@
-"""The colour table, Plotly's template made from it, and the finding that every figure has as title. `assets/player/parts/colours.js` has the
-same eight hues; a test compares them.
+"""The colour table, Plotly's template made from it, and the finding that every figure has as title.
+`assets/player/parts/colours.js` has the same eight hues; a test compares them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from core.account.metrics import DEFINITIONS
 from core.errors import InflightError
-from core.measure.metrics import DEFINITIONS
 from core.policy import POLICIES
 from core.trace.events import StepEvent
 from core.trace.trace import Trace
@@ -30,15 +30,15 @@ GROUND, PANEL, RULE, INK, MUTED, EMPTY = (
 _BY_PLACE = (7, 1, 4, 6, 3, 0, 2, 5)  # the hue of a policy by its place in `POLICIES`
 _LETTERS_A_LINE = 84
 LEFT, RIGHT = {"cell": 1}, {"cell": 2}  # of two figures side by side
-NAMED, UNNAMED = (
-    "<extra>%{fullData.name}</extra>",
-    "<extra></extra>",
-)  # the end of a hover text: the name of the line, or nothing
+# the end of a hover text: the name of the line, or nothing
+NAMED, UNNAMED = "<extra>%{fullData.name}</extra>", "<extra></extra>"
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
 class Hues:
-    """Assigns a hue to every request when it is first admitted, as the player does: the next of those that the fewest live requests have."""
+    """Assigns a hue to every request when it is first admitted, as the player does: the next of
+    those that the fewest live requests have.
+    """
 
     def __init__(self) -> None:
         self.live: dict[str, int] = {}  # of requests in a lane, or preempted
@@ -71,13 +71,15 @@ def deal(trace: Trace) -> dict[str, int]:
 
 
 def contender_hues(names: Sequence[str]) -> dict[str, int]:
-    """An index into `HUES` for each contender, all different: a policy has its own, unless one before it took that; others get what is left.
+    """An index into `HUES` for each contender, all different: a policy has its own, unless one
+    before it took that; others get what is left.
 
     Raises InflightError for more contenders than can be told apart.
     """
     if len(names) > len(HUES):
         raise InflightError(
-            f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown together."
+            f"{len(names)} contenders cannot be told apart by colour: at most {len(HUES)} are shown"
+            " together."
         )
     found: dict[str, int] = {}
     for place, policy in enumerate(POLICIES):
@@ -91,7 +93,9 @@ def contender_hues(names: Sequence[str]) -> dict[str, int]:
 
 
 def tint(colour: str, share: float = 0.18) -> str:
-    """The colour at `share` on white: a background for text with a contrast of 4.5 : 1. Halves are rounded up, as in the browser, which looks colours up by value."""
+    """The colour at `share` on white: a background for text with a contrast of 4.5 : 1. Halves are
+    rounded up, as in the browser, which looks colours up by value.
+    """
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(
         f"{math.floor(255 - (255 - c) * share + 0.5):02x}" for c in (red, green, blue)
@@ -125,7 +129,8 @@ def outlined(colours: list[str]) -> dict[str, Any]:
 
 
 def titled(figure: Figure, finding: str, defined: Sequence[str] = (), **layout: Any) -> Figure:
-    """Give a figure its finding as title. The page shows `meta.finding` as text and drops the title, which is for exports.
+    """Give a figure its finding as title. The page shows `meta.finding` as text and drops the
+    title, which is for exports.
 
     defined: names of metrics whose definitions belong beside it.
     """

@@ -20,8 +20,9 @@ TRACES = ASSETS / "traces"
 QUESTIONS: dict[str, dict[str, str]] = json.loads(
     (ASSETS / "presets" / "questions.json").read_text(encoding="utf-8")
 )
-"""What the runs are grouped by, in order: by group of `core.workload.presets.GROUPS`, and last what no engine of ours ran. An entry's `question`
-is an index into them. {"title": what a visitor may ask, "answer": one line under it}
+"""What the runs are grouped by, in order: by group of `core.workload.presets.GROUPS`, and last what
+no engine of ours ran. An entry's `question` is an index into them. {"title": what a visitor may
+ask, "answer": one line under it}
 """
 
 
@@ -51,10 +52,14 @@ RANKED = _elsewhere(
     "Thirty-two arrivals, divided between two data-parallel ranks of vLLM: both on one clock.",
     max_num_seqs=4,
 )
-"""Runs of another engine's ranks on a preset's requests; `tests/measure/vllm_ranks.py` records them as `NAME.rank0.jsonl`, `NAME.rank1.jsonl`."""
+"""Runs of another engine's ranks on a preset's requests; `tests/measure/vllm_ranks.py` records them
+as `NAME.rank0.jsonl`, `NAME.rank1.jsonl`.
+"""
 
 LEAKS = {name: f"leaks/{name}" for name in ("short-and-long", "three-lengths")}
-"""Presets that are also recorded under a leaking mask, for pages without an engine, with the name of that run."""
+"""Presets that are also recorded under a leaking mask, for pages without an engine, with the name
+of that run.
+"""
 
 
 def recorded_runs(folder: Path = TRACES) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -82,7 +87,9 @@ def recorded_ranks(
 
 
 def ranks(name: str, folder: Path = TRACES, trusted: bool = False) -> Ranks:
-    """The ranks recorded under a name of `RANKED`; raises InvalidTrace if there are none. trusted: see `Trace.load`."""
+    """The ranks recorded under a name of `RANKED`; raises InvalidTrace if there are none. trusted:
+    see `Trace.load`.
+    """
     return Ranks.of((path.name, Trace.load(path, trusted)) for path in rank_files(name, folder))
 
 
@@ -115,7 +122,9 @@ def entry(preset: Preset, trace: Trace) -> dict[str, Any]:
 
 
 def _is_beside(name: str) -> bool:
-    """Whether a recorded comparison has runs of these requests under static and under continuous batching."""
+    """Whether a recorded comparison has runs of these requests under static and under continuous
+    batching.
+    """
     path = ASSETS / "comparisons" / name / "comparison.json"
     return (
         path.exists()
@@ -125,8 +134,8 @@ def _is_beside(name: str) -> bool:
 
 
 def thumbnail(trace: Trace, places: Sequence[tuple[int, int]] = ()) -> list[list[list[int]]]:
-    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1: wasted. places: where each step is
-    drawn, by default one after another.
+    """Lane by lane, the stretches in which a request computed: [first step, end, hue]; hue -1:
+    wasted. places: where each step is drawn, by default one after another.
     """
     hues = deal(trace)
     lanes: list[list[list[int]]] = [[] for _ in range(trace.config.max_num_seqs)]

@@ -1,7 +1,10 @@
-"""A comparison as the page shows it and as it is kept. The page gets one JSON document: wall times, sentences, figures, the table, and the runs that race.
+"""A comparison as the page shows it and as it is kept. The page gets one JSON document: wall times,
+sentences, figures, the table, and the runs that race.
 
-    {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls", "says", "figures", "table", "csv", "data",
-     "runs": {contender: its replay}, "cost", "equivalence", "translations": {language: its "says", "figures", "table" and texts of "runs"}}
+    {"schema", "kind": "comparison", "name", "title", "source", "names", "race", "hues", "walls",
+        "says", "figures", "table", "csv", "data",
+     "runs": {contender: its replay}, "cost", "equivalence", "translations": {language: its "says",
+         "figures", "table" and texts of "runs"}}
 
 On disk it is a folder: `comparison.json`, and the trace of every run, compressed.
 """
@@ -18,14 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.account.metrics import DEFINITIONS
 from core.config import ASSETS, POLICIES
 from core.errors import InflightError, malformed
 from core.measure.compare import Comparison, fault_of
 from core.measure.cost_curve import CostCurve
-from core.measure.divergence import divergence, knobs
-from core.measure.metrics import DEFINITIONS
 from core.measure.rounds import RunResult
 from core.recorders.raw import lines_of
+from core.trace.divergence import divergence, knobs
 from core.trace.phrases import letter
 from core.trace.trace import Trace
 from visualizer.charts import cost
@@ -51,8 +54,9 @@ BASELINES = {
 class Shown:
     """A comparison and what is shown with it.
 
-    workload: its name. load: a sweep of rates, from `core.measure.load.sweep_load`. environment: see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch,
-    "honest" and "leak": `Equivalence.to_json()`. group: the heading under which it is listed, if any.
+    workload: its name. load: a sweep of rates, from `core.measure.load.sweep_load`. environment:
+    see `core.measure.compare`. source: "recorded" or "live". equivalence: by switch, "honest" and
+    "leak": `Equivalence.to_json()`. group: the heading under which it is listed, if any.
     """
 
     comparison: Comparison
@@ -131,7 +135,9 @@ def _in_language(shown: Shown) -> dict[str, Any]:
 
 
 def lettered(found: dict[str, Any]) -> dict[str, Any]:
-    """An equivalence (`Equivalence.to_json`) with its sentence, and with the page's letters for its requests."""
+    """An equivalence (`Equivalence.to_json`) with its sentence, and with the page's letters for its
+    requests.
+    """
     return {
         **found,
         "says": findings.equivalence(found),
@@ -158,9 +164,11 @@ def where(environment: Mapping[str, Any]) -> str:
         t(f"{environment['threads']} [thread|threads]"),
         environment["dtype"],
         environment["model"]["name"],
-        f"Pyodide {versions['pyodide']}"
-        if "pyodide" in versions
-        else f"torch {versions.get('torch', '?')}",
+        (
+            f"Pyodide {versions['pyodide']}"
+            if "pyodide" in versions
+            else f"torch {versions.get('torch', '?')}"
+        ),
     ]
     return ", ".join(told)
 
@@ -184,7 +192,7 @@ def _figures(shown: Shown) -> list[dict[str, Any]]:
     ]
 
 
-# -- the table, for people and as CSV for programs: a line a contender -----------------------------------------------------
+# -- the table, for people and as CSV for programs: a line a contender -----------------------------
 
 
 def _number(value: float | None) -> str:
@@ -216,7 +224,9 @@ COLUMNS: tuple[tuple[str, str, tuple[str, ...], Callable[[Any], str]], ...] = (
 
 
 def table(comparison: Comparison) -> dict[str, Any]:
-    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, all cells as text."""
+    """`{"columns": [{"title", "definition"}], "rows": [[contender, cell, …]]}`, all cells as
+    text.
+    """
     entries = comparison.to_json()["policies"]
     base = entries[comparison.baseline]["wall_s"]["median"]
     rows = []
@@ -242,12 +252,14 @@ def table(comparison: Comparison) -> dict[str, Any]:
         )
     definitions = {
         "contender": t(
-            "Who served the requests: a batching policy of this engine, or something else on the same model."
+            "Who served the requests: a batching policy of this engine, or something else on the"
+            " same model."
         ),
         **{title: t(DEFINITIONS[metric]) for title, metric, _, _ in COLUMNS},
         "min to max": t("The fastest and the slowest of the runs."),
         "as fast": t(
-            "Wall time of {base} ÷ wall time of this one: the two medians as they stand here. The ratio within each round is in the downloads.",
+            "Wall time of {base} ÷ wall time of this one: the two medians as they stand here. The"
+            " ratio within each round is in the downloads.",
             base=comparison.baseline,
         ),
     }
@@ -258,7 +270,9 @@ def table(comparison: Comparison) -> dict[str, Any]:
 
 
 def csv_text(comparison: Comparison) -> str:
-    """One line per contender, plain numbers: wall times, ratios and every metric, nested ones as `ttft_s.p50`."""
+    """One line per contender, plain numbers: wall times, ratios and every metric, nested ones as
+    `ttft_s.p50`.
+    """
     entries = comparison.to_json()["policies"]
     lines = []
     for name in comparison.names:
@@ -298,14 +312,16 @@ def _flat(numbers: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
-# -- a fork ---------------------------------------------------------------------------------------------------------------
+# -- a fork ----------------------------------------------------------------------------------------
 
 
 def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
-    """Two runs of the same requests that differ in one limit, and where they diverge; raises InflightError for runs of different requests.
+    """Two runs of the same requests that differ in one limit, and where they diverge; raises
+    InflightError for runs of different requests.
 
-    {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or None, "says": where they diverge, as spans, then what
-    the outcome, "runs": two replays, "translations": {language: its "names", "says" and texts of "runs"}}
+    {"schema", "kind": "fork", "names": [as it was, changed], "step": the first that differs or
+    None, "says": where they diverge, as spans, then what the outcome, "runs": two replays,
+    "translations": {language: its "names", "says" and texts of "runs"}}
     """
     found = divergence(before, after)
     changed, steps = knobs(before, after), (len(before.events), len(after.events))
@@ -327,7 +343,7 @@ def fork_document(before: Trace, after: Trace) -> dict[str, Any]:
     }
 
 
-# -- on disk ---------------------------------------------------------------------------------------------------------------
+# -- on disk ---------------------------------------------------------------------------------------
 
 
 def save(shown: Shown, folder: Path) -> Path:
@@ -340,9 +356,8 @@ def save(shown: Shown, folder: Path) -> Path:
                 f"{index}-{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.jsonl.gz"
             )
             text = "".join(line + "\n" for line in run.trace.lines())
-            (folder / names[name]).write_bytes(
-                gzip.compress(text.encode(), mtime=0)
-            )  # the same run, the same bytes
+            # the same run, the same bytes
+            (folder / names[name]).write_bytes(gzip.compress(text.encode(), mtime=0))
     for old in set(folder.glob("*.jsonl*")) - {folder / file for file in names.values()}:
         old.unlink()
     plain = {
@@ -362,12 +377,15 @@ def save(shown: Shown, folder: Path) -> Path:
 
 
 def load(folder: Path) -> Shown:
-    """Inverse of `save`; raises InflightError for a folder that holds no comparison, or one that contradicts itself or its runs."""
+    """Inverse of `save`; raises InflightError for a folder that holds no comparison, or one that
+    contradicts itself or its runs.
+    """
     try:
         plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
             raise InflightError(
-                f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads schema {SCHEMA}."
+                f"The comparison {folder.name} has schema {plain['schema']!r}; this version reads"
+                f" schema {SCHEMA}."
             )
         names, entries = plain["names"], plain["policies"]
         traces = {
@@ -375,9 +393,11 @@ def load(folder: Path) -> Shown:
             for name, file in plain["traces"].items()
         }
         runs = {
-            name: RunResult.of(traces[name])
-            if name in traces
-            else RunResult({}, entries[name]["metrics"])
+            name: (
+                RunResult.of(traces[name])
+                if name in traces
+                else RunResult({}, entries[name]["metrics"])
+            )
             for name in names
         }
         comparison = Comparison(
@@ -398,9 +418,18 @@ def load(folder: Path) -> Shown:
             raise InflightError(f"The comparison {folder.name} {fault}.")
         cost = CostCurve.from_json(plain["cost_curve"]) if "cost_curve" in plain else None
         return Shown(
-            comparison, plain["workload"], plain["environment"], plain["source"], plain["title"], plain["shows"], plain["created"], cost,
-            plain["equivalence"], plain.get("load"), plain.get("group", ""),
-        )  # fmt: skip
+            comparison,
+            plain["workload"],
+            plain["environment"],
+            plain["source"],
+            plain["title"],
+            plain["shows"],
+            plain["created"],
+            cost,
+            plain["equivalence"],
+            plain.get("load"),
+            plain.get("group", ""),
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InflightError(
             f"The comparison {folder.name} cannot be read: {malformed(error)}."
@@ -408,7 +437,9 @@ def load(folder: Path) -> Shown:
 
 
 def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
-    """The title of a comparison that ships with the page and one of its runs, without the others; raises KeyError where there is no such run."""
+    """The title of a comparison that ships with the page and one of its runs, without the others;
+    raises KeyError where there is no such run.
+    """
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     return plain["title"], Trace.from_lines(
         map(str.rstrip, lines_of(folder / plain["traces"][name])), trusted=True
@@ -416,7 +447,9 @@ def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The list entries of the recorded comparisons, `gpt2-six` first and those with a group last, without loading a run."""
+    """The list entries of the recorded comparisons, `gpt2-six` first and those with a group last,
+    without loading a run.
+    """
     entries = []
     for path in folder.glob("*/comparison.json"):
         plain = json.loads(path.read_text(encoding="utf-8"))

@@ -1,17 +1,21 @@
-"""Where each request's time went, as the browser shows it: numbers by request, and the worst of them in sentences of every language.
+"""Where each request's time went, as the browser shows it: numbers by request, and the worst of
+them in sentences of every language.
 
-    {"parts": [[name, label, meaning], …], "requests": {request: {"us": […], "steps": […], "queued": {limit: us}, "uncompared": us, "ended": …}, …},
-     "limits": {limit: words}, "worst": [{"kind": "gap" or "wait", "us", "step", "request", "say": {language: sentence}}, …]}
+    {"parts": [[name, label, meaning], …], "requests": {request: {"us": […], "steps": […], "queued":
+        {limit: us}, "uncompared": us, "ended": …}, …},
+     "limits": {limit: words}, "worst": [{"kind": "gap" or "wait", "us", "step", "request", "say":
+         {language: sentence}}, …]}
 
-us and steps: by part, in the order of `parts`. Labels, meanings and words of limits are English, and keys of the page's catalogue.
+us and steps: by part, in the order of `parts`. Labels, meanings and words of limits are English,
+and keys of the page's catalogue.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from core.trace.delays import PARTS, QUEUED, Delay, Gap, delays
-from core.trace.phrases import PART_NAMES, queued_by
+from core.account.delays import QUEUED, SHARE_NAMES, TIME_SHARES, Delay, Gap, delays
+from core.trace.phrases import queued_by
 from core.trace.trace import Trace
 from visualizer.words.delays import gap_sentence, wait_sentence
 from visualizer.words.language import elsewhere
@@ -21,7 +25,7 @@ def delays_document(trace: Trace) -> dict[str, Any]:
     """Of a run that is over, or as far as it is on record."""
     found = delays(trace)
     return {
-        "parts": [[name, PART_NAMES[name], meaning] for name, meaning in PARTS.items()],
+        "parts": [[name, SHARE_NAMES[name], meaning] for name, meaning in TIME_SHARES.items()],
         "requests": {
             d.request: {
                 "us": d.us,

@@ -1,10 +1,13 @@
-"""A run without end as the browser plays it: deltas as in a recorded run, and beginnings for new viewers.
+"""A run without end as the browser plays it: deltas as in a recorded run, and beginnings for new
+viewers.
 
-{"records", "header", "begin": {"step", "requests": […], "letters": {…}}, "texts": {"prompt", "output"}}     a beginning
-{"events", "captions", "translations", "letters", "texts", "hues", "asked", "ended"}                              a delta
+A beginning is {"records", "header", "begin": {"step", "requests": […], "letters": {…}},
+"texts": {"prompt", "said", "output"}}; a delta is {"events", "captions", "translations", "letters",
+"texts", "hues", "asked", "ended"}.
 
-"ended" says of each request that has finished how it went: {"waited_s", "tokens", "steps", "others"}, its seconds until it was first computed, the
-tokens that it wrote, the steps in which it held a lane, and how many other requests held one at the same time.
+"ended" says of each request that has finished how it went: {"waited_s", "tokens", "steps",
+"others"}, its seconds until it was first computed, the tokens that it wrote, the steps in which it
+held a lane, and how many other requests held one at the same time.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 from core.serving.event_log import without_tokens
 from core.trace.events import RECORDS, Resumed, StepEvent
 from core.trace.header import Header
+from core.workload.request import Message
 from visualizer.charts.theme import Hues
 from visualizer.documents.replay import Deltas, Texts
 
@@ -24,10 +28,12 @@ HIDDEN = "•"  # replaces every token's text
 
 @dataclass
 class Life:
-    """A request in a beginning: what a new viewer has to know about it. Steps are numbers, times seconds since the run began.
+    """A request in a beginning: what a new viewer has to know about it. Steps are numbers, times
+    seconds since the run began.
 
-    waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or None]. computed: when its first pass began.
-    token: when its first token came. steps: those in which it held a lane. others: the requests that did so at the same time.
+    waits: [first step, last step or None, preempted]. laneSpans: [lane, first step, last step or
+    None]. computed: when its first pass began. token: when its first token came. steps: those in
+    which it held a lane. others: the requests that did so at the same time.
     """
 
     by: str
@@ -43,6 +49,7 @@ class Life:
     generated: int = 0
     reason: str | None = None  # set once it has finished; it may still hold its lane
     prompt: list[str] = field(default_factory=list)
+    said: list[str | None] | None = None
     output: list[str] = field(default_factory=list)
     steps: int = 0
     others: set[str] = field(default_factory=set)
@@ -74,7 +81,9 @@ _AS_THEY_ARE = ("letter", "hue", "arrived", "computed", "token", "generated", "r
 
 
 class LiveRun:
-    """One run, fed in order. header: the trace's. `meet` announces each request before it arrives. number: of the run. letters: see `Captioner`."""
+    """One run, fed in order. header: the trace's. `meet` announces each request before it arrives.
+    number: of the run. letters: see `Captioner`.
+    """
 
     def __init__(
         self, header: Header, tokenizer: Any, number: int = 0, letters: Iterator[int] | None = None
@@ -97,9 +106,12 @@ class LiveRun:
         max_new_tokens: int | None,
         by: str = "",
         is_bot: bool = False,
+        messages: Sequence[Message] | None = None,
     ) -> None:
-        """Announce a request that will arrive. prompt: its token ids; by: the nickname of the client, or of the bot."""
-        self._deltas.meet(request, prompt, max_new_tokens)
+        """Announce a request that will arrive. prompt: its token ids; by: the nickname of the
+        client, or of the bot; messages: that its prompt was written from.
+        """
+        self._deltas.meet(request, prompt, max_new_tokens, messages)
         self._lives[request] = Life(by, max_new_tokens, is_bot)
 
     def delta(
@@ -118,10 +130,9 @@ class LiveRun:
                 if self._lives[f.request].steps
             }
         for request, letter in delta["letters"].items():
-            self._lives[request].letter, self._lives[request].prompt = (
-                letter,
-                delta["texts"]["prompt"][request],
-            )
+            life = self._lives[request]
+            life.letter, life.prompt = letter, delta["texts"]["prompt"][request]
+            life.said = delta["texts"]["said"].get(request)
         for request, pieces in delta["texts"]["output"].items():
             self._lives[request].output += pieces
         for request, hue in hues.items():
@@ -162,6 +173,7 @@ class LiveRun:
             "asked": {request: life.asked for request, life in here.items()},
             "texts": {
                 "prompt": {request: life.prompt for request, life in here.items()},
+                "said": {r: life.said for r, life in here.items() if life.said is not None},
                 "output": {request: list(life.output) for request, life in here.items()},
             },
         }
@@ -231,7 +243,9 @@ class LiveRun:
                 lives[left.request].lane_spans[-1][2] = step
 
     def _meet_in_lanes(self, event: StepEvent) -> None:
-        """One more step for every request in a lane that is not over, and company for those that have just come."""
+        """One more step for every request in a lane that is not over, and company for those that
+        have just come.
+        """
         until_now = {finished.request for finished in event.finished}
         here = {
             r: life

@@ -1,4 +1,6 @@
-"""The opening's two runs: the static and the continuous one of a recorded comparison, as one document."""
+"""The opening's two runs: the static and the continuous one of a recorded comparison, as one
+document.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from visualizer.documents.comparison import RECORDED, trace_in
 from visualizer.documents.replay import captions_in, drawn, replay
 from visualizer.words.language import OTHERS
 
-COMPARISON, BEFORE, AFTER = "gpt2-six", "static", "continuous"
+COMPARISON, BEFORE, AFTER = "six-questions", "static", "continuous"
 
 
 def opening(folder: Path = RECORDED) -> dict[str, Any] | None:
-    """What assets/player/watch/opening/ draws, and the second run as Watch then shows it; None if they are not recorded.
+    """What assets/player/watch/opening/ draws, and the second run as Watch then shows it; None if
+    they are not recorded.
 
-    {"comparison", "title", "before", "after": names of runs, "runs": name → replay, "translations": language → {"spoken": sentences of the second}}
+    {"comparison", "title", "before", "after": names of runs, "runs": name → replay, "translations":
+    language → {"spoken": sentences of the second}}
     """
     if not is_recorded(folder):
         return None

@@ -1,4 +1,6 @@
-"""Where in a run a saved page opens: at a step, or, of an engine's ranks, at a step of one or at a moment common to all."""
+"""Where in a run a saved page opens: at a step, or, of an engine's ranks, at a step of one or at a
+moment common to all.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ def checked_place(
     rank: int | None = None,
     at: float | None = None,
 ) -> dict[str, float]:
-    """The place as options of the player, without what is None; raises InflightError for a step or rank that does not exist.
+    """The place as options of the player, without what is None; raises InflightError for a step or
+    rank that does not exist.
 
-    document: a replay, or that of all ranks. at: seconds on the ranks' common clock; one that lies outside the run is moved to its edge.
+    document: a replay, or that of all ranks. at: seconds on the ranks' common clock; one that lies
+    outside the run is moved to its edge.
     """
     ranks = {one["rank"]: one for one in document.get("ranks", ())}
     if rank is not None and rank not in ranks:

@@ -1,8 +1,10 @@
-"""Makes what ships with the page: the recorded runs, and the comparisons, which are timed only on a quiet machine.
+"""Makes what ships with the page: the recorded runs, and the comparisons, which are timed only on a
+quiet machine.
 
-`record` runs the presets, and runs with a deliberate mistake, which are kept separate: lessons count what the mistake did to the
-texts, and no view draws them, since the drawn mask would not be the one that ran. `record_comparisons` times policies and baselines; `tests/measure/record_engines.py`
-times vLLM and transformers beside our engine.
+`record` runs the presets, and runs with a deliberate mistake, which are kept separate: lessons
+count what the mistake did to the texts, and no view draws them, since the drawn mask would not be
+the one that ran. `record_comparisons` times policies and baselines;
+`tests/measure/record_engines.py` times vLLM and transformers beside our engine.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from core.attention.spec import Backend
+from core.account.pass_sizes import far_steps
 from core.config import EngineConfig
 from core.errors import InflightError
 from core.measure import baselines
@@ -30,14 +32,14 @@ from core.measure.compare import (
     too_busy,
 )
 from core.measure.cost_curve import cost_curve
-from core.measure.equivalence import equivalence
 from core.measure.load import Sweep, sweep_load
-from core.measure.mistakes import leaky_engine, unmasked_pads
 from core.measure.rounds import Contender, load_average, rounds
-from core.models.cache import ModelCache
-from core.runner.engine import Engine
+from core.proof.equivalence import equivalence
+from core.proof.mistakes import leaky_engine, unmasked_pads
+from core.torch_engine.attention.spec import Backend
+from core.torch_engine.engine import Engine
+from core.torch_engine.models.cache import ModelCache
 from core.trace.header import Header
-from core.trace.pass_sizes import far_steps
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS, Preset, preset
 from visualizer.documents.catalogue import LEAKS, TRACES
@@ -45,7 +47,7 @@ from visualizer.documents.comparison import RECORDED, Shown, save
 
 Say = Callable[[str], None]
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 class Mistake(NamedTuple):
@@ -60,7 +62,8 @@ MISTAKES = {
     "mistakes/greedy-unmasked": Mistake(
         replace(PRESETS["greedy-together"], config=EngineConfig("static", max_num_seqs=4)),
         partial(Engine, backend=Backend(unmasked_pads)),
-        "Computed with a wrong mask on purpose: every token of a padded row also read the pads before it.",
+        "Computed with a wrong mask on purpose: every token of a padded row also read the pads"
+        " before it.",
     )
 }
 
@@ -76,8 +79,9 @@ def run_preset(
 ) -> Trace:
     """Run a preset from an empty pool: of several rounds, the run nearest to their median.
 
-    engine: made from model, tokenizer and limits; with a mistake it has a note, which the trace gets. Raises InflightError for a run with a
-    step far from its kind among all rounds, if there are several.
+    engine: made from model, tokenizer and limits; with a mistake it has a note, which the trace
+    gets. Raises InflightError for a run with a step far from its kind among all rounds, if there
+    are several.
     """
     contender = engine_contender(
         engine(*models.get(preset.model, device, preset.dtype), preset.config), preset.workload
@@ -95,10 +99,13 @@ def run_preset(
 
 
 def _refuse_far_step(name: str, trace: Trace, rounds: Sequence[Trace] = ()) -> None:
-    """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the run."""
+    """Raises InflightError for a run with a step far from its kind. rounds: the other rounds of the
+    run.
+    """
     for step, times in far_steps(trace.events, [other.events for other in rounds])[:1]:
         raise InflightError(
-            f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it again."
+            f"Step {step} of {name} took {times:.1f} times as long as others of its kind: record it"
+            " again."
         )
 
 
@@ -107,7 +114,8 @@ def record(
 ) -> Iterator[tuple[str, Path]]:
     """Record all presets, leaks and mistakes, or only those named, yielding each as it is written.
 
-    Raises InflightError for an unknown name, and at the end for the runs that were refused (`run_preset`), of which nothing is written.
+    Raises InflightError for an unknown name, and at the end for the runs that were refused
+    (`run_preset`), of which nothing is written.
     """
     models = ModelCache()
     timed_run = partial(run_preset, models=models, repeats=repeats, warmup=1)
@@ -140,11 +148,13 @@ def record(
         raise InflightError(" ".join(map(str, refused)))
 
 
-# -- comparisons -------------------------------------------------------------------------------------------------------
+# -- comparisons -----------------------------------------------------------------------------------
 
 
 class PolicyVariant(NamedTuple):
-    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy under the preset's."""
+    """A policy under the preset's limits or different ones; `name` distinguishes it from the policy
+    under the preset's.
+    """
 
     policy: str
     name: str | None = None
@@ -152,8 +162,8 @@ class PolicyVariant(NamedTuple):
 
 
 class ShippedComparison(NamedTuple):
-    """The contenders on a preset; sentences are about the first two. outside: baselines other than our engine. load: whether each policy is
-    also measured at increasing rates.
+    """The contenders on a preset; sentences are about the first two. outside: baselines other than
+    our engine. load: whether each policy is also measured at increasing rates.
     """
 
     policies: tuple[str | PolicyVariant, ...]
@@ -169,6 +179,7 @@ class ShippedComparison(NamedTuple):
 
 _BUDGET_256 = PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256})
 RECORDINGS = {  # by preset
+    "six-questions": ShippedComparison(("static", "continuous", "sequential", "dynamic", "split")),
     "gpt2-six": ShippedComparison(
         ("static", "continuous", "sequential", "dynamic", "split"),
         ("generate-waves", "generate-serial", "transformers-continuous"),
@@ -196,7 +207,8 @@ def record_comparisons(
 ) -> Iterator[tuple[str, Path]]:
     """Measure and write all of `RECORDINGS`, or only those named, yielding each as it is written.
 
-    Raises InflightError, before anything is measured, for an unknown name and for a machine that is not quiet.
+    Raises InflightError, before anything is measured, for an unknown name and for a machine that is
+    not quiet.
     """
     if unknown := [name for name in names if name not in RECORDINGS]:
         raise InflightError(
@@ -214,7 +226,8 @@ def load_of_a_quiet_machine(load: Callable[[], float | None]) -> float | None:
     found, cpus = load(), os.cpu_count()
     if too_busy(found, cpus):
         raise InflightError(
-            f"This machine is busy: a load of {found:g} on {cpus} CPUs, and published times allow at most {QUIET:g} per CPU."
+            f"This machine is busy: a load of {found:g} on {cpus} CPUs, and published times allow"
+            f" at most {QUIET:g} per CPU."
         )
     return found
 
@@ -224,14 +237,14 @@ def save_all(
 ) -> Iterator[tuple[str, Path]]:
     """Write each comparison as it is made, with the load measured before the first."""
     for name, shown in made:
-        shown.environment["load_average"] = (
-            load_before  # later comparisons would see the load of earlier ones
-        )
+        # later comparisons would see the load of earlier ones
+        shown.environment["load_average"] = load_before
         yield name, save(shown, folder / shown.workload)
 
 
 def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
-    """Every contender, the cost curve, the equivalence of each request with and without the leak, and the load if requested.
+    """Every contender, the cost curve, the equivalence of each request with and without the leak,
+    and the load if requested.
 
     Beside baselines, which decode greedily, all contenders do.
     """
@@ -276,7 +289,9 @@ def timed(
     say: Say,
     group: str = "",
 ) -> Shown:
-    """Time contenders in rotated order; their runs are marked as recorded. Raises InflightError if a run of our engine has a step far from its kind."""
+    """Time contenders in rotated order; their runs are marked as recorded. Raises InflightError if
+    a run of our engine has a step far from its kind.
+    """
     where = environment(header)
     result = compare(
         contenders, repeats, on_run=lambda p: say(f"{p.index + 1} of {p.total}: {p.contender}")

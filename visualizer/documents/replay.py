@@ -1,8 +1,13 @@
-"""A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about its steps, as plain data.
+"""A run as the browser plays it: the trace's facts, the texts of its tokens and the sentences about
+its steps, as plain data.
 
-    {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts": {"prompt": …, "output": …}, "events": […], "captions": […], "totals": […], "delays": …}
+    {"schema": 3, "records": …, "header": …, "complete": …, "letters": {request: …}, "texts":
+        {"prompt": …, "said": …, "output": …}, "events": […], "captions": […], "totals": […],
+        "delays": …}
 
-Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`. delays: see `visualizer.documents.delays`.
+Events are as in a trace file; records: the names of their fields, see `core.trace.events.RECORDS`.
+delays: see `visualizer.documents.delays`. said: of prompts that were written from messages, see
+`visualizer.documents.conversations`.
 
 `replay` makes all of it from a trace; `Deltas` makes it piece by piece while the run goes on.
 """
@@ -20,6 +25,8 @@ from core.trace.phrases import ALIGNMENTS, letter, letters
 from core.trace.ranks import Ranks
 from core.trace.run_state import RunState
 from core.trace.trace import Trace
+from core.workload.request import Message
+from visualizer.documents.conversations import said
 from visualizer.documents.delays import delays_document
 from visualizer.words.captions import Captioner, captions
 from visualizer.words.findings import totals
@@ -31,12 +38,16 @@ _CONTEXT = 32  # prompt tokens that a detokenizer reads before the first new one
 
 
 def replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The whole run for the player. source: replaces the header's, unless that says that the run was simulated."""
+    """The whole run for the player. source: replaces the header's, unless that says that the run
+    was simulated.
+    """
     return {**drawn(trace, source), **spoken(trace), "delays": delays_document(trace)}
 
 
 def translated_replay(trace: Trace, source: str | None = None) -> dict[str, Any]:
-    """The replay, and under "translations" what is said of the run in other languages. source: see `replay`."""
+    """The replay, and under "translations" what is said of the run in other languages. source: see
+    `replay`.
+    """
     return {**replay(trace, source), "translations": elsewhere(lambda: spoken(trace))}
 
 
@@ -46,18 +57,30 @@ def drawn(trace: Trace, source: str | None = None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "records": RECORDS,
-        "header": header
-        if source is None or header.get("source") == "simulated"
-        else header | {"source": source},
+        "header": (
+            header
+            if source is None or header.get("source") == "simulated"
+            else header | {"source": source}
+        ),
         "complete": trace.complete,
         "letters": letters(trace),
-        "texts": {"prompt": trace.texts.prompt, "output": trace.texts.output},
+        "texts": {
+            "prompt": trace.texts.prompt,
+            "said": {
+                request: said(trace.texts.prompt[request], one.request.messages)
+                for request, one in trace.asked.items()
+                if one.request.messages is not None
+            },
+            "output": trace.texts.output,
+        },
         "events": [event.to_json() for event in trace.events],
     }
 
 
 def captions_in(trace: Trace, language: str) -> dict[str, Any]:
-    """The sentences about the run in another language, to replace the replay's own: {"captions", "totals"}."""
+    """The sentences about the run in another language, to replace the replay's own: {"captions",
+    "totals"}.
+    """
     with speaking(language):
         return spoken(trace)
 
@@ -68,7 +91,9 @@ def spoken(trace: Trace) -> dict[str, Any]:
 
 
 def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None) -> dict[str, Any]:
-    """The document of an engine's ranks, and under "translations" what is said of them in other languages. See `ranks_document`."""
+    """The document of an engine's ranks, and under "translations" what is said of them in other
+    languages. See `ranks_document`.
+    """
     said = elsewhere(lambda: {"ranks": [spoken(rank.trace) for rank in ranks.ranks]})
     return {**ranks_document(ranks, ids, source), "translations": said}
 
@@ -76,9 +101,11 @@ def translated_ranks(ranks: Ranks, ids: Sequence[str], source: str | None = None
 def ranks_document(
     ranks: Ranks, ids: Sequence[str] = (), source: str | None = None
 ) -> dict[str, Any]:
-    """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in order, if they are stored. source: see `replay`.
+    """Ranks of one engine as the player opens them. ids: of the ranks' own runs, in order, if they
+    are stored. source: see `replay`.
 
-    {"ranks": [{"rank", "offset": seconds on the common clock, "id", "replay"}], "count", "says": [sentence, …]}
+    {"ranks": [{"rank", "offset": seconds on the common clock, "id", "replay"}], "count", "says":
+    [sentence, …]}
 
     Letters are unique across ranks; in its rank's own replay a request may have a different one.
     """
@@ -99,7 +126,9 @@ def ranks_document(
 
 
 def ranks_captions_in(ranks: Ranks, language: str) -> dict[str, Any]:
-    """The sentences about each in another language, to replace the replays' own: {"ranks": [see `captions_in`]}."""
+    """The sentences about each in another language, to replace the replays' own: {"ranks": [see
+    `captions_in`]}.
+    """
     return {"ranks": [captions_in(rank.trace, language) for rank in ranks.ranks]}
 
 
@@ -118,9 +147,11 @@ def _ranks_letters(ranks: Ranks) -> dict[int, dict[str, str]]:
 
 
 class Deltas:
-    """The same data piece by piece: `delta(events)` returns what these events add. One for each run, fed in order.
+    """The same data piece by piece: `delta(events)` returns what these events add. One for each
+    run, fed in order.
 
-    header and tokenizer: the trace's. `meet` announces requests before the step in which they arrive. numbers: see `Captioner`.
+    header and tokenizer: the trace's. `meet` announces requests before the step in which they
+    arrive. numbers: see `Captioner`.
     """
 
     def __init__(
@@ -129,6 +160,7 @@ class Deltas:
         self._prompts: dict[str, Sequence[int]] = {}
         self._captioner = Captioner(header, numbers)
         self._tokenizer, self._is_simulated = tokenizer, header.is_simulated
+        self._conversations: dict[str, Sequence[Message]] = {}
         self._detokenizers: dict[str, Detokenizer] = {}
 
     @property
@@ -146,12 +178,23 @@ class Deltas:
         """With all requests of a trace announced."""
         deltas = cls(trace.header, tokenizer)
         for request, one in trace.asked.items():
-            deltas.meet(request, one.prompt, one.request.sampling.max_new_tokens)
+            asked = one.request
+            deltas.meet(request, one.prompt, asked.sampling.max_new_tokens, asked.messages)
         return deltas
 
-    def meet(self, request: str, prompt: Sequence[int], max_new_tokens: int | None) -> None:
-        """Announce a request that will arrive. prompt: its token ids."""
+    def meet(
+        self,
+        request: str,
+        prompt: Sequence[int],
+        max_new_tokens: int | None,
+        messages: Sequence[Message] | None = None,
+    ) -> None:
+        """Announce a request that will arrive. prompt: its token ids; messages: that it was written
+        from.
+        """
         self._prompts[request] = prompt
+        if messages is not None:
+            self._conversations[request] = messages
         self._captioner.meet(request, len(prompt), max_new_tokens)
 
     def keep(self, requests: Set[str]) -> None:
@@ -162,12 +205,14 @@ class Deltas:
     def delta(
         self, events: Sequence[StepEvent], texts: Sequence[Texts | None] = ()
     ) -> dict[str, Any]:
-        """`{"events", "captions", "translations", "letters", "texts"}`; texts have the new pieces of each request, the prompt's when it arrives. translations: the
-        captions in other languages, by language.
+        """`{"events", "captions", "translations", "letters", "texts"}`; texts have the new pieces
+        of each request, the prompt's when it arrives. translations: the captions in other
+        languages, by language.
 
         texts: the pieces of each event's tokens, by request, if they have been decoded.
         """
         prompts: dict[str, list[str]] = {}
+        conversations: dict[str, list[str | None]] = {}
         outputs: dict[str, list[str]] = {}
         captions = [
             self._captioner.caption_with(event, lambda compose: (compose(), elsewhere(compose)))
@@ -178,6 +223,8 @@ class Deltas:
             for arrived in event.newcomers:
                 letters[arrived.request] = self._captioner.letters[arrived.request]
                 prompts[arrived.request] = pieces(self._tokenizer, self._prompts[arrived.request])
+                if messages := self._conversations.pop(arrived.request, None):
+                    conversations[arrived.request] = said(prompts[arrived.request], messages)
         for event, known in zip_longest(events, texts):
             for request, some in (self._decoded(event) if known is None else known).items():
                 outputs.setdefault(request, []).extend(
@@ -190,7 +237,7 @@ class Deltas:
                 language: [others[language] for _, others in captions] for language in OTHERS
             },
             "letters": letters,
-            "texts": {"prompt": prompts, "output": outputs},
+            "texts": {"prompt": prompts, "said": conversations, "output": outputs},
         }
 
     def _decoded(self, event: StepEvent) -> Texts:
@@ -205,7 +252,9 @@ class Deltas:
         return found
 
     def _detokenizer(self, request: str) -> Detokenizer:
-        """A detokenizer primed with the prompt, because a token's text may depend on the tokens before it."""
+        """A detokenizer primed with the prompt, because a token's text may depend on the tokens
+        before it.
+        """
         if request not in self._detokenizers:
             detokenizer = self._detokenizers[request] = Detokenizer(self._tokenizer)
             for token in self._prompts[request][-_CONTEXT:]:

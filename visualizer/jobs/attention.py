@@ -1,6 +1,8 @@
-"""The real attention weights of one layer and head in a pass, computed again on demand: how the model uses what the mask permits.
+"""The real attention weights of one layer and head in a pass, computed again on demand: how the
+model uses what the mask permits.
 
-Each request is run by itself through the model's own attention; a packed pass gives the same up to rounding, which tests of the engine prove.
+Each request is run by itself through the model's own attention; a packed pass gives the same up to
+rounding, which tests of the engine prove.
 """
 
 from __future__ import annotations
@@ -8,27 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core.errors import InflightError
+from core.errors import InflightError, shown
 from core.trace.trace import Trace
 
 MAX_CELLS = 60_000
 Weigh = Callable[[list[int], int, int], Sequence[Sequence[float]]]
-"""From the ids of a text, a layer and a head to a row of weights for each token; raises InflightError for a head that does not exist."""
+"""From the ids of a text, a layer and a head to a row of weights for each token; raises
+InflightError for a head that does not exist.
+"""
 
 
 def attention_weights(
     trace: Trace, weigh: Weigh, layers: int, step: int, pass_index: int, layer: int, head: int
 ) -> list[dict[str, Any]]:
-    """For each segment of a pass `{"request", "start", "weights"}`: rows are its queries, columns its keys from position 0. layers: how many the model has.
+    """For each segment of a pass `{"request", "start", "weights"}`: rows are its queries, columns
+    its keys from position 0. layers: how many the model has.
 
-    Raises InflightError for a step, pass, layer or head that does not exist, or for more cells than a page can hold.
+    Raises InflightError for a step, pass, layer or head that does not exist, or for more cells than
+    a page can hold.
     """
     event = trace.event(step)
     if not 0 <= pass_index < len(event.passes):
-        raise InflightError(f"Step {step} has no pass {pass_index}.")
+        raise InflightError(f"Step {step} has no pass {shown(pass_index)}.")
     if not 0 <= layer < layers:
         raise InflightError(
-            f"The model has layers 0 to {layers - 1}, so there is no layer {layer}."
+            f"The model has layers 0 to {layers - 1}, so there is no layer {shown(layer)}."
         )
     segments = [s for s in event.segments if s.pass_index == pass_index]
     cells = sum(s.length * s.kv_len for s in segments)
@@ -47,4 +53,6 @@ def attention_weights(
 
 def no_head(layer: int, heads: int, head: int) -> InflightError:
     """The refusal of a head that does not exist. heads: how many there are."""
-    return InflightError(f"Layer {layer} hands out {heads} heads, so there is no head {head}.")
+    return InflightError(
+        f"Layer {layer} hands out {heads} heads, so there is no head {shown(head)}."
+    )

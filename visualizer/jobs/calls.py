@@ -1,6 +1,8 @@
-"""What a page asks and waits for: the names of these calls and what each is given, the same for a server and for the engine of a visitor's tab.
+"""What a page asks and waits for: the names of these calls and what each is given, the same for a
+server and for the engine of a visitor's tab.
 
-A call is refused here before it reaches what answers it, so that an answer repeats at most a few dozen characters of what was sent.
+A call is refused here before it reaches what answers it, so that an answer repeats at most a few
+dozen characters of what was sent.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ CALLS: Mapping[str, tuple[type | UnionType, ...]] = {
     "upload": (str, list),  # text, names of the files in it
     "dataset": (str, str, str),  # text, name, model
 }
-"""The types of each call's arguments, in order; those at the end that may be None may be left out."""
+"""The types of each call's arguments, in order; those at the end that may be None may be left out.
+"""
 
 
 def answered(
     functions: Mapping[str, Callable[..., dict[str, Any]]], name: str, args: object
 ) -> dict[str, Any]:
-    """The answer of the function of that name. Raises Refused for a name that is not among them, and for arguments that are not of its types."""
+    """The answer of the function of that name. Raises Refused for a name that is not among them,
+    and for arguments that are not of its types.
+    """
     kinds = CALLS.get(name)
     if kinds is None or name not in functions:
         raise Refused(f"There is nothing called {shown(name)} to ask for here.")

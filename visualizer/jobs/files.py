@@ -1,6 +1,8 @@
-"""Files that visitors open, from their text: saved traces and raw recordings, and workloads published by real services, as requests for the editor.
+"""Files that visitors open, from their text: saved traces and raw recordings, and workloads
+published by real services, as requests for the editor.
 
-Several files at once are the parts of a recording, or the ranks of one engine; between them is a separator that JSON cannot contain.
+Several files at once are the parts of a recording, or the ranks of one engine; between them is a
+separator that JSON cannot contain.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from core.errors import InflightError, InvalidTrace
-from core.models.tokenizer import MOST_CONTEXT, ModelDescription
 from core.recorders.convert import open_texts
+from core.torch_engine.models.tokenizer import MOST_CONTEXT, ModelDescription
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from core.workload.datasets import dataset_of
@@ -32,15 +34,17 @@ log = logging.getLogger("inflight")
 
 
 class Keeper(Protocol):
-    """Where opened runs are put; both answer `{"id", "url"}`. source: see `visualizer.documents.replay.replay`."""
+    """Where opened runs are put; both answer `{"id", "url"}`. source: see
+    `visualizer.documents.replay.replay`.
+    """
 
     def put(self, trace: Trace, source: str | None = None) -> dict[str, Any]: ...
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]: ...
 
 
 def open_files(text: str, names: Sequence[str], store: Keeper) -> dict[str, Any]:
-    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks; raises InflightError saying why they cannot be
-    opened. names: of the files.
+    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks;
+    raises InflightError saying why they cannot be opened. names: of the files.
     """
     texts = text.split(SEPARATOR)
     for one in texts:
@@ -62,8 +66,9 @@ def open_files(text: str, names: Sequence[str], store: Keeper) -> dict[str, Any]
 
 
 class Wanted(NamedTuple):
-    """What a workload file is read for. name: the file's, for sentences. model: the requests must fit its vocabulary and context. requests: how many
-    of the first. output, total: new tokens of a request, and tokens altogether, at most. block: the longest shared prefix.
+    """What a workload file is read for. name: the file's, for sentences. model: the requests must
+    fit its vocabulary and context. requests: how many of the first. output, total: new tokens of a
+    request, and tokens altogether, at most. block: the longest shared prefix.
     """
 
     name: str
@@ -89,8 +94,8 @@ class Wanted(NamedTuple):
 
 
 def read_workload(text: str, wanted: Wanted, model: ModelDescription) -> dict[str, Any]:
-    """A published workload: `{"workload", "block_size", "says"}`; raises InflightError saying why it cannot be opened. block_size: of shared
-    prefixes, or None.
+    """A published workload: `{"workload", "block_size", "says"}`; raises InflightError saying why
+    it cannot be opened. block_size: of shared prefixes, or None.
     """
     found = dataset_of(
         io.StringIO(text.removeprefix("\ufeff")), wanted.name, model.count, wanted.requests
@@ -118,7 +123,9 @@ def answer_to(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def check_lines(text: str) -> None:
-    """Raises Refused for a line that is too long or too deeply nested for a trace, before anything is parsed."""
+    """Raises Refused for a line that is too long or too deeply nested for a trace, before anything
+    is parsed.
+    """
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > LINE_LENGTH:
             raise Refused(f"line {number}: a line of a trace has at most {LINE_LENGTH >> 20} MiB.")
@@ -129,5 +136,6 @@ def check_lines(text: str) -> None:
             deep += 1 if bracket in "[{" else -1
             if deep > DEPTH:
                 raise Refused(
-                    f"line {number}: this is not a line of a trace: its brackets are nested too deeply."
+                    f"line {number}: this is not a line of a trace: its brackets are nested too"
+                    " deeply."
                 )

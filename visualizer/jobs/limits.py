@@ -1,4 +1,5 @@
-"""The limits of what the page accepts, in one place, with the sentence for each refusal. Which ones hold on a server: `visualizer.server.limits`.
+"""The limits of what the page accepts, in one place, with the sentence for each refusal. Which ones
+hold on a server: `visualizer.server.limits`.
 
 A spec is `{"workload": …, "config": …, "model": name, "device": name, "dtype": name}`.
 """
@@ -11,11 +12,10 @@ from typing import Any, NamedTuple
 
 from core.config import BUILTIN_MODELS, DEFAULT_MODEL, EngineConfig
 from core.errors import InflightError, InvalidRequest
-from core.models.names import model_named
+from core.torch_engine.models.names import model_named
 from core.trace.phrases import letter
 from core.workload.request import Request
 from core.workload.workload import Workload
-from visualizer.jobs.messages import Conversations, without_conversations
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _LONGEST_NAME = 1_000  # characters of a model's
@@ -27,10 +27,12 @@ class Refused(InflightError):
 
 @dataclass(frozen=True)
 class Limits:
-    """offered: models that may be chosen by name. any_model: any folder and hub id as well. repeats: rounds of a comparison. seconds: the most that a job may take.
-    shared_requests, shared_requests_of_one: in progress at once in the shared engine, in total and per address.
+    """offered: models that may be chosen by name. any_model: any folder and hub id as well.
+    repeats: rounds of a comparison. seconds: the most that a job may take. shared_requests,
+    shared_requests_of_one: in progress at once in the shared engine, in total and per address.
 
-    waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all visitors.
+    waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all
+    visitors.
     """
 
     requests: int = 64
@@ -74,11 +76,12 @@ class Spec(NamedTuple):
     model: str
     device: str
     dtype: str = "auto"
-    conversations: Conversations = {}
 
 
 def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str]:
-    """Name and number format of a model that may be loaded here; raises Refused for any other, without looking for it."""
+    """Name and number format of a model that may be loaded here; raises Refused for any other,
+    without looking for it.
+    """
     if not isinstance(name, str) or not isinstance(dtype, str):
         raise Refused("The model and its number format must be names.")
     if dtype not in DTYPES:
@@ -86,7 +89,8 @@ def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str
     if name in limits.offered:
         if dtype != "auto" and not limits.any_model:
             raise Refused(
-                "On this page a model runs in the number format that its owner's machine prefers: auto."
+                "On this page a model runs in the number format that its owner's machine prefers:"
+                " auto."
             )
         return name, dtype
     if not limits.any_model:
@@ -97,7 +101,9 @@ def checked_model(name: object, dtype: object, limits: Limits) -> tuple[str, str
 
 
 def check(spec: object, limits: Limits) -> Spec:
-    """The spec as typed values; raises Refused, or the engine's own refusals, before anything is loaded or computed."""
+    """The spec as typed values; raises Refused, or the engine's own refusals, before anything is
+    loaded or computed.
+    """
     if not isinstance(spec, dict):
         raise Refused("A run is asked for as an object with a workload and a config.")
     model, dtype = checked_model(
@@ -107,21 +113,22 @@ def check(spec: object, limits: Limits) -> Spec:
     if not isinstance(device, str):
         raise Refused("The device must be a name.")
     try:
-        plain, conversations = without_conversations(spec.get("workload"))
-        workload = Workload.from_json(plain)
+        workload = Workload.from_json(spec.get("workload"))
     except InvalidRequest as error:
         raise as_the_page_says(error, spec["workload"]["requests"]) from None
     config = spec.get("config", {})
     if not isinstance(config, dict):
         raise Refused("The config must be an object.")
-    checked = Spec(workload, EngineConfig.from_json(config), model, device, dtype, conversations)
+    checked = Spec(workload, EngineConfig.from_json(config), model, device, dtype)
     _check_workload(workload, limits)
     _check_config(checked.config, limits)
     return checked
 
 
 def check_tokens(prompts: Mapping[str, list[int]], workload: Workload, limits: Limits) -> None:
-    """Once the prompts are tokens; raises Refused if prompts and new tokens together are too many."""
+    """Once the prompts are tokens; raises Refused if prompts and new tokens together are too
+    many.
+    """
     total = sum(map(len, prompts.values())) + sum(r.sampling.max_new_tokens for r in workload)
     _at_most(
         total, limits.total_tokens, "The workload has {} tokens, prompts and new ones together"
@@ -132,14 +139,17 @@ def check_upload(size: int, limits: Limits) -> None:
     """Raises Refused for a file that is too large."""
     if size > limits.upload_bytes:
         raise Refused(
-            f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most {limits.upload_bytes >> 20} MiB."
+            f"The file has {size / 2**20:,.1f} MiB; this page opens files of at most"
+            f" {limits.upload_bytes >> 20} MiB."
         )
 
 
 def as_the_page_says(
     error: InvalidRequest, requests: Iterable[Request | dict[str, Any]]
 ) -> InvalidRequest:
-    """The refusal of one of these requests, naming it by its letter on the page, if its position is known."""
+    """The refusal of one of these requests, naming it by its letter on the page, if its position is
+    known.
+    """
     asked = [
         r.to_json() if isinstance(r, Request) else r
         for r in requests
@@ -153,7 +163,9 @@ def as_the_page_says(
 
 
 def _letters(arrivals: Iterable[tuple[str, float]]) -> dict[str, str]:
-    """Letters by request, from ids and arrivals in order of submission: letters follow the order of arrival."""
+    """Letters by request, from ids and arrivals in order of submission: letters follow the order of
+    arrival.
+    """
     return {
         request: letter(i)
         for i, (request, _) in enumerate(sorted(arrivals, key=lambda pair: pair[1]))
@@ -169,6 +181,9 @@ def _check_workload(workload: Workload, limits: Limits) -> None:
     for request in workload:
         who = f"Request {names[request.id]}"
         length = len(request.prompt or request.prompt_token_ids or ())
+        if request.messages is not None:
+            length = sum(len(message["content"]) for message in request.messages)
+            _at_most(len(request.messages), 64, f"{who} has {{}} messages")
         characters += length
         _at_most(length, limits.prompt_characters, f"{who} has a prompt of {{}} characters")
         _at_most(

@@ -1,4 +1,6 @@
-"""Work of the Compare tab: comparisons and forks. Its answer is `url`, the address of a document (see `visualizer.documents.comparison`)."""
+"""Work of the Compare tab: comparisons and forks. Its answer is `url`, the address of a document
+(see `visualizer.documents.comparison`).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _COST_SECONDS = 4.0
 
 
 class Measurement(Work):
-    """Work of the Compare tab, made from a run's spec as the page sends it. Each kind takes more fields from it; raises InflightError."""
+    """Work of the Compare tab, made from a run's spec as the page sends it. Each kind takes more
+    fields from it; raises InflightError.
+    """
 
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
         super().__init__(spec_of_run(spec, limits), limits)
@@ -57,7 +61,7 @@ class Compare(Measurement):
         self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
 
     def run(self, host: Host) -> Going:
-        engines = [self.engine(host, config) for config in self._configs]
+        engines = [host.engine(self.spec, config) for config in self._configs]
         workload = self.spec.workload
         contenders = [
             engine_contender(engine, workload, partial(self._timed, host, engine))
@@ -67,9 +71,8 @@ class Compare(Measurement):
         result = yield from self._told(comparing(contenders, self._repeats))
         self.progress = {**self.progress, "index": self.progress["total"], "contender": ""}
         cost = yield from measuring_cost(engines[0].executor, repeats=3, seconds=_COST_SECONDS)
-        is_preset = (
-            workload.name in PRESETS and PRESETS[workload.name].workload == workload
-        )  # unchanged
+        # unchanged
+        is_preset = workload.name in PRESETS and PRESETS[workload.name].workload == workload
         shown = Shown(
             result,
             workload.name if is_preset else "custom",
@@ -121,7 +124,7 @@ class Fork(Measurement):
         traces: list[Trace] = []
         for index, config in enumerate(self._configs):
             self.progress = {"index": index, "total": len(self._configs)}
-            engine = self.engine(host, config)
+            engine = host.engine(self.spec, config)
             for _ in self.steps(engine, self.spec.workload):
                 yield
             traces.append(engine.trace)

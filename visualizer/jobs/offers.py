@@ -14,7 +14,7 @@ def for_runs(limits: Limits, model: str = "") -> dict[str, Any]:
     """What the editor of requests needs to know. model: the one that the page opens with."""
     return {
         **models(limits, model),
-        "presets": presets(),
+        "presets": presets(limits),
         "policies": [
             {"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()
         ],
@@ -26,7 +26,7 @@ def for_comparisons(limits: Limits, model: str = "") -> dict[str, Any]:
     """What the form of a new comparison needs to know. model: see `for_runs`."""
     return {
         "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
-        "presets": presets(),
+        "presets": presets(limits),
         "most_repeats": limits.repeats,
         "offered": models(limits, model),
     }
@@ -43,9 +43,13 @@ def models(limits: Limits, first: str = "") -> dict[str, Any]:
     }
 
 
-def presets() -> list[dict[str, Any]]:
-    """All presets, see `preset_entry`."""
-    return [preset_entry(preset) for preset in PRESETS.values()]
+def presets(limits: Limits) -> list[dict[str, Any]]:
+    """The presets whose model runs here, see `preset_entry`."""
+    return [
+        preset_entry(preset)
+        for preset in PRESETS.values()
+        if limits.any_model or preset.model in limits.offered
+    ]
 
 
 def preset_entry(preset: Preset) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""What a page can ask to have computed: each kind is a checked spec, and the work on it as a generator.
+"""What a page can ask to have computed: each kind is a checked spec, and the work on it as a
+generator.
 
-The generator yields wherever it can be stopped or may have news, and returns its answer, the last delta. Who drives it decides how long it may
-take and what else is done meanwhile: a thread of the server (`visualizer.server.jobs`), or the worker of a visitor's tab
-(`visualizer.browser.answers`).
+The generator yields wherever it can be stopped or may have news, and returns its answer, the last
+delta. Who drives it decides how long it may take and what else is done meanwhile: a thread of the
+server (`visualizer.server.jobs`), or the worker of a visitor's tab (`visualizer.browser.answers`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from core.trace.trace import Trace
 from core.workload.workload import Workload
 from visualizer.documents.replay import Deltas
 from visualizer.jobs.limits import Limits, Refused, Spec, as_the_page_says, check_tokens
-from visualizer.jobs.messages import rendered
 
 Going = Generator[Any, None, dict[str, Any]]
 log = logging.getLogger("inflight")
@@ -29,8 +29,10 @@ log = logging.getLogger("inflight")
 class Host(Protocol):
     """Where a piece of work is done: what it is given there."""
 
-    def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> EngineCore:
-        """An engine on the spec's model, under these limits. leaks: every request also reads the keys of its neighbour in the pass. Raises InflightError."""
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> EngineCore:
+        """An engine on the spec's model, under these limits. leaks: every request also reads the
+        keys of its neighbour in the pass. Raises InflightError.
+        """
         ...
 
     def between(self) -> None:
@@ -47,7 +49,8 @@ class Host(Protocol):
 
 
 class Work:
-    """One piece of work. Each kind defines what is done (`run`, then `keep`) and what is reported meanwhile (`news`).
+    """One piece of work. Each kind defines what is done (`run`, then `keep`) and what is reported
+    meanwhile (`news`).
 
     noun: its name in sentences. period: seconds between two deltas at least.
     """
@@ -65,11 +68,15 @@ class Work:
         raise NotImplementedError
 
     def keep(self, host: Host) -> dict[str, Any]:
-        """After the work, even if that failed: keep what there is; returns what was kept, as part of the answer."""
+        """After the work, even if that failed: keep what there is; returns what was kept, as part
+        of the answer.
+        """
         return {}
 
     def news(self) -> dict[str, Any] | None:
-        """The next delta, None if there is nothing new. May be called from another thread than the work."""
+        """The next delta, None if there is nothing new. May be called from another thread than the
+        work.
+        """
         if self.progress == self._last_news:
             return None
         self._last_news = dict(self.progress)
@@ -82,25 +89,19 @@ class Work:
     def failed(self, error: Exception) -> dict[str, Any]:
         """The answer of work that raised this: a refusal, a bug, or a machine out of memory."""
         if isinstance(error, InvalidRequest):
-            return {
-                "error": str(as_the_page_says(error, self.spec.workload))
-            }  # its requests have the page's letters
+            # its requests have the page's letters
+            return {"error": str(as_the_page_says(error, self.spec.workload))}
         if isinstance(error, InflightError):
             return {"error": str(error)}
         log.error("a %s failed", self.noun, exc_info=error)
         return {"error": f"The {self.noun} failed inside the engine: {type(error).__name__}."}
 
-    # -- for the kinds ---------------------------------------------------------------------------------------------------
-
-    def engine(self, host: Host, config: EngineConfig, leaks: bool = False) -> EngineCore:
-        """An engine for the spec. From then on conversations among the requests are written as its model's template does."""
-        engine, spec = host.engine(self.spec, config, leaks), self.spec
-        workload = rendered(spec.workload, spec.conversations, engine.tokenizer, spec.model)
-        self.spec = spec._replace(workload=workload, conversations={})
-        return engine
+    # -- for the kinds -----------------------------------------------------------------------------
 
     def steps(self, engine: EngineCore, workload: Workload) -> Iterator[StepEvent | None]:
-        """The steps of an engine, None while it waits for an arrival. Everything is checked before the first; raises InflightError."""
+        """The steps of an engine, None while it waits for an arrival. Everything is checked before
+        the first; raises InflightError.
+        """
         turns = engine.turns(workload)
         check_tokens(engine.trace.prompts, workload, self.limits)
 
@@ -111,7 +112,8 @@ class Work:
                 count += event is not None
                 if count >= self.limits.steps and engine.has_work:
                     raise Refused(
-                        f"The {self.noun} was stopped after {count:,} steps, the most that this page runs."
+                        f"The {self.noun} was stopped after {count:,} steps, the most that this"
+                        " page runs."
                     )
 
         return taken()
@@ -141,7 +143,7 @@ class Run(Work):
         return english(f"The run was cancelled after {steps:,} [step|steps].")
 
     def run(self, host: Host) -> Going:
-        engine = self.engine(host, self.spec.config, self.leaks)
+        engine = host.engine(self.spec, self.spec.config, self.leaks)
         steps = self.steps(engine, self.spec.workload)
         self.tokenizer, self.trace = engine.tokenizer, engine.trace
         for _ in steps:
@@ -159,7 +161,10 @@ class Run(Work):
         if self._deltas is None:
             self._deltas, body = (
                 Deltas.of(trace, self.tokenizer),
-                {"records": RECORDS, "header": trace.about()},
+                {
+                    "records": RECORDS,
+                    "header": trace.about(),
+                },
             )
         events = trace.events[self._num_sent :]
         if events:

@@ -1,21 +1,25 @@
-"""Numbers that follow from a run but that no run holds: what the cache saved, how few steps anybody could have needed."""
+"""Numbers that follow from a run but that no run holds: what the cache saved, how few steps anybody
+could have needed.
+"""
 
 from __future__ import annotations
 
 from itertools import product
 
-from core.trace.request_times import request_times
+from core.account.request_times import request_times
 from core.trace.trace import Trace
 
 
 def computed(trace: Trace, request: str) -> int:
     """Tokens that were computed for a request, the cache doing the rest."""
-    return sum(s.length for e in trace.events for s in e.segments if s.request == request)
+    return request_times(trace)[request].num_computed
 
 
 def computed_without_cache(trace: Trace, request: str) -> int:
-    """What the same steps would have computed for it without a cache: each time everything so far."""
-    return sum(s.kv_len for e in trace.events for s in e.segments if s.request == request)
+    """What the same steps would have computed for it without a cache: each time everything so
+    far.
+    """
+    return request_times(trace)[request].num_read
 
 
 def longest_read(trace: Trace, request: str) -> float:
@@ -34,9 +38,11 @@ def first_token_ms(trace: Trace, request: str) -> float:
 
 
 def best_seating(trace: Trace) -> list[list[str]]:
-    """Lane by lane the requests that somebody who knew all lengths would put there, so that the longest lane is as short as can be.
+    """Lane by lane the requests that somebody who knew all lengths would put there, so that the
+    longest lane is as short as can be.
 
-    A request writes a token a step, so it holds its lane for as many steps as it writes tokens. Found by trying all ways to seat them.
+    A request writes a token a step, so it holds its lane for as many steps as it writes tokens.
+    Found by trying all ways to seat them.
     """
     lengths = {request: len(tokens) for request, tokens in trace.outputs.items()}
     lanes = range(trace.config.num_lanes)

@@ -1,7 +1,11 @@
-"""The lessons as the page gets them: plain data in one language, every sentence filled from the recorded runs.
+"""The lessons as the page gets them: plain data in one language, every sentence filled from the
+recorded runs.
 
-{"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question", "minutes", "picture": {"run", "step", "view", "clock"},
- "stops": [{"name", "title", "text", "run", "step", "views", "pin", "ask", "then", "goals": [{"name", "text"}]}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions": a lesson, in which every stop is a question}
+{"language", "languages", "words": {…}, "lessons": [{"name", "number", "title", "question",
+"minutes", "picture": {"run", "step", "view", "clock"},
+ "stops": [{"name", "title", "text", "run", "step", "views", "pin", "ask", "then", "goals":
+ [{"name", "text"}]}]}], "terms": {…}, "catalogue": the page's texts, by their English, "questions":
+ a lesson, in which every stop is a question}
 """
 
 from __future__ import annotations
@@ -65,7 +69,9 @@ def runs_of_lessons() -> set[str]:
 def document(
     traces: Traces, language: str = "en", lessons: Sequence[Lesson] = LESSONS
 ) -> dict[str, Any]:
-    """Everything the Learn tab shows of these lessons in one language; raises InflightError for an unknown language."""
+    """Everything the Learn tab shows of these lessons in one language; raises InflightError for an
+    unknown language.
+    """
     if language not in LANGUAGES:
         raise InflightError(
             f"There are no lessons in {shown(language)}; there are {', '.join(LANGUAGES)}."
@@ -136,9 +142,11 @@ def stop_document(
         "ask": ask,
         "table": _table(stop.table, language) if stop.table else None,
         "goals": [{"name": name, "text": said(words["goals"][name])} for name in stop.goals],
-        "then": None
-        if stop.then is None
-        else {"run": stop.then.run, "step": _at(stop.then, traces).step},
+        "then": (
+            None
+            if stop.then is None
+            else {"run": stop.then.run, "step": _at(stop.then, traces).step}
+        ),
     }
 
 
@@ -151,7 +159,9 @@ def _question_document(
     said: Callable[[str], list[Span]],
     language: str,
 ) -> dict[str, Any]:
-    """The kind of a question with its options: {"kind", "options": [{"text", "right", "why"}]}, or the mask to paint."""
+    """The kind of a question with its options: {"kind", "options": [{"text", "right", "why"}]}, or
+    the mask to paint.
+    """
     reasons = words.get("wrong", {})
     if isinstance(question, PaintMask):
         return {"kind": "paint", **mask_document(at)}
@@ -180,7 +190,8 @@ def _question_document(
         ]
     if sum(option["right"] for option in options) != 1 or len(options) < 2:
         raise InflightError(
-            f"This question does not have one right answer among several: {plain(said(words['ask']))}"
+            "This question does not have one right answer among several:"
+            f" {plain(said(words['ask']))}"
         )
     return {"kind": "choose", "options": options}
 
@@ -190,14 +201,19 @@ def _option(text: list[Span], right: bool, why: list[Span]) -> dict[str, Any]:
 
 
 def mask_document(at: At) -> dict[str, Any]:
-    """The mask of the step's last pass, for painting: labels of rows and columns, and which cells are allowed."""
+    """The mask of the step's last pass, for painting: labels of rows and columns, and which cells
+    are allowed.
+    """
     mask = at.trace.mask(at.step, len(at.event.passes) - 1)
     new = {(q.request, q.position) for q in mask.queries}
 
     def label(p: Any) -> dict[str, Any]:
         return {
-            "r": at.letters[p.request], "at": p.position, "text": p.text, "new": (p.request, p.position) in new,
-        }  # fmt: skip
+            "r": at.letters[p.request],
+            "at": p.position,
+            "text": p.text,
+            "new": (p.request, p.position) in new,
+        }
 
     return {
         "queries": [label(q) for q in mask.queries],
@@ -231,11 +247,13 @@ def _at(place: Place, traces: Traces) -> At:
     return At(trace, place.step(trace))
 
 
-# -- the words of the page, and tables below a stop's text ---------------------------------------------------------------
+# -- the words of the page, and tables below a stop's text -----------------------------------------
 
 
 def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
-    """The glossary by term: the content of `hints`, and where it can be seen, {"run", "step", "view"}."""
+    """The glossary by term: the content of `hints`, and where it can be seen, {"run", "step",
+    "view"}.
+    """
     return {
         term: {**hint, "run": place.run, "step": place.step(traces(place.run)), "view": view}
         for (term, hint), (place, view) in zip(hints(language).items(), SEEN.values(), strict=True)
@@ -243,12 +261,16 @@ def terms(traces: Traces, language: str) -> dict[str, dict[str, Any]]:
 
 
 def hints(language: str = "en") -> dict[str, dict[str, Any]]:
-    """What the page shows when a term is pointed at, by term: {"word", "means", "vllm", "words": its spellings}."""
+    """What the page shows when a term is pointed at, by term: {"word", "means", "vllm", "words":
+    its spellings}.
+    """
     return {term: _hint(term, texts(language, "glossary")[term]) for term in SEEN}
 
 
 def faq(language: str = "en") -> dict[str, Any]:
-    """The questions people ask, for a list of links: {"title", "shows", "asked": [{"name", "title"}]}. Reads no run."""
+    """The questions people ask, for a list of links: {"title", "shows", "asked": [{"name",
+    "title"}]}. Reads no run.
+    """
     words = texts(language, QUESTIONS.name)
     listed = [{"name": stop.name, "title": words[stop.name]["title"]} for stop in QUESTIONS.stops]
     return {"title": words["title"], "shows": words["question"], "asked": listed}
@@ -266,7 +288,9 @@ def _hint(term: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(name: str, language: str) -> dict[str, Any]:
-    """A table by the name given in a stop: {"label", "head": [{"name", "url"}], "rows": [[heading, cell, …]]}, all cells as text."""
+    """A table by the name given in a stop: {"label", "head": [{"name", "url"}], "rows": [[heading,
+    cell, …]]}, all cells as text.
+    """
     if name == "names":  # what the limits are called in other engines
         data = json.loads((FOLDER / "names.json").read_text(encoding="utf-8"))
         with speaking(language):
@@ -276,9 +300,9 @@ def _table(name: str, language: str) -> dict[str, Any]:
             ]
         return {"label": texts(language, "page")["names"], "head": data["engines"], "rows": rows}
     words = texts(language, "tables")[name]
-    if (
-        name == "company"
-    ):  # how much texts in a batch differ from those alone, in each number format and under a wrong mask
+    # how much texts in a batch differ from those alone, in each number format and under a wrong
+    # mask
+    if name == "company":
         columns: tuple[str, ...] = ("tokens", "drift", "lead")
         rows = [_company_row(pair, words, language) for pair in PAIRS]
     else:  # the beginning of each text alone, and under a mask that let rows read their pads

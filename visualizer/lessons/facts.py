@@ -1,8 +1,12 @@
-"""Facts that lesson texts name: attribute paths from a step of a recorded run, and the few numbers that have to be computed.
+"""Facts that lesson texts name: attribute paths from a step of a recorded run, and the few numbers
+that have to be computed.
 
-    step.budget.unused     the step's event          config.block_size       the limits of the run      model.layers    its model
-    B.prompt               a request by its letter   metrics.steps           the run in numbers         frame.lanes     who holds what
-    forward.width          the step's last pass      company.bf16.drift      a pair of recorded runs    shared_prefix   computed below
+    step.budget.unused     the step's event          config.block_size       the limits of the run
+                           model.layers    its model
+    B.prompt               a request by its letter   metrics.steps           the run in numbers
+                           frame.lanes     who holds what
+    forward.width          the step's last pass      company.bf16.drift      a pair of recorded runs
+                           shared_prefix   computed below
 
 A list stands for its length, and a path that ends in `request` for a request, drawn as its letter.
 """
@@ -16,15 +20,15 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from core.account.metrics import metrics, preemption_s
+from core.account.request_times import request_times
 from core.config import ASSETS, EngineConfig
 from core.errors import InflightError
-from core.measure.divergence import divergence
-from core.measure.metrics import metrics, preemption_s
+from core.trace.divergence import divergence
 from core.trace.events import Finished, Sampled, Segment, StepEvent
 from core.trace.mask import Mask
 from core.trace.phrases import letters
-from core.trace.request_times import request_times
-from core.trace.run_state import Frame, RunState
+from core.trace.run_state import Frame
 from core.trace.trace import Trace
 from visualizer.documents.comparison import RECORDED, load
 from visualizer.lessons import arithmetic
@@ -79,8 +83,9 @@ PAIRS = {
 
 
 class Company:
-    """Texts generated alone and in a batch, in two recorded runs of the same requests: how far rounding moves a logit, how close to a tie it
-    must be to change a token, and how different a wrong mask is.
+    """Texts generated alone and in a batch, in two recorded runs of the same requests: how far
+    rounding moves a logit, how close to a tie it must be to change a token, and how different a
+    wrong mask is.
     """
 
     def __init__(self, alone: str, together: str) -> None:
@@ -102,7 +107,9 @@ class Company:
 
     @property
     def drift(self) -> float:
-        """The largest difference in log-probability of a token that both generated after the same text."""
+        """The largest difference in log-probability of a token that both generated after the same
+        text.
+        """
         same = [
             (a, b)
             for ours, theirs in self._pairs
@@ -112,7 +119,9 @@ class Company:
 
     @property
     def lead(self) -> float:
-        """How far the best logit was ahead, alone, where a text diverges: the maximum over such texts; 0 if there are none."""
+        """How far the best logit was ahead, alone, where a text diverges: the maximum over such
+        texts; 0 if there are none.
+        """
         parted = [
             ours[n].margin or 0.0
             for ours, theirs in self._pairs
@@ -122,7 +131,9 @@ class Company:
 
 
 def parts_at(alone: Trace, together: Trace) -> int:
-    """The first step of `together` that generates a different token than `alone`; its last step if the texts are the same."""
+    """The first step of `together` that generates a different token than `alone`; its last step if
+    the texts are the same.
+    """
     parted = [
         theirs[n]
         for ours, theirs in _tokens(alone, together)
@@ -217,12 +228,10 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "widest_step": lambda at: max(map(_positions, at.trace.events)),
     "wasted_lane_steps": lambda at: _wasted(metrics(at.trace)["lane_steps"]),
     "decided_alike": lambda at: _decided_alike(at.trace),
-    "bound": lambda at: Counter(
-        e.budget.binding for e in at.trace.events
-    ),  # steps by what held them back
-    "queued": lambda at: sum(
-        e.waiting.count for e in at.trace.events
-    ),  # steps that requests waited, all together
+    # steps by what held them back
+    "bound": lambda at: Counter(e.budget.binding for e in at.trace.events),
+    # steps that requests waited, all together
+    "queued": lambda at: sum(e.waiting.count for e in at.trace.events),
     "asked": lambda at: sorted(
         (a.request.sampling.max_new_tokens for a in at.trace.asked.values()), reverse=True
     ),
@@ -249,12 +258,12 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "pass_cost": lambda at: (
         _measured_passes()[-1]["median_s"] / _measured_passes()[0]["median_s"]
     ),  # of the largest, in passes of one token
-    "pass_ms": lambda at: {
-        str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes()
-    },  # by its number of tokens
-    "ms_a_token": lambda at: (
-        _measured_passes()[-1]["median_s"] * 1e3 / _measured_passes()[-1]["tokens"]
-    ),  # in the largest
+    # by its number of tokens
+    "pass_ms": lambda at: {str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes()},
+    # in the largest
+    "ms_a_token": (
+        lambda at: _measured_passes()[-1]["median_s"] * 1e3 / _measured_passes()[-1]["tokens"]
+    ),
 }
 """The first name of a path, and the numbers that have to be computed."""
 
@@ -274,23 +283,24 @@ REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "kv_bytes": lambda at, r: _kv_len(at, r) * (at.trace.header.model.kv_bytes_per_token or 0),
     "block_table": lambda at, r: _block_table(at, r),
     "block_list": lambda at, r: ", ".join(map(str, _block_table(at, r))),
-    "unused_in_blocks": lambda at, r: (
-        len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r)
+    "unused_in_blocks": (
+        lambda at, r: len(_block_table(at, r)) * at.config.block_size - _kv_len(at, r)
     ),
     "written": lambda at, r: _written(at, r),
     "computed": lambda at, r: arithmetic.computed(at.trace, r),
     "computed_without_cache": lambda at, r: arithmetic.computed_without_cache(at.trace, r),
     "longest_read": lambda at, r: arithmetic.longest_read(at.trace, r),
     "first_token_ms": lambda at, r: arithmetic.first_token_ms(at.trace, r),
-    "last_read": lambda at, r: _shown(
-        at.trace.token_text(r, _segment(at, r).kv_len - 1)
-    ),  # by its row of the step
+    # by its row of the step
+    "last_read": lambda at, r: _shown(at.trace.token_text(r, _segment(at, r).kv_len - 1)),
 }
 """The attributes of a request, after its letter."""
 
 
 def measured_gains() -> dict[str, tuple[float, float, float, float]]:
-    """Of each of `GAINS`: seconds of static batching and of continuous batching, the medians of all rounds, and between which ratios the rounds lie."""
+    """Of each of `GAINS`: seconds of static batching and of continuous batching, the medians of all
+    rounds, and between which ratios the rounds lie.
+    """
     found = {}
     for name, (comparison, policy) in GAINS.items():
         policies = _json(f"comparisons/{comparison}/comparison.json")["policies"]
@@ -348,13 +358,8 @@ def _kv_len(at: At, request: str) -> int:
 
 
 def _block_table(at: At, request: str) -> list[int]:
-    state = RunState.of(at.trace.prompt_lengths)
-    for event in at.trace.events:
-        state.begin(event)
-        if event.step == at.step:
-            break
-        state.end(event)
-    return state.blocks_of(request)
+    states = at.trace.states()
+    return next(state.blocks_of(request) for event, state in states if event.step == at.step)
 
 
 def _written(at: At, request: str) -> str:
@@ -383,7 +388,9 @@ def _wasted(lane_steps: dict[str, int]) -> int:
 
 
 def _decided_alike(trace: Trace) -> int:
-    """Steps before the first that our engine decides differently from another, under the same limits."""
+    """Steps before the first that our engine decides differently from another, under the same
+    limits.
+    """
     found = divergence(_ours(trace.header.workload), trace)
     return len(trace.events) if found is None else found.step
 

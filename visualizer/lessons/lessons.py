@@ -1,7 +1,9 @@
-"""The ten lessons, the questions that people ask as an eleventh, and where each term of the glossary is seen.
+"""The ten lessons, the questions that people ask as an eleventh, and where each term of the
+glossary is seen.
 
-A lesson is a list of stops, each a place in a recorded run with the views to look at, and perhaps a question. They are in
-assets/lessons/lessons.toml; the texts are beside it, by language, lesson and stop.
+A lesson is a list of stops, each a place in a recorded run with the views to look at, and perhaps a
+question. They are in assets/lessons/lessons.toml; the texts are beside it, by language, lesson and
+stop.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from visualizer.lessons.texts import FOLDER
 
 @dataclass(frozen=True)
 class ChooseNumber:
-    """How many? answer, wrong: facts as the texts write them (`B.kv_len`, `forward.tokens@packed`), at the place that the question is
-    about; each wrong one has its explanation in the texts.
+    """How many? answer, wrong: facts as the texts write them (`B.kv_len`, `forward.tokens@packed`),
+    at the place that the question is about; each wrong one has its explanation in the texts.
     """
 
     answer: str
@@ -28,7 +30,9 @@ class ChooseNumber:
 
 @dataclass(frozen=True)
 class ChooseRequest:
-    """Which request? answer: a fact at the question's place; among: whom to choose from at the stop: running, waiting or all."""
+    """Which request? answer: a fact at the question's place; among: whom to choose from at the
+    stop: running, waiting or all.
+    """
 
     answer: str
     among: str
@@ -36,8 +40,8 @@ class ChooseRequest:
 
 @dataclass(frozen=True)
 class ChooseWords:
-    """Which statement? The texts have one for each option. answer: computes the name of the right option from the place that the question
-    is about and the stop's other places.
+    """Which statement? The texts have one for each option. answer: computes the name of the right
+    option from the place that the question is about and the stop's other places.
     """
 
     options: tuple[str, ...]
@@ -54,11 +58,13 @@ Question = ChooseNumber | ChooseRequest | ChooseWords | PaintMask
 
 @dataclass(frozen=True)
 class Stop:
-    """name: the key of its texts. place: what the player shows; then: where it goes once the question is answered.
+    """name: the key of its texts. place: what the player shows; then: where it goes once the
+    question is answered.
 
-    views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight. places: others, by their names in
-    the texts. table: one of the tables that `visualizer.lessons.document` makes, shown below the text. goals: what must hold of the run
-    that the learner makes, by name: conditions as `visualizer.lessons.tasks` reads them.
+    views: the panels to look at; the others are dimmed. pin: the letter of a request to highlight.
+    places: others, by their names in the texts. table: one of the tables that
+    `visualizer.lessons.document` makes, shown below the text. goals: what must hold of the run that
+    the learner makes, by name: conditions as `visualizer.lessons.tasks` reads them.
     """
 
     name: str
@@ -79,7 +85,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a lesson looks like: a view (row, mask, kv, lanes) of a place. clock: its axis is measured time."""
+    """What a lesson looks like: a view (row, mask, kv, lanes) of a place. clock: its axis is
+    measured time.
+    """
 
     place: Place
     view: str
@@ -88,7 +96,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Lesson:
-    """minutes: how long it takes in class. picture: of it among the others; None for what is not listed with them."""
+    """minutes: how long it takes in class. picture: of it among the others; None for what is not
+    listed with them.
+    """
 
     name: str
     minutes: int

@@ -1,5 +1,6 @@
-"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the trace, labelled in the current
-language, and readable in black and white."""
+"""Pictures of a run for paper: its lanes over time and the mask of a step, as SVG drawn from the
+trace, labelled in the current language, and readable in black and white.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ _LABEL = 46
 
 
 def lanes_picture(at: At, blank_after: bool = False) -> Element:
-    """Who computed in which lane, step by step; the place's own step is marked. blank_after: later steps are left blank to fill in."""
+    """Who computed in which lane, step by step; the place's own step is marked. blank_after: later
+    steps are left blank to fill in.
+    """
     events, hues = at.trace.events, deal(at.trace)
     cell = max(5.0, min(_CELL, 640 / len(events)))
     width, height = _LABEL + cell * len(events) + 4, 18 + _CELL * at.config.num_lanes + 6

@@ -1,9 +1,9 @@
-"""Places in recorded runs: a run's name and a rule that finds a step in it, so that lessons survive a new recording of the run.
+"""Places in recorded runs: a run's name and a rule that finds a step in it, so that lessons survive
+a new recording of the run.
 
-start, end              the run's first step and its last
-mixes, preempts, …      the first step for which this holds; mixes(3): the third
-admits(B), ends(B), …   the first for which it holds for request B
-after ends(B)           the step after another; before: the one before it
+start, end              the run's first step and its last mixes, preempts, …      the first step for
+which this holds; mixes(3): the third admits(B), ends(B), …   the first for which it holds for
+request B after ends(B)           the step after another; before: the one before it
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _OF_RUN: dict[str, Callable[[Trace], int]] = {
     ),  # where a token differs from each request's own run
 }
 _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
-    "mixes": lambda e: any(
-        _phases(e, i) == {"prefill", "decode"} for i in range(len(e.passes))
-    ),  # in one pass
-    "chunks": lambda e: (
-        any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits
-    ),  # continues a prompt
+    # in one pass
+    "mixes": lambda e: any(_phases(e, i) == {"prefill", "decode"} for i in range(len(e.passes))),
+    # continues a prompt
+    "chunks": (
+        lambda e: any(s.phase == "prefill" and s.start for s in e.segments) and not e.kv.prefix_hits
+    ),
     "two_join": lambda e: len(e.admitted) > 1 and any(s.phase == "decode" for s in e.segments),
     "several_wait": lambda e: e.waiting.count > 1,
     "preempts": lambda e: e.preempted,
@@ -74,9 +74,8 @@ _OF_STEP: dict[str, Callable[[StepEvent], object]] = {
 _OF_REQUEST: dict[str, Callable[[StepEvent], list[str]]] = {
     "admits": lambda e: [a.request for a in e.admitted],
     "ends": lambda e: [f.request for f in e.finished],
-    "last_chunk": lambda e: [
-        s.request for s in e.segments if s.phase == "prefill"
-    ],  # the last step that reads its prompt
+    # the last step that reads its prompt
+    "last_chunk": lambda e: [s.request for s in e.segments if s.phase == "prefill"],
 }
 
 

@@ -1,7 +1,9 @@
-"""Sheets to print, one for the teacher and one for the learner, made from a lesson's document and pictures of its runs.
+"""Sheets to print, one for the teacher and one for the learner, made from a lesson's document and
+pictures of its runs.
 
-The learner's sheet has the lesson's questions, with room to write and masks to fill in; the answers are on a separate page. The
-teacher's has what each stop shows and says, the answers, and where to click.
+The learner's sheet has the lesson's questions, with room to write and masks to fill in; the answers
+are on a separate page. The teacher's has what each stop shows and says, the answers, and where to
+click.
 """
 
 from __future__ import annotations

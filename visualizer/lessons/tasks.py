@@ -1,7 +1,9 @@
-"""The tasks that end the lessons: whether the run that a learner made does what was asked, and what it shows, in numbers of that run.
+"""The tasks that end the lessons: whether the run that a learner made does what was asked, and what
+it shows, in numbers of that run.
 
-A goal is conditions, all of which must hold: `D.prompt > D.prompt@recorded; config.policy.name == dynamic`. At the left a fact of the learner's
-run, at the right a fact of it, a fact of the recorded run, a number times a fact, a number, or a word.
+A goal is conditions, all of which must hold: `D.prompt > D.prompt@recorded; config.policy.name ==
+dynamic`. At the left a fact of the learner's run, at the right a fact of it, a fact of the recorded
+run, a number times a fact, a number, or a word.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def runs_of_tasks() -> set[str]:
 
 
 def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list[dict[str, Any]]:
-    """The goals of a lesson's task: [{"name", "met", "says": a sentence}]. run: what the learner made.
+    """The goals of a lesson's task: [{"name", "met", "says": a sentence}]. run: what the learner
+    made.
 
     Raises InflightError for an unknown lesson or language.
     """
@@ -56,7 +59,9 @@ def check(lesson: str, run: Trace, traces: Traces, language: str = "en") -> list
 
 
 def _same_place(stop: Stop, run: Trace) -> At:
-    """Where the stop's rule leads in the learner's run; its beginning if that never happens there."""
+    """Where the stop's rule leads in the learner's run; its beginning if that never happens
+    there.
+    """
     try:
         return At(run, stop.place.step(run))
     except (InflightError, IndexError):
@@ -66,9 +71,8 @@ def _same_place(stop: Stop, run: Trace) -> At:
 def _holds(goal: str, at: At, places: Mapping[str, At]) -> bool:
     try:
         return all(_condition(text, at, places) for text in goal.split("; "))
-    except (
-        InflightError
-    ):  # the learner's run has no such request, or nothing of the kind happened in it
+    except InflightError:
+        # the learner's run has no such request, or nothing of the kind happened in it
         return False
 
 
@@ -86,9 +90,8 @@ def _condition(text: str, at: At, places: Mapping[str, At]) -> bool:
 def _value(text: str, at: At, places: Mapping[str, At]) -> Value:
     if text.isdecimal():
         return int(text)
-    return (
-        evaluated(text, at, places)[0] if "." in text or "@" in text else text
-    )  # a fact has a path or a place, a word has not
+    # a fact has a path or a place, a word has not
+    return evaluated(text, at, places)[0] if "." in text or "@" in text else text
 
 
 def _said(template: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:

@@ -1,12 +1,18 @@
-"""Lesson texts: templates, one file per lesson and language, filled with facts of a place (`visualizer.lessons.facts`).
+"""Lesson texts: templates, one file per lesson and language, filled with facts of a place
+(`visualizer.lessons.facts`).
 
-    {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with its noun, in the right number
-    {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact at another place of the stop
-    {metrics.requests!word}    a small number as a word          {seconds_packed!2}          with so many decimals
-    {B}                        a request, drawn as its letter    [lane] [lanes|lane]         a term of the glossary
+    {forward.padding}          a fact at the stop's own place    {forward.padding|pad|pads}  with
+                               its noun, in the right number
+    {metrics.lane_occupancy%}  the same in per cent              {metrics.steps@static}      a fact
+                               at another place of the stop
+    {metrics.requests!word}    a small number as a word          {seconds_packed!2}          with so
+                               many decimals
+    {B}                        a request, drawn as its letter    [lane] [lanes|lane]         a term
+                               of the glossary
     <Press →|Tap the arrow>    what to do: by mouse and keyboard, or by finger
 
-A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}`, `{"t": term, "s": text}` or `{"keys": text, "touch": text}`.
+A sentence is a list of spans: text, `{"r": letter}`, `{"n": number as text}`, `{"t": term, "s":
+text}` or `{"keys": text, "touch": text}`.
 """
 
 from __future__ import annotations
@@ -77,7 +83,9 @@ def languages(name: str) -> list[str]:
 
 
 def filled(template: str, at: At, places: Mapping[str, At], language: str) -> list[Span]:
-    """The template as spans; raises InflightError for a fact, place or request that does not exist."""
+    """The template as spans; raises InflightError for a fact, place or request that does not
+    exist.
+    """
     spans: list[Span] = []
     last = 0
     for match in _PART.finditer(template):
@@ -102,7 +110,9 @@ def evaluated(expression: str, at: At, places: Mapping[str, At]) -> tuple[Value,
 
 
 def by_pointer(text: str) -> str | dict[str, str]:
-    """A text of the page that may be wholly in two forms, `<by mouse and keyboard|by finger>`: as it is, or `{"keys": text, "touch": text}`."""
+    """A text of the page that may be wholly in two forms, `<by mouse and keyboard|by finger>`: as
+    it is, or `{"keys": text, "touch": text}`.
+    """
     whole = _PART.fullmatch(text)
     return {"keys": whole[3], "touch": whole[4]} if whole and whole[3] else text
 
@@ -116,7 +126,9 @@ def plain(spans: list[Span]) -> str:
 
 
 def number(found: int | float, language: str, share: bool = False, how: str = "") -> str:
-    """A number as the language writes it; a share in per cent. how: "word" or "Word", or how many decimals."""
+    """A number as the language writes it; a share in per cent. how: "word" or "Word", or how many
+    decimals.
+    """
     if share:
         return f"{found * 100:.0f} %" if language == "de" else f"{found * 100:.0f}%"
     if how in ("word", "Word") and isinstance(found, int) and found < len(_WORDS[language]):

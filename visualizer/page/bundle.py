@@ -1,7 +1,9 @@
-"""The player as text: its modules as one script, its style, its markup, and pages that need no server.
+"""The player as text: its modules as one script, its style, its markup, and pages that need no
+server.
 
-The modules import each other by name only (`import { a } from "./b.js"`). Each becomes a function of its own, loaded after those that it
-imports (see assets/player/parts/modules.js). Nothing is built or downloaded.
+The modules import each other by name only (`import { a } from "./b.js"`). Each becomes a function
+of its own, loaded after those that it imports (see assets/player/parts/modules.js). Nothing is
+built or downloaded.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from core.config import ASSETS
 
 PLAYER = ASSETS / "player"
 STYLES = (
+    "tokens",
+    "shared",
     "base",
     "panels",
     "model",
@@ -35,25 +39,27 @@ STYLES = (
 )
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)
-_LEADING = re.compile(
-    r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE
-)  # indentation, and comment lines
+# indentation, and comment lines
+_LEADING = re.compile(r"^[ \t]+(?://[^\n]*)?|^//[^\n]*", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/\n?", re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
 
 @cache
 def script(entry: str = "watch/player.js") -> str:
-    """All modules that `entry` needs, as one classic script. The player's leaves `window.Inflight.mount(root, options)`."""
+    """All modules that `entry` needs, as one classic script. The player's leaves
+    `window.Inflight.mount(root, options)`.
+    """
     return (
         (PLAYER / "parts" / "modules.js")
         .read_text(encoding="utf-8")
-        .replace("/*MODULES*/{}", inert_json(modules(entry)))
+        .replace("/*MODULES*/ {}", inert_json(modules(entry)))
     )
 
 
 def modules(entry: str) -> dict[str, str]:
-    """Every module that `entry` needs, itself last: path → a script that leaves its exports in `inflightModules[path]`.
+    """Every module that `entry` needs, itself last: path → a script that leaves its exports in
+    `inflightModules[path]`.
 
     Raises ValueError if modules import each other in a circle.
     """
@@ -77,7 +83,9 @@ def modules(entry: str) -> dict[str, str]:
 
 @cache
 def _module(player: Path, name: str) -> tuple[list[str], str]:
-    """The paths that a module imports, and the module as `_scoped` gives it. Several entries need the same modules."""
+    """The paths that a module imports, and the module as `_scoped` gives it. Several entries need
+    the same modules.
+    """
     source = (player / name).read_text(encoding="utf-8")
     return [_path(name, match[2]) for match in _IMPORT.finditer(source)], _scoped(name, source)
 
@@ -87,8 +95,8 @@ def _path(importer: str, relative: str) -> str:
 
 
 def _scoped(name: str, source: str) -> str:
-    """The module as a function that is called once. Line numbers are kept; comments and indentation are dropped, because every saved page
-    contains the script. No string in a module spans lines.
+    """The module as a function that is called once. Line numbers are kept; comments and indentation
+    are dropped, because every saved page contains the script. No string in a module spans lines.
     """
     source = _LEADING.sub("", _DOC.sub(lambda m: "\n" * m[0].count("\n"), source))
     exported = ", ".join(_EXPORT.findall(source))
@@ -99,12 +107,17 @@ def _scoped(name: str, source: str) -> str:
         source,
     )
     body = _EXPORT.sub("", taken)
-    return f'inflightModules["{name}"] = (() => {{ "use strict"; {body}\nreturn {{ {exported} }};\n}})();\n//# sourceURL=inflight/{name}\n'
+    return (
+        f'inflightModules["{name}"] = (() => {{ "use strict"; {body}\nreturn {{ {exported}'
+        f" }};\n}})();\n//# sourceURL=inflight/{name}\n"
+    )
 
 
 @cache
 def style() -> str:
-    """Watch's style sheets as one; a rule of a later one wins over an equal rule of an earlier one."""
+    """Watch's style sheets as one; a rule of a later one wins over an equal rule of an earlier
+    one.
+    """
     sheets = (PLAYER / "watch" / "style" / f"{name}.css" for name in STYLES)
     return _packed(sheets)
 
@@ -112,8 +125,11 @@ def style() -> str:
 @cache
 def figure_style() -> str:
     """The style of a page of figures: the rules of the panels that they hold, then their own."""
-    watch = PLAYER / "watch" / "style"
-    return _packed((watch / "base.css", watch / "panels.css", PLAYER / "figure" / "figure.css"))
+    watch = [
+        PLAYER / "watch" / "style" / f"{name}.css"
+        for name in ("tokens", "shared", "base", "panels")
+    ]
+    return _packed((*watch, PLAYER / "figure" / "figure.css"))
 
 
 def _packed(sheets: Iterable[Path]) -> str:
@@ -133,7 +149,9 @@ PICTURE = ASSETS / "screenshots" / "desktop.png"
 
 
 def head(picture: str | None) -> str:
-    """The head tags that describe the page to link previews. picture: its address, absolute if the page's own is known."""
+    """The head tags that describe the page to link previews. picture: its address, absolute if the
+    page's own is known.
+    """
     lines = (PLAYER / "watch" / "head.html").read_text(encoding="utf-8").splitlines()
     return "\n".join(
         line.replace("<!--PICTURE-->", picture or "")
@@ -145,34 +163,46 @@ def head(picture: str | None) -> str:
 def page_html(
     options: dict[str, Any], parts: dict[str, Any] | None = None, picture: str | None = None
 ) -> str:
-    """A whole page with one player. options: the player's, including `replay` or `catalogue`; they are escaped.
+    """A whole page with one player. options: the player's, including `replay` or `catalogue`; they
+    are escaped.
 
-    parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js. picture: see `head`.
+    parts: the page's other parts, whose scripts lie beside it; see assets/player/parts/tabs.js.
+    picture: see `head`.
     """
-    boot = 'Inflight.mount(document.querySelector(".inflight"), JSON.parse(document.getElementById("inflight-props").textContent));\n'
+    boot = (
+        'Inflight.mount(document.querySelector(".inflight"),'
+        ' JSON.parse(document.getElementById("inflight-props").textContent));\n'
+    )
     page, icon = (
         (PLAYER / "watch" / "page.html").read_text(encoding="utf-8"),
         base64.b64encode(ICON.read_bytes()).decode(),
     )
     parts = {
-        "<!--HEAD-->": f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">',
+        "<!--HEAD-->": (
+            f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
+        ),
         "/*STYLE*/": style(),
         "<!--BODY-->": markup(),
         "<!--PARTS-->": '<div id="parts"></div>' if parts else "",
         "<!--PROPS-->": inert_json(options),
-        "/*SCRIPT*/": script()
-        + boot
-        + (
-            f'{script("parts/tabs.js")}inflightParts(document.getElementById("parts"), {inert_json(parts)});\n'
-            if parts
-            else ""
+        "/*SCRIPT*/": (
+            script()
+            + boot
+            + (
+                f'{script("parts/tabs.js")}inflightParts(document.getElementById("parts"),'
+                f" {inert_json(parts)});\n"
+                if parts
+                else ""
+            )
         ),
     }
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], page)
 
 
 def standalone_html(replay: dict[str, Any], place: dict[str, Any] | None = None) -> str:
-    """One file with everything in it: opens from disk, without a network. replay: of a run, or of all ranks. place: where to open it, see `Player`."""
+    """One file with everything in it: opens from disk, without a network. replay: of a run, or of
+    all ranks. place: where to open it, see `Player`.
+    """
     return page_html({"replay": replay, **(place or {})})
 
 

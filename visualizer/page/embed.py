@@ -1,4 +1,6 @@
-"""The embeddable page: one figure of a recorded run in a frame of another site, as its address says (`#run=…&view=lanes,mask`)."""
+"""The embeddable page: one figure of a recorded run in a frame of another site, as its address says
+(`#run=…&view=lanes,mask`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ ENTRY = "figure/embed.js"
 
 
 def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
-    """The page. urls: by run and language, where its `figure_replay` is; player: where the whole player is."""
+    """The page. urls: by run and language, where its `figure_replay` is; player: where the whole
+    player is.
+    """
     data = {
         "runs": {
             name: {"title": _titles(RUNS[name].title), "urls": dict(found)}

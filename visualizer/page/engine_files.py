@@ -1,10 +1,12 @@
-"""The engine in the visitor's own tab as files: an interpreter, the sources that run in it, the kernels, and the built-in models.
+"""The engine in the visitor's own tab as files: an interpreter, the sources that run in it, the
+kernels, and the built-in models.
 
-They lie in one folder that is named by what is in it, so that a browser may keep them for ever: `engine/VERSION/manifest.json` lists the
-others. What the worker fetches is packed here (`.gz`), because not every host packs what it sends; the scripts, which the browser itself
-loads, are not.
+They lie in one folder that is named by what is in it, so that a browser may keep them for ever:
+`engine/VERSION/manifest.json` lists the others. What the worker fetches is packed here (`.gz`),
+because not every host packs what it sends; the scripts, which the browser itself loads, are not.
 
-The interpreter is Pyodide, whose five files come from the npm package of that name: see `find_pyodide`.
+The interpreter is Pyodide, whose five files come from the npm package of that name: see
+`find_pyodide`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ INTERPRETER = (
 SCRIPTS = ASSETS / "engine"
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
-_OURS = ("core", "exercises", "visualizer")
+_OURS = ("core", "visualizer")
 _ENTRIES = ("visualizer.browser",)  # with all that they import, these run in the tab
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement has others
 _READ = (  # of assets: what they read
@@ -48,9 +50,8 @@ _READ = (  # of assets: what they read
     "models/*/config.json",
     "models/*/tokenizer.json",
     *(f"traces/{run}.jsonl" for run in sorted(runs_of_tasks())),
-    *(
-        f"player/{room}/**/*" for room in ("parts", "run", "views", "figure", "engine", "watch")
-    ),  # for a run as one page
+    # for a run as one page
+    *(f"player/{room}/**/*" for room in ("parts", "run", "views", "figure", "engine", "watch")),
 )
 
 
@@ -85,7 +86,9 @@ class EngineFiles:
             return self._made
 
     def write(self, folder: Path) -> int:
-        """Write them to where a page in `folder` finds them, in place of another version; returns their size in bytes."""
+        """Write them to where a page in `folder` finds them, in place of another version; returns
+        their size in bytes.
+        """
         for old in folder.glob("engine/*/manifest.json"):
             shutil.rmtree(old.parent)
         for name, content in self.contents().items():
@@ -138,8 +141,9 @@ def engine_files() -> EngineFiles | None:
 
 
 def find_pyodide(folder: Path | None = None) -> Path:
-    """The folder of the npm package: the given one, that of INFLIGHT_PYODIDE, or where `npm ci` puts it. Raises InflightError where it is not, in a
-    sentence that says how to get it."""
+    """The folder of the npm package: the given one, that of INFLIGHT_PYODIDE, or where `npm ci`
+    puts it. Raises InflightError where it is not, in a sentence that says how to get it.
+    """
     named = os.environ.get("INFLIGHT_PYODIDE", "")
     found = folder or (Path(named) if named else _ROOT / "node_modules" / "pyodide")
     try:
@@ -154,14 +158,15 @@ def find_pyodide(folder: Path | None = None) -> Path:
             else f"{found} has none"
         )
         raise InflightError(
-            f"The engine in the tab needs the npm package pyodide {PYODIDE}, and {what}: fetch it with `npm ci`, or with "
-            f"`npm pack pyodide@{PYODIDE}` and `tar xf pyodide-{PYODIDE}.tgz`, which leaves it in the folder package, and name that with "
-            "--pyodide or in INFLIGHT_PYODIDE."
+            f"The engine in the tab needs the npm package pyodide {PYODIDE}, and {what}: fetch it"
+            f" with `npm ci`, or with `npm pack pyodide@{PYODIDE}` and `tar xf"
+            f" pyodide-{PYODIDE}.tgz`, which leaves it in the folder package, and name that with"
+            " --pyodide or in INFLIGHT_PYODIDE."
         )
     return found
 
 
-# -- our own Python ----------------------------------------------------------------------------------------------------
+# -- our own Python --------------------------------------------------------------------------------
 
 
 def sources() -> dict[str, str]:
@@ -176,7 +181,9 @@ def sources() -> dict[str, str]:
 
 
 def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
-    """Module to file: all that `entries` import, at once or when they are called, as far as the standard library is enough to import it."""
+    """Module to file: all that `entries` import, at once or when they are called, as far as the
+    standard library is enough to import it.
+    """
     known = _modules()
     found: dict[str, str] = {}
     todo = [
@@ -194,7 +201,9 @@ def modules_in_tab(entries: Iterable[str] = _ENTRIES) -> dict[str, str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Every module of ours, without the package of a wheel in its name, and its file below the root."""
+    """Every module of ours, without the package of a wheel in its name, and its file below the
+    root.
+    """
     found = {}
     for package in _OURS:
         for path in (_ROOT / package).rglob("*.py"):
@@ -227,7 +236,9 @@ def _with_packages(name: str) -> Iterator[str]:
 
 @cache
 def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """What a module imports when it is imported, and what it imports when it is called; types are left out."""
+    """What a module imports when it is imported, and what it imports when it is called; types are
+    left out.
+    """
     at_once: set[str] = set()
     later: set[str] = set()
 
@@ -242,9 +253,8 @@ def _imports(name: str) -> tuple[frozenset[str], frozenset[str]]:
                 look(node.orelse, found)
             else:
                 is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-                for part in (
-                    _BLOCKS
-                ):  # imports are statements: expressions, which are most of a tree, hold none
+                # imports are statements: expressions, which are most of a tree, hold none
+                for part in _BLOCKS:
                     look(getattr(node, part, ()), later if is_function else found)
 
     look(ast.parse((_ROOT / _modules()[name]).read_text(encoding="utf-8")).body, at_once)

@@ -1,4 +1,6 @@
-"""What a page of figures needs beside their script: runs as small as a figure can have them, and the words that its views may say."""
+"""What a page of figures needs beside their script: runs as small as a figure can have them, and
+the words that its views may say.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _HOLES = re.compile(r"\[[^\[\]]*\]|#|“…”|\{\w+\}")
 
 
 def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
-    """A run for `Figure`, its sentences in one language: the replay without what only Watch's other panels and cards show."""
+    """A run for `Figure`, its sentences in one language: the replay without what only Watch's other
+    panels and cards show.
+    """
     with speaking(language):
         whole = replay(trace)
     header = whole["header"]
@@ -38,11 +42,15 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
             key: whole[key]
             for key in ("schema", "records", "complete", "letters", "texts", "events")
         },
-        "header": {key: header[key] for key in _HEADER if key in header}
-        | {
-            "model": {key: header["model"][key] for key in ("windows",) if key in header["model"]},
-            "workload": {"requests": asked},
-        },
+        "header": (
+            {key: header[key] for key in _HEADER if key in header}
+            | {
+                "model": {
+                    key: header["model"][key] for key in ("windows",) if key in header["model"]
+                },
+                "workload": {"requests": asked},
+            }
+        ),
         "captions": [
             {"why": [], **{key: caption[key] for key in ("say", "simple") if key in caption}}
             for caption in whole["captions"]
@@ -52,7 +60,9 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
 
 @cache
 def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, str]:
-    """The part of a language's catalogue that the modules of `entry` can say: sentences all of whose words they hold."""
+    """The part of a language's catalogue that the modules of `entry` can say: sentences all of
+    whose words they hold.
+    """
     said = "\n".join(modules(entry).values())
     return {
         key: text

@@ -1,4 +1,6 @@
-"""Pages that are one file with nothing to fetch: they open from disk, and in a cell of a notebook."""
+"""Pages that are one file with nothing to fetch: they open from disk, and in a cell of a
+notebook.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _BROUGHT = ASSETS / "site" / "one_file.html"
 
 
 def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
-    """The page of a run, which opens at a place (see `Player`), or of a comparison. in_cell: of a notebook. Raises InflightError if there is nothing to show."""
+    """The page of a run, which opens at a place (see `Player`), or of a comparison. in_cell: of a
+    notebook. Raises InflightError if there is nothing to show.
+    """
     if isinstance(what, Comparison):
         return comparison_html(what)
     if not isinstance(what, Trace):
@@ -35,10 +39,13 @@ def html_of(what: object, in_cell: bool, place: dict[str, Any]) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """The race of a comparison and what was measured. Raises InflightError if no contender left a trace, and for a simulated one."""
+    """The race of a comparison and what was measured. Raises InflightError if no contender left a
+    trace, and for a simulated one.
+    """
     if comparison.is_simulated:
         raise InflightError(
-            "The page of a comparison shows what was measured, and this one is simulated. Each of its runs has a page."
+            "The page of a comparison shows what was measured, and this one is simulated. Each of"
+            " its runs has a page."
         )
     traces = [run.trace for run in comparison.runs.values() if run.trace is not None]
     if not traces:
@@ -61,7 +68,9 @@ def comparison_html(comparison: Comparison) -> str:
 
 
 def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en") -> str:
-    """One lesson: the player, its recorded runs and the lesson's texts. Raises InflightError for an unknown lesson."""
+    """One lesson: the player, its recorded runs and the lesson's texts. Raises InflightError for an
+    unknown lesson.
+    """
     chosen = [known for known in LESSONS if known.name == lesson]
     if not chosen:
         raise InflightError(f"There is no lesson {shown(lesson)}.")
@@ -81,7 +90,9 @@ def lesson_html(lesson: str, traces: Callable[[str], Trace], language: str = "en
 def _one_file(
     player: dict[str, Any], data: Mapping[str, object], name: str, options: dict[str, Any]
 ) -> str:
-    """A page that opens with one of its parts. player: the options of the player behind it. data: what the part would fetch, by address."""
+    """A page that opens with one of its parts. player: the options of the player behind it. data:
+    what the part would fetch, by address.
+    """
     given = {"<!--DATA-->": inert_json(data), "<!--PART-->": name, "/*SCRIPT*/": tab_script(name)}
     brought = re.sub(
         "|".join(map(re.escape, given)),

@@ -1,4 +1,6 @@
-"""The recorded runs and comparisons as a static site: a folder that any web server serves and that opens from disk as well."""
+"""The recorded runs and comparisons as a static site: a folder that any web server serves and that
+opens from disk as well.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,10 @@ def export_site(
     url: str = "",
     engine: EngineFiles | None = None,
 ) -> Path:
-    """Write the site; returns its first page. url: where it will be served, which previews of links need for their picture. engine: the engine that
-    runs in its visitors' tabs. Raises InflightError if nothing is recorded or the folder cannot be written."""
+    """Write the site; returns its first page. url: where it will be served, which previews of links
+    need for their picture. engine: the engine that runs in its visitors' tabs. Raises InflightError
+    if nothing is recorded or the folder cannot be written.
+    """
     runs = list(recorded_runs(traces))
     if not runs:
         raise InflightError(
@@ -117,7 +121,9 @@ def export_site(
 
 
 def _offers(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What the engine in the tab can run, by a server's address for it: the page says so before that engine is loaded."""
+    """What the engine in the tab can run, by a server's address for it: the page says so before
+    that engine is loaded.
+    """
     listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
     compared = offers.for_comparisons(IN_TAB) | {"recorded": listed, "note": ""}
     return {"inflight/state": offers.for_runs(IN_TAB), "inflight/comparisons": compared}
@@ -160,7 +166,9 @@ def _write_loading(path: Path, page: str) -> None:
 
 
 def _compare(folder: Path, comparisons: Path) -> dict[str, Any] | None:
-    """Write the Compare tab's files; returns its options for the page, or None if no comparison is recorded."""
+    """Write the Compare tab's files; returns its options for the page, or None if no comparison is
+    recorded.
+    """
     entries = recorded(comparisons)
     if not entries:
         return None
@@ -242,7 +250,9 @@ def _paper(folder: Path, url: str, text: str) -> str:
 
 
 def _brought(folder: Path, url: str, data: object) -> str:
-    """Write data as a script, which a page opened from disk can load although it may not fetch; returns its address."""
+    """Write data as a script, which a page opened from disk can load although it may not fetch;
+    returns its address.
+    """
     (folder / url).write_text(
         f"inflightBring({inert_json(url)}, {inert_json(data)});\n", encoding="utf-8"
     )

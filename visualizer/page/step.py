@@ -1,4 +1,6 @@
-"""One step as a page with nothing around it: its figure, and the place for the script that draws it."""
+"""One step as a page with nothing around it: its figure, and the place for the script that draws
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ PLOTLY = "<!--PLOTLY-->"
 
 
 def step_page(trace: Trace, step: int) -> str:
-    """The figure of a step as a page; raises InflightError if there is no such step or its masks are too large to hold in a page."""
+    """The figure of a step as a page; raises InflightError if there is no such step or its masks
+    are too large to hold in a page.
+    """
+    simulated = ", simulated" if trace.header.is_simulated else ""
     parts = {
-        "<!--TITLE-->": f"Inflight: step {step}",
+        "<!--TITLE-->": f"Inflight: step {step}{simulated}",
         "<!--DATA-->": inert_json(step_figure(trace, step).to_json()),
     }
     page = (PLAYER / "figure" / "step.html").read_text(encoding="utf-8")

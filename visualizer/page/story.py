@@ -1,7 +1,8 @@
-"""The story: an essay on recorded runs as one page, whose figures are players of those runs. It needs no server once it is written.
+"""The story: an essay on recorded runs as one page, whose figures are players of those runs. It
+needs no server once it is written.
 
-What a section shows is in assets/story/story.toml, its words in assets/story/<language>.toml; each number in them is a fact of a recorded run, filled in
-as in lessons (`visualizer.lessons.texts`).
+What a section shows is in assets/story/story.toml, its words in assets/story/<language>.toml; each
+number in them is a fact of a recorded run, filled in as in lessons (`visualizer.lessons.texts`).
 """
 
 from __future__ import annotations
@@ -80,13 +81,18 @@ def story_html(
     picture: str | None = None,
     fonts: str = "inflight/story",
 ) -> str:
-    """The whole page. player: where the player is; fonts: where the files of `FONTS` are; others: the story in other languages, by their codes; picture: see `bundle.head`."""
+    """The whole page. player: where the player is; fonts: where the files of `FONTS` are; others:
+    the story in other languages, by their codes; picture: see `bundle.head`.
+    """
     others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
     page = words(language)["page"]
     (other, address), *_ = others.items()
     place, places = (
         "verses-continuous start",
-        {"static": "verses-static start", "continuous": "verses-continuous start"},
+        {
+            "static": "verses-static start",
+            "continuous": "verses-continuous start",
+        },
     )
 
     def told(name: str) -> list[Span]:
@@ -99,19 +105,46 @@ def story_html(
     icon = base64.b64encode(ICON.read_bytes()).decode()
     enter = {"player": player, "here": language, "others": dict(others)}
     texts = {
-        "LANGUAGE": language, "TITLE": escape(page["title"]), "ABOUT": escape(page["about"]), "FIRST": next(iter(written)), "SKIP": escape(page["skip"]),
-        "HEAD": f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">' + (f'<meta property="og:image" content="{escape(picture)}">' if picture else ""),
-        "CONTENTS": escape(page["contents"]), "OTHER": escape(address), "OTHER_CODE": other, "OTHER_NAME": escape(page["other"]),
-        "PLAYER": escape(player), "PLAYER_NAME": escape(page["player"]), "KICKER": escape(page["kicker"].replace("{minutes}", str(max(1, round(length / WORDS_A_MINUTE))))),
-        "LEAD": _html(told("lead"), player), "HERO": _html(told("hero"), player), "CLOSE": _html(told("close"), player), "HERO_ALT": escape(plain(told("hero_alt"))),
-        "FOOTER": _html(told("footer"), player), "KEYS": escape(page["keys"]),
-        "LIST": "\n".join(f'<li><a href="#{name}"><i aria-hidden="true"><i></i></i>{escape(words(language)[name]["title"])}</a></li>' for name in written),
-        "SECTIONS": "\n".join(written.values()), "DATA": inert_json(story_data(language, player)),
-    }  # fmt: skip
+        "LANGUAGE": language,
+        "TITLE": escape(page["title"]),
+        "ABOUT": escape(page["about"]),
+        "FIRST": next(iter(written)),
+        "SKIP": escape(page["skip"]),
+        "HEAD": (
+            f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">'
+            + (f'<meta property="og:image" content="{escape(picture)}">' if picture else "")
+        ),
+        "CONTENTS": escape(page["contents"]),
+        "OTHER": escape(address),
+        "OTHER_CODE": other,
+        "OTHER_NAME": escape(page["other"]),
+        "PLAYER": escape(player),
+        "PLAYER_NAME": escape(page["player"]),
+        "KICKER": escape(
+            page["kicker"].replace("{minutes}", str(max(1, round(length / WORDS_A_MINUTE))))
+        ),
+        "LEAD": _html(told("lead"), player),
+        "HERO": _html(told("hero"), player),
+        "CLOSE": _html(told("close"), player),
+        "HERO_ALT": escape(plain(told("hero_alt"))),
+        "FOOTER": _html(told("footer"), player),
+        "KEYS": escape(page["keys"]),
+        "LIST": "\n".join(
+            f'<li><a href="#{name}"><i '
+            f'aria-hidden="true"><i></i></i>{escape(words(language)[name]["title"])}</a></li>'
+            for name in written
+        ),
+        "SECTIONS": "\n".join(written.values()),
+        "DATA": inert_json(story_data(language, player)),
+    }
     parts = {f"<!--{name}-->": text for name, text in texts.items()} | {
-        "/*ENTER*/": f"window.inflightEnter = {inert_json(enter)};\n{(PLAYER / 'story' / 'enter.js').read_text(encoding='utf-8')}",
-        "/*STYLE*/": figure_style()
-        + _packed((PLAYER / "story" / "story.css",)).replace("FONTS", fonts),
+        "/*ENTER*/": (
+            "window.inflightEnter ="
+            f" {inert_json(enter)};\n{(PLAYER / 'story' / 'enter.js').read_text(encoding='utf-8')}"
+        ),
+        "/*STYLE*/": (
+            figure_style() + _packed((PLAYER / "story" / "story.css",)).replace("FONTS", fonts)
+        ),
         "/*SCRIPT*/": script(ENTRY),
     }
     html = (PLAYER / "story" / "story.html").read_text(encoding="utf-8")
@@ -125,12 +158,13 @@ def _section(name: str, language: str, player: str) -> str:
     for beat in spec["beats"]:
         text = f"<p>{_html(said(texts[beat['name']], *there, language), player, there[0])}</p>"
         guess = spec.get("guess", {})
-        beats.append(
-            f'<div class="beat">{text}{_guess(guess, texts, there, language, player) if guess.get("beat") == beat["name"] else ""}</div>'
-        )
+        if guess.get("beat") == beat["name"]:
+            text += _guess(guess, texts, there, language, player)
+        beats.append(f'<div class="beat">{text}</div>')
     title = escape(texts["title"])
     return (
-        f'<section class="scrolly" id="{name}"><div class="prose"><h2><a href="#{name}">{title}</a></h2>\n'
+        f'<section class="scrolly" id="{name}"><div class="prose"><h2><a'
+        f' href="#{name}">{title}</a></h2>\n'
         + "\n".join(beats)
         + f'</div><div class="fig"><p class="unseen">{escape(texts["claim"])}</p></div></section>'
     )
@@ -143,16 +177,17 @@ def _guess(
     language: str,
     player: str,
 ) -> str:
-    """A question with numbers to choose from, the right one among them."""
-    right, *wrong = (evaluated(path, at(there[0]), {})[0] for path in guess["numbers"])
+    """A question with numbers to choose from, each with what is said of it."""
+    found = {name: evaluated(guess[name], at(there[0]), {})[0] for name in guess.keys() - {"beat"}}
     chosen = "".join(
-        f'<button type="button" data-right="{str(n == right).lower()}" aria-pressed="false">{number(n, language)}</button>'
-        for n in sorted({n for n in (right, *wrong) if isinstance(n, int)})
+        f'<button type="button" data-says="{escape(texts[name])}"'
+        f' aria-pressed="false">{number(n, language)}</button>'
+        for n, name in sorted((n, name) for name, n in found.items() if isinstance(n, int))
     )
     ask = _html(said(texts["ask"], *there, language), player, there[0])
     return (
-        f'<div class="ask"><p>{ask}</p><p class="guess" data-right="{escape(texts["right"])}" data-wrong="{escape(texts["wrong"])}">{chosen}</p>'
-        '<p class="verdict" role="status"></p></div>'
+        f'<div class="ask"><p>{ask}</p><p class="guess">{chosen}</p><p class="verdict"'
+        ' role="status"></p></div>'
     )
 
 
@@ -165,7 +200,8 @@ def _html(spans: list[Span], player: str, place: str = "") -> str:
             made.append(escape(span, quote=False))
         elif "r" in span:
             made.append(
-                f'<span class="who" style="--h: var(--hue-{hues[span["r"]]}); --t: var(--tint-{hues[span["r"]]})">{escape(span["r"])}</span>'
+                f'<span class="who" style="--h: var(--hue-{hues[span["r"]]}); --t:'
+                f' var(--tint-{hues[span["r"]]})">{escape(span["r"])}</span>'
             )
         elif "n" in span:
             made.append(f'<span class="n">{escape(span["n"])}</span>')
@@ -182,11 +218,13 @@ def _hues(trace: Trace) -> dict[str, int]:
     return {named[request]: hue for request, hue in dealt.items()}
 
 
-# -- what the figures draw -------------------------------------------------------------------------------------------
+# -- what the figures draw -------------------------------------------------------------------------
 
 
 def story_data(language: str, player: str) -> dict[str, Any]:
-    """What story.js is given: {"language", "words", "runs", "drawings", "sections", "hero", "again"}."""
+    """What story.js is given: {"language", "words", "runs", "drawings", "sections", "hero",
+    "again"}.
+    """
     page = words(language)["page"]
     shown = {name: _figure(name, language, player) for name in sections()}
     runs = dict.fromkeys(
@@ -270,8 +308,14 @@ def _cost(spec: dict[str, Any]) -> dict[str, Any]:
             if request in seats[lane]
         )
         order.append(
-            {"letter": named[request], "hue": hues[named[request]], "length": len(tokens), "lane": lane, "from": sum(len(trace.outputs[r]) for r in before)}
-        )  # fmt: skip
+            {
+                "letter": named[request],
+                "hue": hues[named[request]],
+                "length": len(tokens),
+                "lane": lane,
+                "from": sum(len(trace.outputs[r]) for r in before),
+            }
+        )
     curve = [[int(tokens), round(ms, 4)] for tokens, ms in fact_of("pass_ms", there).items()]
     return {"curve": curve, "weights": fact("model.parameters", there), "order": order}
 
@@ -315,9 +359,13 @@ def _times(spec: dict[str, Any]) -> dict[str, Any]:
 
     def steps(run: str) -> list[list[float]]:
         return [
-            [round((e.t_end - e.t_start) * 1e3, 3), sum(s.length for s in e.segments), sum(s.length for s in e.segments if s.request == request and s.phase == "prefill")]
+            [
+                round((e.t_end - e.t_start) * 1e3, 3),
+                sum(s.length for s in e.segments),
+                sum(s.length for s in e.segments if s.request == request and s.phase == "prefill"),
+            ]
             for e in recorded_run(run).events
-        ]  # fmt: skip
+        ]
 
     return {
         "runs": [{"steps": steps(run)} for run in spec["runs"]],

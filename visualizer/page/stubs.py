@@ -1,5 +1,6 @@
-"""Lets Gradio be imported without the stubs that it writes for editors: at every import it parses the source of each component, and writes and
-parses a `.pyi` beside it, which takes half of the import time.
+"""Lets Gradio be imported without the stubs that it writes for editors: at every import it parses
+the source of each component, and writes and parses a `.pyi` beside it, which takes half of the
+import time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def skip_stubs() -> None:
 
 
 class _WithoutStubs(MetaPathFinder):
-    """Finds the one module that writes them, as Python would, and removes the function responsible once it is loaded."""
+    """Finds the one module that writes them, as Python would, and removes the function responsible
+    once it is loaded.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,4 +1,6 @@
-"""The page's other tabs as files, fetched when first opened: scripts with markup and style inside, and Plotly's, compressed."""
+"""The page's other tabs as files, fetched when first opened: scripts with markup and style inside,
+and Plotly's, compressed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from visualizer.documents.catalogue import QUESTIONS
 from visualizer.lessons.document import faq, hints
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PLAYER, inert_json, script
-from visualizer.write.exercises import exercises
 from visualizer.write.tasks import MODEL, tasks
 
 TABS: list[dict[str, Any]] = [
@@ -30,7 +31,9 @@ STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
 
 @cache
 def tab_script(name: str) -> str:
-    """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder, options)`."""
+    """A classic script that leaves the tab's mount, `window.inflight<Name>Mount(holder,
+    options)`.
+    """
     files: dict[str, Any] = {
         "style": (PLAYER / name / f"{name}.css").read_text(encoding="utf-8"),
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
@@ -38,17 +41,18 @@ def tab_script(name: str) -> str:
     if name == "write":
         files |= {
             "model": MODEL,
-            "tasks": [t.to_json() for t in tasks().values()]
-            + [e.to_json() for e in exercises().values()],
+            "tasks": [task.to_json() for task in tasks().values()],
         }
-    return f"window.inflight{name.capitalize()}Files = {inert_json(files)};\n{script(f'{name}/{name}.js')}"
+    return (
+        f"window.inflight{name.capitalize()}Files ="
+        f" {inert_json(files)};\n{script(f'{name}/{name}.js')}"
+    )
 
 
 @cache
 def packed_plotly() -> bytes:
-    from plotly.offline import (
-        get_plotlyjs,
-    )  # all that is needed of that package, and not where only the rest of this file is
+    # all that is needed of that package, and not where only the rest of this file is
+    from plotly.offline import get_plotlyjs
 
     return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)
 
@@ -67,7 +71,9 @@ def with_write(tabs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write_files(folder: Path) -> dict[str, Path]:
-    """Write what the page fetches, named by content: `{"compare", "learn", "live", "write", "plotly", "codemirror"}`."""
+    """Write what the page fetches, named by content: `{"compare", "learn", "live", "write",
+    "plotly", "codemirror"}`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     contents = {name: tab_script(name).encode() for name in ("compare", "learn", "live", "write")}
     contents |= {"plotly": packed_plotly(), "codemirror": EDITOR.read_bytes()}
@@ -85,19 +91,29 @@ def options(
     live: dict[str, Any] | None = None,
     engine: str | None = None,
 ) -> dict[str, Any]:
-    """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a file is served. live: the options of the
-    Live tab, see live.js, if there is one. engine: the address of the engine that runs in the visitor's tab, if there is one."""
+    """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a
+    file is served. live: the options of the Live tab, see live.js, if there is one. engine: the
+    address of the engine that runs in the visitor's tab, if there is one.
+    """
     of_a_server = {"server": True, "base": "", "engine": engine}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
         found["live"], tabs = (
             {"base": "", **live},
-            [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY],
+            [
+                *TABS[:2],
+                {"name": "live", "title": "Live"},
+                *TABS[2:],
+                STORY,
+            ],
         )
     if engine is not None:
         found["write"], tabs = (
-            {"engine": engine, "codemirror": url(paths["codemirror"])},
+            {
+                "engine": engine,
+                "codemirror": url(paths["codemirror"]),
+            },
             with_write(tabs),
         )
     return {
@@ -108,7 +124,9 @@ def options(
 def player_options(
     catalogue: Sequence[dict[str, Any]], tabs: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's parts, its own first."""
+    """The player's options on a page with recorded runs. tabs: `{"name", "title"}` of the page's
+    parts, its own first.
+    """
     return {
         "catalogue": catalogue,
         "questions": list(QUESTIONS.values()),

@@ -1,6 +1,8 @@
-"""What the page's server does, as plain functions without Gradio or HTTP: state, jobs, uploads, exports.
+"""What the page's server does, as plain functions without Gradio or HTTP: state, jobs, uploads,
+exports.
 
-Every answer is plain data. A refusal (`answering`) is `{"error": one sentence}`, never an exception: the page shows it and carries on.
+Every answer is plain data. A refusal (`answering`) is `{"error": one sentence}`, never an
+exception: the page shows it and carries on.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any, ParamSpec
 
 from core.config import BUILTIN_MODELS
 from core.errors import InflightError
-from core.models.cache import ModelCache
-from core.models.libraries import load_libraries
+from core.torch_engine.models.cache import ModelCache
+from core.torch_engine.models.libraries import load_libraries
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs import offers
 from visualizer.jobs.attention import attention_weights
@@ -34,16 +36,16 @@ from visualizer.server.uploads import open_dataset, open_upload
 
 _Args = ParamSpec("_Args")
 
-_QUIET_S, _LATEST_S = (
-    1.0,
-    5.0,
-)  # seconds after the latest file, and after the first, that preparations for a run begin
+# seconds after the latest file, and after the first, that preparations for a run begin
+_QUIET_S, _LATEST_S = 1.0, 5.0
 
 
 def answering(
     function: Callable[_Args, dict[str, Any]], what: str = ""
 ) -> Callable[_Args, dict[str, Any]]:
-    """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the refusal."""
+    """The function with refusals turned into answers: `{"error": one sentence}`. what: precedes the
+    refusal.
+    """
 
     @functools.wraps(function)
     def answered(*args: _Args.args, **kwargs: _Args.kwargs) -> dict[str, Any]:
@@ -56,7 +58,9 @@ def answering(
 
 
 class Server:
-    """One for each process. store: where runs are kept. model: the one that the page opens with, empty for a run's own."""
+    """One for each process. store: where runs are kept. model: the one that the page opens with,
+    empty for a run's own.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Server:
     ) -> None:
         self.store, self._limits, self.model_at_start = store, limits, model
         self._models, self._is_warm, self._served = models or ModelCache(), threading.Lock(), 0.0
-        queues = {
+        queues: dict[str, JobQueue[Job]] = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),
         }
@@ -78,8 +82,9 @@ class Server:
         self._lessons = Lessons(store, traces)
 
     def warm_up(self) -> None:
-        """Once the page has been served, import what a run needs and load the default model, in a thread. To be called with each of its files: while they
-        are asked for, a browser is on its way to the first picture, and importing holds Python's lock for much of its time.
+        """Once the page has been served, import what a run needs and load the default model, in a
+        thread. To be called with each of its files: while they are asked for, a browser is on its
+        way to the first picture, and importing holds Python's lock for much of its time.
         """
         self._served = time.monotonic()
         if self._is_warm.acquire(blocking=False):
@@ -102,12 +107,16 @@ class Server:
         return comparisons.catalogue(self._limits, model=self.model_at_start)
 
     def model(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a model is and will take before it is loaded, see `foreseen`, or why it cannot be run. asked: "model", "device", "dtype"."""
+        """What a model is and will take before it is loaded, see `foreseen`, or why it cannot be
+        run. asked: "model", "device", "dtype".
+        """
         return foreseen(asked, self._limits, self._models)
 
     @answering
     def call(self, name: str, args: object, address: str = "") -> dict[str, Any]:
-        """The answer to a call, see `visualizer.jobs.calls`; it may take seconds. address: of the visitor, who keeps what is made."""
+        """The answer to a call, see `visualizer.jobs.calls`; it may take seconds. address: of the
+        visitor, who keeps what is made.
+        """
         calls = (
             self.model,
             self.lessons,
@@ -122,15 +131,19 @@ class Server:
         }
         return answered({call.__name__: call for call in calls} | kept, name, args)
 
-    # -- jobs: to be called on the event loop --------------------------------------------------------------------------
+    # -- jobs: to be called on the event loop ------------------------------------------------------
 
     @answering
     def begin(self, kind: object, spec: object, visitor: str, address: str = "") -> dict[str, Any]:
-        """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence or fork. A visitor has one run and one of the others."""
+        """Start a job: `{"job"}`, its id, or why not. kind: run, leak, compare, equivalence or
+        fork. A visitor has one run and one of the others.
+        """
         return {"job": self.jobs.begin(self._job(kind, spec), visitor, address).id}
 
     def follow(self, job: object, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, as server-sent events; raises Refused for an unknown one."""
+        """A job's deltas from a number on, as server-sent events; raises Refused for an unknown
+        one.
+        """
         found = self.jobs.find(job)
         if found is None:
             raise Refused(
@@ -151,7 +164,8 @@ class Server:
             return Job(LeakyRun(on_cpu, self._limits), self._limits, self._models, self.store)
         if not isinstance(kind, str) or kind not in comparisons.KINDS or not isinstance(spec, dict):
             raise Refused(
-                f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a spec."
+                f"This page can run, leak, {', '.join(comparisons.KINDS)}; ask by name, with a"
+                " spec."
             )
         return comparisons.job(kind, spec, self._limits, self._models, self.store)
 
@@ -160,26 +174,34 @@ class Server:
         return {"url": self._lessons.document(language)}
 
     def lesson_file(self, lesson: str, kind: str, language: str) -> dict[str, Any]:
-        """The address of a lesson's sheet, `{"url"}`, or why there is none. kind: teacher, learner, offline (the lesson as one file), plan, or captions (of a run)."""
+        """The address of a lesson's sheet, `{"url"}`, or why there is none. kind: teacher, learner,
+        offline (the lesson as one file), plan, or captions (of a run).
+        """
         return {"url": self._lessons.file(lesson, kind, language)}
 
     def lesson_check(self, lesson: str, run: str, language: str) -> dict[str, Any]:
-        """Whether a stored run does what a lesson's task asks, `{"goals": [{"name", "met", "says"}]}`, or why that cannot be told."""
+        """Whether a stored run does what a lesson's task asks, `{"goals": [{"name", "met",
+        "says"}]}`, or why that cannot be told.
+        """
         return {"goals": self._lessons.check(lesson, self.store.trace(run), language)}
 
     def open_comparison(self, name: str) -> dict[str, Any]:
         """The address of a recorded comparison, `{"url"}`, or why there is none."""
         return {"url": comparisons.open_recorded(name, self.store)}
 
-    # -- files ---------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def upload(self, data: bytes, names: Sequence[str] = (), address: str = "") -> dict[str, Any]:
-        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why they cannot be opened."""
+        """Open a saved trace, or the ranks of one engine: see `open_upload`; or why they cannot be
+        opened.
+        """
         what = f"{'These files' if len(names) > 1 else 'This file'} cannot be opened as a trace: "
         return answering(open_upload, what)(data, self.store, self._limits, names, address)
 
     def dataset(self, data: bytes, name: str, model: str) -> dict[str, Any]:
-        """A published workload as requests for the editor, scaled to a model: `{"workload", "block_size", "says"}`, or why not."""
+        """A published workload as requests for the editor, scaled to a model: `{"workload",
+        "block_size", "says"}`, or why not.
+        """
         return answering(open_dataset, "This file cannot be opened as a workload: ")(
             data, name, model, self._limits
         )

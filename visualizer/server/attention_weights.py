@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from core.models.adapter import ModelAdapter
+from core.torch_engine.models.adapter import ModelAdapter
 from visualizer.jobs.attention import Weigh, no_head
 
 

@@ -25,7 +25,9 @@ class Collected:
 
     @classmethod
     def into(cls, folder: Path) -> Collected:
-        """The token is INFLIGHT_COLLECT_TOKEN, by default the folder's own. Raises InflightError where the folder cannot be used."""
+        """The token is INFLIGHT_COLLECT_TOKEN, by default the folder's own. Raises InflightError
+        where the folder cannot be used.
+        """
         collection = Collection(folder, tell=_tell)
         return cls(collection, token_of(folder, os.environ.get("INFLIGHT_COLLECT_TOKEN")))
 
@@ -36,7 +38,10 @@ class Collected:
 
     def announce(self, page: str) -> str:
         """page: its address, up to the part that a link names."""
-        return f"Engines send their steps to it if they are started with INFLIGHT_TRACE='{page.rstrip('/')}{COLLECT}?token={self.token}'"
+        return (
+            "Engines send their steps to it if they are started with"
+            f" INFLIGHT_TRACE='{page.rstrip('/')}{COLLECT}?token={self.token}'"
+        )
 
 
 def _tell(line: str) -> None:

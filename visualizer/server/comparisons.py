@@ -1,4 +1,6 @@
-"""The Compare tab on a server: its kinds of work, one at a time so that times can be trusted, and the recorded comparisons."""
+"""The Compare tab on a server: its kinds of work, one at a time so that times can be trusted, and
+the recorded comparisons.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.models.libraries import load_libraries
+from core.torch_engine.models.libraries import load_libraries
 from visualizer.documents.comparison import RECORDED, document, lettered, load, recorded
 from visualizer.jobs import offers
 from visualizer.jobs.limits import Limits, Refused
@@ -17,11 +19,13 @@ from visualizer.server.lent_gpu import COMPARISONS, is_lent
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
-    from core.models.cache import ModelCache
+    from core.torch_engine.models.cache import ModelCache
 
 
-class Equivalence(Measurement):
-    """Each request alone and in a batch. spec: also "leak", whether requests may read each other's keys."""
+class MeasuredEquivalence(Measurement):
+    """Each request alone and in a batch. spec: also "leak", whether requests may read each other's
+    keys.
+    """
 
     noun = "check"
 
@@ -33,9 +37,9 @@ class Equivalence(Measurement):
 
     def run(self, host: Host) -> Going:
         load_libraries()
-        from core.measure.equivalence import equivalence
+        from core.proof.equivalence import equivalence
 
-        engine, steps = self.engine(host, self.spec.config), 0
+        engine, steps = host.engine(self.spec, self.spec.config), 0
         self.steps(engine, self.spec.workload)  # refusals happen now
         yield
 
@@ -59,7 +63,7 @@ class Equivalence(Measurement):
 
 KINDS: dict[str, Callable[[dict[str, Any], Limits], Measurement]] = {
     "compare": Compare,
-    "equivalence": Equivalence,
+    "equivalence": MeasuredEquivalence,
     "fork": Fork,
 }
 
@@ -76,7 +80,9 @@ def job(kind: str, spec: dict[str, Any], limits: Limits, models: ModelCache, sto
 
 
 def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[str, Any]:
-    """The choices on the Compare tab: recorded comparisons, presets, policies, models. model: the one that the page opens with."""
+    """The choices on the Compare tab: recorded comparisons, presets, policies, models. model: the
+    one that the page opens with.
+    """
     return {
         "recorded": recorded(folder),
         **offers.for_comparisons(limits, model),
@@ -85,7 +91,9 @@ def catalogue(limits: Limits, folder: Path = RECORDED, model: str = "") -> dict[
 
 
 def open_recorded(name: object, store: Store, folder: Path = RECORDED) -> str:
-    """The address of a recorded comparison's document, written when first requested; raises InflightError for an unknown one."""
+    """The address of a recorded comparison's document, written when first requested; raises
+    InflightError for an unknown one.
+    """
     if not isinstance(name, str) or name not in {entry["name"] for entry in recorded(folder)}:
         raise Refused("There is no such recorded comparison.")
     path = folder / name

@@ -1,7 +1,8 @@
-"""The embeddable page's addresses on a server. Pages of any site may frame it: it holds recorded runs alone, and nothing in it acts.
+"""The embeddable page's addresses on a server. Pages of any site may frame it: it holds recorded
+runs alone, and nothing in it acts.
 
-GET embed                        the page; what it shows stands behind the #, see assets/player/figure/embed.js
-GET inflight/embed/NAME-de.json  a recorded run for it, in a language
+GET embed                        the page; what it shows stands behind the #, see
+assets/player/figure/embed.js GET inflight/embed/NAME-de.json  a recorded run for it, in a language
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from visualizer.page.embed import embed_html
 from visualizer.page.figure import figure_replay
 from visualizer.server.response_cache import ASK_AGAIN, CachedResponse, cached_answer, packed
 
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors *"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors *"
+)
 
 
 def embed_routes(traces: Path) -> list[Route]:

@@ -1,6 +1,7 @@
 """The engine in the tab, at its address on a server.
 
-GET engine/VERSION/NAME    a file of it, see `visualizer.page.engine_files`; another version's address has nothing
+GET engine/VERSION/NAME    a file of it, see `visualizer.page.engine_files`; another version's
+address has nothing
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from starlette.routing import Route
 
 from visualizer.page.engine_files import EngineFiles
 from visualizer.server.response_cache import FOREVER
+from visualizer.server.routes import PACKED
 
 _TYPES = {".js": "text/javascript", ".json": "application/json"}
 
@@ -33,4 +35,4 @@ def engine_routes(files: EngineFiles | None) -> list[Route]:
         kind = _TYPES.get(PurePosixPath(name).suffix, "application/octet-stream")
         return Response(contents[name], media_type=kind, headers={"cache-control": FOREVER})
 
-    return [Route("/engine/{version}/{name:path}", file, methods=["GET"])]
+    return [Route("/engine/{version}/{name:path}", file, methods=["GET"], middleware=[PACKED])]

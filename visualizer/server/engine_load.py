@@ -18,9 +18,8 @@ class EngineLoad:
     def __init__(self) -> None:
         self._last: StepEvent | None = None
         self._running = 0
-        self._tokens: deque[tuple[float, float, int]] = (
-            deque()
-        )  # begin, end and tokens of each step in the window
+        # begin, end and tokens of each step in the window
+        self._tokens: deque[tuple[float, float, int]] = deque()
         self._at = 0.0
 
     def take(self, event: StepEvent) -> None:
@@ -37,8 +36,9 @@ class EngineLoad:
         self._last, self._at = event, time.monotonic()
 
     def to_json(self) -> dict[str, Any]:
-        """running, waiting: requests after the latest step. kv_used, kv_total: blocks. tokens_s: in the latest seconds. silent_s: since the latest step
-        was seen. None for each while there is none.
+        """running, waiting: requests after the latest step. kv_used, kv_total: blocks. tokens_s: in
+        the latest seconds. silent_s: since the latest step was seen. None for each while there is
+        none.
         """
         if self._last is None:
             return dict.fromkeys(
@@ -51,8 +51,8 @@ class EngineLoad:
             "waiting": self._last.waiting.count,
             "kv_used": self._last.kv.used if self._running else 0,  # whoever is over holds no block
             "kv_total": self._last.kv.total,
-            "tokens_s": 0.0
-            if silent > _IDLE_S
-            else sum(tokens for *_, tokens in self._tokens) / span,
+            "tokens_s": (
+                0.0 if silent > _IDLE_S else sum(tokens for *_, tokens in self._tokens) / span
+            ),
             "silent_s": silent,
         }

@@ -1,7 +1,8 @@
-"""Another engine on the Live tab, followed through the recordings that it writes: the counterpart of `shared_engine`. It takes no requests.
+"""Another engine on the Live tab, followed through the recordings that it writes: the counterpart
+of `shared_engine`. It takes no requests.
 
-GET inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads`
-GET inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording if there are several
+GET inflight/live/engines   {"engines": …}: what each has to do now, see `Followed.loads` GET
+inflight/live/…   see `visualizer.server.live_routes`; `of` names the recording if there are several
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from core.errors import InvalidTrace
 from core.recorders.follow import Follower, RecordingBegun, RequestSeen, Update
 from core.recorders.growing import EngineThere, engine_of, engines_in
-from core.recorders.texts import PlainIds, import_tokenizers, tokenizer_of
+from core.recorders.texts import PlainIds, tokenizer_of
 from core.serving.event_log import LogEntry, ServedStep
+from core.torch_engine.models.pretrained import import_tokenizers
 from core.trace.events import StepEvent
 from core.trace.phrases import ALIGNMENTS
 from core.trace.ranks import Placement, RankPlace
@@ -51,9 +53,10 @@ class _Stream(NamedTuple):
 
 
 class Followed:
-    """One per process. places: recordings that may still grow, and folders of them. shows_texts: whether visitors can read the prompts and
-    answers of the engine's users. tokenizer: the model's; by default that of the model named in the recording, if it is on this machine.
-    collected: what engines send to this page, whose folder is among the places.
+    """One per process. places: recordings that may still grow, and folders of them. shows_texts:
+    whether visitors can read the prompts and answers of the engine's users. tokenizer: the model's;
+    by default that of the model named in the recording, if it is on this machine. collected: what
+    engines send to this page, whose folder is among the places.
     """
 
     def __init__(
@@ -65,20 +68,18 @@ class Followed:
     ) -> None:
         self._collected = collected
         self._places, self._shows_texts, self._tokenizer = places, shows_texts, tokenizer
-        import_tokenizers()  # while there is one thread: importing transformers in two threads at once fails
+        # while there is one thread: importing transformers in two threads at once fails
+        import_tokenizers()
         self._lives: dict[str, Live] = {}
-        self._begun: dict[
-            str, tuple[int, RankPlace]
-        ] = {}  # by stream: the number of its current run, and that run's place
+        # by stream: the number of its current run, and that run's place
+        self._begun: dict[str, tuple[int, RankPlace]] = {}
         self._unplaced: set[str] = set()  # streams whose current run has shown no step yet
-        self._facts: dict[
-            str, dict[str, Any]
-        ] = {}  # by stream: what its recording says of its engine
+        # by stream: what its recording says of its engine
+        self._facts: dict[str, dict[str, Any]] = {}
         self._loads: defaultdict[str, EngineLoad] = defaultdict(EngineLoad)
         self._standing: dict[str, dict[str, Any]] = {}
-        self._letters = (
-            itertools.count()
-        )  # shared by all ranks, so that no two requests have the same
+        # shared by all ranks, so that no two requests have the same
+        self._letters = itertools.count()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -135,8 +136,9 @@ class Followed:
         return f"Live: {names} is followed at {address}, {texts}.{collects}"
 
     def _streams(self) -> dict[str, _Stream]:
-        """What can be followed now, by name. A folder's own name is that of the lowest rank of the newest engine in it, see `Follower`;
-        any other that is at work there, and every other rank, is a stream of its own.
+        """What can be followed now, by name. A folder's own name is that of the lowest rank of the
+        newest engine in it, see `Follower`; any other that is at work there, and every other rank,
+        is a stream of its own.
         """
         found: dict[str, _Stream] = {}
         for number, place in enumerate(self._places, 1):
@@ -157,7 +159,9 @@ class Followed:
         return found
 
     def _engines(self, streams: dict[str, _Stream]) -> list[dict[str, Any]]:
-        """The engines that are followed: {name, model, ranks: [{of: their stream, rank}]}, as far as they are known by now."""
+        """The engines that are followed: {name, model, ranks: [{of: their stream, rank}]}, as far
+        as they are known by now.
+        """
         found: dict[tuple[Path | None, str], dict[str, Any]] = {}
         for name, stream in streams.items():
             if facts := self._facts.get(name):
@@ -167,7 +171,9 @@ class Followed:
         return list(found.values())
 
     def loads(self) -> list[dict[str, Any]]:
-        """The same, each rank with its load now, see `EngineLoad.to_json`, and how its recording stands."""
+        """The same, each rank with its load now, see `EngineLoad.to_json`, and how its recording
+        stands.
+        """
         engines = self._engines(self._streams())
         for engine in engines:
             for rank in engine["ranks"]:
@@ -177,8 +183,8 @@ class Followed:
     def _together(self, name: str, streams: dict[str, _Stream]) -> dict[str, Any]:
         """Its place among the ranks of its engine, and among all that are followed.
 
-        ranks, all: {of: their stream, rank, run: the number of their run, offset: see `Placement`, name: where engines are several}; empty
-        if it is alone.
+        ranks, all: {of: their stream, rank, run: the number of their run, offset: see `Placement`,
+        name: where engines are several}; empty if it is alone.
         """
         engines = self._engines(streams)
         mine: list[dict[str, Any]] = next(
@@ -190,14 +196,19 @@ class Followed:
             [],
         )
         titles = {
-            rank["of"]: engine["name"]
-            + (f", rank {rank['rank']}" if len(engine["ranks"]) > 1 else "")
+            rank["of"]: (
+                engine["name"] + (f", rank {rank['rank']}" if len(engine["ranks"]) > 1 else "")
+            )
             for engine in engines
             for rank in engine["ranks"]
         }
         placed, alone = (
             self._placed(Placement.of, [rank["of"] for rank in mine]),
-            {"ranks": [], "count": 1, "says": []},
+            {
+                "ranks": [],
+                "count": 1,
+                "says": [],
+            },
         )
         told = (
             alone
@@ -286,7 +297,9 @@ class Followed:
             self._loads[name].take(update)
 
     def _tokenizer_of(self, run: dict[str, Any]) -> Any:
-        """The tokenizer of a recording's model, if it is on this machine; needed only if prompts were recorded."""
+        """The tokenizer of a recording's model, if it is on this machine; needed only if prompts
+        were recorded.
+        """
         if "prompts" in run["header"].get("absent", ()):
             return PlainIds()
         return copy.deepcopy(self._tokenizer or tokenizer_of(run["model"])) or PlainIds()
@@ -313,7 +326,9 @@ def _folder(place: Path) -> Path | None:
 
 
 def _message(update: Update, run: int) -> LogEntry:
-    """The message that our own engine would log, see `core.serving.event_log`. run: the number of the recording."""
+    """The message that our own engine would log, see `core.serving.event_log`. run: the number of
+    the recording.
+    """
     if isinstance(update, RecordingBegun):
         return {"kind": "run", "run": run, "header": update.header.to_json(), "model": update.model}
     if isinstance(update, RequestSeen):

@@ -1,9 +1,10 @@
-"""Jobs: work requested by visitors, each in its own thread. All kinds queue, end, time out and report progress in the same way.
+"""Jobs: work requested by visitors, each in its own thread. All kinds queue, end, time out and
+report progress in the same way.
 
-A job's deltas are kept in its log; anyone who knows its id can follow them, so a page that lost its connection or was
-reloaded finds its job. A job without readers ends: at once if others wait for its place, otherwise after a grace period.
-An engine appends events to its trace as it always does; streaming reads them there, so it costs the engine nothing but a turn of
-Python's lock.
+A job's deltas are kept in its log; anyone who knows its id can follow them, so a page that lost its
+connection or was reloaded finds its job. A job without readers ends: at once if others wait for its
+place, otherwise after a grace period. An engine appends events to its trace as it always does;
+streaming reads them there, so it costs the engine nothing but a turn of Python's lock.
 """
 
 from __future__ import annotations
@@ -20,25 +21,24 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from core.config import EngineConfig
-from core.models.libraries import load_libraries
-from core.runner.threads import CORE_SHARES
 from core.serving.event_log import EventLog, events
 from core.serving.timeouts import Wait
 from core.serving.turns import beyond
+from core.torch_engine.cpu.threads import CORE_SHARES
+from core.torch_engine.models.libraries import load_libraries
 from visualizer.jobs.limits import Limits, Refused, Spec
 from visualizer.jobs.work import Work
 from visualizer.server.job_queue import JobQueue
 from visualizer.server.store import Store
 
 if TYPE_CHECKING:
-    from core.models.cache import ModelCache
-    from core.runner.engine import Engine
+    from core.torch_engine.engine import Engine
+    from core.torch_engine.models.cache import ModelCache
     from core.trace.trace import Trace
 
 FIRST_READER = 5.0  # seconds (see `after`) within which the stream of a new job has to be opened
-GRACE = (
-    10.0  # seconds for which a job continues after its last reader left, if its place is not needed
-)
+# seconds for which a job continues after its last reader left, if its place is not needed
+GRACE = 10.0
 _ALIVE = 1.0  # seconds between deltas at most while a job is running
 _END = 5.0  # seconds for which a cancelled job keeps its place while its thread ends
 _KEPT = 16  # ended jobs whose deltas can still be read
@@ -50,7 +50,8 @@ class Cancelled(Exception):
 
 
 class Job:
-    """A visitor's work in a thread of the server, and the `Host` of that work. store: where its runs are kept; None if they are kept elsewhere.
+    """A visitor's work in a thread of the server, and the `Host` of that work. store: where its
+    runs are kept; None if they are kept elsewhere.
 
     queue: the name of its queue.
     """
@@ -96,23 +97,25 @@ class Job:
             else f"The {self.noun} was cancelled before it began."
         )
 
-    # -- what the work is given here -----------------------------------------------------------------------------------
+    # -- what the work is given here ---------------------------------------------------------------
 
-    def engine(self, spec: Spec, config: EngineConfig, leaks: bool) -> Engine:
-        """See `Host`. Loading the model is part of the progress, can be cancelled, and does not count as time of the job."""
+    def engine(self, spec: Spec, config: EngineConfig, leaks: bool = False) -> Engine:
+        """See `Host`. Loading the model is part of the progress, can be cancelled, and does not
+        count as time of the job.
+        """
         load_libraries()
-        from core.runner.engine import Engine
+        from core.torch_engine.engine import Engine
 
         model = self._model(spec)
         if not leaks:
             return Engine(*model, config, sleep=self.sleep)
-        from core.measure.mistakes import leaky_engine
+        from core.proof.mistakes import leaky_engine
 
         return leaky_engine(*model, config, self.sleep)
 
     def _model(self, spec: Spec) -> tuple[Any, Any]:
         """The spec's model and its tokenizer."""
-        from core.models.watch import Stopped
+        from core.torch_engine.models.watch import Stopped
 
         def watch(phase: str, done: int, total: int) -> None:
             if self.is_cancelled:
@@ -146,7 +149,7 @@ class Job:
         assert self.store is not None
         return self.store.keep_document(document, self.address)
 
-    # -- its thread ----------------------------------------------------------------------------------------------------
+    # -- its thread --------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raises Cancelled, or Refused once the job has exceeded its time limit."""
@@ -154,11 +157,14 @@ class Job:
             raise Cancelled
         if time.monotonic() > self._deadline:
             raise Refused(
-                f"The {self.noun} was stopped after {self.limits.seconds:,.0f} seconds, the longest that this page runs."
+                f"The {self.noun} was stopped after {self.limits.seconds:,.0f} seconds, the longest"
+                " that this page runs."
             )
 
     def sleep(self, seconds: float) -> None:
-        """Wait for the next arrival on the engine's behalf: a cancellation ends the wait, and another job may use the place meanwhile."""
+        """Wait for the next arrival on the engine's behalf: a cancellation ends the wait, and
+        another job may use the place meanwhile.
+        """
         self.is_idle = True
         self._wake()
         try:
@@ -176,7 +182,8 @@ class Job:
                 self.answer = self._done()
         except Cancelled:
             self.answer = {"stopped": self.cancelled()}
-        except Exception as error:  # a refusal, or a bug or a machine out of memory: this job fails, the server goes on
+        except Exception as error:
+            # a refusal, or a bug or a machine out of memory: this job fails, the server goes on
             self.answer = self.work.failed(error)
         finally:
             try:
@@ -225,15 +232,19 @@ class Job:
 
 
 class Jobs:
-    """All jobs of a server. queues: by name, see `Job.queue`. Use it on the event loop only; `stop` may be called from elsewhere."""
+    """All jobs of a server. queues: by name, see `Job.queue`. Use it on the event loop only; `stop`
+    may be called from elsewhere.
+    """
 
-    def __init__(self, queues: dict[str, JobQueue]) -> None:
+    def __init__(self, queues: dict[str, JobQueue[Job]]) -> None:
         self._queues = queues
         self._kept: OrderedDict[str, Job] = OrderedDict()
         self._conducted: set[asyncio.Task[Any]] = set()
 
     def begin(self, job: Job, visitor: str, address: str = "") -> Job:
-        """Queue a job, to run once a place is free. A visitor has one in each queue; raises Refused."""
+        """Queue a job, to run once a place is free. A visitor has one in each queue; raises
+        Refused.
+        """
         queue = self._queues[job.queue]
         last = queue.of(visitor)
         if last is not None and last.is_abandoned:
@@ -244,7 +255,8 @@ class Jobs:
             )
         if not queue.make_room(address):
             raise Refused(
-                f"Too many visitors are waiting for a {job.noun} now: try again in a minute. Recorded runs still play."
+                f"Too many visitors are waiting for a {job.noun} now: try again in a minute."
+                " Recorded runs still play."
             )
         job.visitor, job.address, job._loop = visitor, address, asyncio.get_running_loop()
         queue.enter(job)
@@ -278,7 +290,9 @@ class Jobs:
         return True
 
     async def follow(self, job: Job, start: int = 0) -> AsyncIterator[bytes]:
-        """A job's deltas from a number on, see `core.serving.event_log.events`. The job continues as long as it has readers."""
+        """A job's deltas from a number on, see `core.serving.event_log.events`. The job continues
+        as long as it has readers.
+        """
         job.readers, job.was_followed = job.readers + 1, True
         try:
             async for piece in events(job.event_log, start - 1):
@@ -288,7 +302,9 @@ class Jobs:
             self._left(job)
 
     def stop(self, seconds: float) -> None:
-        """Cancel everything and wait at most `seconds` for threads to end. May be called from any thread."""
+        """Cancel everything and wait at most `seconds` for threads to end. May be called from any
+        thread.
+        """
         jobs = [job for queue in self._queues.values() for job in queue]
         for job in jobs:
             job.cancel()
@@ -297,9 +313,9 @@ class Jobs:
             if job.has_begun:
                 job.wait(max(0.0, until - time.monotonic()))
 
-    # -- inside --------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
-    async def _conduct(self, job: Job, queue: JobQueue) -> None:
+    async def _conduct(self, job: Job, queue: JobQueue[Job]) -> None:
         """Take a job from its entry to its last delta."""
         try:
             await self._wait_for_place(job, queue)
@@ -319,7 +335,7 @@ class Jobs:
             job.event_log.append({"job": job.id, "done": True, **job.answer})
             job.event_log.close()
 
-    async def _wait_for_place(self, job: Job, queue: JobQueue) -> None:
+    async def _wait_for_place(self, job: Job, queue: JobQueue[Job]) -> None:
         last = 0
         while not job.is_cancelled and (ahead := queue.ahead(job)):
             if ahead != last:
@@ -328,7 +344,7 @@ class Jobs:
             job._moved.clear()
             await job._moved.wait()
 
-    async def _follow_work(self, job: Job, queue: JobQueue) -> None:
+    async def _follow_work(self, job: Job, queue: JobQueue[Job]) -> None:
         sent_at, idle, leave_at = 0.0, False, float("inf")
         while True:
             ended = job.wait(0)  # checked first, so that nothing is missed
@@ -351,7 +367,7 @@ class Jobs:
                 return
             await asyncio.sleep(job.work.period)
 
-    def _wake_all(self, queue: JobQueue) -> None:
+    def _wake_all(self, queue: JobQueue[Job]) -> None:
         """Let every job check whether its position has changed."""
         for job in queue:
             job._moved.set()

@@ -1,8 +1,9 @@
-"""A GPU on loan: on Hugging Face's ZeroGPU one is available only inside a function decorated with `spaces.GPU`, which runs in a forked
-process and passes back what it yields. There the model is loaded and the engine runs; here its trace is reassembled.
+"""A GPU on loan: on Hugging Face's ZeroGPU one is available only inside a function decorated with
+`spaces.GPU`, which runs in a forked process and passes back what it yields. There the model is
+loaded and the engine runs; here its trace is reassembled.
 
-Without the package `spaces`, or outside ZeroGPU, this module has no effect.
-Importing it decorates the function, which ZeroGPU requires before the page is launched and before CUDA is first used.
+Without the package `spaces`, or outside ZeroGPU, this module has no effect. Importing it decorates
+the function, which ZeroGPU requires before the page is launched and before CUDA is first used.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import closing
 from functools import cache
 from typing import Any
 
-from core.models.cache import ModelCache
+from core.torch_engine.models.cache import ModelCache
 from core.trace.trace import Trace
 from visualizer.jobs.limits import Limits, Refused, Spec
 from visualizer.jobs.work import Going, Host, Run
@@ -30,13 +31,18 @@ log = logging.getLogger("inflight")
 
 
 Part = tuple[
-    Trace | None, dict[str, Any]
-]  # the run with its events since the previous part, once it has begun; the job's answer, once it has ended
+    Trace | None,
+    dict[str, Any],
+    # the run with its events since the previous part, once it has begun; the job's answer, once it
+    # has ended
+]
 
 
 @cache
 def _models() -> ModelCache:
-    """The models of the lent process, kept from run to run: the page's own cache may have been locked at the fork."""
+    """The models of the lent process, kept from run to run: the page's own cache may have been
+    locked at the fork.
+    """
     return ModelCache()
 
 
@@ -46,7 +52,9 @@ def _parts(spec: Spec, limits: Limits) -> Iterator[Part]:
 
     torch.set_num_threads(
         torch.get_num_threads()
-    )  # recreates torch's thread pool after the fork, since loading in two threads can fail on the old one
+        # recreates torch's thread pool after the fork, since loading in two threads can fail on the
+        # old one
+    )
     work = Run(spec, limits)
     run = Job(work, limits, _models())
     run.start()
@@ -78,9 +86,8 @@ def _decorated() -> Callable[[Spec, Limits], Any] | None:
     except ImportError:
         return None
     decorated = spaces.GPU(_parts, duration=_seconds)
-    return (
-        None if decorated is _parts else decorated
-    )  # outside ZeroGPU the decorator returns the function unchanged
+    # outside ZeroGPU the decorator returns the function unchanged
+    return None if decorated is _parts else decorated
 
 
 _LENT = _decorated()
@@ -91,6 +98,16 @@ def is_lent() -> bool:
     return _LENT is not None
 
 
+def report_start() -> None:
+    """Tell ZeroGPU, if it lends, that the page is about to be served. It does so itself where
+    Gradio launches the page; it gives nothing to a page that has not.
+    """
+    if is_lent():
+        from spaces import zero
+
+        zero.startup()
+
+
 def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> Job:
     """The job of a run: on a lent GPU if there is one, unless another device is requested."""
     if is_lent() and spec.device in ("auto", "cuda"):
@@ -99,7 +116,9 @@ def run_for(spec: Spec, limits: Limits, models: ModelCache, store: Store) -> Job
 
 
 class LentJob(Job):
-    """The job of a lent run. It ends when its visitor leaves, since it uses the visitor's quota; its time is limited in the lent process."""
+    """The job of a lent run. It ends when its visitor leaves, since it uses the visitor's quota;
+    its time is limited in the lent process.
+    """
 
     outlives_reader = False
 
@@ -113,19 +132,22 @@ class LentRun(Run):
 
     def run(self, host: Host) -> Going:
         assert _LENT is not None
-        # Refusals happen now, before a visitor's quota is used; CUDA must not be touched in this process.
+        # Refusals happen now, before a visitor's quota is used; CUDA must not be touched in this
+        # process.
         asked, self.spec = self.spec, self.spec._replace(device="cpu")
-        engine = self.engine(host, asked.config)
+        engine = host.engine(self.spec, asked.config)
         self.steps(engine, self.spec.workload)
         self.tokenizer = engine.tokenizer
         self.spec = self.spec._replace(device=asked.device)
         answer: dict[str, Any] = {}
         with closing(_LENT(self.spec, self.limits)) as parts:
-            for part, answer in _relayed(parts):  # noqa: B007 (the last one is the job's)
+            for part, answer in _relayed(parts):  # noqa: B007
                 if part is not None:
-                    trace = self.trace = self.trace or Trace(
-                        part.header, part.asked, [], complete=False, tokenizer=self.tokenizer
-                    )
+                    if self.trace is None:
+                        self.trace = Trace(
+                            part.header, part.asked, [], complete=False, tokenizer=self.tokenizer
+                        )
+                    trace = self.trace
                     trace.header, trace.asked, trace.complete = (
                         part.header,
                         part.asked,
@@ -137,7 +159,9 @@ class LentRun(Run):
 
 
 def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
-    """The parts; raises Refused with ZeroGPU's message: it has several kinds of exceptions for quotas, queues and lost GPUs."""
+    """The parts; raises Refused with ZeroGPU's message: it has several kinds of exceptions for
+    quotas, queues and lost GPUs.
+    """
     while True:
         try:
             part = next(parts)
@@ -153,7 +177,6 @@ def _relayed(parts: Iterator[Part]) -> Iterator[Part]:
 
 def _sentence(error: Exception) -> str:
     """The message of an exception, as one sentence without its full stop."""
-    text = (
-        " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__
-    )  # str of a gr.Error has quotes
+    # str of a gr.Error has quotes
+    text = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__
     return re.sub(r"\.\s+([A-Z])", lambda start: f"; {start[1].lower()}", text)[:300].rstrip(".: ")

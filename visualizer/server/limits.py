@@ -1,7 +1,8 @@
 """Which limits hold on a server. A public Space gets the smaller numbers.
 
-Which models may be loaded: at home any folder or hub id. Where strangers can reach the page, the built-in ones and those that its owner names
-(`INFLIGHT_MODELS`, `--model`); nothing else that a visitor names is looked for, on the disk or on the hub.
+Which models may be loaded: at home any folder or hub id. Where strangers can reach the page, the
+built-in ones and those that its owner names (`INFLIGHT_MODELS`, `--model`); nothing else that a
+visitor names is looked for, on the disk or on the hub.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from core.config import BUILTIN_MODELS
-from core.models.names import model_named
+from core.config import BUILTIN_MODELS, SMOLLM2
 from core.serving.limits import LOOPBACK
+from core.torch_engine.models.names import is_fetched, model_named
 from visualizer.jobs.limits import HERE, Limits
 
 SPACE = Limits(
@@ -24,7 +25,7 @@ SPACE = Limits(
     lanes=16,
     budget=1_024,
     kv_tokens=8_192,
-    steps=600,
+    steps=800,
     seconds=60,
     upload_bytes=8 * 2**20,
     concurrent_runs=2,
@@ -44,18 +45,23 @@ def is_space(environment: Mapping[str, str] = os.environ) -> bool:
 def limits(
     environment: Mapping[str, str] = os.environ, host: str | None = None, trusted: bool = False
 ) -> Limits:
-    """The limits here. They are the smaller ones if strangers can reach the page: on a Space, or on any address but loopback.
+    """The limits here. They are the smaller ones if strangers can reach the page: on a Space, or on
+    any address but loopback.
 
-    host: the address that the page listens on. trusted: its visitors are trusted and get the limits of a page at home.
+    host: the address that the page listens on. trusted: its visitors are trusted and get the limits
+    of a page at home.
     """
     numbers = SPACE if is_space(environment) or are_strangers(host, trusted) else HERE
     return replace(numbers, offered=owners_models(environment.get("INFLIGHT_MODELS", "")))
 
 
 def owners_models(named: str) -> tuple[str, ...]:
-    """The built-in models and those of a list separated by commas, each once."""
+    """The built-in models, the one that was fetched, and those of a list separated by commas, each
+    once.
+    """
     own = (model_named(name) for name in named.split(","))
-    return tuple(dict.fromkeys((*BUILTIN_MODELS, *filter(None, own))))
+    fetched = [SMOLLM2] if is_fetched() else []
+    return tuple(dict.fromkeys((*BUILTIN_MODELS, *fetched, *filter(None, own))))
 
 
 def are_strangers(host: str | None, trusted: bool) -> bool:

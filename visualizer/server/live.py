@@ -1,8 +1,10 @@
-"""Turns an engine's messages, numbered by `core.serving.event_log`, into the player's deltas for the Live tab, once for all viewers.
+"""Turns an engine's messages, numbered by `core.serving.event_log`, into the player's deltas for
+the Live tab, once for all viewers.
 
     messages of an engine ─→ LiveRun (captions, texts, letters) ─→ EventLog ─→ any number of readers
 
-The messages may come from anywhere, such as a growing file. It has its own thread, so that nothing waits for it.
+The messages may come from anywhere, such as a growing file. It has its own thread, so that nothing
+waits for it.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ log = logging.getLogger("inflight")
 
 
 class Live:
-    """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: gives the tokenizer for the run that such a
-    message begins, used only here. texts: whether they are shown, until a message says otherwise. letters: an iterator shared with other
-    engines, so that letters are unique; by default each run begins with A.
+    """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: gives
+    the tokenizer for the run that such a message begins, used only here. texts: whether they are
+    shown, until a message says otherwise. letters: an iterator shared with other engines, so that
+    letters are unique; by default each run begins with A.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class Live:
                 if self._run is not None:
                     prompt, most = message["prompt_token_ids"], message["max_new_tokens"]
                     by, is_bot = message.get("nickname") or "", bool(message.get("is_bot"))
-                    self._run.meet(message["id"], prompt, most, by, is_bot)
+                    self._run.meet(message["id"], prompt, most, by, is_bot, message.get("messages"))
             else:
                 self._tell(steps)
                 steps = []
@@ -96,14 +99,12 @@ class Live:
                 self._is_late = False
                 self._set("late", False)
         elif kind == "skipped":
-            self._run, self._is_late = (
-                None,
-                True,
-            )  # until the next one: the state of this one is no longer complete
+            # until the next one: the state of this one is no longer complete
+            self._run, self._is_late = None, True
             self._set("late", True)
         elif kind == "pace":
             self._set("pace", message["steps_per_s"])
-        elif kind in ("class", "followed", "shadow"):
+        elif kind in ("class", "followed"):
             if kind == "class":
                 self._hide(bool(message.get("hide_texts")), bool(message.get("hide_nicknames")))
             self._set(kind, message)
@@ -116,9 +117,8 @@ class Live:
     def _tell(self, steps: Sequence[ServedStep]) -> None:
         if self._run is None:
             return
-        if (
-            len(steps) > _KEPT
-        ):  # of a recording older than its followers: the rest would be dropped at once
+        # of a recording older than its followers: the rest would be dropped at once
+        if len(steps) > _KEPT:
             self._delta(steps[:-_KEPT])
             self.event_log.forget()
             self._begin()

@@ -1,7 +1,8 @@
-"""Three bots that ask for a while: a newcomer who is alone on the Live tab sees a batch at work. They stop by themselves.
+"""Three bots that ask for a while: a newcomer who is alone on the Live tab sees a batch at work.
+They stop by themselves.
 
-They are programs and say so: wherever requests have names they are Bot 1, Bot 2 and Bot 3, which nobody else may be called. What they ask counts
-as asked by the address that let them.
+They are programs and say so: wherever requests have names they are Bot 1, Bot 2 and Bot 3, which
+nobody else may be called. What they ask counts as asked by the address that let them.
 
 Use everything here on one event loop.
 """
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 
 BOTS = 3
 ROUNDS = 3  # requests of each, one after another
-NEW_TOKENS = (
-    32,
-    48,
-    24,
-)  # of the first bot's requests, the second's, the third's: they end at different times
+# of the first bot's requests, the second's, the third's: they end at different times
+NEW_TOKENS = (32, 48, 24)
+ANSWER = 80  # tokens, in which a model that ends its answers comes to an end
 PAUSE = 1.0  # seconds between a bot's requests, and between the first requests of two
 
 
@@ -42,8 +41,8 @@ class Bots:
     async def begin(self, client: str, even_if_closed: bool = False) -> None:
         """Let them ask, for this client; returns once the first has asked.
 
-        even_if_closed: also while no requests are accepted. Raises TooManyRequests while they are asking already, and what
-        `ServingEngine.submit` raises.
+        even_if_closed: also while no requests are accepted. Raises TooManyRequests while they are
+        asking already, and what `ServingEngine.submit` raises.
         """
         if self._is_beginning or self._asking:
             raise TooManyRequests(
@@ -64,7 +63,9 @@ class Bots:
     async def _ask(
         self, bot: int, stream: TokenStream | None, client: str, even_if_closed: bool
     ) -> None:
-        """One bot's requests, of which the first may be under way. It stops early if one is refused, fails or is cancelled."""
+        """One bot's requests, of which the first may be under way. It stops early if one is
+        refused, fails or is cancelled.
+        """
         await asyncio.sleep(bot * PAUSE)
         with suppress(InflightError):
             for turn in range(ROUNDS):
@@ -78,10 +79,13 @@ class Bots:
 
     async def _submit(self, bot: int, turn: int, client: str, even_if_closed: bool) -> TokenStream:
         prompt = self._prompts[(bot + BOTS * turn) % len(self._prompts)]
-        new = min(NEW_TOKENS[bot], self._serving.limits.max_new_tokens)
-        sampling = SamplingParams(new, temperature=0.8, seed=secrets.randbelow(2**31))
+        answers = self._serving.is_asked_by_messages
+        new = min(ANSWER if answers else NEW_TOKENS[bot], self._serving.limits.max_new_tokens)
+        # as in the form: a small model is right more often when it is greedy
+        temperature = 0.0 if answers else 0.8
+        sampling = SamplingParams(new, temperature=temperature, seed=secrets.randbelow(2**31))
         name, id = f"Bot {bot + 1}", f"bot-{secrets.token_hex(6)}"
-        return await self._serving.submit(
+        return await self._serving.ask(
             prompt,
             sampling,
             client=client,

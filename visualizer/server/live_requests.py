@@ -1,5 +1,6 @@
-"""The requests of the Live tab's visitors to the serving engine. Each outlives its page for a while, so that a reloaded page finds it.
-The page generates a key, which allows reading the text and cancelling. The public ids are derived from it.
+"""The requests of the Live tab's visitors to the serving engine. Each outlives its page for a
+while, so that a reloaded page finds it. The page generates a key, which allows reading the text and
+cancelling. The public ids are derived from it.
 
 Use everything here on one event loop.
 """
@@ -30,8 +31,8 @@ _KEY = range(16, 65)  # characters of a key
 
 
 class LiveRequest:
-    """One request. event_log: {"id", "text"} as it comes, and a last {"id", "ended": {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or
-    {"id", "ended": {"error"}}.
+    """One request. event_log: {"id", "text"} as it comes, and a last {"id", "ended":
+    {"finish_reason", "tokens", "queue_s", "ttft_s", "e2e_s"}} or {"id", "ended": {"error"}}.
     """
 
     def __init__(self, stream: TokenStream) -> None:
@@ -65,9 +66,11 @@ class LiveRequests:
         self._following: set[asyncio.Task[None]] = set()
 
     async def begin(self, asked: dict[str, Any], client: str) -> str:
-        """Queue a request; returns its id, the same for a key that was used before, however shortly.
+        """Queue a request; returns its id, the same for a key that was used before, however
+        shortly.
 
-        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises InflightError for a request that is refused.
+        asked: {"key", "prompt", "max_new_tokens", "temperature", "seed", "nickname"}. Raises
+        InflightError for a request that is refused.
         """
         key, prompt, nickname = asked.get("key"), asked.get("prompt"), asked.get("nickname")
         if not isinstance(key, str) or len(key) not in _KEY or not is_text(key):
@@ -99,7 +102,7 @@ class LiveRequests:
         self, key: str, prompt: str, sampling: SamplingParams, client: str, nickname: str | None
     ) -> LiveRequest:
         try:
-            stream = await self._serving.submit(
+            stream = await self._serving.ask(
                 prompt, sampling, client=client, id=request_id(key), nickname=nickname
             )
         finally:
@@ -115,8 +118,8 @@ class LiveRequests:
         return ask
 
     async def read(self, places: dict[str, int]) -> AsyncIterator[bytes]:
-        """The texts of requests by key, each from a number on, see `events_together`, until all have ended; {"of": key, "gone"} for one that is
-        not known.
+        """The texts of requests by key, each from a number on, see `events_together`, until all
+        have ended; {"of": key, "gone"} for one that is not known.
 
         One stream for all requests of a page, because browsers limit connections.
         """
@@ -137,7 +140,9 @@ class LiveRequests:
                 self._expect_reader(ask)
 
     def cancel(self, key: str) -> bool:
-        """Cancel a request; whether there was one. Its lane and blocks are free in the next step."""
+        """Cancel a request; whether there was one. Its lane and blocks are free in the next
+        step.
+        """
         if key not in self._asks:
             return False
         self._asks[key].stream.cancel()

@@ -1,11 +1,12 @@
 """The HTTP addresses of the Live tab.
 
-GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see `core.serving.event_log`. of=NAME:
+GET  inflight/live/steps?from=N&chapters=K  what happens in the engine, as server-sent events; see
+`core.serving.event_log`. of=NAME:
                                             which one, if several are followed; repeatable
-POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"} or {"error", "retry_after"}
-GET  inflight/live/requests/KEY?from=N      the text of one's own request
-POST inflight/live/requests/KEY/cancel      → {"cancelled"}
-POST inflight/live/bots                     three bots ask for a while, see `live_bots`: {} → {"bots"} or {"error", "retry_after"}
+POST inflight/live/requests                 {"key", "prompt", "max_new_tokens", "nickname"} → {"id"}
+or {"error", "retry_after"} GET  inflight/live/requests/KEY?from=N      the text of one's own
+request POST inflight/live/requests/KEY/cancel      → {"cancelled"} POST inflight/live/bots
+three bots ask for a while, see `live_bots`: {} → {"bots"} or {"error", "retry_after"}
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ OWN = 32  # requests in one stream
 def live_of(
     serving: ServingEngine, successor: Callable[[], ServingEngine | None] = lambda: None
 ) -> Live:
-    """What a serving engine does, from now on. successor: once that engine has closed, gives the one that is shown in its place."""
+    """What a serving engine does, from now on. successor: once that engine has closed, gives the
+    one that is shown in its place.
+    """
     shown: list[Any] = [serving, copy.deepcopy(serving.tokenizer)]
 
     def numbered(message: Any, before: int) -> Any:
@@ -76,8 +79,9 @@ def live_app(
     bots: Bots | None = None,
     is_teacher: Callable[[Request], bool] = lambda request: False,
 ) -> Router:
-    """To be mounted. live: returns what is shown, by its name, which is empty for the default. asks: None if no requests are possible because a
-    growing recording is shown. address_of: gives the address of a request's client. is_teacher: whether it has the teacher's token.
+    """To be mounted. live: returns what is shown, by its name, which is empty for the default.
+    asks: None if no requests are possible because a growing recording is shown. address_of: gives
+    the address of a request's client. is_teacher: whether it has the teacher's token.
     """
 
     async def watch(request: Request) -> Response:

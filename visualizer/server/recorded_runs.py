@@ -1,6 +1,8 @@
-"""The recorded runs and the lessons about them as files of the store, each written when first requested: a visit needs only one.
+"""The recorded runs and the lessons about them as files of the store, each written when first
+requested: a visit needs only one.
 
-The name of a run's file is a hash of its sources, the traces and our code: unchanged after a restart, different after an upgrade.
+The name of a run's file is a hash of its sources, the traces and our code: unchanged after a
+restart, different after an upgrade.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _CODE = [Path(__file__).resolve().parents[2] / package for package in ("core", "
 
 
 def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str, Any]]:
-    """The recorded runs in the order of the presets, those of ranks last, as the player lists them: entries with `id` and `url`."""
+    """The recorded runs in the order of the presets, those of ranks last, as the player lists them:
+    entries with `id` and `url`.
+    """
     alone = [entry | _promised(store, path) for entry, path in recorded_runs(folder)]
     return alone + [
         entry | _promised_ranks(store, entry["name"], folder)
@@ -45,7 +49,9 @@ def promise_recorded_runs(store: Store, folder: Path = TRACES) -> list[dict[str,
 
 
 def promise_opening(store: Store, folder: Path = RECORDED) -> dict[str, Any] | None:
-    """The opening's document, see `visualizer.documents.opening`, as the player's option: `id` and `url`; None if it is not recorded."""
+    """The opening's document, see `visualizer.documents.opening`, as the player's option: `id` and
+    `url`; None if it is not recorded.
+    """
     if not is_recorded(folder):
         return None
     sources = sorted((folder / COMPARISON).iterdir())
@@ -90,12 +96,15 @@ class Lessons:
         self._store, self._folder, self._traces = store, traces, recorded(traces)
 
     def document(self, language: str) -> str:
-        """The address of everything the Learn tab shows in a language; raises InflightError for an unknown one."""
+        """The address of everything the Learn tab shows in a language; raises InflightError for an
+        unknown one.
+        """
         return self._kept(("lessons", language), lambda: document(self._traces, language))
 
     def file(self, lesson: str, kind: str, language: str) -> str:
-        """The address of a sheet of a lesson ("teacher", "learner"), of the lesson as one file ("offline"), of the plan of all ("plan"), or of
-        the captions of the recorded run of that name ("captions"); raises InflightError for an unknown one.
+        """The address of a sheet of a lesson ("teacher", "learner"), of the lesson as one file
+        ("offline"), of the plan of all ("plan"), or of the captions of the recorded run of that
+        name ("captions"); raises InflightError for an unknown one.
         """
         traces, name = self._traces, f"{kind}-{lesson}-{language}.htm"
         if kind == "captions":
@@ -120,7 +129,9 @@ class Lessons:
         return self._text(name, lambda: sheet(lesson, kind, traces, language))
 
     def check(self, lesson: str, run: Trace, language: str) -> list[dict[str, Any]]:
-        """The goals of a lesson's task, and whether a run meets them: see `visualizer.lessons.tasks`."""
+        """The goals of a lesson's task, and whether a run meets them: see
+        `visualizer.lessons.tasks`.
+        """
         return check(lesson, run, self._traces, language)
 
     def _kept(self, name: tuple[str, ...], make: Callable[[], dict[str, Any]]) -> str:

@@ -1,9 +1,11 @@
-"""Responses that are the same for all visitors: the first page, its resources, the recorded runs. Each is fetched from the app once, compressed
-once, and sent from memory from then on, with a tag so that a browser that has it only needs a short answer.
+"""Responses that are the same for all visitors: the first page, its resources, the recorded runs.
+Each is fetched from the app once, compressed once, and sent from memory from then on, with a tag so
+that a browser that has it only needs a short answer.
 
-Nothing that a visitor sends affects others: the app is called with a fixed host, without query and cookies. Where
-it writes the page's address, a placeholder is left for the browser, which knows the address under which it found the page. Only what reads the
-page without scripts needs it in the text: the first page is kept once for each of a few addresses under which it was asked for.
+Nothing that a visitor sends affects others: the app is called with a fixed host, without query and
+cookies. Where it writes the page's address, a placeholder is left for the browser, which knows the
+address under which it found the page. Only what reads the page without scripts needs it in the
+text: the first page is kept once for each of a few addresses under which it was asked for.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from visualizer.server.middleware import path_of
+from core.serving.http.guard import path_of
 
 FOREVER = "public, max-age=31536000, immutable"  # for a name that is a hash of the content
 ASK_AGAIN = "no-cache"  # the browser keeps it and revalidates each time
 _OURS = "inflight.invalid"
 _PLACES = {  # replaces the address that the app wrote
-    "/": b'"+document.baseURI.slice(0,-1)+"',  # inside strings of scripts; the page's base is its own folder
+    # inside strings of scripts; the page's base is its own folder
+    "/": b'"+document.baseURI.slice(0,-1)+"',
     "/config": b"",  # a client uses the address it was given
 }
 _ALIKE = re.compile(r"/|/config/?|/theme\.css|/static/(\w+/)*[\w.-]+|/inflight/(state|comparisons)")
@@ -68,8 +71,10 @@ class CachedResponse:
 
 
 class ResponseCache:
-    """is_everybodys: see `cache_control`. most_bytes: for everything kept, compressed; the least recently used goes first. head: given the page's
-    address (ending in /, or empty), the tags that replace Gradio's to describe the first page to clients without scripts: search engines, chats that preview a link.
+    """is_everybodys: see `cache_control`. most_bytes: for everything kept, compressed; the least
+    recently used goes first. head: given the page's address (ending in /, or empty), the tags that
+    replace Gradio's to describe the first page to clients without scripts: search engines, chats
+    that preview a link.
     """
 
     def __init__(
@@ -110,7 +115,9 @@ class ResponseCache:
         await answer(scope, receive, send)
 
     def _address(self, scope: Scope) -> str:
-        """Where the client found the page, ending in /; empty if it does not say so, or others took the places."""
+        """Where the client found the page, ending in /; empty if it does not say so, or others took
+        the places.
+        """
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not _HOST.fullmatch(host):
@@ -118,7 +125,10 @@ class ResponseCache:
         scheme = (
             "https"
             if "https"
-            in (scope.get("scheme"), headers.get("x-forwarded-proto", "").split(",")[0].strip())
+            in (
+                scope.get("scheme"),
+                headers.get("x-forwarded-proto", "").split(",")[0].strip(),
+            )
             else "http"
         )
         address = f"{scheme}://{host.lower()}{scope.get('root_path', '').rstrip('/')}/"
@@ -170,7 +180,9 @@ def packed(status: int, media_type: str, body: bytes) -> CachedResponse:
 
 
 def cached_answer(cached: CachedResponse, control: str, scope: Scope) -> Response:
-    """What a request is answered: the bytes in an encoding that it accepts, or that it has them. control: the `cache-control`."""
+    """What a request is answered: the bytes in an encoding that it accepts, or that it has them.
+    control: the `cache-control`.
+    """
     request = Headers(scope=scope)
     headers = {
         "content-type": cached.media_type,
@@ -195,6 +207,6 @@ def _form(cached: CachedResponse, accepted: str) -> tuple[str, bytes]:
         if "q=0" not in part.replace("q=0.", "")
     }
     found = next((name for name in cached.forms if name in takes), "")
-    return found, cached.forms[found] if found in cached.forms else gzip.decompress(
-        cached.forms["gzip"]
+    return found, (
+        cached.forms[found] if found in cached.forms else gzip.decompress(cached.forms["gzip"])
     )

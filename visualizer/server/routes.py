@@ -1,16 +1,20 @@
 """The server's own HTTP addresses beside Gradio's: jobs and the files of the store.
 
-    POST inflight/call/NAME        {"args": […]} → the answer to a call that a page waits for (visualizer/jobs/calls.py), or {"error"}
+    POST inflight/call/NAME        {"args": […]} → the answer to a call that a page waits for
+                                   (visualizer/jobs/calls.py), or {"error"}
     POST inflight/jobs             {"kind", "spec", "visitor"} → {"job"} or {"error"}
     GET  inflight/jobs/ID?from=N   the job's deltas from number N on, as server-sent events
     POST inflight/jobs/ID/cancel   → {"cancelled"}
     GET  inflight/files/NAME       a file of the store
-    POST inflight/uploads?name=…   a saved trace, as it is, or several (see uploads.py) → {"id", "url"} or {"error"}
-    POST inflight/datasets?name=…&model=…  a published workload, as it is → {"workload", "block_size", "says"} or {"error"}
+    POST inflight/uploads?name=…   a saved trace, as it is, or several (see uploads.py) → {"id",
+                                   "url"} or {"error"}
+    POST inflight/datasets?name=…&model=…  a published workload, as it is → {"workload",
+                                           "block_size", "says"} or {"error"}
     GET  inflight/state            models, presets, policies, limits and recorded runs
     GET  inflight/comparisons      recorded comparisons, and what can be compared
 
-Whoever is answered holds one of a number of places until the answer has been sent (`InTurn`), of which an address has at most half.
+Whoever is answered holds one of a number of places until the answer has been sent (`InTurn`), of
+which an address has at most half.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from anyio import CapacityLimiter, to_thread
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -40,12 +46,19 @@ from visualizer.server.response_cache import FOREVER
 _CALLS = 4  # answered at once: each takes a core
 _FILES = 16  # of visitors in memory at once
 _READERS = 2  # of those, read at once, each in a process of its own
-_LINE = 80  # calls or files that wait for their turn: of one address half, so that each of a class may ask
+# calls or files that wait for their turn: of one address half, so that each of a class may ask
+_LINE = 80
 _FOLLOWERS = 400  # of jobs
 _PIECE = 2**16  # bytes of a file in memory per reader
 _SENDING = 60  # seconds that a file may take to arrive
 TAKING = 30  # seconds that a reader may take to receive what it is sent
 _T = TypeVar("_T")
+# for files that are not everybody's, which are packed once and better (`ResponseCache`)
+PACKED = Middleware(
+    GZipMiddleware,
+    compresslevel=4,
+    exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream"),
+)
 
 
 def routes(
@@ -53,7 +66,9 @@ def routes(
     address_of: Callable[[Request], str],
     enter: Callable[[Request], None] = lambda request: None,
 ) -> list[Route]:
-    """address_of: gives the address of a request's client. enter: called in the context in which its job will run."""
+    """address_of: gives the address of a request's client. enter: called in the context in which
+    its job will run.
+    """
 
     async def begin(request: Request) -> Response:
         body = await object_in(request)
@@ -166,13 +181,13 @@ def routes(
             lambda request: answer(server.cancel(request.path_params["job"])),
             methods=["POST"],
         ),
-        Route("/inflight/files/{name}", file, methods=["GET"]),
+        Route("/inflight/files/{name}", file, methods=["GET"], middleware=[PACKED]),
     ]
 
 
 class InTurn:
-    """An ASGI application that answers by `respond` while the client holds a place, from its turn until the answer has been sent. Who has left
-    before their turn is not answered.
+    """An ASGI application that answers by `respond` while the client holds a place, from its turn
+    until the answer has been sent. Who has left before their turn is not answered.
     """
 
     def __init__(
@@ -198,7 +213,9 @@ class InTurn:
 
 @asynccontextmanager
 async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[None]:
-    """Hold a place once it is this request's turn. Its body must have been read. Raises TooManyRequests, and ClientDisconnect once nobody waits for the answer."""
+    """Hold a place once it is this request's turn. Its body must have been read. Raises
+    TooManyRequests, and ClientDisconnect once nobody waits for the answer.
+    """
     taking, leaving = (
         asyncio.ensure_future(turns.take(address)),
         asyncio.ensure_future(_left(request)),
@@ -272,9 +289,8 @@ async def object_in(request: Request) -> dict[str, Any] | None:
 
 def answer(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Plain data as JSON."""
-    return Response(
-        json.dumps(data), status, headers, "application/json"
-    )  # ASCII: a lone surrogate has no UTF-8
+    # ASCII: a lone surrogate has no UTF-8
+    return Response(json.dumps(data), status, headers, "application/json")
 
 
 def refused(error: InflightError, status: int = 422) -> Response:
@@ -290,7 +306,9 @@ def refused(error: InflightError, status: int = 422) -> Response:
 
 
 class _Sent(StreamingResponse):
-    """Sent piece by piece as its reader takes it, and ended when the reader takes nothing for too long: then its place and its memory are free."""
+    """Sent piece by piece as its reader takes it, and ended when the reader takes nothing for too
+    long: then its place and its memory are free.
+    """
 
     async def stream_response(self, send: Send) -> None:
         async def sent(message: Message) -> None:

@@ -1,9 +1,9 @@
 """The engine that all visitors share: its server is under `/serve` and loaded on first use.
 
-GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG; null where only this machine can open the page
-POST inflight/shared-model   the teacher: {"model", "dtype"} → {"model"}, shared from now on, or {"error"}
-/serve/…             the server's own addresses, see `core.serving.http.app`
-inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
+GET inflight/class   {"address", "qr"}: its address for a class, also as an SVG; null where only
+this machine can open the page POST inflight/shared-model   the teacher: {"model", "dtype"} →
+{"model"}, shared from now on, or {"error"} /serve/…             the server's own addresses, see
+`core.serving.http.app` inflight/live/…      the Live tab's, see `visualizer.server.live_routes`
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from core.config import POLICIES, EngineConfig
+from core.config import POLICIES, SMOLLM2, EngineConfig
 from core.errors import InflightError
-from core.models.cache import ModelCache
-from core.models.libraries import load_libraries
-from core.serving.http.guard import same_secret
+from core.serving.http.guard import same_secret, sendable
+from core.torch_engine.models.cache import ModelCache
+from core.torch_engine.models.libraries import load_libraries
 from core.workload.demo_workloads import house_prompts
 from visualizer.jobs.limits import Limits, checked_model
 from visualizer.server.live import Live
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 LANES = 8
 SUGGESTED = 3  # prompts, to who has none yet
-PACE = 8.0  # steps a second until the teacher changes it: at full speed a request ends before another joins
+# steps a second until the teacher changes it: at full speed a request ends before another joins
+PACE = 8.0
 TAB = "#part=live"
 _EVERYWHERE = ("0.0.0.0", "::")
 App = Callable[..., Any]  # ASGI
@@ -53,12 +54,17 @@ log = logging.getLogger("inflight")
 
 
 class SharedEngine:
-    """One per process. teacher_token: generated if not given. address: where a class finds it, once known."""
+    """One per process. teacher_token: generated if not given. address: where a class finds it, once
+    known.
+    """
 
     def __init__(
         self, model: str, models: ModelCache, limits: Limits, teacher_token: str | None = None
     ) -> None:
-        self.model, self.teacher_token = model, teacher_token or secrets.token_urlsafe(16)
+        self.model = model
+        self.teacher_token = sendable(
+            teacher_token or secrets.token_urlsafe(16), "The teacher's token"
+        )
         self.address = ""
         self._models, self._limits = models, limits
         self._lock, self._changing = threading.Lock(), threading.Lock()
@@ -69,16 +75,17 @@ class SharedEngine:
         self._live: Live | None = None
 
     def serving(self) -> ServingEngine:
-        """The engine, loaded at the first call, which takes seconds: do not call on an event loop. Raises InflightError for a model that cannot be loaded.
+        """The engine, loaded at the first call, which takes seconds: do not call on an event loop.
+        Raises InflightError for a model that cannot be loaded.
 
         It runs on the CPU, which leaves the GPU to visitors' own runs.
         """
         load_libraries()
-        from core.runner.engine import Engine
         from core.serving.classroom import Classroom
         from core.serving.engine import ServingEngine
         from core.serving.event_log import Hidden
         from core.serving.limits import ServingLimits
+        from core.torch_engine.engine import Engine
 
         with self._lock:
             if self._serving is None:
@@ -103,14 +110,14 @@ class SharedEngine:
                 serving.start()
                 serving.set_pace(PACE)
                 self._classroom, self._serving = Classroom(serving), serving
-                self._live = self._live or live_of(
-                    serving, self._successor
-                )  # new viewers see the run from its first step
+                # new viewers see the run from its first step
+                self._live = self._live or live_of(serving, self._successor)
             return self._serving
 
     def share(self, model: str, dtype: str = "auto") -> None:
-        """Share another model from now on; what is in progress is cancelled. It is loaded, at the first call, before anything changes: do not call on an
-        event loop. Raises InflightError for a model that cannot be loaded.
+        """Share another model from now on; what is in progress is cancelled. It is loaded, at the
+        first call, before anything changes: do not call on an event loop. Raises InflightError for
+        a model that cannot be loaded.
         """
         with self._changing:
             self._models.get(model, "cpu", dtype)
@@ -124,11 +131,15 @@ class SharedEngine:
             self.serving()
 
     def _successor(self) -> ServingEngine | None:
-        """The engine that runs now, for viewers of one that has closed; None if the page is closing."""
+        """The engine that runs now, for viewers of one that has closed; None if the page is
+        closing.
+        """
         return self.serving() if self._changing.locked() or self._serving is not None else None
 
     def close(self) -> None:
-        """Accept no more requests; those in progress get their time to finish, and the rest end with a last word."""
+        """Accept no more requests; those in progress get their time to finish, and the rest end
+        with a last word.
+        """
         serving = self._serving
         if serving is None:
             return
@@ -138,7 +149,7 @@ class SharedEngine:
             time.sleep(0.05)
         serving.close()
 
-    def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008 (a function)
+    def routes(self, whom: Callable[[Request], str] = address_of(False)) -> list[BaseRoute]:  # noqa: B008
         """whom: gives the address of a request's client."""
 
         async def where(request: Request) -> Response:
@@ -173,9 +184,10 @@ class SharedEngine:
         ]
 
     def _live_app(self, whom: Callable[[Request], str]) -> App:
-        requests, live = LiveRequests(self.serving()), self._live
+        serving, live = self.serving(), self._live
+        requests = LiveRequests(serving)
         assert live is not None
-        bots = Bots(self.serving(), house_prompts(self.model))
+        bots = Bots(serving, house_prompts(self.model, serving.is_asked_by_messages))
         return live_app(lambda of: live, requests, whom, bots, self._is_teacher)
 
     def _is_teacher(self, request: Request) -> bool:
@@ -185,14 +197,25 @@ class SharedEngine:
     def options(self) -> dict[str, Any]:
         """The options of the page's Live tab; see assets/player/live/live.js."""
         policies = [{"name": policy.name, "shows": policy.shows} for policy in POLICIES.values()]
-        return {"policies": policies, "prompts": house_prompts(self.model)[:SUGGESTED]}
+        # answers end by themselves, and a small model is right more often when it is greedy
+        answers = self.model == SMOLLM2
+        prompts = house_prompts(self.model, answers)[:SUGGESTED]
+        suited = {
+            "prompt": prompts[0] if answers else f"{prompts[0]} ",
+            "tokens": 150 if answers else 40,
+            "temperature": 0.0 if answers else 0.8,
+        }
+        return {"policies": policies, "prompts": prompts, "suited": suited}
 
     def announce(self, local: str, shared: str | None, host: str | None) -> str:
-        """The message printed at the start. local, shared: the page's addresses, from `Blocks.launch`; host: the address it listens on."""
+        """The message printed at the start. local, shared: the page's addresses, from
+        `Blocks.launch`; host: the address it listens on.
+        """
         self.address = class_address(local, shared, host)
         return (
-            f"Live: everybody at {self.address} shares one engine.\n"
-            f"The teacher, who sets its pace and policy, sends bursts and hides texts: {self.address}&teacher={self.teacher_token}"
+            f"Live: everybody at {self.address} shares one engine.\nThe teacher, who sets its pace"
+            " and policy, sends bursts and hides texts:"
+            f" {self.address}&teacher={self.teacher_token}"
         )
 
     def _server(self) -> App:
@@ -204,7 +227,9 @@ class SharedEngine:
 
 
 class _Lazy:
-    """Loads in a thread, without blocking the page; a failure is reported in a sentence, and the next call tries again."""
+    """Loads in a thread, without blocking the page; a failure is reported in a sentence, and the
+    next call tries again.
+    """
 
     def __init__(self, make: Callable[[], App]) -> None:
         self._make, self._lock = make, threading.Lock()
@@ -232,7 +257,7 @@ class _Lazy:
             return self._app
 
 
-# -- where a class finds it ----------------------------------------------------------------------------------------------
+# -- where a class finds it ------------------------------------------------------------------------
 
 
 def class_address(
@@ -241,8 +266,8 @@ def class_address(
     host: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> str:
-    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's address, if there is one. host: the address
-    the page listens on, loopback by default.
+    """local: where this machine reaches the page, e.g. http://localhost:7860/. shared: a tunnel's
+    address, if there is one. host: the address the page listens on, loopback by default.
     """
     own = environment.get("SPACE_HOST")
     if own or shared:
@@ -250,16 +275,16 @@ def class_address(
     at = urlsplit(local)
     host = lan_address() if host in _EVERYWHERE else host or at.hostname or "127.0.0.1"
     port = "" if at.port is None else f":{at.port}"
-    return f"{at.scheme or 'http'}://{f'[{host}]' if ':' in host else host}{port}{at.path.rstrip('/')}/{TAB}"
+    named = f"[{host}]" if ":" in host else host
+    return f"{at.scheme or 'http'}://{named}{port}{at.path.rstrip('/')}/{TAB}"
 
 
 def lan_address() -> str:
     """This machine's address in its network, or loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(
-                ("192.0.2.1", 9)
-            )  # a reserved address: nothing is sent, but the system picks a route
+            # a reserved address: nothing is sent, but the system picks a route
+            probe.connect(("192.0.2.1", 9))
             return probe.getsockname()[0]
         except OSError:
             return "127.0.0.1"

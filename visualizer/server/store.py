@@ -1,6 +1,8 @@
-"""Finished runs and comparisons, as files under the hash of their content, for the page to fetch and visitors to download.
+"""Finished runs and comparisons, as files under the hash of their content, for the page to fetch
+and visitors to download.
 
-    <id>.json     a replay, or the document of ranks or a comparison        <id>.jsonl   the trace, from which every export is made
+    <id>.json     a replay, or the document of ranks or a comparison        <id>.jsonl   the trace,
+                  from which every export is made
 
 Files have a quota (`Store._prune`); nothing that a visitor sent is ever part of a file's name.
 """
@@ -23,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from core.account.perfetto import chrome_trace
 from core.errors import InflightError, shown
-from core.trace.perfetto import chrome_trace
 from core.trace.ranks import Ranks
 from core.trace.trace import Trace
 from visualizer.documents.places import checked_place
@@ -47,7 +49,9 @@ log = logging.getLogger("inflight")
 
 
 def own_folder(within: Path | None = None) -> Path:
-    """A new folder for a store, removed when this process ends; leftovers of killed processes are removed now. within: the parent, by default the system's temporary folder."""
+    """A new folder for a store, removed when this process ends; leftovers of killed processes are
+    removed now. within: the parent, by default the system's temporary folder.
+    """
     within = within or Path(tempfile.gettempdir())
     for left in within.iterdir():
         named = _FOLDER.fullmatch(left.name)
@@ -78,23 +82,26 @@ def address(path: Path) -> str:
 
 
 class Store:
-    """A folder of runs. quota: bytes for its files, not counting recorded ones. url: the address of a file."""
+    """A folder of runs. quota: bytes for its files, not counting recorded ones. url: the address of
+    a file.
+    """
 
     def __init__(self, folder: Path, quota: int, url: Callable[[Path], str] = address) -> None:
         self.folder, self._quota, self._url = folder, quota, url
         self._pinned: set[str] = set()  # ids and names of files that are kept
         self._promised: dict[str, Callable[[], str]] = {}  # by name
         self._made: dict[tuple[str, ...], str] = {}  # addresses, see `once`
-        self._whose: dict[
-            str, str
-        ] = {}  # visitors' addresses by id of a run and by name of an export
+        # visitors' addresses by id of a run and by name of an export
+        self._whose: dict[str, str] = {}
         self._lock, self._making = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
-    # -- keeping -------------------------------------------------------------------------------------------------------
+    # -- keeping -----------------------------------------------------------------------------------
 
     def put(self, trace: Trace, source: str | None = None, whose: str = "") -> dict[str, Any]:
-        """Store a run; `{"id", "url"}`. source: see `replay`. whose: the address of the visitor whose share of the quota it takes. Raises NotKept."""
+        """Store a run; `{"id", "url"}`. source: see `replay`. whose: the address of the visitor
+        whose share of the quota it takes. Raises NotKept.
+        """
         with self._writing():
             path = write_by_content(self.folder, translated_replay(trace, source))
             kept = path.with_suffix(".jsonl")
@@ -103,12 +110,16 @@ class Store:
         return self._kept(path, whose)
 
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]:
-        """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of that, and `"ranks"`, the runs' ids. See `put`."""
+        """Store the runs of an engine's ranks, and the document of all of them; `{"id", "url"}` of
+        that, and `"ranks"`, the runs' ids. See `put`.
+        """
         ids = [self.put(rank.trace, source)["id"] for rank in ranks.ranks]
         return self._kept(self._written(translated_ranks(ranks, ids, source))) | {"ranks": ids}
 
     def keep(self, trace: Trace, whose: str = "") -> dict[str, Any]:
-        """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`. See `put`."""
+        """Store a computed run, if possible: `{"id", "url"}`, or `{"unkept": why not}`. See
+        `put`.
+        """
         try:
             return self.put(trace, whose=whose)
         except NotKept as error:
@@ -132,20 +143,26 @@ class Store:
         return self._url(path)
 
     def once(self, name: tuple[str, ...], make: Callable[[], str]) -> str:
-        """The address of something permanent: the result of `make` when this name is first requested. If it raises, the next call tries again."""
+        """The address of something permanent: the result of `make` when this name is first
+        requested. If it raises, the next call tries again.
+        """
         with self._making:
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]
 
     def adopt(self, run: str, ranks: Iterable[str] = (), whose: str = "") -> dict[str, Any]:
-        """A run, or the document of several ranks, that another process has written to the folder; `{"id", "url"}`. See `put`."""
+        """A run, or the document of several ranks, that another process has written to the folder;
+        `{"id", "url"}`. See `put`.
+        """
         for one in ranks:
             self._kept(self._path(one, ".json"), whose)
         return self._kept(self._path(run, ".json"), whose)
 
     def promise(self, name: str, text: Callable[[], str]) -> dict[str, Any]:
-        """A permanent file, written when first requested; `{"id", "url"}`. name: identifies its sources."""
+        """A permanent file, written when first requested; `{"id", "url"}`. name: identifies its
+        sources.
+        """
         path = self.folder / name
         self._promised[name] = text
         self.pin(path)
@@ -159,10 +176,11 @@ class Store:
         """Whether a file is kept permanently."""
         return name in self._pinned
 
-    # -- handing out ---------------------------------------------------------------------------------------------------
+    # -- handing out -------------------------------------------------------------------------------
 
     def open(self, name: str) -> tuple[BinaryIO, str | None]:
-        """A file by its name, opened because another thread may remove it at any moment; and its download name (None: fetched by the page).
+        """A file by its name, opened because another thread may remove it at any moment; and its
+        download name (None: fetched by the page).
 
         Raises InflightError if it does not exist.
         """
@@ -172,9 +190,8 @@ class Store:
             file = self._there(name).open("rb")
         except OSError:
             raise InflightError(_NOT_HERE) from None
-        own = (
-            name if name.startswith("inflight-") and name.endswith(".html") else None
-        )  # a lesson, named after it
+        # a lesson, named after it
+        own = name if name.startswith("inflight-") and name.endswith(".html") else None
         return file, own or next(
             (download for suffix, download in _DOWNLOADS.items() if name.endswith(suffix)), None
         )
@@ -182,10 +199,11 @@ class Store:
     def export(
         self, kind: object, run: object, step: int | None = None, whose: str = ""
     ) -> dict[str, Any]:
-        """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or step.
+        """A run as a file, `{"url", "name"}`; raises InflightError for an unknown kind, run or
+        step.
 
-        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step), "plotly" (a step as a figure).
-        run: its id or its replay's url. whose: see `put`.
+        kind: "jsonl" (the trace), "perfetto", "html" (the whole replay, opened at the step),
+        "plotly" (a step as a figure). run: its id or its replay's url. whose: see `put`.
         """
         if kind not in ("jsonl", "perfetto", "html", "plotly"):
             raise InflightError(
@@ -219,20 +237,26 @@ class Store:
         at: float | None = None,
         whose: str = "",
     ) -> dict[str, Any]:
-        """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do not exist. run: the id of their document.
+        """The replays of all ranks as a page, `{"url", "name"}`; raises InflightError if they do
+        not exist. run: the id of their document.
 
-        step and rank: the rank to open and its step; at: a common moment in seconds to open all at. whose: see `put`.
+        step and rank: the rank to open and its step; at: a common moment in seconds to open all at.
+        whose: see `put`.
         """
         return self._page(self._path(run, ".json"), whose, step, rank, at)
 
     def trace(self, run: object) -> Trace:
-        """A run's trace by its id or its replay's url; raises InflightError if it does not exist."""
+        """A run's trace by its id or its replay's url; raises InflightError if it does not
+        exist.
+        """
         return Trace.load(self._path(run))
 
-    # -- inside --------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _path(self, run: object, kind: str = ".jsonl") -> Path:
-        """The path of a run's file, by default its trace, from the last part of the url; the rest is ignored."""
+        """The path of a run's file, by default its trace, from the last part of the url; the rest
+        is ignored.
+        """
         found = _ID.search(run) if isinstance(run, str) else None
         path = self._there(f"{found[1]}{kind}") if found else None
         if path is None or not path.exists():
@@ -294,8 +318,10 @@ class Store:
             ) from None
 
     def _prune(self, newest: str, whose: str) -> None:
-        """Remove files until the rest is within the quota, but not the newest, which is this address's: first exports, which can be made again, then runs, all files
-        of each; of either the oldest of the address that takes most of the room. Partial files belong to other threads.
+        """Remove files until the rest is within the quota, but not the newest, which is this
+        address's: first exports, which can be made again, then runs, all files of each; of either
+        the oldest of the address that takes most of the room. Partial files belong to other
+        threads.
         """
         with self._lock:
             self._whose.setdefault(newest, whose)
@@ -331,7 +357,9 @@ class Store:
 
 
 def _group(path: Path) -> str:
-    """What goes together: a run's replay and its trace, under its id; an export by itself, under its name."""
+    """What goes together: a run's replay and its trace, under its id; an export by itself, under
+    its name.
+    """
     return path.stem if path.suffix in (".json", ".jsonl") and "." not in path.stem else path.name
 
 
@@ -355,7 +383,9 @@ def as_text(data: dict[str, Any]) -> str:
 
 
 def write_by_content(folder: Path, data: dict[str, Any]) -> Path:
-    """Write JSON under the hash of its content; returns the file. An existing one is not rewritten."""
+    """Write JSON under the hash of its content; returns the file. An existing one is not
+    rewritten.
+    """
     text = as_text(data)
     path = folder / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}.json"
     return path if path.exists() else write_whole(path, [text])

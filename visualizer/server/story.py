@@ -1,7 +1,7 @@
 """The story's addresses on a server: the essay in each language, and its fonts.
 
-GET story[?lang=de]         the page; without a language in English, which goes on to the one that the reader has chosen
-GET inflight/story/NAME     a font
+GET story[?lang=de]         the page; without a language in English, which goes on to the one that
+the reader has chosen GET inflight/story/NAME     a font
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Files that visitors open (`visualizer.jobs.files`) on a server, where anyone may have made them: each is read in a process of its own.
+"""Files that visitors open (`visualizer.jobs.files`) on a server, where anyone may have made them:
+each is read in a process of its own.
 
-The process is this module, with limits on memory and CPU time. Its first argument
-names what it reads, the file comes on stdin, the result goes to stdout as JSON.
+The process is this module, with limits on memory and CPU time. Its first argument names what it
+reads, the file comes on stdin, the result goes to stdout as JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +26,21 @@ from visualizer.jobs.limits import Limits, Refused, check_upload
 from visualizer.server.store import NotKept, Store
 
 MOST = 256  # files
-SECONDS = 40  # of CPU time, so that other load does not count against the file. Most of it is for importing a tokenizer
+# of CPU time, so that other load does not count against the file. Most of it is for importing a
+# tokenizer
+SECONDS = 40
 _LONGEST = 300.0  # seconds of wall time after which it is given up in any case
-_OUT_OF_TIME = -getattr(
-    signal, "SIGXCPU", 24
-)  # the return code of a process that exceeded its time
+# the return code of a process that exceeded its time
+_OUT_OF_TIME = -getattr(signal, "SIGXCPU", 24)
 log = logging.getLogger("inflight")
 
 
 def open_upload(
     data: bytes, store: Store, limits: Limits, names: Sequence[str] = (), whose: str = ""
 ) -> dict[str, Any]:
-    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks (`ranks_document`); raises InflightError
-    saying why they cannot be opened. names: of the files. whose: the visitor's address.
+    """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks
+    (`ranks_document`); raises InflightError saying why they cannot be opened. names: of the files.
+    whose: the visitor's address.
     """
     check_upload(len(data), limits)
     confined = "" if limits.any_model else json.dumps(limits.offered)
@@ -48,17 +52,21 @@ def open_upload(
 
 
 def open_dataset(data: bytes, name: str, model: str, limits: Limits) -> dict[str, Any]:
-    """A published workload, see `read_workload` and `Wanted`; raises InflightError saying why it cannot be opened."""
+    """A published workload, see `read_workload` and `Wanted`; raises InflightError saying why it
+    cannot be opened.
+    """
     wanted = Wanted.within(limits, name, model)
     check_upload(len(data), limits)
     return read_sandboxed(__name__, data, "dataset", json.dumps(wanted))
 
 
-# -- the sandbox --------------------------------------------------------------------------------------------------------
+# -- the sandbox -----------------------------------------------------------------------------------
 
 
 def read_sandboxed(reader: str, data: bytes, *arguments: str) -> dict[str, Any]:
-    """The result of a reader, given as a module name, for a visitor's file; raises Refused saying what is wrong with the file."""
+    """The result of a reader, given as a module name, for a visitor's file; raises Refused saying
+    what is wrong with the file.
+    """
     said = _run(reader, data, arguments)
     if "error" in said:
         raise Refused(said["error"])
@@ -89,18 +97,31 @@ def answer(
     prepare: Callable[[str], object] = lambda text: None,
     seconds: int = SECONDS,
 ) -> None:
-    """A reader's main function: writes to stdout what `read` makes of the text on stdin, or why it cannot. prepare: imports what is needed,
-    before memory is bounded. seconds: of CPU time, after which the process is ended.
+    """A reader's main function: writes to stdout what `read` makes of the text on stdin, or why it
+    cannot. prepare: imports what is needed, before memory is bounded, and may raise InflightError.
+    seconds: of CPU time, after which the process is ended.
     """
+    _bound_time(seconds)
     try:
-        text = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+        text = _whole_input().decode("utf-8", "surrogatepass")
+        prepare(text)
     except UnicodeDecodeError:
         print(json.dumps({"error": "this is not text."}))
         return
-    _bound_time(seconds)
-    prepare(text)
+    except InflightError as error:
+        print(json.dumps({"error": str(error)}))
+        return
     _bound_memory(2**29 + 24 * len(text))
     print(json.dumps(answer_to(lambda: read(text))))
+
+
+def _whole_input() -> bytes:
+    """The visitor's file. Afterwards standard input is empty: no library that asks a question there
+    is answered by the file.
+    """
+    data = sys.stdin.buffer.read()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    return data
 
 
 def _bound_time(seconds: int) -> None:
@@ -121,12 +142,12 @@ def _bound_memory(more: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (taken + more, taken + more))
 
 
-# -- the readers --------------------------------------------------------------------------------------------------------
+# -- the readers -----------------------------------------------------------------------------------
 
 
 def read_traces(folder: str, confined: str, *names: str) -> None:
-    """Read traces and put them into the store in a folder. confined: as JSON, the only models whose tokenizers may be read; empty for any that a recording
-    names. names: of the files.
+    """Read traces and put them into the store in a folder. confined: as JSON, the only models whose
+    tokenizers may be read; empty for any that a recording names. names: of the files.
     """
     from core.recorders.texts import confine_to
 
@@ -143,7 +164,9 @@ def read_traces(folder: str, confined: str, *names: str) -> None:
 
 
 def _load_tokenizers(text: str) -> None:
-    """Load the tokenizers of the recordings' models, if they are on this machine: importing them may take more memory than a reader is given."""
+    """Load the tokenizers of the recordings' models, if they are on this machine: importing them
+    may take more memory than a reader is given.
+    """
     from core.recorders.raw import is_raw
     from core.recorders.texts import model_folder, tokenizer_of
 
@@ -156,15 +179,11 @@ def _load_tokenizers(text: str) -> None:
 
 def read_dataset(given: str) -> None:
     """Read a published workload. given: a `Wanted` as JSON."""
-    from core.models.tokenizer import describe_model
+    from core.torch_engine.models.tokenizer import describe_model
 
     wanted = Wanted(*json.loads(given))
-    try:
-        described = describe_model(wanted.model)
-    except InflightError as error:
-        print(json.dumps({"error": str(error)}))
-        return
-    answer(lambda text: read_workload(text, wanted, described))
+    described = cache(lambda: describe_model(wanted.model))
+    answer(lambda text: read_workload(text, wanted, described()), lambda text: described())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Every sentence about a step, composed from its event and the state of the run before it, without guessing.
+"""Every sentence about a step, composed from its event and the state of the run before it, without
+guessing.
 
 See `visualizer.words.vocabulary` for what a sentence is.
 """
@@ -33,8 +34,8 @@ def captions(trace: Trace) -> list[dict[str, Any]]:
 
 
 class Captioner:
-    """Follows a run event by event. header: the trace's. `meet` announces requests before the step in which they arrive. numbers: an iterator
-    for their letters, shared with other runs.
+    """Follows a run event by event. header: the trace's. `meet` announces requests before the step
+    in which they arrive. numbers: an iterator for their letters, shared with other runs.
     """
 
     def __init__(self, header: Header, numbers: Iterator[int] | None = None) -> None:
@@ -49,7 +50,7 @@ class Captioner:
             header.is_asynchronous,
         )
         self._last_end: float | None = None
-        self._own = header.engine is None
+        self._own, self._end_tokens = header.engine is None, header.model.eos_token_ids
 
     @classmethod
     def of(cls, trace: Trace) -> Captioner:
@@ -65,7 +66,9 @@ class Captioner:
         self._asked[request] = max_new_tokens
 
     def keep(self, requests: Set[str]) -> None:
-        """Forget other requests, which no event will name again; those that freed a lane may still be named."""
+        """Forget other requests, which no event will name again; those that freed a lane may still
+        be named.
+        """
         self.state.keep(requests)
         self._prompt = {r: n for r, n in self._prompt.items() if r in requests}
         self._asked = {r: n for r, n in self._asked.items() if r in requests}
@@ -75,15 +78,17 @@ class Captioner:
     def caption(self, event: StepEvent) -> dict[str, Any]:
         """The sentences of the next event, in the current language.
 
-        say: the step in one sentence. simple: the same in plain words. why: a sentence for every decision. waits: why the head of the queue waits. bound: which limit
-        bound the step.
+        say: the step in one sentence. simple: the same in plain words. why: a sentence for every
+        decision. waits: why the head of the queue waits. bound: which limit bound the step.
         """
         return self.caption_with(event, lambda compose: compose())
 
     def caption_with(
         self, event: StepEvent, make: Callable[[Callable[[], dict[str, Any]]], T]
     ) -> T:
-        """The result of `make`, which is given a function that composes the sentences of the next event, in any language."""
+        """The result of `make`, which is given a function that composes the sentences of the next
+        event, in any language.
+        """
         waited = self._waited(event)
         self.state.begin(event)
         for arrived in event.newcomers:
@@ -98,6 +103,7 @@ class Captioner:
             self._groups,
             waited,
             self._own,
+            self._end_tokens,
         )
         made = make(lambda: _composed(context))
         self.state.end(event)
@@ -105,7 +111,9 @@ class Captioner:
         return made
 
     def _waited(self, event: StepEvent) -> float:
-        """Seconds that the device waited for the host before this step; 0 if there was nothing to serve."""
+        """Seconds that the device waited for the host before this step; 0 if there was nothing to
+        serve.
+        """
         if not self._is_asynchronous or self._last_end is None or not self.state.has_work:
             return 0.0
         return max(0.0, event.t_start - self._last_end)

@@ -14,8 +14,9 @@ from core.trace.run_state import RunState
 class CaptionContext:
     """An event while its passes run.
 
-    state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request. groups: of the KV cache. waited: seconds that the device
-    waited for the host before this step.
+    state: all up to them. prompt: tokens of each prompt. asked: most new tokens of each request.
+    groups: of the KV cache. waited: seconds that the device waited for the host before this step.
+    end_tokens: those that end a request, None where that is not known.
     """
 
     event: StepEvent
@@ -27,13 +28,13 @@ class CaptionContext:
     groups: tuple[GroupFacts, ...] = ()
     waited: float = 0.0
     own: bool = True  # whether this engine ran
+    end_tokens: tuple[int, ...] | None = None
     prefills: list[Segment] = field(init=False)
     decodes: list[Segment] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.overrun = {
-            o.request for o in self.event.overrun
-        }  # wasted: they neither read nor write
+        # wasted: they neither read nor write
+        self.overrun = {o.request for o in self.event.overrun}
         useful = [s for s in self.event.segments if s.request not in self.overrun]
         self.prefills = [s for s in useful if s.phase == "prefill"]
         self.decodes = [s for s in useful if s.phase == "decode"]
@@ -51,7 +52,9 @@ class CaptionContext:
 
     @property
     def device_waited(self) -> bool:
-        """Whether the device waited for the host long enough to mention: over a hundredth of the step."""
+        """Whether the device waited for the host long enough to mention: over a hundredth of the
+        step.
+        """
         return self.waited > 0.01 * (self.event.t_end - self.event.t_start)
 
     @property
@@ -67,6 +70,16 @@ class CaptionContext:
         now = sum(s.request == request for s in self.event.sampled)
         return self.state.num_tokens.get(request, 0) + now - self.prompt.get(request, 0)
 
+    def has_stop_string(self, request: str) -> bool:
+        """Whether a request that stops does so at a stop string: none of its tokens ended it."""
+        tokens = [s.token_id for s in self.event.sampled if s.request == request]
+        return (
+            self.own
+            and self.end_tokens is not None
+            and bool(tokens)
+            and tokens[-1] not in self.end_tokens
+        )
+
     def pending_end(self, s: Segment) -> int:
         """How many tokens the request had when the pass began: where its prefill ends."""
         return self.state.num_tokens.get(s.request, s.kv_len)
@@ -76,7 +89,9 @@ class CaptionContext:
         return max(0, min(self.state.lost.get(s.request, 0), s.kv_len) - s.start)
 
     def cut_by_budget(self, s: Segment) -> bool:
-        """Whether the budget cut it: the scheduler says so, or the budget is spent and the pool was not completely full."""
+        """Whether the budget cut it: the scheduler says so, or the budget is spent and the pool was
+        not completely full.
+        """
         if any(a.request == s.request and a.why.limit == "budget" for a in self.event.admitted):
             return True
         full = self.event.kv.used == self.event.kv.total and any(

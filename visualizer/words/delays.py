@@ -1,10 +1,11 @@
-"""Why it was slow, in sentences: the longest gaps between tokens and the longest waits, each with what is on record about it. Nothing is guessed:
-where the record has no cause, the sentence says so. See `core.trace.delays`.
+"""Why it was slow, in sentences: the longest gaps between tokens and the longest waits, each with
+what is on record about it. Nothing is guessed: where the record has no cause, the sentence says so.
+See `core.account.delays`.
 """
 
 from __future__ import annotations
 
-from core.trace.delays import AGAIN, BETWEEN, PREEMPTED, QUEUED, SLOW, STALLED, Delay, Gap
+from core.account.delays import AGAIN, BETWEEN, PREEMPTED, QUEUED, SLOW, STALLED, Delay, Gap
 from core.trace.phrases import queued_by, reason
 from visualizer.words.vocabulary import Sentence, milliseconds, names, said
 
@@ -20,7 +21,9 @@ def gap_sentence(gap: Gap) -> Sentence:
 
 
 def wait_sentence(delay: Delay) -> Sentence:
-    """How long a request was queued, and by which limits, the longest first, in the language that is spoken."""
+    """How long a request was queued, and by which limits, the longest first, in the language that
+    is spoken.
+    """
     by = sorted(
         ((us, limit) for limit, us in delay.queued_us.items() if us > _WORTH * delay.us[QUEUED]),
         reverse=True,
@@ -44,7 +47,8 @@ def _cause(gap: Gap, n: int) -> Sentence:
     match gap.cause:
         case "others":
             odd = (
-                f"; nothing on record says why the pass took {gap.times:.1f} times as long as others of its size"
+                f"; nothing on record says why the pass took {gap.times:.1f} times as long as"
+                " others of its size"
                 if _is_slow(gap)
                 else ""
             )
@@ -52,7 +56,8 @@ def _cause(gap: Gap, n: int) -> Sentence:
         case "preempted" | "again" | "prefill":
             away, again = milliseconds(gap.us[PREEMPTED] / 1e6), milliseconds(gap.us[AGAIN] / 1e6)
             return [
-                f"[={n} it is|they are] preempted, away for {away}, and {gap.again:,} [token|tokens] [={gap.again} is|are] computed again in {again}"
+                f"[={n} it is|they are] preempted, away for {away}, and {gap.again:,}"
+                f" [token|tokens] [={gap.again} is|are] computed again in {again}"
             ]
         case "stalled":
             held: Sentence = [
@@ -81,7 +86,8 @@ def _decoding(gap: Gap) -> Sentence:
         return ["this run has no other pass of its size to compare it with"]
     if _is_slow(gap):
         return [
-            f"nothing on record says why; the pass took {gap.times:.1f} times as long as others of its size"
+            f"nothing on record says why; the pass took {gap.times:.1f} times as long as others of"
+            " its size"
         ]
     return ["that is what a pass of its size takes in this run"]
 

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from core.account.metrics import DEFINITIONS, LOST_TO_PREEMPTION, metrics, preemption_s
 from core.config import EngineConfig
 from core.measure.compare import Comparison
 from core.measure.cost_curve import CostCurve
-from core.measure.divergence import Divergence
-from core.measure.metrics import DEFINITIONS, LOST_TO_PREEMPTION, metrics, preemption_s
+from core.trace.divergence import Divergence
 from core.trace.phrases import setting
 from core.trace.trace import Trace
 from visualizer.words.language import t
@@ -40,7 +40,9 @@ def seconds(value: float | None) -> str:
 
 
 def divided(base: float, mine: float) -> float:
-    """A duration ÷ another as a reader of both divides them: as `seconds` writes them, in three digits."""
+    """A duration ÷ another as a reader of both divides them: as `seconds` writes them, in three
+    digits.
+    """
     return _three_digits(base) / _three_digits(mine)
 
 
@@ -49,7 +51,9 @@ def _three_digits(value: float) -> float:
 
 
 def together(one: float, other: float) -> tuple[str, str]:
-    """Two durations in the unit of the longer one, in as few digits, two or three, as tell them apart and leave their ratio within a twentieth."""
+    """Two durations in the unit of the longer one, in as few digits, two or three, as tell them
+    apart and leave their ratio within a twentieth.
+    """
     longest, shortest = max(one, other), max(min(one, other), 1e-9)
     scale, unit = (1, "s") if longest >= 0.0995 else (1000, "ms")
     digits = max(0, 1 - math.floor(math.log10(longest * scale)))
@@ -78,7 +82,9 @@ def percent(share: float | None) -> str:
 
 
 def pair(comparison: Comparison) -> tuple[str, str]:
-    """The two contenders that the sentences are about: the first, and the engine's default policy (or the second)."""
+    """The two contenders that the sentences are about: the first, and the engine's default policy
+    (or the second).
+    """
     base, usual = comparison.baseline, EngineConfig().policy.name
     return base, usual if usual in comparison.names and usual != base else comparison.names[:2][-1]
 
@@ -105,7 +111,8 @@ def throughput(comparison: Comparison) -> str:
             else ", throughout."
         )
     return said + t(
-        f"; in its {('first', 'second', 'third', 'last')[which]} quarter {{base}} is down to {rate:,.0f}.",
+        f"; in its {('first', 'second', 'third', 'last')[which]} quarter {{base}} is down to"
+        f" {rate:,.0f}.",
         base=base,
     )
 
@@ -125,8 +132,11 @@ def latency(comparison: Comparison) -> str:
     return t(
         "Half of the first tokens come within {first} with {mine}, {other_first} with {base}; "
         "99 of 100 gaps between tokens are under {gap} and {other_gap}.",
-        **holes, base=base, other_first=seconds(first[base]), other_gap=seconds(gaps[base]),
-    )  # fmt: skip
+        **holes,
+        base=base,
+        other_first=seconds(first[base]),
+        other_gap=seconds(gaps[base]),
+    )
 
 
 def lane_steps(comparison: Comparison) -> str:
@@ -172,8 +182,9 @@ def kv_use(comparison: Comparison) -> str:
 
 
 class Price(NamedTuple):
-    """What a run paid when KV blocks or budget were short. again: tokens computed again. frozen: steps in which running requests held
-    their lanes without computing, summed over requests; waited: the same for waiting requests.
+    """What a run paid when KV blocks or budget were short. again: tokens computed again. frozen:
+    steps in which running requests held their lanes without computing, summed over requests;
+    waited: the same for waiting requests.
     """
 
     preempted: int
@@ -210,7 +221,8 @@ def pressure(comparison: Comparison) -> str:
         names, number = those(kind, max)
         if number:
             said.append(
-                f"{t(what.replace('#', str(len(names))), name=listed(names))}, {t(f'{number:,} {unit}')}"
+                f"{t(what.replace('#', str(len(names))), name=listed(names))},"
+                f" {t(f'{number:,} {unit}')}"
             )
     return f"{'; '.join(said)}."
 
@@ -237,13 +249,18 @@ def cost(curve: CostCurve) -> str:
     said = t(longer, times=times(grows)) + t(saved, times=times(cheaper))
     if len(curve.by_kv) > 1:
         short, long = curve.by_kv[0], curve.by_kv[-1]
-        reads = f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {{times}} times as long"
+        reads = (
+            f". Reading {long.kv_read / short.kv_read:,.0f} times the KV makes a step {{times}}"
+            " times as long"
+        )
         said += t(reads, times=times(long.median / short.median))
     return said + "."
 
 
 def equivalence(found: Mapping[str, Any]) -> str:
-    """Alone and in a batch: what differs, and what `model.generate` writes. found: `Equivalence.to_json()`."""
+    """Alone and in a batch: what differs, and what `model.generate` writes. found:
+    `Equivalence.to_json()`.
+    """
     logits, tokens, differing = (
         found["max_logit_difference"],
         found["tokens"],
@@ -269,7 +286,8 @@ def _generated(found: Mapping[str, Any]) -> str:
     tokens, differing = found["generated_tokens"], found["differing_from_generate"]
     if not tokens:
         return t(
-            "model.generate is not run: for requests that are sampled, or end at stop strings, it would not write the same."
+            "model.generate is not run: for requests that are sampled, or end at stop strings, it"
+            " would not write the same."
         )
     if not differing:
         return t(f"model.generate itself writes the same {tokens:,} tokens.")
@@ -282,9 +300,10 @@ def fork(found: Divergence | None, steps: tuple[int, int]) -> tuple[Sentence, st
         return [t("Every step decides the same: this limit never binds here.")], ""
     a, b = steps
     length = f"both take {a:,} steps" if a == b else f"{b:,} steps instead of {a:,}"
-    return _parting(
-        found
-    ), f"{t(length)}, {t('the same tokens' if found.same_tokens else 'other tokens')}"
+    return (
+        _parting(found),
+        f"{t(length)}, {t('the same tokens' if found.same_tokens else 'other tokens')}",
+    )
 
 
 def _parting(found: Divergence) -> Sentence:
@@ -302,7 +321,7 @@ def _parting(found: Divergence) -> Sentence:
 
 
 def decision(text: str) -> str:
-    """A decision in the words of `core.measure.divergence`: what, and after a colon perhaps why."""
+    """A decision in the words of `core.trace.divergence`: what, and after a colon perhaps why."""
     what, colon, why = text.partition(": ")
     return t(what) + (f"{colon}{t(why)}" if colon else "")
 
@@ -328,13 +347,17 @@ def outputs(comparison: Comparison) -> str:
     )
     departs = t(
         f"{{policy}} departs from {{base}} in request {{request}} at token {first['position']}",
-        policy=first["policy"], base=comparison.baseline, request=str(first["request"]),
-    )  # fmt: skip
+        policy=first["policy"],
+        base=comparison.baseline,
+        request=str(first["request"]),
+    )
     return f"{departs}{margin}."
 
 
 def _worst_quarter(trace: Trace | None) -> tuple[int, float] | None:
-    """Of the four quarters of a run's time: the one with the lowest rate of tokens, and that rate."""
+    """Of the four quarters of a run's time: the one with the lowest rate of tokens, and that
+    rate.
+    """
     found = token_times(trace) if trace is not None else []
     if not found or trace is None:
         return None
@@ -353,7 +376,9 @@ def token_times(trace: Trace) -> Sequence[float]:
 
 
 def totals(trace: Trace) -> list[dict[str, str]]:
-    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies, throughput and waste; empty if there were no tokens."""
+    """`{"name", "value", "means"}` (times: the median and the worst) of a run's latencies,
+    throughput and waste; empty if there were no tokens.
+    """
     if not any(event.sampled for event in trace.events):
         return []
     found = metrics(trace)
@@ -378,7 +403,10 @@ def _price(trace: Trace, found: Mapping[str, Any]) -> str | None:
     if not found["preemptions"]:
         return None
     again = found["tokens_recomputed"]
-    return f"{found['preemptions']:,} [time|times], {again:,} [token|tokens] again, {_duration(preemption_s(trace))}"
+    return (
+        f"{found['preemptions']:,} [time|times], {again:,} [token|tokens] again,"
+        f" {_duration(preemption_s(trace))}"
+    )
 
 
 def _formatted(number: float | None, form: str) -> str | None:

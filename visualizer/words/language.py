@@ -1,5 +1,5 @@
-"""Translates texts. English is the source and the key (see `core.trace.messages` for keys). If an entry is missing, the English stays,
-and its key is added to `missing_keys`, which a test checks.
+"""Translates texts. English is the source and the key (see `core.trace.messages` for keys). If an
+entry is missing, the English stays, and its key is added to `missing_keys`, which a test checks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def elsewhere(make: Callable[[], T]) -> dict[str, T]:
 
 
 def t(text: str, **holes: str) -> str:
-    """A piece of a sentence in the current language. holes: values for {name} placeholders: names, and texts already in that language."""
+    """A piece of a sentence in the current language. holes: values for {name} placeholders: names,
+    and texts already in that language.
+    """
     said = _translated(text)
     return said.format(**holes) if holes else said
 

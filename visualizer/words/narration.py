@@ -56,7 +56,9 @@ def sentence(m: CaptionContext) -> Sentence:
 def fitted(
     m: CaptionContext, parts: Mapping[str, Clause | None], telling: Sequence[str]
 ) -> Sentence:
-    """One sentence of what fits of these clauses, in their order. telling: their names, the most important first."""
+    """One sentence of what fits of these clauses, in their order. telling: their names, the most
+    important first.
+    """
     chosen: dict[str, Sentence] = {}
     for form in (0, 1):  # first all short forms, then the longer ones with reasons
         for name in telling:
@@ -81,7 +83,9 @@ def _fits(m: CaptionContext, chosen: dict[str, Sentence]) -> bool:
 
 
 def _clause(requests: Sequence[str], does: str, cause: str = "") -> Clause | None:
-    """What requests do, and why; None if there are none. does: with # for their number, for plural forms."""
+    """What requests do, and why; None if there are none. does: with # for their number, for plural
+    forms.
+    """
     if not requests:
         return None
     short = [*names(requests), f" {does.replace('#', str(len(requests)))}"]
@@ -141,9 +145,11 @@ def _prefills(m: CaptionContext) -> Clause | None:
     again = sum(m.recomputed(s) for s in reading)
     short = [
         *who,
-        f" compute {numbers} tokens{once_more(again, total)}"
-        if again
-        else f" read {numbers} prompt tokens",
+        (
+            f" compute {numbers} tokens{once_more(again, total)}"
+            if again
+            else f" read {numbers} prompt tokens"
+        ),
     ]
     if any(m.cut_by_budget(s) for s in reading):
         return short, [*short, f", all that the budget of {m.event.budget.limit} leaves"]
@@ -228,10 +234,16 @@ def _ends(m: CaptionContext) -> Clause | None:
         "error": "fails|fail",
     }
     verb = verbs[reasons.pop()] if len(reasons) == 1 else "ends|end"
-    cause = "" if len(ended) != 1 else {
-        "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for", "stop": " at a stop",
-        "cancelled": ", cancelled" if m.own else ", ended from outside (stop string or client)", "error": ", as its logits were not finite",
-    }[ended[0].finish_reason]  # fmt: skip
+    cause = (
+        ""
+        if len(ended) != 1
+        else {
+            "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for",
+            "stop": " at a stop string" if m.has_stop_string(ended[0].request) else " at a stop",
+            "cancelled": ", cancelled" if m.own else ", ended from outside (stop string or client)",
+            "error": ", as its logits were not finite",
+        }[ended[0].finish_reason]
+    )
     return _clause([f.request for f in ended], f"[=# {verb}]", cause)
 
 

@@ -1,5 +1,5 @@
-"""A step in one plain sentence, for who has never heard of a token budget: who comes, who reads, who writes, who goes. No limit, no arithmetic; the same
-facts as `visualizer.words.narration`.
+"""A step in one plain sentence, for who has never heard of a token budget: who comes, who reads,
+who writes, who goes. No limit, no arithmetic; the same facts as `visualizer.words.narration`.
 """
 
 from __future__ import annotations
@@ -101,9 +101,11 @@ def _one_reads(m: CaptionContext, s: Segment) -> Clause:
     last = s.start > 0 and s.kv_len == end
     short = [
         *who,
-        f" reads its {s.length:,} [token|tokens]"
-        if s.length == end
-        else f" reads {'the last ' if last else ''}{part}",
+        (
+            f" reads its {s.length:,} [token|tokens]"
+            if s.length == end
+            else f" reads {'the last ' if last else ''}{part}"
+        ),
     ]
     lane = next((a.lane for a in m.event.admitted if a.request == s.request), None)
     if lane is None:

@@ -1,4 +1,6 @@
-"""A sentence for every decision of a step, with its numbers, in the order in which they were taken."""
+"""A sentence for every decision of a step, with its numbers, in the order in which they were
+taken.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,11 @@ from core.trace.events import (
     Admitted,
     Draft,
     Finished,
+    LimitReached,
     Overrun,
     Preempted,
     Segment,
     Stalled,
-    Why,
 )
 from core.trace.phrases import GOES_ON, bound, not_shown, reason
 from visualizer.words.context import CaptionContext
@@ -47,7 +49,8 @@ def reasons(m: CaptionContext) -> list[Sentence]:
     if m.config.policy.keeps_finished and m.leaving:
         sentences.append(
             [
-                f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the next step."
+                f"The wave is over: {len(m.leaving):,} [lane|lanes] [becomes|become] free for the"
+                " next step."
             ]
         )
     return sentences
@@ -61,7 +64,7 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
     ended: dict[bool, list[str]] = {True: [], False: []}
     for finished in resumed.ended:
         ended[finished.finish_reason == NOT_RECORDED].append(finished.request)
-    sentences: list[Sentence] = [[not_shown(resumed), GOES_ON[resumed.source]]]
+    sentences: list[Sentence] = [[not_shown(resumed), GOES_ON]]
     if resumed.arrived:
         came = [arrived.request for arrived in resumed.arrived]
         sentences.append(
@@ -75,7 +78,10 @@ def _resumed(m: CaptionContext) -> list[Sentence]:
         sentences.append(
             [
                 *names(ended[True], limit=12),
-                f" [={len(ended[True])} ends|end] in these steps, for a reason that is not recorded.",
+                (
+                    f" [={len(ended[True])} ends|end] in these steps, for a reason that is not"
+                    " recorded."
+                ),
             ]
         )
     return sentences
@@ -97,7 +103,10 @@ def _preempted(m: CaptionContext, p: Preempted) -> Sentence:
     )
     return [
         {"r": p.request},
-        f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for the running requests to go on. ",
+        (
+            f" is preempted: too few of the {m.event.kv.total:,} KV [block|blocks] were free for"
+            " the running requests to go on. "
+        ),
         *_gives_way(m.config.policy.victim),
         f": it loses lane {p.lane} and its cache of {p.tokens_lost:,} [token|tokens]",
         *taken,
@@ -141,7 +150,10 @@ def _why_behind(kind: str, window: int | None, n: int) -> str:
 def _decodes(m: CaptionContext) -> list[Sentence]:
     limit, tokens = m.event.budget.limit, sum(s.length for s in m.decodes)
     cost = f", {tokens:,} [token|tokens] of the budget of {limit}" if limit else ""
-    does = f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the next{cost}."
+    does = (
+        f" [={len(m.decodes)} computes its|compute their] newest token and [gets|get] the"
+        f" next{cost}."
+    )
     return [[*names([s.request for s in m.decodes], limit=12), does]] if m.decodes else []
 
 
@@ -161,7 +173,7 @@ def _admitted(m: CaptionContext, a: Admitted) -> Sentence:
     return [*head, "; ", *_share(m, segment, a.why), "."]
 
 
-def _share(m: CaptionContext, s: Segment, why: Why) -> Sentence:
+def _share(m: CaptionContext, s: Segment, why: LimitReached) -> Sentence:
     """How much of its prompt a newly admitted request computes, and what limits it."""
     need = m.pending_end(s) - s.start
     limit = m.event.budget.limit
@@ -197,7 +209,9 @@ def _share(m: CaptionContext, s: Segment, why: Why) -> Sentence:
 
 
 def _budget_before(m: CaptionContext, s: Segment) -> int:
-    """Budget left when this prompt was considered: decodes come first, then prompts already begun, then those admitted before it."""
+    """Budget left when this prompt was considered: decodes come first, then prompts already begun,
+    then those admitted before it.
+    """
     admitted = [a.request for a in m.event.admitted]
     earlier = set(admitted[: admitted.index(s.request)])
     ahead = sum(
@@ -225,8 +239,10 @@ def _hit(m: CaptionContext, request: str, cached: int) -> Sentence:
     blocks = cached // m.config.block_size
     return [
         {"r": request},
-        f" finds {cached} of its {known:,} [token|tokens] in the prefix cache ({blocks:,} [block|blocks]), so {known - cached} "
-        f"[is|are] left to compute.",
+        (
+            f" finds {cached} of its {known:,} [token|tokens] in the prefix cache ({blocks:,}"
+            f" [block|blocks]), so {known - cached} [is|are] left to compute."
+        ),
     ]
 
 
@@ -254,10 +270,16 @@ def _budget(m: CaptionContext) -> list[Sentence]:
     if budget.limit is None:
         return []
     used = budget.decode + budget.prefill
-    return [[
-        f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of {budget.limit:,} [token|tokens], "
-        f"{budget.unused} unused. ", bound(budget.binding), ".",
-    ]]  # fmt: skip
+    return [
+        [
+            (
+                f"The budget: {budget.decode} decode + {budget.prefill} prefill = {used} of"
+                f" {budget.limit:,} [token|tokens], {budget.unused} unused. "
+            ),
+            bound(budget.binding),
+            ".",
+        ]
+    ]
 
 
 def _padding(m: CaptionContext) -> list[Sentence]:
@@ -266,19 +288,27 @@ def _padding(m: CaptionContext) -> list[Sentence]:
         positions = forward.rows * forward.width
         if forward.padding:
             share = round(100 * forward.padding / positions)
-            sentences.append([
-                f"The pass computes {forward.rows:,} [row|rows] × {forward.width:,} [position|positions] = {positions}; ",
-                f"{forward.padding} of them ({share} %) [={forward.padding} is|are] padding: ",
-                *padding_causes([forward]),
-                ".",
-            ])  # fmt: skip
+            sentences.append(
+                [
+                    (
+                        f"The pass computes {forward.rows:,} [row|rows] × {forward.width:,} "
+                        f"[position|positions] = {positions}; "
+                    ),
+                    f"{forward.padding} of them ({share} %) [={forward.padding} is|are] padding: ",
+                    *padding_causes([forward]),
+                    ".",
+                ]
+            )
         for row in forward.finished_rows:
             ended = m.state.finished.get(row.request)
             when = f" in step {ended}" if ended is not None else ""
             sentences.append(
                 [
                     {"r": row.request},
-                    f" finished{when}, yet lane {row.lane} is computed as padding until its wave ends.",
+                    (
+                        f" finished{when}, yet lane {row.lane} is computed as padding until its"
+                        " wave ends."
+                    ),
                 ]
             )
     return sentences
@@ -287,7 +317,10 @@ def _padding(m: CaptionContext) -> list[Sentence]:
 def _graph(m: CaptionContext) -> list[Sentence]:
     """What a CUDA graph computes beyond the pass: graphs come in a few sizes only."""
     beyond = [(p, p.bucket - p.rows * p.width) for p in m.event.passes if p.bucket is not None]
-    said = "The pass runs as a CUDA graph of {:,} [position|positions]: {} of them [is|are] padding that belongs to no request."
+    said = (
+        "The pass runs as a CUDA graph of {:,} [position|positions]: {} of them [is|are] padding"
+        " that belongs to no request."
+    )
     return [[said.format(p.bucket, pads)] for p, pads in beyond if pads > 0]
 
 
@@ -300,7 +333,10 @@ def _draft(m: CaptionContext, d: Draft) -> Sentence:
     right = "none is right" if not d.accepted else f"{d.accepted} [is|are] right"
     return [
         {"r": d.request},
-        f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,} [token|tokens]{then}.",
+        (
+            f" guesses {d.drafted:,} [token|tokens] ahead: {right}, so the pass gives it {got:,}"
+            f" [token|tokens]{then}."
+        ),
     ]
 
 
@@ -322,8 +358,14 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
     written = m.written(f.request)
     cause = {
         "length": f"it has the {written:,} [token|tokens] it asked for",
-        "stop": f"its token number {written} is where it stops",
-        "cancelled": f"it was {'cancelled' if m.own else 'ended from outside (stop string or client)'} after {written:,} [token|tokens]",
+        "stop": (
+            f"its token number {written} "
+            f"{'completes a stop string' if m.has_stop_string(f.request) else 'is where it stops'}"
+        ),
+        "cancelled": (
+            f"it was {'cancelled' if m.own else 'ended from outside (stop string or client)'} after"
+            f" {written:,} [token|tokens]"
+        ),
         "error": "its logits were not finite",
     }[f.finish_reason]
     lane = m.state.lane_of(f.request)

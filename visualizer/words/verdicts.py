@@ -1,8 +1,8 @@
-"""Sentences with computed numbers about which contender was faster, in how many rounds, why, and how certain that is; and whether
-other engines make the same decisions, step by step.
+"""Sentences with computed numbers about which contender was faster, in how many rounds, why, and
+how certain that is; and whether other engines make the same decisions, step by step.
 
-A verdict counts rounds: each divides two times of the same round. It is decided if a fair coin would split the rounds as one-sidedly in
-at most one of ten tries (two-sided sign test).
+A verdict counts rounds: each divides two times of the same round. It is decided if a fair coin
+would split the rounds as one-sidedly in at most one of ten tries (two-sided sign test).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.measure.compare import Comparison, Verdict, too_busy
-from core.measure.divergence import Difference, Divergence, Part, divergence
+from core.measure.difference import Contribution, Difference
+from core.trace.divergence import Divergence, divergence
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.words.findings import (
@@ -55,7 +56,9 @@ PARTS = {
 
 
 def headline(comparison: Comparison) -> str:
-    """The one thing to take away: in how much time the same requests are done, and in how much otherwise."""
+    """The one thing to take away: in how much time the same requests are done, and in how much
+    otherwise.
+    """
     if others(comparison):
         return decisions(comparison)
     base, mine = pair(comparison)
@@ -78,7 +81,8 @@ def headline(comparison: Comparison) -> str:
     found = comparison.verdict(mine)
     if _is_open(found) or time == other:
         return t(
-            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say which is faster.",
+            "{requests}: done in {time} with {mine}, in {other} with {base}; the rounds do not say"
+            " which is faster.",
             **holes,
         )
     if walls[mine] > walls[base]:
@@ -89,7 +93,9 @@ def headline(comparison: Comparison) -> str:
 
 
 def _requests(comparison: Comparison) -> str:
-    """The requests that every contender ran, as the subject of a sentence; small numbers in words."""
+    """The requests that every contender ran, as the subject of a sentence; small numbers in
+    words.
+    """
     run = comparison.runs[pair(comparison)[1]]
     count = len(run.outputs) if run.trace is None else len(run.trace.asked)
     if count < 2:
@@ -101,7 +107,9 @@ def _requests(comparison: Comparison) -> str:
 
 
 def total_time(comparison: Comparison) -> str:
-    """Who was faster, by how much and in how many rounds; the same under other limits; then the fastest of all, if that is a third."""
+    """Who was faster, by how much and in how many rounds; the same under other limits; then the
+    fastest of all, if that is a third.
+    """
     base, mine = pair(comparison)
     walls = {n: statistics.median(comparison.walls[n]) for n in comparison.names}
     if base == mine:
@@ -158,7 +166,9 @@ def _is_open(found: Verdict) -> bool:
 
 
 def _changed(comparison: Comparison, name: str, mine: str) -> dict[str, tuple[Any, Any]]:
-    """Limits that differ for another contender of the same policy: from, to. Empty if the policy differs or is unknown."""
+    """Limits that differ for another contender of the same policy: from, to. Empty if the policy
+    differs or is unknown.
+    """
     about, own = (dict(comparison.about.get(n, {})) for n in (name, mine))
     if "policy" not in own or about.get("policy") != own["policy"]:
         return {}
@@ -200,7 +210,10 @@ def _other_limits(comparison: Comparison, name: str, mine: str) -> str:
 def _fastest(comparison: Comparison, fastest: str, mine: str, wall: float) -> str:
     found = comparison.verdict(fastest, against=mine)
     tie = t(", which is a tie") if _is_open(found) else ""
-    ahead = f"The fastest is {{fastest}} with {{time}}, ahead of {{mine}} in {found.faster} of {found.rounds} rounds"
+    ahead = (
+        f"The fastest is {{fastest}} with {{time}}, ahead of {{mine}} in {found.faster} of"
+        f" {found.rounds} rounds"
+    )
     return f"{t(ahead, fastest=fastest, time=seconds(wall), mine=mine)}{tie}."
 
 
@@ -224,11 +237,17 @@ def sure(comparison: Comparison, environment: Mapping[str, Any]) -> str:
                 if found.agrees
                 else "so nothing is decided"
             )
-            agree = f"{most} of {found.rounds} rounds agree; by chance alone that happens {{chance}}, {{decided}} (sign test, 1 in 10 or rarer)"
+            agree = (
+                f"{most} of {found.rounds} rounds agree; by chance alone that happens {{chance}},"
+                " {decided} (sign test, 1 in 10 or rarer)"
+            )
             said.append(t(agree, chance=t(chance), decided=t(decided)))
         quotient = divided(*(statistics.median(comparison.walls[n]) for n in (base, mine)))
         if found.rounds > 1 and times(quotient) != times(found.median):
-            ratio = "The ratio, {quotient}, is that of the two median times; the median of the rounds' own is {ratio}"
+            ratio = (
+                "The ratio, {quotient}, is that of the two median times; the median of the rounds'"
+                " own is {ratio}"
+            )
             said.append(t(ratio, ratio=times(found.median), quotient=times(quotient)))
     load, cpus = environment.get("load_average"), environment.get("cpus")
     if load is not None:
@@ -262,11 +281,14 @@ def method(comparison: Comparison) -> str:
         not request.sampling.temperature for trace in traces for request in trace.workload
     )
     everybody = t(" All of them choose the most probable token.") if greedy else ""
-    return f"{t('After a warm-up, {runs}; setup and teardown are not in these times', runs=runs)}{race}.{everybody}"
+    measured = t("After a warm-up, {runs}; setup and teardown are not in these times", runs=runs)
+    return f"{measured}{race}.{everybody}"
 
 
-def named_parts(found: Difference) -> tuple[list[Part], list[Part]]:
-    """The parts named individually, largest first: at most three with the difference and two against it; all others are the rest."""
+def named_parts(found: Difference) -> tuple[list[Contribution], list[Contribution]]:
+    """The parts named individually, largest first: at most three with the difference and two
+    against it; all others are the rest.
+    """
     least = max(0.05 * abs(found.seconds), 0.005 * max(found.before_s, found.after_s))
     large = sorted(
         (p for p in found.parts if p.name != "rest" and abs(p.seconds) >= least),
@@ -288,11 +310,15 @@ def difference(found: Difference, base: str, mine: str) -> str:
     return t(
         "{mine} took {change} than {base}: {parts}. Costs are fitted to the passes of both runs; "
         "on a typical pass the fit is off by {error}.",
-        mine=mine, change=_change(whole), base=base, parts=parts, error=percent(found.error),
-    )  # fmt: skip
+        mine=mine,
+        change=_change(whole),
+        base=base,
+        parts=parts,
+        error=percent(found.error),
+    )
 
 
-def _part(part: Part) -> str:
+def _part(part: Contribution) -> str:
     counted = counts(part)
     return f"{_for(part.seconds, part.name)}{counted and f' ({counted})'}"
 
@@ -301,8 +327,10 @@ def _for(change: float, part: str) -> str:
     return t("{change} for {part}", change=_change(change), part=t(PARTS[part]))
 
 
-def counts(part: Part) -> str:
-    """The counts in the two runs, with a decimal if the change would not be visible without; empty for times."""
+def counts(part: Contribution) -> str:
+    """The counts in the two runs, with a decimal if the change would not be visible without; empty
+    for times.
+    """
     if part.before is None or part.after is None:
         return ""
     digits = int(part.before != part.after and round(part.before) == round(part.after))
@@ -314,7 +342,9 @@ def _change(value: float) -> str:
 
 
 def load(data: Mapping[str, Any]) -> str:
-    """TTFT p99 and finished requests a second, of the first two policies, at the highest rate not above the capacity."""
+    """TTFT p99 and finished requests a second, of the first two policies, at the highest rate not
+    above the capacity.
+    """
     points: Sequence[Mapping[str, Any]] = data["points"]
     names = list(dict.fromkeys(p["policy"] for p in points))
     top = data["capacity_requests_per_s"] or max(p["rate"] for p in points)
@@ -345,7 +375,8 @@ def _wait(numbers: Mapping[str, Any]) -> str:
 def _rounds(count: int, rounds: int, ratios: Sequence[float]) -> str:
     if rounds == 1:
         return t(" in a single run of each")
-    return t(f" in {count} of {rounds} rounds ({{ratios}})", ratios=_range(ratios))
+    faster = "" if count == rounds else f", faster in {count}"
+    return t(f" (median of {rounds} rounds{faster}; {{ratios}})", ratios=_range(ratios))
 
 
 def _range(ratios: Sequence[float]) -> str:
@@ -364,7 +395,9 @@ def others(comparison: Comparison) -> dict[str, Trace]:
 
 
 def decisions(comparison: Comparison) -> str:
-    """Which engines make our decisions in every step, and where each of the others first differs. Empty without another engine."""
+    """Which engines make our decisions in every step, and where each of the others first differs.
+    Empty without another engine.
+    """
     theirs = others(comparison)
     mine = next((name for name in comparison.names if name not in theirs), None)
     ours = comparison.runs[mine].trace if mine is not None else None
@@ -376,8 +409,8 @@ def decisions(comparison: Comparison) -> str:
     if alike:
         tokens = sum(len(event.sampled) for event in ours.events)
         as_ours = (
-            f"{{who}} [={len(alike)} decides|decide] as {{mine}} in all {len(ours.events):,} [step|steps] "
-            f"and [={len(alike)} writes|write] the same {tokens:,} [token|tokens]."
+            f"{{who}} [={len(alike)} decides|decide] as {{mine}} in all {len(ours.events):,}"
+            f" [step|steps] and [={len(alike)} writes|write] the same {tokens:,} [token|tokens]."
         )
         said.append(t(as_ours, who=t(" and ").join(alike), mine=mine))
     said += [
@@ -394,11 +427,18 @@ def _decided_otherwise(
     who = f"{letter[found.request]} " if found.request else ""
     wrote = "the same tokens" if found.same_tokens else "other tokens"
     parts = t(
-        f"{{engine}} decides differently from step {found.step} on: under {{mine}} {{before}}, under {{name}} {{after}}.",
-        engine=_named(name, trace), mine=mine, name=name,
-        before=who + decision(found.before), after=who + decision(found.after),
-    )  # fmt: skip
-    took = f"It takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes {{wrote}}."
+        f"{{engine}} decides differently from step {found.step} on: under {{mine}} "
+        "{before}, under {name} {after}.",
+        engine=_named(name, trace),
+        mine=mine,
+        name=name,
+        before=who + decision(found.before),
+        after=who + decision(found.after),
+    )
+    took = (
+        f"It takes {found.steps[1]:,} [step|steps] instead of {found.steps[0]:,} and writes"
+        " {wrote}."
+    )
     return f"{parts} {t(took, wrote=t(wrote))}"
 
 
@@ -409,9 +449,15 @@ def caveats(comparison: Comparison) -> list[str]:
         return []
     size = next(iter(theirs.values())).config.block_size
     said = [
-        "Times run from the first request handed over to the end of the last step. Loading a model and its KV pool is not included, keeping "
-        f"the record is, and no tokens are turned into text. KV blocks hold {size} tokens in every engine.",
-        "A model of 5 million parameters on a CPU is not what these engines are made for: such times say little about them elsewhere.",
+        (
+            "Times run from the first request handed over to the end of the last step. Loading a"
+            " model and its KV pool is not included, keeping the record is, and no tokens are"
+            f" turned into text. KV blocks hold {size} tokens in every engine."
+        ),
+        (
+            "A model of 5 million parameters on a CPU is not what these engines are made for: such"
+            " times say little about them elsewhere."
+        ),
     ]
     return [t(sentence) for sentence in said]
 

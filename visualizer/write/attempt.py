@@ -1,8 +1,10 @@
-"""A try at a task: the visitor's policy on the task's requests, step by step, checked against the rules of every run, and measured. It is to be run
-where the code can do no harm: see `assets/engine/sandbox.js`.
+"""A try at a task: the visitor's policy on the task's requests, step by step, checked against the
+rules of every run, and measured. It is to be run where the code can do no harm: see
+`assets/engine/sandbox.js`.
 
-    {"attempt": {"task", "replay", "goals", "help", "fault"}}   the answer of `Attempt`; fault: what is wrong, its line and its step, with which the replay ends
-    {"comparison": a document}                                  that of `Beside`, if the policy can be followed
+    {"attempt": {"task", "replay", "goals", "help", "fault"}}   the answer of `Attempt`; fault: what
+    is wrong, its line and its step, with which the replay ends {"comparison": a document}
+    that of `Beside`, if the policy can be followed
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,7 +20,7 @@ from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.measure.compare import comparing, engine_contender, environment
 from core.trace.events import StepEvent
-from core.trace.rules import Checker
+from core.trace.rules.checker import Checker
 from core.trace.trace import Trace
 from core.workload.workload import Workload
 from visualizer.documents.comparison import Shown, document
@@ -27,7 +29,7 @@ from visualizer.jobs.limits import Limits, Spec
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.words.language import elsewhere
 from visualizer.write.code import Fault, Written, told, written
-from visualizer.write.tasks import MODEL, Task, task_named
+from visualizer.write.tasks import MODEL, PolicyTask
 
 MOST_STEPS = 1000  # no task needs a fifth of it
 BASELINE = "continuous"
@@ -36,32 +38,27 @@ _STEP = re.compile(r"^step \d+: ")
 
 
 class Attempt(Work):
-    """One run. spec: {"task": its name, "code"}; raises InflightError for an unknown task."""
+    """One run of the visitor's code."""
 
     noun = "trial"
 
-    def __init__(self, spec: Mapping[str, Any], limits: Limits) -> None:
-        self.task, self.code = task_named(spec.get("task")), spec.get("code", "")
+    def __init__(self, task: PolicyTask, code: object, limits: Limits) -> None:
+        self.task, self.code = task, code
         config = self.task.config(BASELINE)
         super().__init__(Spec(self.task.workload, config, MODEL, "cpu"), limits)
         self.trace: Trace | None = None
 
     def run(self, host: Host) -> Going:
-        config = configured(self.task, written(self.code))
-        for step in self._steps_of(self.engine(host, config)):
+        for step in self.steps_taken(partial(host.engine, self.spec)):
             self.progress = {"step": step}
             yield
         return {"attempt": report(self.task, self.code, self.trace, None)}
 
-    def failed(self, error: Exception) -> dict[str, Any]:
-        """A fault is shown where the run was."""
-        if not isinstance(error, Fault):
-            return super().failed(error)
-        trace = self.trace if self.trace is not None and self.trace.events else None
-        return {"attempt": report(self.task, self.code, trace, error)}
-
-    def _steps_of(self, engine: EngineCore) -> Iterator[int]:
-        """The number of each step as it ends; raises Fault at the one that breaks a rule, raises, or is one too many."""
+    def steps_taken(self, made: Callable[[EngineConfig], EngineCore]) -> Iterator[int]:
+        """The number of each step as it ends; raises Fault at what is wrong with the code, or at
+        the step that breaks a rule, raises, or is one too many.
+        """
+        engine = made(configured(self.task, written(self.code)))
         number: int | None = None
         try:
             turns = engine.turns(self.spec.workload)
@@ -89,9 +86,18 @@ class Attempt(Work):
         except BaseException as error:
             raise told(error, number) from None
 
+    def failed(self, error: Exception) -> dict[str, Any]:
+        """A fault is shown where the run was."""
+        if not isinstance(error, Fault):
+            return super().failed(error)
+        trace = self.trace if self.trace is not None and self.trace.events else None
+        return {"attempt": report(self.task, self.code, trace, error)}
+
 
 class Beside(Attempt):
-    """The same policy and `continuous`, in turns that are timed. Its answer has an attempt, as above, only if that has a fault."""
+    """The same policy and `continuous`, in turns that are timed. Its answer has an attempt, as
+    above, only if that has a fault.
+    """
 
     noun = "comparison"
 
@@ -99,7 +105,7 @@ class Beside(Attempt):
         try:
             own = configured(self.task, written(self.code))
             configs = {BASELINE: self.task.config(BASELINE), own.policy.name: own}
-            engines = {name: self.engine(host, config) for name, config in configs.items()}
+            engines = {name: host.engine(self.spec, config) for name, config in configs.items()}
             timed = partial(self._timed, host)
             contenders = [
                 engine_contender(e, self.spec.workload, partial(timed, e), name)
@@ -134,7 +140,7 @@ class Beside(Attempt):
                 raise Fault("After 1,000 steps not all requests are done.")
 
 
-def configured(task: Task, own: Written) -> EngineConfig:
+def configured(task: PolicyTask, own: Written) -> EngineConfig:
     """The task's limits, changed as the code says; raises Fault."""
     if other := sorted(set(map(str, own.limits)) - set(task.may_change)):
         if not task.may_change:
@@ -150,7 +156,9 @@ def configured(task: Task, own: Written) -> EngineConfig:
         raise told(error) from None
 
 
-def report(task: Task, code: str, trace: Trace | None, fault: Fault | None) -> dict[str, Any]:
+def report(
+    task: PolicyTask, code: object, trace: Trace | None, fault: Fault | None
+) -> dict[str, Any]:
     """What the page shows of a run, all of it or up to a fault."""
     goals = []
     for goal in task.goals:

@@ -1,33 +1,37 @@
-"""From a visitor's text to a policy, and from whatever it raises to a sentence with a line. To be run in a sandbox only: the code can do anything."""
+"""From a visitor's text to a policy, and from whatever it raises to a sentence with a line. To be
+run in a sandbox only: the code can do anything.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-import traceback
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from core.errors import InflightError, InvalidConfig, PolicyFailed
 from core.policy import Policy, register_policy
+from visualizer.write.answers import FILE, MODULE, executed, line_of
 
-_MODULE = "policy"
-FILE = f"{_MODULE}.py"  # the name of the visitor's code in tracebacks
 MOST = 20_000  # characters of code
 _THEIRS = re.compile(r"^The policy \S+ ")
 _STUCK = re.compile(r"lets nobody go on: (\d+) run and (\d+) wait")
 
 
 class Fault(InflightError):
-    """What is wrong with the code or with what it does. The sentence is a template of the page's words, with {holes}. line: of the code, from 1.
-    step: of the run.
+    """What is wrong with the code or with what it does. The sentence is a template of the page's
+    words, with {holes}. line: of the code, from 1. step: of the run. expected: what the line of a
+    case must give, if only the fault knows.
     """
 
+    expected: str | None = None
+
     def __init__(
-        self, says: str, line: int | None = None, step: int | None = None, **holes: str
+        self, says: str, line: int | None = None, step: int | None = None, /, **holes: object
     ) -> None:
-        self.holes = holes if line is None else {"line_number": str(line), **holes}
+        self.holes = {name: str(hole) for name, hole in holes.items()}
+        if line is not None:
+            self.holes.setdefault("line_number", str(line))
         super().__init__(says.format(**self.holes))
         self.says, self.line, self.step = says, line, step
 
@@ -36,7 +40,9 @@ class Fault(InflightError):
 
 
 class Written(NamedTuple):
-    """policy: an instance of the last policy that the code defines. limits: those of the engine that it sets."""
+    """policy: an instance of the last policy that the code defines. limits: those of the engine
+    that it sets.
+    """
 
     policy: Policy
     limits: Mapping[str, Any]
@@ -47,17 +53,14 @@ def written(code: object) -> Written:
     if not isinstance(code, str) or len(code) > MOST:
         raise Fault("A policy is text of at most 20,000 characters.")
     _as_written()
-    module = ModuleType(_MODULE)
-    sys.modules[_MODULE] = module  # where dataclasses looks its names up
-    scope = vars(module)
     try:
-        exec(compile(code, FILE, "exec"), scope)
+        scope = executed(compile(code, FILE, "exec", dont_inherit=True))
         found = [
             value
             for value in scope.values()
             if isinstance(value, type) and issubclass(value, Policy)
         ]
-        mine = [one for one in found if one.__module__ == _MODULE]
+        mine = [one for one in found if one.__module__ == MODULE]
         policy = _made(mine[-1]) if mine else None
     except BaseException as error:
         raise told(error) from None
@@ -73,7 +76,9 @@ def written(code: object) -> Written:
 
 
 def _as_written() -> None:
-    """Where our packages have another one around them, as in a wheel, the code imports `core` all the same."""
+    """Where our packages have another one around them, as in a wheel, the code imports `core` all
+    the same.
+    """
     around = Policy.__module__.removesuffix("core.policy")
     for name, module in list(sys.modules.items()) if around else ():
         if name.startswith(f"{around}core"):
@@ -103,7 +108,9 @@ def overdue(line: int | None, step: int | None = None) -> Fault:
 
 
 def told(error: BaseException, step: int | None = None) -> Fault:
-    """What an exception from the code, or from an engine that follows it, says to its writer. step: of the run, if it has begun."""
+    """What an exception from the code, or from an engine that follows it, says to its writer. step:
+    of the run, if it has begun.
+    """
     if isinstance(error, Fault):
         return error
     if isinstance(error, SyntaxError) and error.filename == FILE:
@@ -112,10 +119,7 @@ def told(error: BaseException, step: int | None = None) -> Fault:
             error.lineno,
             why=(error.msg or "").rstrip("."),
         )
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE
-    ]
-    line = frames[-1].lineno if frames else None
+    line = line_of(error.__traceback__)
     if isinstance(error, KeyboardInterrupt):
         return overdue(line, step)
     if isinstance(error, PolicyFailed):
@@ -140,7 +144,8 @@ def told(error: BaseException, step: int | None = None) -> Fault:
     said = f"{name}: {why}" if why else name
     if line is None:
         return Fault(
-            "The engine could not go on ({why}): does this policy change the requests or the room that it is given?",
+            "The engine could not go on ({why}): does this policy change the requests or the room"
+            " that it is given?",
             None,
             step,
             why=said,

@@ -1,4 +1,6 @@
-"""What a task asks for, in numbers of a run that depend on its decisions alone: steps, tokens and counts, never seconds."""
+"""What a task asks for, in numbers of a run that depend on its decisions alone: steps, tokens and
+counts, never seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,14 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import NamedTuple
 
-from core.measure.metrics import metrics
+from core.account.metrics import metrics
+from core.account.request_times import request_times
 from core.trace.trace import Trace
 
 
 class Measure(NamedTuple):
-    """of: the number. asks: the goal as a sentence, with {n} where the limit goes. says: what a run shows, with {n} for its number. never: the goal where
-    the limit is 0.
+    """of: the number. asks: the goal as a sentence, with {n} where the limit goes. says: what a run
+    shows, with {n} for its number. never: the goal where the limit is 0.
     """
 
     of: Callable[[Trace], float]
@@ -39,24 +42,23 @@ def _overtaken(trace: Trace) -> int:
     arrived = [arrived.request for event in trace.events for arrived in event.newcomers]
     order = {request: place for place, request in enumerate(arrived)}
     places = [order[request] for request in _joined(trace)]
-    places += sorted(
-        set(order.values()) - set(places)
-    )  # who never joined was overtaken by all who came later and did
+    # who never joined was overtaken by all who came later and did
+    places += sorted(set(order.values()) - set(places))
     return max(
         (sum(other > mine for other in places[:at]) for at, mine in enumerate(places)), default=0
     )
 
 
 def _first_token(trace: Trace) -> float:
-    """Steps from arrival to the first token, both included: the mean of the requests that got one."""
-    arrived: dict[str, int] = {}
-    waits: dict[str, int] = {}
-    for event in trace.events:
-        for newcomer in event.newcomers:
-            arrived[newcomer.request] = event.step
-        for request, _ in event.tokens:
-            waits.setdefault(request, event.step - arrived[request] + 1)
-    return round(fmean(waits.values()), 1) if waits else 0.0
+    """Steps from arrival to the first token, both included: the mean of the requests that got
+    one.
+    """
+    waits = [
+        times.first_token_step - times.arrival_step + 1
+        for times in request_times(trace).values()
+        if times.first_token_step is not None and times.arrival_step is not None
+    ]
+    return round(fmean(waits), 1) if waits else 0.0
 
 
 def _busy(trace: Trace) -> list[tuple[int, int]]:

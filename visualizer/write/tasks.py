@@ -1,12 +1,14 @@
-"""The tasks, as `assets/write/tasks.toml` has them: where the visitor begins, the requests of the run, the goals, and help with typical mistakes."""
+"""The tasks, as `assets/write/tasks.toml` has them: where the visitor begins, the requests of the
+run, the goals, and help with typical mistakes.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from core.config import ASSETS, BUILTIN_MODELS, EngineConfig
 from core.errors import InflightError, shown
@@ -18,6 +20,8 @@ from visualizer.write.measures import MEASURES, Measure
 
 MODEL = BUILTIN_MODELS[1]  # a token a character: small, and quick on a phone
 BEFORE = "The requests stay hidden until you run your policy. Then every step of it is drawn here."
+CASES = "cases"  # the goal of an exercise
+ASKS = "The right answer in every case."
 _FILE = ASSETS / "write" / "tasks.toml"
 
 
@@ -42,7 +46,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Help:
-    """A sentence for a typical mistake. holds: "same", for code that was not changed, or a measure that is above a number."""
+    """A sentence for a typical mistake. holds: "same", for code that was not changed, or a measure
+    that is above a number.
+    """
 
     holds: str
     says: str
@@ -52,20 +58,49 @@ class Help:
         return is_same if self.holds == "same" else MEASURES[self.holds].of(trace) > self.above
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """See `assets/write/tasks.toml`. may_change: the limits that the code may set itself."""
+    """What the page shows of one, see `assets/write/tasks.toml`. before: said where later a run is
+    drawn.
+    """
 
+    kind: ClassVar[str]
     name: str
     title: str
     says: str
     code: str
+    before: str
+
+    @property
+    def asks(self) -> dict[str, str]:
+        """Each goal by name, in words."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """What the page shows before the first run: not the requests."""
+        goals = [{"name": name, "asks": asks} for name, asks in self.asks.items()]
+        shown = {name: getattr(self, name) for name in ("name", "title", "says", "code", "before")}
+        return shown | {"kind": self.kind, "goals": goals}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyTask(Task):
+    """Its answer is a batching policy, which the engine follows. may_change: the limits that the
+    code may set itself.
+    """
+
+    kind = "policy"
     limits: Mapping[str, Any]
     requests: tuple[tuple[float, int, int], ...]
     passage: str
     goals: tuple[Goal, ...]
     help: tuple[Help, ...]
+    before: str = BEFORE
     may_change: tuple[str, ...] = ()
+
+    @property
+    def asks(self) -> dict[str, str]:
+        return {goal.measure: goal.asks for goal in self.goals}
 
     def config(self, policy: Policy | str, **limits: Any) -> EngineConfig:
         """Raises InvalidConfig for limits that contradict each other or the policy."""
@@ -73,7 +108,9 @@ class Task:
 
     @cached_property
     def workload(self) -> Workload:
-        """Prompts begin at the lines of the passage in turn; every request runs to its full length, so that decisions alone make a difference."""
+        """Prompts begin at the lines of the passage in turn; every request runs to its full length,
+        so that decisions alone make a difference.
+        """
         lines = self.passage.splitlines(keepends=True)
         requests = []
         for index, (arrival, prompt, new) in enumerate(self.requests):
@@ -86,35 +123,31 @@ class Task:
             )
         return Workload(requests, name=f"write: {self.name}")
 
-    def is_same(self, code: str) -> bool:
-        return code.split() == self.code.split()
-
-    def helped(self, trace: Trace, code: str) -> str | None:
+    def helped(self, trace: Trace, code: object) -> str | None:
         """The sentence for the first typical mistake that the run shows."""
-        return next((one.says for one in self.help if one.is_for(trace, self.is_same(code))), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """What the page shows before the first run: not the requests."""
-        goals = [{"name": goal.measure, "asks": goal.asks} for goal in self.goals]
-        shown = {
-            "name": self.name,
-            "title": self.title,
-            "says": self.says,
-            "code": self.code,
-            "goals": goals,
-        }
-        return shown | {"kind": "policy", "before": BEFORE}
+        is_same = str(code).split() == self.code.split()
+        return next((one.says for one in self.help if one.is_for(trace, is_same)), None)
 
 
-@cache
-def told() -> dict[str, Any]:
-    """The file, as it is."""
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+@dataclass(frozen=True, kw_only=True)
+class Exercise(Task):
+    """Its answer is a function or a class, which is checked case by case. given: code that its own
+    begins with, by name.
+    """
+
+    kind = "exercise"
+    answer: str
+    given: Mapping[str, str]
+
+    @property
+    def asks(self) -> dict[str, str]:
+        return {CASES: ASKS}
 
 
 @cache
 def tasks() -> dict[str, Task]:
-    data, found = told(), {}
+    data = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    found: dict[str, Task] = {}
     for one in data["task"]:
         given = {
             **one,
@@ -124,7 +157,11 @@ def tasks() -> dict[str, Task]:
             "help": tuple(Help(**sentence) for sentence in one["help"]),
             "may_change": tuple(one.get("may_change", ())),
         }
-        found[one["name"]] = Task(passage=data["passage"], **given)
+        found[one["name"]] = PolicyTask(passage=data["passage"], **given)
+    for one in data["exercise"]:
+        given = {name: data["given"][name] for name in one["given"]}
+        code = _file(given, [one["code"]])
+        found[one["name"]] = Exercise(**one | {"given": given, "code": code}, answer=one["code"])
     return found
 
 
@@ -132,5 +169,17 @@ def task_named(name: object) -> Task:
     """Raises InflightError for an unknown one."""
     found = tasks().get(name) if isinstance(name, str) else None
     if found is None:
-        raise InflightError(f"There is no task {shown(name)}.")
+        raise InflightError(f"There is no task {shown(name)}; there are {', '.join(tasks())}.")
     return found
+
+
+def starting(names: Iterable[str]) -> str:
+    """A file in which the answers to these tasks are begun."""
+    chosen = [task_named(name) for name in names]
+    given = {name: code for task in chosen for name, code in getattr(task, "given", {}).items()}
+    return _file(given, [getattr(task, "answer", task.code) for task in chosen])
+
+
+def _file(given: Mapping[str, str], codes: Iterable[str]) -> str:
+    head = ["from dataclasses import dataclass"] if given else []
+    return "\n\n\n".join(part.strip("\n") for part in (*head, *given.values(), *codes)) + "\n"

@@ -1,5 +1,5 @@
-// Plotly figures as panels: a finding as heading, the chart in the colours of the theme, and its downloads. Plotly is fetched when the first is
-// about to be seen.
+// Plotly figures as panels: a finding as heading, the chart in the colours of the theme, and its
+// downloads. Plotly is fetched when the first is about to be seen.
 
 import { download, h } from "../parts/dom.js";
 import { HUES, mix } from "../parts/colours.js";
@@ -140,12 +140,13 @@ export class Charts {
           { data: traces, layout: { ...layout, width: PNG_WIDTH, height: PNG_HEIGHT } },
           { format: "png", width: PNG_WIDTH, height: PNG_HEIGHT, scale: 2 },
         );
+        // the page's policy lets no data: be fetched
         download(
           `${name}.png`,
           new Blob([Uint8Array.from(atob(url.split(",")[1]), (c) => c.charCodeAt(0))], {
             type: "image/png",
           }),
-        ); // the page's policy lets no data: be fetched
+        );
       } else download(`${name}.html`, new Blob([figurePage(data, source)], { type: "text/html" }));
     } catch (error) {
       this._plotly = window.Plotly ? this._plotly : null;

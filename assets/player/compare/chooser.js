@@ -1,5 +1,6 @@
-// Which comparison is open: as many buttons in the bar as fit, the others in a list; those under a heading have a separate
-// list. On narrow pages it is one scrolling strip. Needs only the name, title and heading of a comparison.
+// Which comparison is open: as many buttons in the bar as fit, the others in a list; those under a
+// heading have a separate list. On narrow pages it is one scrolling strip. Needs only the name,
+// title and heading of a comparison.
 
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -12,7 +13,8 @@ export class Chooser {
     this.bar = root.querySelector(".top .presets");
     this.lists = root.querySelector(".groups");
     this.strip = root.querySelector(".presets.small");
-    new ResizeObserver(() => this.fit()).observe(this.bar); // what stands beside it may grow when the page does
+    // what stands beside it may grow when the page does
+    new ResizeObserver(() => this.fit()).observe(this.bar);
     this.more = h("select", {
       class: "button more",
       "aria-label": t("More comparisons"),
@@ -107,7 +109,10 @@ export class Chooser {
       this.strip.scrollLeft = left - 12;
   }
 
-  /** Show as many buttons as fit, always including the open one. Call when the bar's width has changed. */
+  /**
+   * Show as many buttons as fit, always including the open one. Call when the bar's width has
+   * changed.
+   */
   fit() {
     const chips = /** @type {HTMLElement[]} */ ([...this.bar.children]);
     const listed = [];

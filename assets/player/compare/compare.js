@@ -1,5 +1,5 @@
-// The Compare page: a race on top, the measurements below. It shows one document (visualizer/documents/comparison.py); an engine, if
-// there is one, measures others.
+// The Compare page: a race on top, the measurements below. It shows one document
+// (visualizer/documents/comparison.py); an engine, if there is one, measures others.
 
 import { download, h, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
@@ -33,20 +33,24 @@ import { countLaneSteps, lanePieces } from "../run/lane_layout.js";
 import { Tooltip } from "../parts/floating.js";
 
 /** @type {[string, (counted: ReturnType<typeof countLaneSteps>) => number][]} */
+// entries that not every race needs
 const LEGEND = [
   ["waste", (c) => c.wasted - c.overrun],
   ["overrun", (c) => c.overrun],
   ["stalled", (c) => c.stalled],
   ["gone", (c) => c.preempted],
   ["waits", (c) => c.waiting],
-]; // entries that not every race needs
+];
 const UNFOLDED = "inflight-compare-statistics"; // whether they are open, in this browser
 const NARROW = 900; // pixels, below which comparisons have a separate strip
 
+/** @typedef {{name: string, spec: object}} Preset what the engine offers to run */
+
 export class Compare {
   /**
-   * root: the element of compare.html. options: {tabs, plotly: url, server, base, engine: see engine/engines.js, comparisons: [{name, title,
-   * shows, url}] (without a server), watched() → the spec of the Watch tab}.
+   * root: the element of compare.html. options: {tabs, plotly: url, server, base, engine: see
+   * engine/engines.js, comparisons: [{name, title, shows, url}] (without a server), watched() → the
+   * spec of the Watch tab}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
@@ -58,7 +62,7 @@ export class Compare {
     this.chosen = new Set();
     this.catalogue = {
       recorded: this.options.comparisons,
-      presets: [],
+      presets: /** @type {Preset[]} */ ([]),
       policies: [],
       most_repeats: 1,
       note: "",
@@ -66,6 +70,8 @@ export class Compare {
     this.run = { request: () => null }; // tooltips receive requests, never ids
     const $ = (s) => root.querySelector(s);
     this.$ = $;
+    /** @type {Palette | null} */
+    this.palette = null;
     this.made = []; // comparisons of this visit, like catalogue entries, each with its doc and spec
     this._documents = new Map();
     this.wanted = addressed(); // what a link requests, until it is shown
@@ -73,18 +79,20 @@ export class Compare {
     this._size();
     this.engines = Engines.of(this.options);
     const visitor = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
-    const ask = (kind, spec, onprogress) => this.engines.ask(kind, spec, visitor, onprogress); // the job's last delta; throws its sentence
+    // the job's last delta; throws its sentence
+    const ask = (kind, spec, onprogress) => this.engines?.ask(kind, spec, visitor, onprogress);
     $(".new-button").hidden = !this.engines;
     this.form = new NewComparison($(".drawer"), {
       engines: this.engines,
       ask,
-      call: (name, ...args) => this.engines.call(name, ...args),
+      call: (name, ...args) => this.engines?.call(name, ...args),
       done: (url, spec) => this._made(url, spec),
       watched: this.options.watched,
       opener: $(".new-button"),
       phone: () => this.layout === "phone",
     });
-    this.speech = new Speech(root, () => this._named()); // after the static English text, before text that is translated when created
+    // after the static English text, before text that is translated when created
+    this.speech = new Speech(root, () => this._named());
     this.tooltip = new Tooltip($(".tooltip"), this);
     this.race = new Race(
       $(".race"),
@@ -124,10 +132,14 @@ export class Compare {
     this._remember();
   }
 
-  /** What another part requested: "watched", a form with its requests; {race: a recorded run's or comparison's name}, its race if there is one; {made}, a comparison. */
+  /**
+   * What another part requested: "watched", a form with its requests; {race: a recorded run's or
+   * comparison's name}, its race if there is one; {made}, a comparison.
+   */
   async _grant(wish) {
     if (wish.made) return this._add(wish.made, null);
-    const race = wish.race && wish.race.replace(/^vllm-/, "engines-"); // a run of vLLM races in its comparison
+    // a run of vLLM races in its comparison
+    const race = wish.race && wish.race.replace(/^vllm-/, "engines-");
     const entry = race && this.catalogue.recorded.find((e) => e.name === race);
     if (entry) {
       if (entry !== this.entry) await this.open(entry);
@@ -138,7 +150,8 @@ export class Compare {
   }
 
   async _start() {
-    this.$(".empty-state").hidden = false; // its text says, in any language, that the comparison is being opened
+    // its text says, in any language, that the comparison is being opened
+    this.$(".empty-state").hidden = false;
     try {
       if (this.engines) this.catalogue = await this.engines.get("inflight/comparisons");
       this.chooser.fill(this.catalogue.recorded, this.made);
@@ -185,8 +198,9 @@ export class Compare {
     this._remember();
   }
 
-  // -- documents -------------------------------------------------------------------------------------------------------
+  // -- documents ---------------------------------------------------------------------------------
 
+  /** @param {any} entry of the catalogue, or of this visit */
   async open(entry) {
     this._opening = entry;
     try {
@@ -390,7 +404,7 @@ export class Compare {
     showEmpty(this.root, sentence);
   }
 
-  // -- the moment ------------------------------------------------------------------------------------------------------
+  // -- the moment --------------------------------------------------------------------------------
 
   _moment() {
     const { race } = this;
@@ -455,7 +469,7 @@ export class Compare {
     download(`${name}.${kind}`, new Blob([text], { type }));
   }
 
-  // -- around it -----------------------------------------------------------------------------------------------------------
+  // -- around it ---------------------------------------------------------------------------------
 
   /** theme: include it even where it is the host page's, for a link. */
   _hash(theme = false) {
@@ -468,11 +482,14 @@ export class Compare {
       for (const { name } of race.racers) p.append("who", name);
     }
     putLanguage(p);
-    if (theme || addressed().has("theme")) p.set("theme", this.palette.dark ? "dark" : "light");
+    if (theme || addressed().has("theme")) p.set("theme", this.palette?.dark ? "dark" : "light");
     return `#${p}`;
   }
 
-  /** Write what is on screen into the address, soon: browsers limit how often it may change. Not before a link's request is shown. */
+  /**
+   * Write what is on screen into the address, soon: browsers limit how often it may change. Not
+   * before a link's request is shown.
+   */
   _remember() {
     if (this._remembering || !this.doc) return;
     this._remembering = setTimeout(() => {
@@ -530,7 +547,7 @@ export class Compare {
 
   _theme() {
     const dark = isDarkBeside(this.wanted.get("theme"));
-    if (this.palette && this.palette.dark === dark) return;
+    if (this.palette?.dark === dark) return;
     this.palette = paintTheme(this.root, dark);
     this.race?.redraw();
     this.charts?.repaint();

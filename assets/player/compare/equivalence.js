@@ -1,4 +1,5 @@
-// The equivalence panel: each request's text alone and in a batch, and where they diverge. Texts are data and go through textContent.
+// The equivalence panel: each request's text alone and in a batch, and where they diverge. Texts
+// are data and go through textContent.
 
 import { h, setText } from "../parts/dom.js";
 import { inLanguage, t, tell } from "../parts/speech.js";
@@ -28,7 +29,7 @@ function textOf(prompt, text, other, parted, of) {
       ...[before, text].filter(Boolean),
     );
   const [same, rest] = split(text, other);
-  const [all, space, first] = /^(\s*)(\S*)/u.exec(rest);
+  const [all, space, first] = /** @type {RegExpExecArray} */ (/^(\s*)(\S*)/u.exec(rest));
   return h(
     "p",
     { class: "saying", tabindex: "0", "data-of": of },
@@ -41,7 +42,10 @@ function textOf(prompt, text, other, parted, of) {
 }
 
 export class EquivalencePanel {
-  /** el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, can: whether there is an engine for it}. */
+  /**
+   * el: the panel. options: {ask(spec, progress) → answer, base() → spec or null, can: whether
+   * there is an engine for it}.
+   */
   constructor(el, options) {
     this.el = el;
     this.options = options;
@@ -54,7 +58,9 @@ export class EquivalencePanel {
     this.$(".equivalence-cancel").addEventListener("click", () => this._cancel?.());
   }
 
-  /** found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request. */
+  /**
+   * found: {honest, leak}, each an equivalence with its sentence, or absent. prompts: by request.
+   */
   show(found, prompts = new Map()) {
     this.kept = { ...found };
     this.prompts = prompts;

@@ -11,8 +11,8 @@ const FIRST = ["static", "continuous"]; // who runs unless chosen
 
 export class NewComparison {
   /**
-   * form: its element. options: {engines, ask(kind, spec, onprogress), done(url, spec), watched() → {spec, says}, throws a sentence; null where there is no
-   * Watch tab, opener, phone()}.
+   * form: its element. options: {engines, ask(kind, spec, onprogress), done(url, spec), watched() →
+   * {spec, says}, throws a sentence; null where there is no Watch tab, opener, phone()}.
    */
   constructor(form, options) {
     this.options = options;
@@ -35,12 +35,19 @@ export class NewComparison {
   }
 
   /** The available choices. */
-  fill({ presets, policies, most_repeats: most, note, offered = undefined }) {
+  fill({
+    presets,
+    policies,
+    most_repeats: most,
+    note,
+    offered = /** @type {any} what a link asks for */ (undefined),
+  }) {
     if (offered) this.model.fill(offered);
     if (offered?.model) this.model.choose(offered);
     this.presets = presets;
     this.policies = policies;
     this.note = note; // where it will be computed, if that is unexpected
+    /** @type {HTMLElement} */
     this.watched = h("option", { value: WATCHED });
     this.fields.preset.replaceChildren(
       ...(this.options.watched ? [this.watched] : []),
@@ -99,7 +106,9 @@ export class NewComparison {
     return this.drawer.isOpen;
   }
 
-  /** The spec of the requests that are chosen, with the limits they come with; throws a sentence. */
+  /**
+   * The spec of the requests that are chosen, with the limits they come with; throws a sentence.
+   */
   async _spec() {
     const name = this.fields.preset.value;
     if (name === WATCHED) return this.options.watched();

@@ -27,8 +27,9 @@ const DOING = [
 
 export class Race {
   /**
-   * el: where it goes. page: provides palette, layout and tooltip; when they change, call `redraw`. watch(racer, step): show it in the Watch
-   * tab, null if there is none. onchange: called when the moment changes.
+   * el: where it goes. page: provides palette, layout and tooltip; when they change, call `redraw`.
+   * watch(racer, step): show it in the Watch tab, null if there is none. onchange: called when the
+   * moment changes.
    */
   constructor(el, page, watch, onchange) {
     this.page = page;
@@ -100,9 +101,11 @@ export class Race {
   show(doc, names = doc.names) {
     if (this.doc !== doc) {
       this.doc = doc;
+      /** @type {Map<string, Racer>} */
       this.all = new Map();
       this.about = doc.about || {};
       this.hues = doc.hues || {};
+      /** @type {Run | null} */
       let first = null;
       for (const name of doc.names) {
         if (!doc.runs[name] || !doc.runs[name].events.length) continue;
@@ -115,7 +118,9 @@ export class Race {
       }
       this._focus(null);
     }
-    this.racers = names.filter((name) => this.all.has(name)).map((name) => this.all.get(name));
+    this.racers = names
+      .filter((name) => this.all.has(name))
+      .map((name) => /** @type {Racer} */ (this.all.get(name)));
     this.rows.replaceChildren(...this.racers.map((r) => r.el));
     this.rows.style.setProperty("--racers", String(this.racers.length));
     this._spread();
@@ -187,6 +192,7 @@ export class Race {
       this.draw();
       if (this.playing) this._frame = requestAnimationFrame(tick);
     };
+    /** @type {number} */
     this._frame = requestAnimationFrame(tick);
     this.redraw();
   }
@@ -248,11 +254,11 @@ export class Race {
     const order = this.racers
       .map((r) => [r.name, r.tokensAt(this.now)])
       .sort((a, b) => b[1] - a[1]);
-    const [first, last] = [order[0], order.at(-1)];
+    const [first, last] = [order[0], order[order.length - 1]];
     return first[1] > last[1] ? [first[0], first[1] - last[1], last[0]] : null;
   }
 
-  // -- pointing --------------------------------------------------------------------------------------------------------
+  // -- pointing ----------------------------------------------------------------------------------
 
   _focus(id) {
     for (const racer of this.all.values()) racer.light(id);
@@ -295,15 +301,13 @@ export class Race {
 
   _hover(e) {
     const { tooltip } = this.page;
+    const racer = e && this.racers.find((r) => r.stage.contains(e.target));
+    /** @type {any} a hit of one of the charts of lanes */
     let found = null;
-    let racer = null;
-    if (e) {
-      racer = this.racers.find((r) => r.stage.contains(e.target));
-      if (racer) {
-        const box = racer.stage.getBoundingClientRect();
-        if (e.clientX - box.left <= racer.end())
-          found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
-      }
+    if (racer) {
+      const box = racer.stage.getBoundingClientRect();
+      if (e.clientX - box.left <= racer.end())
+        found = racer.lanes.hit(e.clientX - box.left, e.clientY - box.top);
     }
     const id = found && found.request ? found.request.id : null;
     if (found)
@@ -320,9 +324,15 @@ export class Race {
   }
 }
 
-/** The transport of a race: start, the last and next request done, play, end; the moment; axis, table and speed. */
+/**
+ * The transport of a race: start, the last and next request done, play, end; the moment; axis,
+ * table and speed.
+ */
 export class RaceBar {
-  /** @param {HTMLElement} el its toolbar @param {HTMLElement} table the button that shows a table @param {Race} race */
+  /**
+   * @param {HTMLElement} el its toolbar @param {HTMLElement} table the button that shows a table
+   * @param {Race} race
+   */
   constructor(el, table, race) {
     this.race = race;
     this.table = table;
@@ -394,7 +404,10 @@ export class RaceBar {
   }
 }
 
-/** A moment of the race as a table, for screen readers: a row for each run. race: at its `now`. Before its first step and after its last a run holds no lane. */
+/**
+ * A moment of the race as a table, for screen readers: a row for each run. race: at its `now`.
+ * Before its first step and after its last a run holds no lane.
+ */
 function raceTable(race) {
   return {
     caption: t("The race at {moment}", { moment: race.readout() }),

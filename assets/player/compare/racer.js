@@ -1,4 +1,5 @@
-// One run of a race: its lanes on the race's axis, the requests that are done, its counters and its final number.
+// One run of a race: its lanes on the race's axis, the requests that are done, its counters and its
+// final number.
 
 import { h, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
@@ -25,8 +26,8 @@ export class Racer {
     this.focus = null;
     this.start = run.events[0].tStart;
     this.startStep = run.events[0].step;
-    this.seconds = run.events.at(-1).tEnd - this.start;
-    this.steps = run.events.at(-1).step + 1 - this.startStep;
+    this.seconds = run.events[run.events.length - 1].tEnd - this.start;
+    this.steps = run.events[run.events.length - 1].step + 1 - this.startStep;
     /** @type {(e: StepEvent, t?: number) => {seconds: number, steps: number}} */
     const ends = (e, t = e.tEnd) => ({
       seconds: t - this.start,
@@ -118,7 +119,8 @@ export class Racer {
         GUTTER,
         Math.max(1, surface.w - GUTTER - race.room) / race.span,
       );
-      return { scale, axis: STRIP, font: race.font, end: scale.to(run.length - 1) }; // after its end there is nothing
+      // after its end there is nothing
+      return { scale, axis: STRIP, font: race.font, end: scale.to(run.length - 1) };
     };
     if (
       lanes.paint(
@@ -171,13 +173,14 @@ export class Racer {
     const done = now >= this.length - 1e-9;
     const tokens = this.tokensAt(now);
     const landed = this.landedAt(now);
+    // chips that fit beside the rest of the line
     const most = race.presenter
       ? Math.max(3, Math.floor(this.lanes.surface.w / 160))
       : race.layout === "phone"
         ? 3
         : race.layout === "tablet"
           ? 8
-          : 14; // chips that fit beside the rest of the line
+          : 14;
     if (
       landed.length !== this.shown ||
       most !== this._most ||

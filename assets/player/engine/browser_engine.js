@@ -1,5 +1,7 @@
-// The engine in this tab: the same answers as a `Server`'s, from a worker (assets/engine/worker.js). It is loaded when it is first asked for something, and
-// ended with the page. What it made lies in its memory under addresses "tab:…", which `fetchJson` of parts/server.js finds like any other.
+// The engine in this tab: the same answers as a `Server`'s, from a worker
+// (assets/engine/worker.js). It is loaded when it is first asked for something, and ended with the
+// page. What it made lies in its memory under addresses "tab:…", which `fetchJson` of
+// parts/server.js finds like any other.
 
 import { LoadingBar } from "./loading_bar.js";
 
@@ -32,7 +34,7 @@ export class BrowserEngine {
     bring(this);
   }
 
-  // -- what a server answers -----------------------------------------------------------------------------------------
+  // -- what a server answers ---------------------------------------------------------------------
 
   async call(name, ...args) {
     await this.ready();
@@ -61,7 +63,7 @@ export class BrowserEngine {
   }
 
   /** Start a job once its model is loaded; returns its id. Throws a sentence. */
-  async begin(kind, spec, _who, signal = undefined) {
+  async begin(kind, spec, _who, /** @type {AbortSignal | undefined} */ signal = undefined) {
     await this.ready(spec.model, signal);
     const job = new TabJob(this._next());
     const id = `tab-job-${job.number}`;
@@ -72,7 +74,7 @@ export class BrowserEngine {
     return id;
   }
 
-  async *follow(id, signal = undefined) {
+  async *follow(id, /** @type {AbortSignal | undefined} */ signal = undefined) {
     const job = this._jobs.get(id);
     if (!job) throw new Error(GONE);
     signal?.addEventListener("abort", () => this.cancel(id), { once: true });
@@ -99,10 +101,13 @@ export class BrowserEngine {
     return { cancelled: true };
   }
 
-  // -- the worker ----------------------------------------------------------------------------------------------------
+  // -- the worker --------------------------------------------------------------------------------
 
-  /** Load the engine, with a model if one is named; a bar says how far. Throws NoEngine, and what `signal` says. @param {string} model @param {AbortSignal | undefined} signal */
-  async ready(model = "", signal = undefined) {
+  /**
+   * Load the engine, with a model if one is named; a bar says how far. Throws NoEngine, and what
+   * `signal` says. @param {string} model @param {AbortSignal | undefined} signal
+   */
+  async ready(model = "", /** @type {AbortSignal | undefined} */ signal = undefined) {
     for (;;) {
       signal?.throwIfAborted();
       try {
@@ -119,7 +124,10 @@ export class BrowserEngine {
     }
   }
 
-  /** End the worker: what it held is freed, and what it was asked is answered with a sentence. again: whether trying again is of use. */
+  /**
+   * End the worker: what it held is freed, and what it was asked is answered with a sentence.
+   * again: whether trying again is of use.
+   */
   end(sentence = "The engine in this tab was ended.", again = false) {
     this.worker?.terminate();
     this.worker = null;
@@ -154,12 +162,15 @@ export class BrowserEngine {
     return this._last;
   }
 
-  /** Ask the worker; resolves to its answer. heard: called with what comes before. Throws its sentence. */
+  /**
+   * Ask the worker; resolves to its answer. heard: called with what comes before. Throws its
+   * sentence.
+   */
   _ask(message, heard = (_) => {}, id = this._next()) {
     return new Promise((resolve, reject) => {
       this._start();
       this._asked.set(id, { resolve, reject, heard });
-      this.worker.postMessage({ id, ...message });
+      this.worker?.postMessage({ id, ...message });
     });
   }
 
@@ -200,7 +211,7 @@ export class BrowserEngine {
       this._asked.delete(id);
   }
 
-  // -- what it made --------------------------------------------------------------------------------------------------
+  // -- what it made ------------------------------------------------------------------------------
 
   /** A document by its address, "tab:…". */
   async document(url) {

@@ -1,5 +1,6 @@
-// The choice of where a run is computed, in a form: in this tab, which is the visitor's own machine, or by the server and on which of its devices.
-// The choice is kept, and is the same in every form of the page.
+// The choice of where a run is computed, in a form: in this tab, which is the visitor's own
+// machine, or by the server and on which of its devices. The choice is kept, and is the same in
+// every form of the page.
 
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -21,9 +22,9 @@ export class DeviceField {
     this.select = select;
     this.engines = engines;
     this.asked = asked;
-    this.says = /** @type {HTMLElement} */ (select.parentElement.querySelector("small"));
+    this.says = /** @type {HTMLElement} */ (select.parentElement?.querySelector("small"));
     select.addEventListener("change", () => this._chosen());
-    select.form.addEventListener("change", (e) => e.target !== select && this.named());
+    select.form?.addEventListener("change", (e) => e.target !== select && this.named());
     this.named();
   }
 
@@ -53,7 +54,7 @@ export class DeviceField {
     ];
     select.replaceChildren(...options.map(([value, name]) => h("option", { value }, t(name))));
     select.value =
-      fits && device === "auto" && engines.prefersTab
+      fits && device === "auto" && engines?.prefersTab
         ? TAB
         : options.some(([value]) => value === device)
           ? device
@@ -62,7 +63,7 @@ export class DeviceField {
   }
 
   _chosen() {
-    if (this.engines.both) this.engines.prefersTab = this.select.value === TAB;
+    if (this.engines?.both) this.engines.prefersTab = this.select.value === TAB;
     this.device = this.value;
     this._say();
   }

@@ -7,9 +7,13 @@ import { keep, kept } from "../parts/kept.js";
 import { Server, fetchJson } from "../parts/server.js";
 import { BrowserEngine } from "./browser_engine.js";
 
-/** What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow" | "cancel" | "call" | "get" | "send">} Engine */
+/**
+ * What computes: the methods of `Server` that both have. @typedef {Pick<Server, "begin" | "follow"
+ * | "cancel" | "call" | "get" | "send">} Engine
+ */
 
-const CHOICE = "inflight-engine"; // in this browser: "server" if its visitor wants that where both are
+// in this browser: "server" if its visitor wants that where both are
+const CHOICE = "inflight-engine";
 const OURS = "tab-"; // begins the ids of what the tab made
 /** What the tab can do: kinds of jobs, calls and files. */
 const IN_TAB = [
@@ -31,8 +35,8 @@ let found = null;
 
 export class Engines {
   /**
-   ** Those that the page was given; null if it has none. engine: where the files of the one in the tab are. offers: where a page without a server keeps
-   * what can be run on it.
+   * Those that the page was given; null if it has none. engine: where the files of the one in the
+   * tab are. offers: where a page without a server keeps what can be run on it.
    * @param {{server?: boolean, base?: string, engine?: string, offers?: string}} options
    */
   static of({ server = false, base = "", engine = "", offers = "" }) {
@@ -56,7 +60,8 @@ export class Engines {
   }
 
   /**
-   ** Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets". id: of the run that it is about; only who made it has it.
+   * Whether there is somebody for it: a kind of job, a call by its name, "uploads" or "datasets".
+   * id: of the run that it is about; only who made it has it.
    * @param {string} what @param {string | null} id
    */
   can(what, id = null) {
@@ -79,7 +84,10 @@ export class Engines {
     keep("good", CHOICE, on ? null : "server");
   }
 
-  /** Whether the tab could compute what a spec asks. @param {{model?: string, dtype?: string, device?: string}} spec */
+  /**
+   * Whether the tab could compute what a spec asks. @param {{model?: string, dtype?: string,
+   * device?: string}} spec
+   */
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
       this.tab &&
@@ -89,9 +97,12 @@ export class Engines {
     );
   }
 
-  /** Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {any} spec @returns {Engine} */
+  /**
+   * Who runs a job. Throws a sentence if there is nobody. @param {string} kind @param {any} spec
+   * @returns {Engine}
+   */
   whose(kind, spec) {
-    if (this.prefersTab && IN_TAB.includes(kind) && this.fits(spec)) return this.tab;
+    if (this.prefersTab && IN_TAB.includes(kind) && this.tab && this.fits(spec)) return this.tab;
     if (this.server) return this.server;
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
@@ -104,7 +115,9 @@ export class Engines {
     });
   }
 
-  /** What an engine answers; where this browser can have none in its tab, what the server answers. */
+  /**
+   * What an engine answers; where this browser can have none in its tab, what the server answers.
+   */
   async _first(engine, asked) {
     try {
       return await asked(engine);
@@ -143,15 +156,19 @@ export class Engines {
 
   /** Who has a job; one from before the page was loaded is the server's. */
   _of(job) {
-    return this._jobs.get(job) || this.server;
+    return /** @type {Engine} */ (this._jobs.get(job) || this.server);
   }
 
   /** A call about what the tab made is the tab's. */
   async call(name, ...args) {
-    return (args.some(isOurs) || !this.server ? this.tab : this.server).call(name, ...args);
+    const engine = args.some(isOurs) || !this.server ? this.tab : this.server;
+    return /** @type {Engine} */ (engine).call(name, ...args);
   }
 
-  /** What can be run here is stored beside a page without a server, so that nothing has to be started to say it. */
+  /**
+   * What can be run here is stored beside a page without a server, so that nothing has to be
+   * started to say it.
+   */
   async get(path, headers = {}) {
     const answer = this.server
       ? await this.server.get(path, headers)
@@ -160,14 +177,20 @@ export class Engines {
     return answer;
   }
 
-  /** Send a file. Where strangers' files are read the tab reads it: then it never leaves this machine. */
+  /**
+   * Send a file. Where strangers' files are read the tab reads it: then it never leaves this
+   * machine.
+   */
   async send(path, text) {
     return this._first((await this._reads()) ? this.tab : this.server, (engine) =>
       engine.send(path, text),
     );
   }
 
-  /** Whether the tab reads files. A server at home has the tokenizers of more models, and is the visitor's own. */
+  /**
+   * Whether the tab reads files. A server at home has the tokenizers of more models, and is the
+   * visitor's own.
+   */
   async _reads() {
     return Boolean(this.tab && !(this.server && (await this.get("inflight/state")).any_model));
   }

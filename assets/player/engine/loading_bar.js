@@ -1,4 +1,5 @@
-// What the engine in the tab still lacks, while it is brought here: what is fetched, how large it is, and how to stop it; or why it did not come, and again.
+// What the engine in the tab still lacks, while it is brought here: what is fetched, how large it
+// is, and how to stop it; or why it did not come, and again.
 
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -20,7 +21,10 @@ export class LoadingBar {
     this.element = null;
   }
 
-  /** The engine is being loaded: show how far, from a moment on. cancel: called if its visitor no longer wants it. @param {() => void} cancel */
+  /**
+   * The engine is being loaded: show how far, from a moment on. cancel: called if its visitor no
+   * longer wants it. @param {() => void} cancel
+   */
   open(cancel) {
     this.close();
     this._later = setTimeout(() => this._show(cancel), PATIENCE);
@@ -42,12 +46,15 @@ export class LoadingBar {
   }
 
   _draw() {
-    if (!this.words) return;
+    if (!this.words || !this.part) return;
     setText(this.words, this._words || t("Starting the engine in this tab."));
     this.part.style.transform = `scaleX(${this._share || 0})`;
   }
 
-  /** It did not come: say why; resolves to whether to try again. @param {string} sentence @returns {Promise<boolean>} */
+  /**
+   * It did not come: say why; resolves to whether to try again. @param {string} sentence @returns
+   * {Promise<boolean>}
+   */
   failed(sentence) {
     this.close();
     return new Promise((resolve) => {
@@ -65,8 +72,8 @@ export class LoadingBar {
           t(text),
         );
       this._put(button("Try again", true), button("Close", false));
-      this.part.parentElement.hidden = true;
-      setText(this.words, t(sentence));
+      if (this.part?.parentElement) this.part.parentElement.hidden = true;
+      if (this.words) setText(this.words, t(sentence));
     });
   }
 

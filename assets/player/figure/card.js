@@ -12,9 +12,16 @@ import { t } from "../parts/speech.js";
 
 const GLIDE = 320; // milliseconds from the hand back to the text
 
-/** @typedef {Record<string, number | string>} Moment numbers that are blended, words that are not */
-/** @typedef {{key: string, from: number, to: number, word: string}} Slider what the hand moves: a number of the state, in whole steps */
-/** @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions */
+/**
+ * @typedef {Record<string, number | string>} Moment numbers that are blended, words that are not
+ */
+/**
+ * @typedef {{key: string, from: number, to: number, word: string}} Slider what the hand moves: a
+ * number of the state, in whole steps
+ */
+/**
+ * @typedef {{claim?: string, source?: string, link?: string | null, play?: boolean}} CardOptions
+ */
 
 const SHAPES = {
   prev: "M11 2v12L4 8z",
@@ -145,7 +152,10 @@ export class Card {
     if (!this.held) this.redraw();
   }
 
-  /** The reader takes it: from here on only the hand changes it, until `release`. @param {Moment} change */
+  /**
+   * The reader takes it: from here on only the hand changes it, until `release`. @param {Moment}
+   * change
+   */
   take(change) {
     this._glide = null;
     this.held = { ...this.settled(this.now()), ...change };
@@ -184,7 +194,9 @@ export class Card {
     this.redraw();
   }
 
-  /** Play from here to the end, a step at a time; at the end from the beginning. @param {boolean} on */
+  /**
+   * Play from here to the end, a step at a time; at the end from the beginning. @param {boolean} on
+   */
   play(on) {
     clearTimeout(this._playing);
     this._playing = undefined;
@@ -213,7 +225,10 @@ export class Card {
     return target;
   }
 
-  /** A state as the hand would find it: without what only the scroll moves. @param {Moment} state @returns {Moment} */
+  /**
+   * A state as the hand would find it: without what only the scroll moves. @param {Moment} state
+   * @returns {Moment}
+   */
   settled(state) {
     return state;
   }
@@ -224,7 +239,10 @@ export class Card {
     return clamp(Math.round(Number((this.held || this.wanted || {})[key] ?? from)), from, to);
   }
 
-  /** In place of the sentence, what is pointed at; null: the sentence again. @param {(Node | string)[] | null} words */
+  /**
+   * In place of the sentence, what is pointed at; null: the sentence again. @param {(Node |
+   * string)[] | null} words
+   */
   tell(words) {
     if (!words && !this._told) return;
     this._told = Boolean(words);
@@ -253,7 +271,10 @@ export class Card {
     this.says.replaceChildren(...sentence);
   }
 
-  /** Paint a state; returns the sentence about it. @param {Moment} _state @returns {string | (Node | string)[]} */
+  /**
+   * Paint a state; returns the sentence about it. @param {Moment} _state @returns {string | (Node |
+   * string)[]}
+   */
   paint(_state) {
     return "";
   }

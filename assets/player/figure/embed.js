@@ -1,4 +1,5 @@
-// The embeddable page: one figure, as the address says: #run=gpt2-six&view=lanes,mask&step=6&axis=time&theme=dark&lang=de. In another site's frame it has
+// The embeddable page: one figure, as the address says:
+// #run=gpt2-six&view=lanes,mask&step=6&axis=time&theme=dark&lang=de. In another site's frame it has
 // no more to say than what is in the address; a click on its source opens the whole player there.
 
 import { find, h, jsonIn } from "../parts/dom.js";
@@ -9,7 +10,10 @@ import { Figure } from "./figure.js";
 
 const VIEWS = "lanes,row,mask";
 
-/** @typedef {{runs: Record<string, {title: Record<string, string>, urls: Record<string, string>}>, words: Record<string, Record<string, string>>, player: string}} EmbedPage */
+/**
+ * @typedef {{runs: Record<string, {title: Record<string, string>, urls: Record<string, string>}>,
+ * words: Record<string, Record<string, string>>, player: string}} EmbedPage
+ */
 
 class Embed {
   /** @param {EmbedPage} page see visualizer/page/embed.py */

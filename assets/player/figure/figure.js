@@ -30,7 +30,10 @@ const panel = (name, title, key, ...content) =>
   );
 const canvas = (name = "") => h("div", { class: `canvas ${name}` }, h("canvas", { role: "img" }));
 
-/** The views a figure may have, by name: their panel and what draws in it. @type {Record<string, (actions: ViewActions, columns: number) => [HTMLElement, any]>} */
+/**
+ * The views a figure may have, by name: their panel and what draws in it. @type {Record<string,
+ * (actions: ViewActions, columns: number) => [HTMLElement, any]>}
+ */
 const VIEWS = {
   lanes: (actions, columns) =>
     made(panel("lanes", "Lanes", "key", canvas()), (at) => new FigureLanes(at, actions, columns)),
@@ -77,14 +80,18 @@ const ALONE = {
   },
 };
 
-/** @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean, simple?: boolean, first?: number, last?: number}} FigureOptions */
+/**
+ * @typedef {import("./card.js").CardOptions & {views: string[], columns?: number, clock?: boolean,
+ * simple?: boolean, first?: number, last?: number}} FigureOptions
+ */
 
 export class Figure extends Card {
   /**
    * @param {HTMLElement} root
    * @param {Replay | Run} replay or the run itself, which several figures may share
-   * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the lanes' axis, where two figures share a scale; clock: it is measured
-   * time; simple: in plain words, as Watch is at first; first, last: the indices of the steps that the hand can reach
+   * @param {FigureOptions} options views: names of VIEWS, from top to bottom; columns: of the
+   * lanes' axis, where two figures share a scale; clock: it is measured time; simple: in plain
+   * words, as Watch is at first; first, last: the indices of the steps that the hand can reach
    */
   constructor(
     root,
@@ -131,15 +138,19 @@ export class Figure extends Card {
         if (view.hit) this._pointed(at, view);
         return view;
       });
+    // the page scrolls, the mask does not zoom
     for (const gesture of ["wheel", "dblclick"])
       this.body.addEventListener(gesture, (e) => e.stopPropagation(), {
         capture: true,
         passive: true,
-      }); // the page scrolls, the mask does not zoom
+      });
     this.body.addEventListener("pointerover", (e) => this._chip(e));
   }
 
-  /** The moment to show. share: how much of the step has happened, 0 to 1; focus: letters of requests to light. @param {{index: number, share?: number, focus?: string}} moment */
+  /**
+   * The moment to show. share: how much of the step has happened, 0 to 1; focus: letters of
+   * requests to light. @param {{index: number, share?: number, focus?: string}} moment
+   */
   show({ index, share = 1, focus = "" }) {
     super.show({ at: index + share, focus });
   }
@@ -210,7 +221,8 @@ export class Figure extends Card {
   /** @param {string | (Node | string)[]} sentence */
   _say(sentence) {
     const { caption } = this.run.frame(this._index);
-    if (caption === this._said && caption && this.says.childNodes.length) return; // the same step: nothing to write anew
+    // the same step: nothing to write anew
+    if (caption === this._said && caption && this.says.childNodes.length) return;
     this._said = caption;
     super._say(sentence);
   }
@@ -221,7 +233,7 @@ export class Figure extends Card {
     super.tell(words);
   }
 
-  // -- pointing ----------------------------------------------------------------------------------------------------------
+  // -- pointing ----------------------------------------------------------------------------------
 
   /** @param {HTMLElement} at @param {any} view */
   _pointed(at, view) {

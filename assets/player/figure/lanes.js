@@ -1,4 +1,5 @@
-// A figure's lanes: the page's own chart over all steps of the run, its playhead at the moment that is shown. Dragging moves the moment.
+// A figure's lanes: the page's own chart over all steps of the run, its playhead at the moment that
+// is shown. Dragging moves the moment.
 
 import { LaneChart } from "../views/lane_chart.js";
 import { GUTTER } from "../views/lane_ink.js";
@@ -15,7 +16,8 @@ export class FigureLanes extends LaneChart {
   /**
    * @param {HTMLElement} panel
    * @param {ViewActions} actions
-   * @param {number} columns steps, or seconds, that the axis has room for; 0: as many as the run has
+   * @param {number} columns steps, or seconds, that the axis has room for; 0: as many as the run
+   * has
    */
   constructor(panel, actions, columns) {
     super(canvasIn(panel), actions.redraw);

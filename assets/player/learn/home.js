@@ -146,12 +146,14 @@ export class Home {
     );
   }
 
-  /** Drawn once: redrawing the list keeps it. A press on it opens the lesson, as its button does. */
+  /**
+   * Drawn once: redrawing the list keeps it. A press on it opens the lesson, as its button does.
+   */
   _picture(lesson) {
     const { pictures, learn } = this;
     if (!lesson.picture) return null;
     if (!pictures.has(lesson.name))
-      pictures.set(lesson.name, new Picture(learn.app, lesson.picture));
+      pictures.set(lesson.name, new Picture(learn.watch, lesson.picture));
     const { el } = pictures.get(lesson.name);
     return h(
       "div",
@@ -169,17 +171,21 @@ export class Home {
     );
   }
 
-  /** A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored beside the page. */
+  /**
+   * A sheet, in a tab of its own, or the lesson as a file: made by the server on request, or stored
+   * beside the page.
+   */
   async _paper(lesson, kind) {
     const { learn } = this;
-    const { language, options, engines, app } = learn;
-    const tab = kind === "offline" ? null : window.open("", "_blank"); // at once: later it would count as a pop-up
+    const { language, options, engines, watch } = learn;
+    // at once: later it would count as a pop-up
+    const tab = kind === "offline" ? null : window.open("", "_blank");
     const made = engines?.can("lesson_file")
       ? await engines.call("lesson_file", lesson.name, kind, language)
       : { url: options.papers[lesson.name][`${kind}-${language}`] };
     if (!made.url) {
       tab?.close();
-      return app.toast(made.error);
+      return watch.toast(made.error);
     }
     if (!tab)
       return h("a", {
@@ -203,7 +209,7 @@ export class Home {
           h(
             "dd",
             {},
-            ...q.text.flatMap((spans) => sentence(spans, learn.app, learn.doc.terms)),
+            ...q.text.flatMap((spans) => sentence(spans, learn.watch.state, learn.doc.terms)),
             " ",
             h(
               "button",
@@ -218,8 +224,8 @@ export class Home {
   /** Opens the run at its step in the Watch tab. */
   _see({ run, step, view }) {
     const { learn } = this;
-    const { app, words } = learn;
-    const entry = app.options.catalogue.find((e) => e.name === run);
+    const { watch, words } = learn;
+    const entry = watch.recorded(run);
     if (!entry || !learn.options.tabs.length) return "";
     return h(
       "button",
@@ -230,8 +236,8 @@ export class Home {
           learn.root.dispatchEvent(
             new CustomEvent("inflight-tab", { detail: { name: "watch" }, bubbles: true }),
           );
-          await app.open(entry, { step, tab: view });
-          app.changed();
+          await watch.open(entry, { step, tab: view });
+          watch.changed();
         },
       },
       words.see_it,

@@ -2,8 +2,8 @@
 //
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
-import { h, setText } from "../parts/dom.js";
-import { besidePlayer, fillPart, fillTabs, isTyping, pagePlayer } from "../parts/look.js";
+import { h, hasMoved, setText } from "../parts/dom.js";
+import { besidePlayer, fillPart, fillTabs, isTyping, pageWatch } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
 import { Engines } from "../engine/engines.js";
@@ -21,8 +21,9 @@ const ROOMY = "(min-width: 701px) and (min-height: 501px)"; // as in learn.css: 
 
 export class Learn {
   /**
-   * root: the element of learn.html. options: {tabs, server, base, engine: see engine/engines.js, documents: {language: url} (without a
-   * server), papers: {lesson: {kind: url}}, captions: {run: {language: url}} (without a server), only: a lesson's name (a file with one lesson)}.
+   * root: the element of learn.html. options: {tabs, server, base, engine: see engine/engines.js,
+   * documents: {language: url} (without a server), papers: {lesson: {kind: url}}, captions: {run:
+   * {language: url}} (without a server), only: a lesson's name (a file with one lesson)}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
@@ -38,7 +39,6 @@ export class Learn {
     };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
-    this.app = null; // the page's player, once it exists
     this.engines = Engines.of(this.options);
     this.progress = new Progress();
     this.lesson = null;
@@ -51,7 +51,7 @@ export class Learn {
     this.task = new Task(this);
     this._buttons();
     document.addEventListener("keydown", (e) => this._key(e), true);
-    new MutationObserver(() => this.app && this._speak()).observe(this.page, {
+    new MutationObserver(() => this.watch && this._speak()).observe(this.page, {
       attributes: true,
       attributeFilter: ["data-part"],
     });
@@ -62,7 +62,7 @@ export class Learn {
     this.ready = this._begin(wantedLanguage());
   }
 
-  // -- the part is opened and left ---------------------------------------------------------------------------------------
+  // -- the part is opened and left ---------------------------------------------------------------
 
   async shown() {
     this._theme();
@@ -75,30 +75,22 @@ export class Learn {
     this._close(this.task.made); // their own run stays on screen
   }
 
-  /** Switch all parts of the page to the language of the lessons; the run on Watch is reopened for its sentences. */
+  /**
+   * Switch all parts of the page to the language of the lessons; the run on Watch is reopened for
+   * its sentences.
+   */
   _speak() {
-    const { app } = this;
+    const { watch } = this;
     const { part = "watch" } = this.page.dataset;
     speak(this.speech);
-    if (
-      part !== "watch" ||
-      app.speech.opened === app.speech.language ||
-      !app.options.catalogue.includes(app.entry)
-    )
-      return;
-    app.open(app.entry, {
-      ...app.address.read(),
-      step: app.run.stepOf(app.index),
-      pin: app.pinned?.letter,
-      tab: app.tab,
-      view: null,
-      ...app.ranks.place,
-    });
+    if (part === "watch" && !watch.isTranslated) watch.reopen();
   }
 
   async _begin(language) {
-    this.app = await pagePlayer();
-    this.stage = new Stage(this.app);
+    /** @type {Watch} */
+    this.watch = await pageWatch();
+    /** @type {Stage} */
+    this.stage = new Stage(this.watch);
     await this._load(language).catch(() => this._load("en")); // an address may name any language
   }
 
@@ -106,6 +98,7 @@ export class Learn {
     let url = this.options.documents[language] || this.options.documents.en;
     if (this.engines?.can("lessons")) url = (await this.engines.call("lessons", language)).url;
     this.doc = await fetchJson(url);
+    /** @type {Record<string, string>} */
     this.words = Object.fromEntries(
       Object.entries(this.doc.words).map(([name, text]) => [name, byPointer(text)]),
     );
@@ -127,14 +120,16 @@ export class Learn {
     this.home.draw();
   }
 
-  /** The sentences about a run in the language of the lessons; null if they exist only in English. */
+  /**
+   * The sentences about a run in the language of the lessons; null if they exist only in English.
+   */
   async _captions(run) {
     const { language, options, engines } = this;
-    if (!this.app.options.catalogue.some((entry) => entry.name === run)) return null;
+    if (!this.watch.recorded(run)) return null;
     const url = engines?.can("lesson_file")
       ? (await engines.call("lesson_file", run, "captions", language)).url
       : options.captions[run]?.[language];
-    return url ? this.app.fetch(url) : null;
+    return url ? this.watch.fetch(url) : null;
   }
 
   async speak(language) {
@@ -173,12 +168,13 @@ export class Learn {
     if (this.language !== "en") p.set("lang", this.language);
     if (this.large) p.set("large", "1");
     const opened = this._written && (addressed().get("lesson") ?? "") !== (this.lesson?.name ?? "");
-    if (opened && addressed().get("part") === "learn") turnPage(); // a lesson is a separate page: Back leaves it
+    // a lesson is a separate page: Back leaves it
+    if (opened && addressed().get("part") === "learn") turnPage();
     this._written = `#${p}`;
     setAddress(this._written);
   }
 
-  // -- a lesson ------------------------------------------------------------------------------------------------------------
+  // -- a lesson ----------------------------------------------------------------------------------
 
   async open(lesson, at = 0) {
     this.task.end();
@@ -226,7 +222,8 @@ export class Learn {
     const stop = lesson.stops[this.at];
     const { ask } = stop;
     await this.stage.show(stop, ask ? (stop.then ? "future" : "say") : "");
-    if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return; // the learner has moved on
+    // the learner has moved on
+    if (this.lesson !== lesson || lesson.stops[this.at] !== stop) return;
     for (const part of [".where", ".presenter-button"]) $(part).hidden = false;
     $(".lessons-button").hidden = Boolean(this.options.only);
     setText($(".where"), lesson.number ? `${lesson.number} · ${lesson.title}` : lesson.title);
@@ -234,7 +231,7 @@ export class Learn {
     setText($(".stop-title"), stop.title);
     $(".stop-text").lang = lesson.language;
     $(".stop-text").replaceChildren(
-      ...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.app, this.doc.terms))),
+      ...stop.text.map((spans) => h("p", {}, ...sentence(spans, this.watch.state, this.doc.terms))),
     );
     if (stop.table) $(".stop-text").append(this._table(stop.table));
     this._ask(stop);
@@ -315,7 +312,7 @@ export class Learn {
     if (!ask) return void this.$(".stop-ask").replaceChildren(); // the previous question is done
     const Kind = ask.kind === "paint" ? Paint : Choose;
     this.asking = new Kind(this.$(".stop-ask"), ask, {
-      app: this.app,
+      watch: this.watch,
       terms: this.doc.terms,
       words: this.words,
       say: (text) => this._heard(text),
@@ -350,20 +347,22 @@ export class Learn {
     return this.open(this.lesson, this.at);
   }
 
-  // -- around it -----------------------------------------------------------------------------------------------------------
+  // -- around it ---------------------------------------------------------------------------------
 
   _buttons() {
     const { $ } = this;
-    $(".next-button").addEventListener("click", (e) => e.detail !== 2 && this.go(1)); // a double click must not skip a stop
+    // a double click must not skip a stop
+    $(".next-button").addEventListener("click", (e) => e.detail !== 2 && this.go(1));
     $(".back-button").addEventListener("click", () => this.go(-1));
     $(".lessons-button").addEventListener("click", () => this.close());
     $(".presenter-button").addEventListener("click", () => this.enlarge(!this.large));
     $(".language").addEventListener("change", (e) => this.speak(e.target.value));
     onSwipe($(".stop-scroll"), (by) => this.go(by));
     $(".stop-card").addEventListener("pointerover", (e) => {
+      if (!hasMoved(e)) return;
       const letter = e.target.closest("[data-letter]")?.dataset.letter;
-      const request = letter && this.app.run?.requests.find((r) => r.letter === letter);
-      if (request || this.app.hovered) this.app.hover(request ? { request } : null);
+      const request = letter && this.watch.state.run?.requests.find((r) => r.letter === letter);
+      if (request || this.watch.state.hovered) this.watch.hover(request ? { request } : null);
     });
   }
 
@@ -405,9 +404,11 @@ export class Learn {
 
   /** Large type is for the player of a lesson too, where there is room for it. */
   _fit() {
-    if (!this.app) return;
-    this.app.large = this.large && Boolean(this.page.dataset.lesson) && matchMedia(ROOMY).matches;
-    this.app.redraw();
+    if (!this.watch) return;
+    this.watch.enlarge(
+      this.large && Boolean(this.page.dataset.lesson) && matchMedia(ROOMY).matches,
+    );
+    this.watch.redraw();
   }
 
   _heard(text) {

@@ -1,4 +1,5 @@
-// A lesson's picture: a view of its own run at the step that tells most, drawn small by the page's own views, once it comes into sight.
+// A lesson's picture: a view of its own run at the step that tells most, drawn small by the page's
+// own views, once it comes into sight.
 
 import { h } from "../parts/dom.js";
 import { isDarkBeside, onTheme, paintTheme } from "../parts/look.js";
@@ -8,21 +9,21 @@ import { Run } from "../run/run.js";
 const MARGIN = 1.04; // of the axis: the mark at the end of a run is whole
 
 export class Picture {
-  /** app: the page's player. shown: {run, step, view, clock}. */
-  constructor(app, { run, step, view, clock }) {
+  /** shown: {run, step, view, clock}. */
+  constructor(/** @type {Watch} */ watch, { run, step, view, clock }) {
     this.el = h("div", {
       class: "lesson-picture",
       "data-view": view,
       "aria-hidden": "true",
       inert: true,
     });
-    const entry = app.options.catalogue.find((e) => e.name === run);
+    const entry = watch.recorded(run);
     const near = new IntersectionObserver(
       async (seen) => {
         if (!entry || !seen.some((one) => one.isIntersecting)) return;
         near.disconnect();
         try {
-          const replay = await app.fetch(entry.url);
+          const replay = await watch.fetch(entry.url);
           this._draw(new Run(replay), step, { views: [view], clock });
         } catch {
           // the lesson has its words

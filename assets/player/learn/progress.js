@@ -1,4 +1,5 @@
-// How far the learner is, kept only in this browser: {lesson: {at: index of the stop, answered: names of stops}}. Without storage nothing is kept.
+// How far the learner is, kept only in this browser: {lesson: {at: index of the stop, answered:
+// names of stops}}. Without storage nothing is kept.
 
 import { keep, keptData } from "../parts/kept.js";
 
@@ -12,7 +13,10 @@ export class Progress {
     this.lessons = keptData("good", KEPT_AS) || {};
   }
 
-  /** {at, answered, done}: done when the learner has found the answer to every question; seeing all stops is not enough. */
+  /**
+   * {at, answered, done}: done when the learner has found the answer to every question; seeing all
+   * stops is not enough.
+   */
   of(lesson) {
     const { at = 0, answered = [] } =
       (Object.hasOwn(this.lessons, lesson.name) && this.lessons[lesson.name]) || {};

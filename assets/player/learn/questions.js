@@ -1,4 +1,5 @@
-// The questions of a stop. The answers and the reasons come with the lesson, computed from the trace.
+// The questions of a stop. The answers and the reasons come with the lesson, computed from the
+// trace.
 
 import { clamp, h, reducedMotion } from "../parts/dom.js";
 import { sentence, sentenceText } from "./sentences.js";
@@ -6,13 +7,16 @@ import { sentence, sentenceText } from "./sentences.js";
 const MOST_REASONS = 3;
 
 class Question {
-  /** ask: {text, why} and what its kind needs. on: {say(text), answered(right, own: whether found, not shown)}. */
-  constructor(ask, { app, terms, words, say, answered }) {
+  /**
+   * ask: {text, why} and what its kind needs. on: {say(text), answered(right, own: whether found,
+   * not shown)}.
+   */
+  constructor(ask, { watch, terms, words, say, answered }) {
     this.ask = ask;
-    this.app = app;
+    this.watch = watch;
     this.words = words;
     this.tell = { say, answered };
-    this.show = (spans) => sentence(spans, app, terms);
+    this.show = (spans) => sentence(spans, watch.state, terms);
     this.answer = h("div", { class: "answer", hidden: true });
   }
 
@@ -29,7 +33,10 @@ class Question {
     );
   }
 
-  /** The verdict, the comment on the answer and, in a list, why: in sight, also where the card is small. own: found, not shown. */
+  /**
+   * The verdict, the comment on the answer and, in a list, why: in sight, also where the card is
+   * small. own: found, not shown.
+   */
   judge(right, verdict, said, reasons = [], own = true) {
     this.answer.hidden = false;
     this.answer.className = `answer ${right ? "right" : "wrong"}`;
@@ -76,7 +83,10 @@ export class Choose extends Question {
   }
 }
 
-/** Paint the mask of a step, {queries, keys: [{r, at, text, new}], allowed: ["0110", …]}: rows are queries, columns are keys; checked against the mask that the trace gives. */
+/**
+ * Paint the mask of a step, {queries, keys: [{r, at, text, new}], allowed: ["0110", …]}: rows are
+ * queries, columns are keys; checked against the mask that the trace gives.
+ */
 export class Paint extends Question {
   constructor(holder, ask, on) {
     super(ask, on);
@@ -140,8 +150,10 @@ export class Paint extends Question {
 
   _cell(q, k) {
     const key = this.ask.keys[k];
-    const hue = this.app.run?.requests.find((r) => r.letter === this.ask.queries[q].r)?.hue ?? 0;
-    const on = `--on: var(--${key.new ? "hue" : "cached"}-${Math.max(0, hue)})`; // as the mask on screen has it
+    const hue =
+      this.watch.state.run?.requests.find((r) => r.letter === this.ask.queries[q].r)?.hue ?? 0;
+    // as the mask on screen has it
+    const on = `--on: var(--${key.new ? "hue" : "cached"}-${Math.max(0, hue)})`;
     const el = h("span", {
       class: "cell",
       role: "gridcell",
@@ -180,9 +192,11 @@ export class Paint extends Question {
   }
 
   _drag() {
+    /** @type {boolean | null} */
     let painting = null;
     /** @type {(e: PointerEvent) => HTMLElement | null} */
-    const under = (e) => document.elementFromPoint(e.clientX, e.clientY)?.closest?.(".paint .cell");
+    const under = (e) =>
+      document.elementFromPoint(e.clientX, e.clientY)?.closest?.(".paint .cell") || null;
     /** @type {(cell: HTMLElement) => [number, number]} */
     const of = ({ dataset: { q, k } }) => [Number(q), Number(k)];
     this.grid.addEventListener("pointerdown", (e) => {
@@ -253,7 +267,8 @@ export class Paint extends Question {
         if (mistaken) wrong.push([q, k]);
       }),
     );
-    wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1))); // wrongly painted cells first
+    // wrongly painted cells first
+    wrong.sort(([q1, k1], [q2, k2]) => Number(this._isOn(q2, k2)) - Number(this._isOn(q1, k1)));
     if (wrong.length)
       this.judge(
         false,

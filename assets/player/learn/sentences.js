@@ -1,9 +1,10 @@
-// A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the glossary with their card. Text stays text.
+// A lesson's sentences as DOM: text, `code`, the letters of requests, numbers, and terms of the
+// glossary with their card. Text stays text.
 
 import { h } from "../parts/dom.js";
 
-/** app: the player, whose run has the requests; terms: the glossary by term. */
-export function sentence(spans, app, terms) {
+/** shown: the run that has the requests; terms: the glossary by term. */
+export function sentence(spans, shown, terms) {
   return spans.flatMap((span) => {
     if (typeof span === "string") return code(span);
     if (span.keys !== undefined) return [byPointer(span)];
@@ -14,7 +15,7 @@ export function sentence(spans, app, terms) {
           ? h("button", { type: "button", class: "term", "data-term": span.t }, span.s)
           : span.s,
       ];
-    const request = app.run?.requests.find((r) => r.letter === span.r);
+    const request = shown.run?.requests.find((r) => r.letter === span.r);
     const chip = h("bdi", { class: "chip", "data-letter": span.r }, span.r);
     if (request && request.hue >= 0) chip.style.setProperty("--tint", `var(--tint-${request.hue})`);
     return [chip];

@@ -1,45 +1,44 @@
-// One stop of a lesson on the player: puts the real views in a state, dims the rest, and restores everything afterwards.
-
-import { shownBy } from "../parts/look.js";
-import { t } from "../parts/speech.js";
+// One stop of a lesson on the player: puts the real views in a state, dims the rest, and restores
+// everything afterwards.
 
 const SIDE = ["kv", "queue", "text"]; // panels that share a place on narrow pages
 
 export class Stage {
-  /** app: the player of the page. */
-  constructor(app) {
-    this.app = app;
+  /** @param {Watch} watch */
+  constructor(watch) {
+    this.watch = watch;
     this.page = document.documentElement;
+    /** @type {import("../watch/page_actions.js").Held | null} */
     this.before = null;
   }
 
   /** Take over the player; `leave` restores what it showed. */
   enter() {
-    this.app.detail.need("full"); // lessons speak of budgets and blocks
-    this.before ??= { opened: this.app.speech.opened, ...shownBy(this.app) };
+    this.watch.need("full"); // lessons speak of budgets and blocks
+    this.before ??= this.watch.held();
   }
 
-  /** Show {run, step, views, pin}. veil: "say" hides what would reveal the answer, "future" hides later steps. */
+  /**
+   * Show {run, step, views, pin}. veil: "say" hides what would reveal the answer, "future" hides
+   * later steps.
+   */
   async show({ run, step, views, pin }, veil = "") {
-    const { app, page } = this;
+    const { watch, page } = this;
     page.dataset.views = views.join(" ");
     page.dataset.veil = veil;
-    app.transport.toggle(false);
+    watch.pause();
     const tab =
-      app.layout === "phone"
+      watch.state.layout === "phone"
         ? views.find((v) => v === "mask" || SIDE.includes(v))
         : views.find((v) => SIDE.includes(v));
-    const entry = app.options.catalogue.find((e) => e.name === run);
-    if (!entry) return app.toast(`${t("This recorded run is not available:")} ${run}.`);
-    if (app.entry !== entry || app.speech.opened !== app.speech.language)
-      await app.open(entry, { step, pin, tab });
+    const entry = watch.recorded(run);
+    if (!entry) return watch.missing(run);
+    if (watch.state.entry !== entry || !watch.isTranslated)
+      await watch.open(entry, { step, pin, tab });
     else {
-      const from = app.index;
-      app.clear();
-      app.seekStep(step);
-      app.motion.went(from, app.index, true);
-      if (pin) app.pin(app.run.requests.find((r) => r.letter === pin));
-      if (tab) app.chooseTab(tab);
+      watch.turnToStep(step);
+      if (pin) watch.pin(watch.state.run.requests.find((r) => r.letter === pin) || null);
+      if (tab) watch.chooseTab(tab);
     }
   }
 
@@ -51,13 +50,10 @@ export class Stage {
 
   /** keep: the run stays on screen, for the Watch tab. */
   leave(keep = false) {
-    const { app, before } = this;
-    app.detail.need(null);
+    const { watch, before } = this;
+    watch.need(null);
     this.free();
     this.before = null;
-    if (!before || keep || !before.shown.run) return;
-    app.speech.opened = before.opened;
-    Object.assign(app, before.shown);
-    app.entered(before);
+    if (before && !keep && before.shown.run) watch.restore(before);
   }
 }

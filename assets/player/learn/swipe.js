@@ -6,6 +6,7 @@ const OWN = ".paint, .names"; // what a finger draws on or moves sideways itself
 
 /** Call act(1) for a sweep to the left over `el`, and act(-1) for one to the right. */
 export function onSwipe(el, act) {
+  /** @type {number[] | null} */
   let from = null;
   el.addEventListener("pointerdown", (e) => {
     from =

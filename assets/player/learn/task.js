@@ -14,11 +14,11 @@ export class Task {
     this.on = false;
     this.made = false; // a run, since it began
     this.found = {}; // goal → {met, says}, of the runs made so far: what was met once stays so
-    learn.$(".task-edit").addEventListener("click", () => learn.app.editor.toggle());
+    learn.$(".task-edit").addEventListener("click", () => learn.watch.edit());
     learn.$(".task-back").addEventListener("click", () => learn.endTask());
     document.addEventListener(
       "inflight-ran",
-      (/** @type {CustomEvent} */ e) => this.on && this._check(e.detail.id),
+      (/** @type {CustomEventInit} */ e) => this.on && this._check(e.detail.id),
     );
     new ResizeObserver(() =>
       this.page.style.setProperty("--strip", `${this.strip.offsetHeight}px`),
@@ -31,7 +31,7 @@ export class Task {
     const { words } = learn;
     if (this.stop !== stop) this.found = {};
     this.stop = stop;
-    const engine = learn.app.engines && learn.options.tabs.length;
+    const engine = learn.watch.engines && learn.options.tabs.length;
     holder.replaceChildren(
       ...(engine
         ? [
@@ -58,13 +58,15 @@ export class Task {
     this.page.dataset.task = learn.lesson.name;
     setText($(".task-title"), words.task);
     $(".task-text").replaceChildren(
-      ...this.stop.text.map((spans) => h("p", {}, ...sentence(spans, learn.app, learn.doc.terms))),
+      ...this.stop.text.map((spans) =>
+        h("p", {}, ...sentence(spans, learn.watch.state, learn.doc.terms)),
+      ),
     );
     setText($(".task-edit"), words.edit);
     setText($(".task-back"), words.to_lesson);
     this._draw();
     this.strip.hidden = false;
-    learn.app.editor.toggle(true);
+    learn.watch.edit(true);
   }
 
   end() {
@@ -72,7 +74,7 @@ export class Task {
     this.on = this.made = false;
     this.strip.hidden = true;
     delete this.page.dataset.task;
-    this.learn.app.editor.toggle(false);
+    this.learn.watch.edit(false);
   }
 
   async _check(id) {
@@ -80,7 +82,7 @@ export class Task {
     this.made = true;
     const answer = await learn.engines.call("lesson_check", learn.lesson.name, id, learn.language);
     if (!this.on || this.stop !== stop) return;
-    if (!answer.goals) return learn.app.toast(answer.error);
+    if (!answer.goals) return learn.watch.toast(answer.error);
     for (const goal of answer.goals)
       if (goal.met || !this.found[goal.name]?.met) this.found[goal.name] = goal;
     this._draw();
@@ -122,8 +124,10 @@ export class Task {
               { class: "hidden-text" },
               says ? (met ? words.goal_met : words.goal_open) : "",
             ),
-            h("b", {}, ...sentence(text, learn.app, terms)),
-            says ? h("span", { class: "goal-says" }, ...sentence(says, learn.app, terms)) : null,
+            h("b", {}, ...sentence(text, learn.watch.state, terms)),
+            says
+              ? h("span", { class: "goal-says" }, ...sentence(says, learn.watch.state, terms))
+              : null,
           ),
         );
       }),

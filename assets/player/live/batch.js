@@ -14,7 +14,10 @@ const MOST = 64; // seconds in the picture of all ranks
 const ENDED = 256; // requests of which it is known how they went
 const KEPT = 16; // chapters of all ranks together, and at least two of each
 
-/** Take each delta that the server sends of `names`, the newest `chapters` first, until the signal says no. more: of `server.deltas`. */
+/**
+ * Take each delta that the server sends of `names`, the newest `chapters` first, until the signal
+ * says no. more: of `server.deltas`.
+ */
 async function follow(server, names, chapters, more, take) {
   const of = names.map((name) => `&of=${encodeURIComponent(name)}`).join("");
   try {
@@ -25,12 +28,16 @@ async function follow(server, names, chapters, more, take) {
   }
 }
 
-/** The listener: begins(run): a new run, or the same with different steps kept; steps(delta): more of it; state(): other information has changed; ended(how): of requests, by id. */
+/**
+ * The listener: begins(run): a new run, or the same with different steps kept; steps(delta): more
+ * of it; state(): other information has changed; ended(how): of requests, by id.
+ */
 export class Batch {
   /**
    * @param {import("../parts/server.js").Server} server
    * @param {(id: string) => boolean} isMine
-   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void, ended?(how: Record<string, any>): void}} listener
+   * @param {{begins(run: Run, same: boolean): void, steps(): void, state(): void, ended?(how:
+   * Record<string, any>): void}} listener
    */
   constructor(server, isMine, listener) {
     this.server = server;
@@ -116,7 +123,7 @@ export class Batch {
       ...state
     } = delta;
     for (const [id, how] of Object.entries(ended || {})) this.ended.set(id, how);
-    while (this.ended.size > ENDED) this.ended.delete(this.ended.keys().next().value);
+    while (this.ended.size > ENDED) this.ended.delete(this.ended.keys().next().value || "");
     if (ended && Object.keys(ended).length) this.listener.ended?.(ended);
     if (begin) this._begin(delta);
     else if (events) this._more(delta);
@@ -189,7 +196,8 @@ export class Batch {
 export class Fleet {
   /**
    * @param {import("../parts/server.js").Server} server
-   * @param {"ranks" | "all"} scope which of those that the server names: the ranks of one engine, or of all
+   * @param {"ranks" | "all"} scope which of those that the server names: the ranks of one engine,
+   * or of all
    * @param {string[]} names of their streams
    * @param {number} most chapters that are kept of one
    * @param {() => void} changed
@@ -228,7 +236,10 @@ export class Fleet {
     return follow(this.server, this.names, this.most, { signal, broke }, (part) => this.take(part));
   }
 
-  /** What the server sends of one of them, see `events_together`: whoever goes on with its batch alone asks for what follows `last`. */
+  /**
+   * What the server sends of one of them, see `events_together`: whoever goes on with its batch
+   * alone asks for what follows `last`.
+   */
   take({ of, last, messages }) {
     const batch = this.batches.get(of);
     if (!batch) return;
@@ -253,14 +264,22 @@ export class Fleet {
       .filter(([, sentence]) => sentence);
   }
 
-  /** The current picture; null while no rank has steps. A run that the server has not placed yet is left out. */
+  /**
+   * The current picture; null while no rank has steps. A run that the server has not placed yet is
+   * left out.
+   */
   get picture() {
     const placed = (this.followed?.[this.scope] || []).filter(
-      ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of).number === run,
+      ({ of, run }) => this.batches.get(of)?.run?.length && this.batches.get(of)?.number === run,
     );
     const known = new Map(this.members.map((member) => [member.of, member]));
     const members = placed.map(({ of, rank, offset, name }) =>
-      Object.assign(known.get(of) || { of }, { rank, offset, name, run: this.batches.get(of).run }),
+      Object.assign(known.get(of) || { of }, {
+        rank,
+        offset,
+        name,
+        run: this.batches.get(of)?.run,
+      }),
     );
     if (
       members.length !== this.members.length ||
@@ -270,7 +289,8 @@ export class Fleet {
     if (!members.length) return null;
     const begins = members.map((member) => stretch(member, 0)[0]);
     const span = Math.max(...members.map((member) => stretch(member, member.run.length - 1)[1]));
-    const gone = begins.filter((_, n) => members[n].run.stepOf(-1) >= 0); // of ranks whose earlier steps are no longer kept
+    // of ranks whose earlier steps are no longer kept
+    const gone = begins.filter((_, n) => members[n].run.stepOf(-1) >= 0);
     const from = Math.max(Math.min(...begins), span - MOST, ...gone);
     return {
       members: this.members,

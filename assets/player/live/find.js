@@ -1,4 +1,5 @@
-// Find a request of the engine that is followed, by its id: among the steps that are kept now, or as soon as it comes. Ids are data: always text.
+// Find a request of the engine that is followed, by its id: among the steps that are kept now, or
+// as soon as it comes. Ids are data: always text.
 
 import { find } from "../parts/dom.js";
 import { tell } from "../parts/speech.js";

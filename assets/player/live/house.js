@@ -1,4 +1,5 @@
-// What the house offers to who has no prompt yet: three prompts, sent at one press, and three bots that ask for a while. Bots are programs, and say so.
+// What the house offers to who has no prompt yet: three prompts, sent at one press, and three bots
+// that ask for a while. Bots are programs, and say so.
 
 import { h, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
@@ -20,7 +21,7 @@ export class House {
           class: "button prompt-button",
           onclick: (e) => this._press(e.currentTarget, () => ask(prompt)),
         },
-        h("bdi", {}, `${prompt} …`),
+        h("bdi", {}, /[.?!]$/.test(prompt) ? prompt : `${prompt} …`),
       ),
     );
     this.bots = h("button", {
@@ -29,7 +30,9 @@ export class House {
       onclick: (e) => this._press(e.currentTarget, letBotsAsk),
     });
     this.says = h("p", { class: "house-says" });
+    this.nature = h("p", { class: "house-says", hidden: true });
     section.append(
+      this.nature,
       this.title,
       h("div", { class: "house-prompts" }, ...this.prompts),
       this.bots,
@@ -37,7 +40,9 @@ export class House {
     );
   }
 
-  /** One press is one request. @param {HTMLButtonElement} button @param {() => Promise<void>} act */
+  /**
+   * One press is one request. @param {HTMLButtonElement} button @param {() => Promise<void>} act
+   */
   async _press(button, act) {
     button.disabled = this.isPressing = true;
     try {
@@ -49,6 +54,8 @@ export class House {
 
   /** run: the batch's, or null. @param {Run | null} run */
   draw(run) {
+    this.nature.hidden = run?.header.model?.name !== "smollm2";
+    setText(this.nature, t("The model, SmolLM2, is small and often wrong: watch the scheduling."));
     const asking = Boolean(run?.requests.some((request) => request.isBot && !request.finished));
     tell(this.title, "No prompt in mind? Press one of ours:");
     for (const button of this.prompts)

@@ -4,7 +4,10 @@ import { bareCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
-/** Show it, as a QR code too; on a page that only this machine can open, say how to open it to the room. */
+/**
+ * Show it, as a QR code too; on a page that only this machine can open, say how to open it to the
+ * room.
+ */
 export async function showAddress(live) {
   const { address, qr } = await live.server.get("inflight/class");
   const dialog = bareCard(live.root, "Join this batch", "qr-card");

@@ -9,22 +9,14 @@
 import { download, h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, setAddress } from "../parts/link.js";
-import {
-  besidePlayer,
-  drawSoon,
-  fillPart,
-  fillTabs,
-  pagePlayer,
-  showToast,
-  shownBy,
-} from "../parts/look.js";
+import { besidePlayer, drawSoon, fillPart, fillTabs, pageWatch, showToast } from "../parts/look.js";
 import { Server } from "../parts/server.js";
-import { Speech } from "../parts/speech.js";
+import { Speech, t } from "../parts/speech.js";
 import { Batch, Fleet } from "./batch.js";
 import { AskForm, OwnList, OwnRequests } from "./own_requests.js";
 import { FindRequest } from "./find.js";
 import { House } from "./house.js";
-import { FollowedView, JustFinished, ShadowView } from "./panels.js";
+import { FollowedView, JustFinished } from "./panels.js";
 import { Room } from "./room.js";
 import { Teacher } from "./teacher.js";
 import { standing } from "../run/moments.js";
@@ -35,16 +27,19 @@ const SOON = 8000; // ms for which a notice about skipped steps stays
 const ON_A_PHONE = 3; // chapters: steps that a narrow axis can show
 
 export class Live {
-  /** root: the element of live.html. options: {tabs, base, policies: [{name, shows}], prompts: of the house, asks: whether requests are possible}. */
+  /**
+   * root: the element of live.html. options: {tabs, base, policies: [{name, shows}], prompts: of
+   * the house, asks: whether requests are possible}.
+   */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
     this.options = { tabs: [], base: undefined, policies: [], prompts: [], asks: true, ...options };
     this.page = document.documentElement;
     this.below = h("div", { class: "inflight inflight-live live" });
     this.$ = (s) => root.querySelector(s) || this.below.querySelector(s);
-    this.app = null; // the page's player, once it is there
     this.server = new Server(this.options.base);
-    this.before = null; // what the player showed
+    /** @type {import("../watch/page_actions.js").Held | null} */
+    this.before = null; // what Watch showed
     /** @type {Fleet | null} */
     this.fleet = null; // all ranks, where they are shown
     document.querySelector("#watch")?.after(this.below); // before it is painted
@@ -67,7 +62,7 @@ export class Live {
     this.edge = {
       going: true,
       get run() {
-        return live.fleet ? live.app.run : batch.run;
+        return live.fleet ? live.watch.state.run : batch.run;
       },
       back: () => this._onScreen(),
       find: this.options.asks ? undefined : () => this.find.field.focus(),
@@ -81,16 +76,16 @@ export class Live {
       ask: (prompt) => this.form.send(prompt),
       letBotsAsk: () => this.letBotsAsk(),
     });
+    if (this.options.suited) this.form.suggest(this.options.suited);
     this.own = new OwnList(this.$(".own"), this.mine, () => ({
-      app: this.app,
+      shown: this.watch.state,
       run: this.batch.run,
     }));
     this.finished = new JustFinished(this.$(".just-finished"), this.mine, () => ({
-      app: this.app,
+      shown: this.watch.state,
       run: this.fleet ? null : this.batch.run,
       ended: this.batch.ended,
     }));
-    this.shadow = new ShadowView(this.$(".shadow"));
     this.followed = new FollowedView(
       this.$(".followed"),
       (of) => this._choose(of),
@@ -108,21 +103,24 @@ export class Live {
     this.$(".ask-form").hidden = this.$(".house").hidden = !this.options.asks;
     for (const el of [root, this.below]) el.classList.toggle("asks", this.options.asks);
     placeCard(this);
-    this.$(".presenter-button").addEventListener("click", () => this.app.present(true));
+    this.$(".presenter-button").addEventListener("click", () => this.watch.present(true));
     const take = (button, act) =>
       this.$(button).addEventListener("click", () =>
         act(this).catch((error) => showToast(root, error.message, 6000)),
       );
     take(".qr-button", showAddress);
     take(".save-button", saveSession);
-    this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation()); // keys are not for the player
+    take(".compare-button", compareSession);
+    // keys are not for the player
+    this.$("dialog").addEventListener("keydown", (e) => e.stopPropagation());
     this.room = new Room(this);
-    this.ready = pagePlayer().then((app) => {
-      this.app = app;
+    this.ready = pageWatch().then((watch) => {
+      /** @type {Watch} */
+      this.watch = watch;
     });
   }
 
-  // -- the part is opened and left ---------------------------------------------------------------------------------------
+  // -- the part is opened and left ---------------------------------------------------------------
 
   async shown() {
     if (this.options.asks) this.teacher.read(addressed());
@@ -147,7 +145,7 @@ export class Live {
   _wanted() {
     const p = addressed();
     if (this.page.dataset.part !== "live" || p.get("part") !== "live" || !p.get("request")) return;
-    this.find.seek(p.get("request"));
+    this.find.seek(p.get("request") || "");
     this.redraw();
   }
 
@@ -155,7 +153,7 @@ export class Live {
   _select(run, request) {
     const member = this.fleet?.members.find((one) => one.run === run);
     if (member) this._alone(member);
-    if (this.app.pinned !== request) this.app.pin(request);
+    if (this.watch.state.pinned !== request) this.watch.pin(request);
   }
 
   /** In another language. */
@@ -200,14 +198,14 @@ export class Live {
     if (member) return this._alone(member);
     this._leaveFleet();
     this.batch.choose(of);
-    this.app.empty("Nothing has run here yet.");
+    this.watch.empty("Nothing has run here yet.");
     this._follow();
     this.redraw();
   }
 
   /** All ranks of the engine on one clock, or those of all engines. */
   _all(/** @type {"ranks" | "all"} */ scope) {
-    const { app, batch } = this;
+    const { watch, batch } = this;
     this._leaveFleet();
     this.fleet = new Fleet(
       this.server,
@@ -216,45 +214,50 @@ export class Live {
       batch.most,
       () => this._renewAll(),
     );
-    app.empty("Nothing has run here yet.");
+    watch.empty("Nothing has run here yet.");
     this._follow();
     this.redraw();
   }
 
   /** More of all ranks; or another rank than those that are followed. */
   _renewAll() {
-    const { app, fleet } = this;
+    const { watch, fleet } = this;
     this.steppedAt = performance.now();
     const { followed, scope } = /** @type {Fleet} */ (fleet);
-    if (followed?.[scope].some((rank) => !fleet.names.includes(rank.of))) {
+    if (followed?.[scope].some((rank) => !fleet?.names.includes(rank.of))) {
       this.batch.state.followed = followed;
       return this._all(scope);
     }
     const { picture } = /** @type {Fleet} */ (fleet);
     if (picture && this.before) {
-      app.empty(null);
-      app.ranks.renew(picture, (member, index) => this._alone(member, index));
+      watch.empty(null);
+      watch.showRanks(picture, (member, index) => this._alone(member, index));
     }
     this.redraw();
   }
 
-  /** Show one of them, at the same moment or at a given step, and continue from what is known of it. */
+  /**
+   * Show one of them, at the same moment or at a given step, and continue from what is known of it.
+   */
   _alone({ of, run }, index = null) {
-    const { app, fleet, batch } = this;
-    const going = app.following && index === null;
+    const { watch, fleet, batch } = this;
+    const going = watch.state.following && index === null;
     const step = run.stepOf(
       index ??
         Math.max(
           0,
-          standing({ run, offset: fleet.members.find((m) => m.of === of).offset }, app.ranks.now).i,
+          standing(
+            { run, offset: fleet?.members.find((m) => m.of === of)?.offset ?? 0 },
+            watch.moment,
+          ).i,
         ),
     );
-    batch.choose(of, fleet.batches.get(of));
+    batch.choose(of, fleet?.batches.get(of));
     this._leaveFleet();
     this._onScreen();
     if (!going) {
-      app.following = false;
-      app.seekStep(step);
+      watch.stay();
+      watch.seekStep(step);
     }
     this._follow();
     this.redraw();
@@ -264,49 +267,42 @@ export class Live {
     this.following?.abort();
     if (!this.fleet) return;
     this.fleet = null;
-    this.app.ranks.leave();
-    this.app.run = null;
+    this.watch.leaveRanks();
   }
 
   left() {
     this.following?.abort();
     this.following = null;
     if (!this.before) return;
-    const { app, before } = this;
+    const { watch, before } = this;
     this._leaveFleet();
     this.before = null;
-    app.edge = app.live;
     this.room.leave();
-    app.following = before.following;
-    if (app.presenter) app.present(false);
-    app.empty(null);
-    if (before.shown.run) {
-      Object.assign(app, before.shown);
-      app.entered(before);
-    } else app.start();
+    watch.lead(null, before.following);
+    if (watch.state.presenter) watch.present(false);
+    watch.empty(null);
+    if (before.shown.run) watch.restore(before);
+    else watch.start();
   }
 
   /** Take over the player; `left` restores what it showed. */
   _enter() {
-    const { app } = this;
-    this.before = { ...shownBy(app), following: app.following };
-    app.fetching = null; // a pending fetch is for the Watch tab
-    app.transport.toggle(false);
-    app.editor.toggle(false);
-    app.edge = this.edge;
-    app.following = true;
-    if (app.layout === "phone") app.chooseTab("text");
+    const { watch } = this;
+    this.before = watch.held();
+    watch.pause();
+    watch.edit(false);
+    watch.lead(this.edge);
+    if (watch.state.layout === "phone") watch.chooseTab("text");
     this.room.enter();
     if (this.batch.run) this._onScreen();
-    else app.empty("Nothing has run here yet.");
+    else watch.empty("Nothing has run here yet.");
   }
 
-  // -- what all visitors are sent ------------------------------------------------------------------------------------------
+  // -- what all visitors are sent ----------------------------------------------------------------
 
   _begins(run, same) {
-    const { app } = this;
     if (!this.before) return;
-    if (same && this._drawn && app.run === this._drawn) this._renew(run);
+    if (same && this._drawn && this.watch.state.run === this._drawn) this.watch.renew(run);
     else {
       this._drawn = run;
       this._onScreen();
@@ -317,47 +313,17 @@ export class Live {
 
   /** The batch on the player, at its newest step. */
   _onScreen() {
-    const {
-      app,
-      batch: { run },
-    } = this;
-    if (!run || app.run === run || this.fleet) return;
+    const { run } = this.batch;
+    if (!run || this.watch.state.run === run || this.fleet) return;
     this._drawn = run;
-    app.following = true;
-    Object.assign(app, { run, entry: null, replay: null });
-    app.entered({ step: run.stepOf(run.length - 1) });
+    this.watch.enter(run);
   }
 
   _steps() {
     this.steppedAt = performance.now();
     if (!this.before) return;
-    const {
-      app,
-      batch: { run },
-    } = this;
-    if (app.run === run) {
-      if (app.following) app.index = run.length - 1;
-      app.redraw();
-    }
+    if (this.watch.state.run === this.batch.run) this.watch.extended();
     this.redraw();
-  }
-
-  /** The same run with different steps kept: position and highlight stay, if they still exist. */
-  _renew(run) {
-    const { app } = this;
-    const pinned = (app.pinned && run.request(app.pinned.id)) || null;
-    const index = app.following ? run.length - 1 : run.indexOf(app.run.stepOf(app.index));
-    if (app.mask.zoom?.request) app.mask.zoom = pinned && { request: pinned };
-    Object.assign(app, {
-      run,
-      index,
-      pinned,
-      frame: null,
-      hot: null,
-      hovered: null,
-      focus: pinned && [pinned],
-    });
-    app.redraw();
   }
 
   _state() {
@@ -383,17 +349,17 @@ export class Live {
     }
   }
 
-  // -- the card ------------------------------------------------------------------------------------------------------------
+  // -- the card ----------------------------------------------------------------------------------
 
   redraw() {
     drawSoon(this);
   }
 
   draw() {
-    if (!this.app || !this.followed) return;
+    if (!this.watch || !this.followed) return;
     const { $, fleet } = this;
     const batch = fleet
-      ? { run: this.app.run, state: { followed: fleet.followed }, broken: fleet.broken }
+      ? { run: this.watch.state.run, state: { followed: fleet.followed }, broken: fleet.broken }
       : this.batch;
     const { asks } = this.options;
     const skipped = this.missedAt !== undefined && performance.now() - this.missedAt < SOON;
@@ -405,8 +371,14 @@ export class Live {
         : followedSays(batch, { skipped, silent });
     setText($(".live-says"), said);
     $(".live-says").hidden = !said;
+    const told = batch.state.class?.system;
+    setText(
+      $(".told-first"),
+      told ? t("Before each question the model is told: {text}", { text: told }) : "",
+    );
+    $(".told-first").hidden = !told;
     setText($(".now"), asks ? nowWords(batch.state) : followedWords(batch.run));
-    $(".save-button").hidden =
+    $(".save-button").hidden = $(".compare-button").hidden =
       !asks || !batch.run || (batch.state.class?.hide_texts && !this.teacher.isOn);
     $(".qr-button").hidden = !asks;
     this.teacher.button.hidden = !asks;
@@ -414,23 +386,28 @@ export class Live {
     this.house.draw(batch.run);
     this.room.draw(said);
     this.finished.draw();
-    this.shadow.draw(batch.state);
     this.followed.draw(batch.state.followed, batch.run, fleet?.scope || "", this.loads);
     this.find.draw(
       !asks && Boolean(batch.state.followed),
       this.before
         ? fleet
           ? fleet.members.map(({ run }) => run)
-          : [this.batch.run].filter(Boolean)
+          : this.batch.run
+            ? [this.batch.run]
+            : []
         : [],
     );
     this.teacher.draw();
   }
 }
 
-/** On a phone the card lies below the player, and comes after it by Tab and for a screen reader, too: in an element behind the player's. */
+/**
+ * On a phone the card lies below the player, and comes after it by Tab and for a screen reader,
+ * too: in an element behind the player's.
+ */
 function placeCard({ root, below, $ }) {
-  const isLow = matchMedia("(max-width: 700px)"); // as in live.css; not by height, which a keyboard on the screen changes
+  // as in live.css; not by height, which a keyboard on the screen changes
+  const isLow = matchMedia("(max-width: 700px)");
   const place = () => {
     const [card, holder] = [$(".live-card"), isLow.matches && below.isConnected ? below : root];
     if (card.parentElement !== holder)
@@ -442,12 +419,31 @@ function placeCard({ root, below, $ }) {
 
 /** The run so far as a trace: it opens in the Watch tab, and `check` decides it again. */
 async function saveSession(live) {
-  const answer = await live.server.fetched(
+  download(SESSION, await (await session(live)).blob());
+}
+
+/** The run so far in the Watch tab, and its requests in the form of a new comparison. */
+async function compareSession(live) {
+  const trace = await (await session(live)).text();
+  const kept = await live.server.send(`inflight/uploads?name=${SESSION}`, trace);
+  if (kept.error) throw new Error(kept.error);
+  const replay = await live.server.get(kept.url);
+  const turnTo = (name, wish) =>
+    live.root.dispatchEvent(
+      new CustomEvent("inflight-tab", { detail: { name, wish }, bubbles: true }),
+    );
+  turnTo("watch", { replay, entry: { name: null, title: SESSION, ...kept } });
+  turnTo("compare", "watched");
+}
+
+const SESSION = "inflight-session.jsonl";
+
+/** The server's answer with the run so far, whole for a teacher. */
+const session = (live) =>
+  live.server.fetched(
     "serve/session",
     live.teacher.isOn ? { "X-Teacher-Token": live.teacher.token } : {},
   );
-  download("inflight-session.jsonl", await answer.blob());
-}
 
 /** Fill `holder` with the tab of this script's markup and style, once. */
 window.inflightLiveMount = (holder, options) =>

@@ -1,8 +1,9 @@
-// One's own requests: sent by a form, followed, cancelled, shown in a list. They are kept in the session, so that a reloaded page finds
-// them; the name is remembered only in this browser. Prompts and texts are data: always text nodes.
+// One's own requests: sent by a form, followed, cancelled, shown in a list. They are kept in the
+// session, so that a reloaded page finds them; the name is remembered only in this browser. Prompts
+// and texts are data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { h, setText } from "../parts/dom.js";
+import { find, h, setText } from "../parts/dom.js";
 import { keep, kept, keptData } from "../parts/kept.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { whereabouts } from "./whereabouts.js";
@@ -12,7 +13,10 @@ const MOST = 20;
 const AGAIN = 1000; // ms before a broken stream is resumed
 const NAME = "inflight-nickname"; // in the browser's storage
 
-/** @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any, seed?: number, lost?: string, went?: any}} Own */
+/**
+ * @typedef {{key: string, id: string, prompt: string, text: string, next: number, ended: any,
+ * seed?: number, lost?: string, went?: any}} Own
+ */
 
 /** The requests themselves, without DOM. */
 export class OwnRequests {
@@ -43,7 +47,7 @@ export class OwnRequests {
   }
 
   /** Send a request; throws the server's sentence. */
-  async ask({ prompt, tokens, nickname }) {
+  async ask({ prompt, tokens, nickname, temperature }) {
     const key = [...crypto.getRandomValues(new Uint8Array(16))]
       .map((b) => b.toString(16).padStart(2, "0"))
       .join("");
@@ -53,7 +57,7 @@ export class OwnRequests {
       prompt,
       nickname: nickname || null,
       max_new_tokens: tokens,
-      temperature: 0.8,
+      temperature,
       seed,
     };
     const { id } = await this.server.post("inflight/live/requests", asked);
@@ -136,12 +140,13 @@ export class AskForm {
     this.form = form;
     this.mine = mine;
     this.asked = asked;
+    this.temperature = 0.8;
     /** @type {(name: string) => any} */
     this.field = (name) => form.elements.namedItem(name);
     /** @type {HTMLElement} */
-    this.error = form.querySelector(".ask-error");
+    this.error = find(form, ".ask-error");
     /** @type {HTMLButtonElement} */
-    this.button = form.querySelector(".ask-button");
+    this.button = /** @type {HTMLButtonElement} */ (find(form, ".ask-button"));
     this.field("nickname").value = kept("good", NAME) || "";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
@@ -157,6 +162,16 @@ export class AskForm {
     });
   }
 
+  /**
+   * Begin with what suits the model: an example of a prompt, a number of tokens, a temperature.
+   * @param {{prompt?: string, tokens: number, temperature: number}} suited
+   */
+  suggest({ prompt, tokens, temperature }) {
+    if (prompt) this.field("prompt").placeholder = prompt;
+    this.field("tokens").value = tokens;
+    this.temperature = temperature;
+  }
+
   /** Add a prompt to the batch, with the name and the number of tokens in the form. */
   async send(prompt, sent = () => {}) {
     const nickname = this.field("nickname").value.trim();
@@ -164,7 +179,9 @@ export class AskForm {
     this.button.disabled = true;
     this.say("");
     try {
-      await this.mine.ask({ prompt, tokens: Number(this.field("tokens").value), nickname });
+      const { temperature } = this;
+      const tokens = Number(this.field("tokens").value);
+      await this.mine.ask({ prompt, tokens, nickname, temperature });
       sent();
       this.asked();
     } catch (error) {
@@ -191,11 +208,11 @@ export class OwnList {
   /**
    * @param {HTMLElement} section
    * @param {OwnRequests} mine
-   * @param {() => {app: App, run: Run | null}} shown
+   * @param {() => {shown: SentenceContext, run: Run | null}} shown
    */
   constructor(section, mine, shown) {
     this.section = section;
-    this.list = section.querySelector("ul");
+    this.list = find(section, "ul");
     this.mine = mine;
     this.shown = shown;
     this.rows = new Map();
@@ -248,12 +265,12 @@ export class OwnList {
   }
 
   _fill(own, row) {
-    const { app, run } = this.shown();
+    const { shown, run } = this.shown();
     const request = run && run.request(own.id);
     if (row.request !== request || row.hue !== request?.hue || row.language !== speaking()) {
       [row.request, row.hue, row.language] = [request, request?.hue, speaking()];
       row.chip.replaceChildren(
-        ...(request ? [t("yours: "), chip(app, request, request.hue >= 0)] : []),
+        ...(request ? [t("yours: "), chip(shown, request, request.hue >= 0)] : []),
       );
       row.el.style.setProperty(
         "--hue",

@@ -1,8 +1,8 @@
-// The card's other panels: which engine is followed, another policy on the same requests, requests that have just finished. Names are
+// The card's other panels: which engine is followed, requests that have just finished. Names are
 // data: always text nodes.
 
 import { chip } from "../parts/chips.js";
-import { h, setAttr, setText } from "../parts/dom.js";
+import { find, h, setAttr, setText } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { callsItself } from "../views/texts.js";
 import { howItWent } from "./whereabouts.js";
@@ -13,14 +13,10 @@ const MOST = 6; // finished requests listed
 const LOADS = ["Running", "Waiting", "KV", "tok/s"];
 const KV = LOADS.indexOf("KV");
 const SILENT = 10; // s without a step, while requests run, after which it is said
-const ROWS = ["Steps", "Lanes in use", "Time to answer"];
-const share = (part) => (part === null ? "–" : `${Math.round(100 * part)} %`);
-
-/** One side's column; mean: seconds from arrival to the last token. */
-const column = (side, mean) =>
-  [count(side.steps), share(side.occupancy), duration(mean)].map((cell) => t(cell));
-
-/** Another engine, followed through the recording that it writes: what it is, which of several is shown, and that it cannot be controlled here. */
+/**
+ * Another engine, followed through the recording that it writes: what it is, which of several is
+ * shown, and that it cannot be controlled here.
+ */
 export class FollowedView {
   /**
    * @param {HTMLElement} section
@@ -40,8 +36,11 @@ export class FollowedView {
     section.append(this.title, this.file, this.streams, this.engines.table, this.clock, this.note);
   }
 
-  /** followed: the latest state of what is on screen, {of, file, texts, streams} and `Followed._together`; all: of which all ranks are on
-   * screen: of its engine ("ranks"), of every one ("all"), or of none. loads: see `Followed.loads`. */
+  /**
+   * followed: the latest state of what is on screen, {of, file, texts, streams} and
+   * `Followed._together`; all: of which all ranks are on screen: of its engine ("ranks"), of every
+   * one ("all"), or of none. loads: see `Followed.loads`.
+   */
   draw(/** @type {any} */ followed, run, all, loads) {
     this.section.hidden = !followed;
     if (!followed) return;
@@ -104,7 +103,9 @@ export class FollowedView {
         { type: "button", class: "button", "aria-pressed": String(on), onclick: act },
         text,
       );
-    const focused = [...this.streams.children].indexOf(document.activeElement);
+    const focused = [...this.streams.children].indexOf(
+      /** @type {Element} */ (document.activeElement),
+    );
     this.streams.replaceChildren(
       ...(followed.all.length > 1
         ? [button(t("All engines"), all === "all", () => this.all("all"))]
@@ -224,76 +225,17 @@ function notRecorded(run) {
     : "";
 }
 
-/** Another policy on the same requests, run again on the same engine while it is idle: its measured steps beside those that were served. */
-export class ShadowView {
-  /** @param {HTMLElement} section */
-  constructor(section) {
-    this.section = section;
-    this.title = h("h2", {});
-    this.heads = [h("th", { scope: "col" }), h("th", { scope: "col" })];
-    this.cells = ROWS.map(() => [h("td", {}), h("td", {})]);
-    this.note = h("p", { class: "shadow-note" });
-    this.names = ROWS.map(() => h("th", { scope: "row" }));
-    this.table = h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, h("td", {}), ...this.heads)),
-      h("tbody", {}, ...ROWS.map((row, n) => h("tr", {}, this.names[n], ...this.cells[n]))),
-    );
-    section.append(this.title, this.table, this.note);
-  }
-
-  draw(/** @type {any} */ { class: set, shadow }) {
-    const on = set && set.shadow;
-    this.section.hidden = !on;
-    if (!on) return;
-    const rerun = shadow && shadow.policy === set.shadow ? shadow : null;
-    setText(this.title, t("{policy} on the same requests", { policy: set.shadow }));
-    setText(this.note, noteOf(rerun));
-    this.table.hidden = rerun?.status !== "done";
-    if (this.table.hidden) return;
-    for (const [n, name] of this.names.entries()) tell(name, ROWS[n]);
-    setText(this.heads[0], t("{policy} (served)", { policy: set.policy }));
-    setText(this.heads[1], t("{policy} (run again)", { policy: set.shadow }));
-    const columns = [
-      column(rerun.real, rerun.mean_e2e_s[0]),
-      column(rerun.shadow, rerun.mean_e2e_s[1]),
-    ];
-    this.cells.forEach((cells, row) =>
-      cells.forEach((cell, side) => setText(cell, columns[side][row])),
-    );
-  }
-}
-
-/** What the numbers are, or how far they have come; rerun: the server's latest message about this policy. */
-function noteOf(rerun) {
-  if (rerun?.sentence) return t(rerun.sentence);
-  if (!rerun?.finished)
-    return t("The same requests are run again under this policy as soon as the engine is idle.");
-  const { requests, finished, other_texts: other } = rerun;
-  if (rerun.status !== "done")
-    return t(
-      `Run again whenever the engine is idle: ${count(finished)} of ${count(requests)} [request|requests] so far.`,
-    );
-  const texts = t(
-    other ? `${count(other)} [text|texts] came out differently` : "with the same texts",
-  );
-  const mean = t(
-    `Time to answer: the mean of the ${count(finished)} [request|requests] that both have answered.`,
-  );
-  return `${mean} ${t("Run again while the engine was idle: same model, same arrivals, {texts}.", { texts })}`;
-}
-
 /** Requests that have just finished, with how long they waited for their first token. */
 export class JustFinished {
   /**
    * @param {HTMLElement} section
    * @param {import("./own_requests.js").OwnRequests} mine
-   * @param {() => {app: App, run: Run | null, ended?: Map<string, any>}} shown ended: how requests went
+   * @param {() => {shown: SentenceContext, run: Run | null, ended?: Map<string, any>}} shown ended: how requests
+   * went
    */
   constructor(section, mine, shown) {
     this.section = section;
-    this.list = section.querySelector("ul");
+    this.list = find(section, "ul");
     this.mine = mine;
     this.shown = shown;
     this._key = "";
@@ -302,17 +244,18 @@ export class JustFinished {
   }
 
   draw() {
-    const { app, run, ended } = this.shown();
+    const { shown, run, ended } = this.shown();
     const over = run
       ? run.requests
           .filter((r) => r.finished && r.finished.reason !== "cancelled")
-          .sort((a, b) => b.finished.step - a.finished.step)
+          .sort((a, b) => (b.finished?.step ?? 0) - (a.finished?.step ?? 0))
           .slice(0, MOST)
       : [];
     this.section.hidden = !over.length;
     const key = [speaking(), ...over.map((r) => r.id + r.letter)].join();
     if (key === this._key && this._run === run) return;
     [this._key, this._run] = [key, run];
+    if (!run) return void this.list.replaceChildren();
     this.list.replaceChildren(
       ...over.map((request) => {
         const { ttft } = timesOf(run, request, run.length - 1);
@@ -330,7 +273,7 @@ export class JustFinished {
                 .filter(Boolean)
                 .join(" · "),
         );
-        return h("li", {}, chip(app, request, false), words);
+        return h("li", {}, chip(shown, request, false), words);
       }),
     );
   }

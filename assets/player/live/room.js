@@ -1,5 +1,6 @@
-// The room on the page's player: a view of lanes with people's names, in front of the instruments, which are one press away ("Under the hood"). It is
-// there while the Live tab is, and only where visitors ask: a followed engine's requests have no people's names.
+// The room on the page's player: a view of lanes with people's names, in front of the instruments,
+// which are one press away ("Under the hood"). It is there while the Live tab is, and only where
+// visitors ask: a followed engine's requests have no people's names.
 
 import { find, h, setAttr, setText } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
@@ -17,7 +18,7 @@ export class Room {
     this.view = new PeopleView(
       this.panel,
       (id) => live.mine.has(id),
-      () => live.app?.redraw(),
+      () => live.watch?.redraw(),
     );
     this.tab = h("button", {
       type: "button",
@@ -38,11 +39,12 @@ export class Room {
     this.details = [turn(), turn()]; // in the bar, and beside the tabs of a phone
     live.$(".presenter-button").before(this.details[0]);
     this.isIn = false;
+    // not of what Watch showed
     this.shown = {
       draw: (/** @type {ViewState} */ state) => {
         if (state.run === live.batch.run) this.view.draw(state);
       },
-    }; // not of what Watch showed
+    };
   }
 
   get isOn() {
@@ -51,66 +53,68 @@ export class Room {
 
   /** The Live tab has taken over the player. */
   enter() {
-    const { app } = this.live;
+    const { watch } = this.live;
     if (!this.live.options.asks || this.isIn) return;
     this.isIn = true;
-    const { root } = app;
+    const { root } = watch;
     find(root, ".stage").append(this.panel);
     find(root, ".view-tabs").prepend(this.tab);
     find(root, ".view-tabs").append(this.details[1]);
     find(root, ".present-bar").prepend(this.buttons[1]);
-    this._leave = (/** @type {any} */ e) => {
-      if (e.target.closest("[data-tab]")) this.open(true);
+    /** @type {(e: {target: any}) => void} */
+    this._leave = ({ target }) => {
+      if (target.closest("[data-tab]")) this.open(true);
     };
     find(root, ".view-tabs").addEventListener("click", this._leave);
-    /** @type {any[]} */ (app.views).push(this.shown);
+    /** @type {() => void} */
+    this._removeView = watch.addView(this.shown);
     this.draw();
   }
 
   leave() {
-    const { app } = this.live;
+    const { watch } = this.live;
     if (!this.isIn) return;
     this.isIn = false;
     for (const el of [this.panel, this.tab, this.buttons[1], this.details[1]]) el.remove();
-    find(app.root, ".view-tabs").removeEventListener("click", this._leave);
-    app.views = app.views.filter((/** @type {any} */ view) => view !== this.shown);
-    app.chooseTab(app.tab);
-    delete app.root.dataset.people;
+    find(watch.root, ".view-tabs").removeEventListener("click", this._leave);
+    this._removeView();
+    watch.chooseTab(watch.state.tab);
+    delete watch.root.dataset.people;
   }
 
   /** Open the hood, or close it. */
   open(on) {
-    const { app } = this.live;
+    const { watch } = this.live;
     this.isOpen = on;
     keep("visit", HOOD, on ? "open" : null);
-    delete app.root.dataset.focusView;
-    if (on && app.layout === "phone") app.chooseTab(app.tab);
+    watch.focusView(null);
+    if (on && watch.state.layout === "phone") watch.chooseTab(watch.state.tab);
     this.draw();
-    app.sized();
-    app.redraw();
+    watch.sized();
+    watch.redraw();
   }
 
   /** Simple or Full under the hood, as on Watch. */
   _turn() {
-    this.live.app.detail.turn();
+    this.live.watch.turnDetail();
     this.draw();
   }
 
   /** Show it as it is: with no run, its lanes are free. said: what matters most now. */
   draw(said = "") {
-    const { app, batch, options } = this.live;
+    const { watch, batch, options } = this.live;
     for (const button of this.details) {
       button.hidden = options.asks && !this.isOpen;
-      tell(button, app.detail.simple ? "Full" : "Simple");
+      tell(button, watch.simple ? "Full" : "Simple");
       button.title = t(
-        app.detail.simple
+        watch.simple
           ? "Also the token budget, caches, latencies and events"
           : "Lanes, one pass, the mask, memory and texts",
       );
     }
     if (!options.asks) this.buttons[0].hidden = true;
     if (!this.isIn) return;
-    const { root } = app;
+    const { root } = watch;
     for (const button of this.buttons) {
       tell(button, "Under the hood");
       button.setAttribute("aria-pressed", String(this.isOpen));
@@ -125,7 +129,7 @@ export class Room {
         String(tab === this.tab ? this.isOn : this.isOpen && tab.dataset.tab === root.dataset.tab),
       );
     this.panel.hidden = this.isOpen;
-    setText(this.view.note, app.presenter ? said : "");
+    setText(this.view.note, watch.state.presenter ? said : "");
     this.panel.setAttribute("aria-label", t("Who is in which lane"));
     if (this.isOpen) return void delete root.dataset.people;
     const isFree = !batch.run?.length;
@@ -135,7 +139,7 @@ export class Room {
         batch.state.class?.max_num_seqs || 0,
         batch.state.class
           ? t(
-              "Whoever asks takes a lane here at once, and the answer is written beside the name, a token a step.",
+              "Ask, and you get a lane at once; your answer grows beside your name, one token per step.",
             )
           : t("The engine is starting, which takes a few seconds."),
       );

@@ -1,10 +1,14 @@
-// The teacher's choice of the model that everyone shares: loaded first, then exchanged, which ends what is in progress.
+// The teacher's choice of the model that everyone shares: loaded first, then exchanged, which ends
+// what is in progress.
 
 import { h, setText } from "../parts/dom.js";
 import { ModelField } from "../parts/model_field.js";
 import { t } from "../parts/speech.js";
 
-/** A form for the teacher's panel. @param {import("../parts/server.js").Server} server @param {() => string} token */
+/**
+ * A form for the teacher's panel. @param {import("../parts/server.js").Server} server @param {() =>
+ * string} token
+ */
 export function sharedModel(server, token) {
   const says = h("p", { class: "shared-says", role: "status" });
   const button = h("button", { class: "button" }, t("Share this model"));
@@ -34,12 +38,13 @@ export function sharedModel(server, token) {
     button,
     says,
   );
+  // what is shown to the class stays beside what sets it
   const folded = h(
     "details",
     { class: "shared-model" },
     h("summary", {}, t("Another model")),
     form,
-  ); // what is shown to the class stays beside what sets it
+  );
   const model = new ModelField(form, {
     call: (name, ...args) => server.call(name, ...args),
     device: () => "cpu",

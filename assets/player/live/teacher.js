@@ -1,4 +1,5 @@
-// The teacher's panel: limits and policy, pace, bursts, what is hidden. It needs the token, which is kept in this tab's session only.
+// The teacher's panel: limits and policy, pace, bursts, what is hidden. It needs the token, which
+// is kept in this tab's session only.
 
 import { h, setText } from "../parts/dom.js";
 import { bareCard } from "../parts/floating.js";
@@ -93,9 +94,10 @@ export class Teacher {
         hide_texts,
         hide_nicknames,
         accepting,
-        shadow,
+        system,
       } = await server.post("serve/control", what, { "X-Teacher-Token": this.token });
-      const set = { hide_texts, hide_nicknames, accepting, shadow }; // these apply at once; the engine reports when it has the limits
+      // these apply at once; the engine reports when it has the limits
+      const set = { hide_texts, hide_nicknames, accepting, system };
       batch.state = { ...batch.state, pace, class: { ...batch.state.class, ...set } };
     } catch (error) {
       tell(this.error, error.message);
@@ -134,7 +136,7 @@ export class Teacher {
           required: true,
         }),
       );
-    const act = (text, what, title = null) =>
+    const act = (text, what, /** @type {string | null} */ title = null) =>
       h(
         "button",
         {
@@ -152,6 +154,7 @@ export class Teacher {
         h("input", { name, type: "checkbox", onchange: (e) => this._set(what(e.target.checked)) }),
         h("span", {}, t(label)),
       );
+    /** @type {HTMLFormElement} */
     this.limits = h(
       "form",
       { class: "limits" },
@@ -182,6 +185,7 @@ export class Teacher {
     this.limits.addEventListener("input", () => {
       this._touched = true;
     });
+    /** @type {HTMLInputElement} */
     this.pace = h("input", {
       type: "range",
       min: "0",
@@ -190,17 +194,11 @@ export class Teacher {
       "aria-label": t("Steps a second"),
       onchange: (e) => this._set({ steps_per_s: Number(e.target.value) }),
     });
+    /** @type {HTMLElement} */
     this.paceSays = h("span", { class: "pace-says" });
-    this.shadow = h(
-      "select",
-      {
-        "aria-label": t("Another policy on the same requests"),
-        onchange: (e) => this._set({ shadow: e.target.value || null }),
-      },
-      h("option", { value: "" }, t("nothing")),
-      ...policies.map((p) => h("option", { value: p.name, title: t(p.shows) }, p.name)),
-    );
+    /** @type {HTMLElement} */
     this.error = h("p", { class: "ask-error", role: "alert" });
+    /** @type {HTMLElement} */
     this.checks = h(
       "div",
       { class: "checks" },
@@ -208,6 +206,15 @@ export class Teacher {
       check("hide_nicknames", "Hide names", (on) => ({ hide_nicknames: on })),
       check("accepting", "Accept requests", (on) => ({ accepting: on })),
     );
+    /** @type {any} */
+    this.system = h("textarea", {
+      name: "system",
+      rows: "2",
+      maxlength: "1000",
+      onchange: (e) => this._set({ system: e.target.value }),
+    });
+    /** @type {HTMLElement} */
+    this.told = h("label", { class: "field" }, h("span", {}, t("System prompt")), this.system);
     this.panel.replaceChildren(
       h("h2", {}, t("Teacher")),
       this.error,
@@ -253,7 +260,7 @@ export class Teacher {
           t("three bots"),
         ),
       ),
-      h("label", { class: "beside" }, h("span", { class: "label" }, t("Beside it")), this.shadow),
+      this.told,
       this.checks,
       sharedModel(this.live.server, () => this.token),
     );
@@ -276,7 +283,9 @@ export class Teacher {
     setText(this.paceSays, paceWords(this._pace));
     if (document.activeElement !== this.pace) this.pace.value = String(this._pace ?? FASTEST);
     if (!set) return;
-    if (document.activeElement !== this.shadow) this.shadow.value = set.shadow || "";
+    this.told.hidden = (set.system ?? null) === null;
+    if (document.activeElement !== this.system && !this._asking)
+      this.system.value = set.system || "";
     const shown = set.next || set;
     if (!this._touched && !this.limits.contains(document.activeElement))
       for (const field of this._fields()) field.value = String(shown[field.name] ?? "");

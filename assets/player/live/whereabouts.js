@@ -1,5 +1,6 @@
-// Where one's own request stands, in a sentence: in the queue behind whom, in which lane, how it went. From the run's events and what the server counted in
-// them (visualizer/documents/live.py), nothing else. No DOM.
+// Where one's own request stands, in a sentence: in the queue behind whom, in which lane, how it
+// went. From the run's events and what the server counted in them (visualizer/documents/live.py),
+// nothing else. No DOM.
 
 import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
@@ -8,7 +9,10 @@ import { callsItself } from "../views/texts.js";
 /** A name in a sentence, whichever way it is written. @param {string} name */
 const isolated = (name) => `\u2068${name}\u2069`;
 
-/** How a request went, as the server counted it. @typedef {{waited_s: number | null, tokens: number, steps: number, others: number}} Ended */
+/**
+ * How a request went, as the server counted it. @typedef {{waited_s: number | null, tokens: number,
+ * steps: number, others: number}} Ended
+ */
 
 /** "40 tokens in 60 steps with 5 others". @param {Ended} ended */
 const work = ({ tokens, steps, others }) =>

@@ -4,7 +4,8 @@ import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { limitsOf } from "../watch/facts.js";
 
-const SILENT = 10000; // ms without a step, while requests are in lanes, after which a notice appears
+// ms without a step, while requests are in lanes, after which a notice appears
+const SILENT = 10000;
 
 /** Limits and policy in words, as an engine has them. */
 function limitsWords({ policy, max_num_seqs: lanes, max_num_batched_tokens: budget }) {

@@ -1,9 +1,13 @@
-// Spans with requests in them, as DOM: a plain string, {said} for one that is in the spoken language already, or {r: id} / {request} drawn as its tinted letter. Text stays text.
+// Spans with requests in them, as DOM: a plain string, {said} for one that is in the spoken
+// language already, or {r: id} / {request} drawn as its tinted letter. Text stays text.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
 
-/** Whether a request had held a lane by step i: only then has it a hue, or the page would show the future. @param {RunRequest} request @param {number} i */
+/**
+ * Whether a request had held a lane by step i: only then has it a hue, or the page would show the
+ * future. @param {RunRequest} request @param {number} i
+ */
 export const wasAdmitted = (request, i) =>
   request.laneSpans.length > 0 && request.laneSpans[0].from <= i;
 

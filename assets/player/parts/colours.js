@@ -28,7 +28,10 @@ const DARK_HUES = [
  */
 export const dims = (lit, request) => lit !== null && !(request && lit.includes(request));
 
-/** The hue that the fewest of the live use; of those the first after `last`, so that neighbours in time differ too. @param {number[]} live @param {number} last */
+/**
+ * The hue that the fewest of the live use; of those the first after `last`, so that neighbours in
+ * time differ too. @param {number[]} live @param {number} last
+ */
 export function dealHue(live, last) {
   const used = HUES.map(() => 0);
   for (const hue of live) used[hue] += 1;
@@ -62,7 +65,10 @@ export function contrast(a, b) {
   return (x + 0.05) / (y + 0.05);
 }
 
-/** The fill nearest to `hue` on which white or `ink` reaches 4.5 : 1, and that text colour. @param {string} hue @param {string} ink */
+/**
+ * The fill nearest to `hue` on which white or `ink` reaches 4.5 : 1, and that text colour. @param
+ * {string} hue @param {string} ink
+ */
 function readable(hue, ink) {
   for (let t = 0; ; t += 0.04) {
     const fill = mix(hue, "#000000", t);
@@ -124,7 +130,10 @@ export class Palette {
     return request && request.hue >= 0 ? this.hues[request.hue] : this.none;
   }
 
-  /** What a pass computed for an item: its request's colours, grey if it was wasted. @param {PassItem} item */
+  /**
+   * What a pass computed for an item: its request's colours, grey if it was wasted. @param
+   * {PassItem} item
+   */
   ofItem(item) {
     return item.overrun ? this.waste : this.of(item.request);
   }

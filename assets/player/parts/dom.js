@@ -54,7 +54,10 @@ export const canvasIn = (root, selector = "canvas") =>
 /** @type {WeakMap<Element, Map<string, string>>} */
 const written = new WeakMap(); // what each element was last given, by name
 
-/** Whether a value differs from the one set last: unchanged values must not cause layout. @param {Element} el @param {string} name @param {string} value */
+/**
+ * Whether a value differs from the one set last: unchanged values must not cause layout. @param
+ * {Element} el @param {string} name @param {string} value
+ */
 function isNew(el, name, value) {
   let known = written.get(el);
   if (!known) written.set(el, (known = new Map()));
@@ -68,12 +71,18 @@ export function setText(el, text) {
   if (isNew(el, "", text)) el.textContent = text;
 }
 
-/** Set an attribute only if it changes. @param {Element} el @param {string} name @param {string} value */
+/**
+ * Set an attribute only if it changes. @param {Element} el @param {string} name @param {string}
+ * value
+ */
 export function setAttr(el, name, value) {
   if (isNew(el, name, value)) el.setAttribute(name, value);
 }
 
-/** Set a CSS property only if it changes. @param {HTMLElement} el @param {string} name @param {string} value */
+/**
+ * Set a CSS property only if it changes. @param {HTMLElement} el @param {string} name @param
+ * {string} value
+ */
 export function setStyle(el, name, value) {
   if (isNew(el, `:${name}`, value)) el.style.setProperty(name, value);
 }
@@ -99,3 +108,17 @@ export function download(name, blob) {
   a.click();
   setTimeout(() => URL.revokeObjectURL(a.href), 10000);
 }
+
+let pointer = ""; // where it was last
+/** @param {PointerEvent} e */
+const placeOf = (e) => `${e.clientX} ${e.clientY}`;
+for (const type of ["pointermove", "pointerdown"])
+  globalThis.addEventListener?.(type, (e) => {
+    pointer = placeOf(/** @type {PointerEvent} */ (e));
+  });
+
+/**
+ * Whether a pointer came here by itself: not that something was put under it where it lies. @param
+ * {PointerEvent} e
+ */
+export const hasMoved = (e) => placeOf(e) !== pointer;

@@ -1,4 +1,5 @@
-// The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its owner fills the space between.
+// The frame of a drawer: title and Close on top; below, a message, progress, Run and Cancel. Its
+// owner fills the space between.
 
 import { h, icon, clamp } from "./dom.js";
 import { putSentence } from "./look.js";
@@ -52,7 +53,7 @@ export class Drawer {
   }
 
   /** action: {text, act}, what can be done about it. */
-  say(sentence, bad = false, action = null) {
+  say(sentence, bad = false, /** @type {Action | null} */ action = null) {
     putSentence(this.message, sentence, action);
     this.message.classList.toggle("bad", bad);
   }

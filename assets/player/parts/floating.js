@@ -1,13 +1,15 @@
-// Temporary overlays of a part: the tooltip, menus under buttons, the dialog, and in it the list of keys.
+// Temporary overlays of a part: the tooltip, menus under buttons, the dialog, and in it the list of
+// keys.
 
 import { spans } from "./chips.js";
 import { clamp, h } from "./dom.js";
 import { t, translateLine } from "./speech.js";
 
 export class Menu {
-  constructor(el, app) {
+  /** part: with `root`; of a tooltip also `layout`, and the run that its words name. */
+  constructor(el, part) {
     this.el = el;
-    this.app = app;
+    this.part = part;
     document.addEventListener("pointerdown", (e) => {
       if (!el.hidden && !el.contains(e.target) && !(this.button && this.button.contains(e.target)))
         this.close();
@@ -51,17 +53,19 @@ export class Menu {
       ),
     );
     this.el.hidden = false;
-    const box = this.app.root.getBoundingClientRect();
+    const box = this.part.root.getBoundingClientRect();
     const at = button.getBoundingClientRect();
     this.el.style.left = `${clamp(at.left - box.left, 8, Math.max(8, box.width - this.el.offsetWidth - 8))}px`;
     const below = box.bottom - at.bottom - 14;
     const above = at.top - box.top - 14;
-    const up = below < Math.min(this.el.scrollHeight, 240) && above > below; // from the bar at the bottom it opens upwards
+    // from the bar at the bottom it opens upwards
+    const up = below < Math.min(this.el.scrollHeight, 240) && above > below;
     const most = Math.min(560, up ? above : below);
     const middles = [...this.el.querySelectorAll("button")].map(
       (row) => row.offsetTop + row.offsetHeight / 2,
     );
-    const cut = middles.filter((middle) => middle <= most).at(-1) || most; // a longer one ends in the middle of a row, which shows that it scrolls
+    // a longer one ends in the middle of a row, which shows that it scrolls
+    const cut = middles.filter((middle) => middle <= most).at(-1) || most;
     this.el.style.maxHeight = `${this.el.scrollHeight > most ? cut : most}px`;
     this.el.style.top = up
       ? `${at.top - box.top - 6 - this.el.offsetHeight}px`
@@ -152,22 +156,24 @@ export function bareCard(root, title, kind) {
 }
 
 export class Tooltip {
-  constructor(el, app) {
+  /** part: with `root`; of a tooltip also `layout`, and the run that its words name. */
+  constructor(el, part) {
     this.el = el;
-    this.app = app;
+    this.part = part;
   }
 
   show(lines, x, y) {
     const { el } = this;
     el.replaceChildren(
-      ...lines.map((line) => h("div", {}, ...spans(this.app, translateLine(line)))),
+      ...lines.map((line) => h("div", {}, ...spans(this.part, translateLine(line)))),
     );
     el.hidden = false;
-    const box = this.app.root.getBoundingClientRect();
+    const box = this.part.root.getBoundingClientRect();
     const [w, hh] = [el.offsetWidth, el.offsetHeight];
     const left = clamp(x - box.left + 14, 4, Math.max(4, box.width - w - 4));
     let top = y - box.top + 16;
-    if (this.app.layout === "phone") top = Math.max(4, y - box.top - hh - 28); // above the finger: below it stands the card of what was tapped
+    // above the finger: below it stands the card of what was tapped
+    if (this.part.layout === "phone") top = Math.max(4, y - box.top - hh - 28);
     if (top + hh > box.height - 4) top = y - box.top - hh - 12;
     el.style.transform = `translate(${left}px, ${Math.max(4, top)}px)`;
   }

@@ -10,7 +10,10 @@ export function milliseconds(seconds) {
   return `${ms >= 100 ? Math.round(ms) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)} ms`;
 }
 
-/** A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms". @param {number} now @param {number} span */
+/**
+ * A moment of a span of seconds, both in the unit of the span: "0.27 of 2.39 s", "100 of 333 ms".
+ * @param {number} now @param {number} span
+ */
 export function momentOf(now, span) {
   return span >= 1
     ? `${now.toFixed(2)} of ${duration(span)}`

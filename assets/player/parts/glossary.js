@@ -1,5 +1,6 @@
-// Technical terms on the page: pointing at one in any text, or tapping it, shows what it means and what vLLM calls it.
-// The word under the pointer is found by position, so that no text needs to be marked.
+// Technical terms on the page: pointing at one in any text, or tapping it, shows what it means and
+// what vLLM calls it. The word under the pointer is found by position, so that no text needs to be
+// marked.
 
 import { h } from "./dom.js";
 import { t } from "./speech.js";
@@ -11,6 +12,7 @@ export class Glossary {
   /** terms: () → {term: {word, means, vllm, words}} in the current language. One per page. */
   constructor(terms) {
     this._terms = terms;
+    this._timer = 0;
     this.card = h("div", { class: "tooltip term-hint", role: "tooltip", hidden: true });
     document.addEventListener("pointermove", (e) => {
       clearTimeout(this._timer);
@@ -31,6 +33,7 @@ export class Glossary {
     const terms = this._terms();
     if (terms === this.terms) return;
     this.terms = terms;
+    /** @type {Map<string, any>} */
     this.words = new Map(
       Object.entries(terms).flatMap(([term, { words }]) =>
         words.map((word) => [word.toLowerCase(), term]),
@@ -39,16 +42,20 @@ export class Glossary {
     const spelled = [...this.words.keys()]
       .sort((a, b) => b.length - a.length)
       .map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    /** @type {RegExp} */
     this.pattern = new RegExp(`(?<![\\p{L}\\d_-])(${spelled.join("|")})(?![\\p{L}\\d_-])`, "giu");
   }
 
-  /** The term whose word lies under a point, with the rectangle of the word; within: what the pointer met, which may be gone since. */
+  /**
+   * The term whose word lies under a point, with the rectangle of the word; within: what the
+   * pointer met, which may be gone since.
+   */
   at(x, y, within) {
     const caret = document.caretPositionFromPoint?.(x, y);
     const node = caret?.offsetNode;
     if (!node || node.nodeType !== Node.TEXT_NODE || !within.contains(node)) return null;
     this._use();
-    for (const found of node.textContent.matchAll(this.pattern)) {
+    for (const found of (node.textContent || "").matchAll(this.pattern)) {
       if (found.index > caret.offset || found.index + found[0].length < caret.offset) continue;
       const range = document.createRange();
       range.setStart(node, found.index);

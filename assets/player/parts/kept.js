@@ -1,9 +1,10 @@
-// What this browser keeps for the page: permanently, or for this visit only. If storage is switched off or full, nothing is kept or
-// found.
+// What this browser keeps for the page: permanently, or for this visit only. If storage is switched
+// off or full, nothing is kept or found.
 
 import { jsonIn } from "./dom.js";
 
-const STORES = { good: () => localStorage, visit: () => sessionStorage }; // if switched off, accessing it throws
+// if switched off, accessing it throws
+const STORES = { good: () => localStorage, visit: () => sessionStorage };
 
 /** @typedef {keyof typeof STORES} Store */
 
@@ -21,7 +22,9 @@ export function keptData(store, key) {
   return jsonIn(kept(store, key));
 }
 
-/** Keep a text; null drops it. @param {Store} store @param {string} key @param {string | null} text */
+/**
+ * Keep a text; null drops it. @param {Store} store @param {string} key @param {string | null} text
+ */
 export function keep(store, key, text) {
   try {
     if (text === null) STORES[store]().removeItem(key);

@@ -1,4 +1,5 @@
-// Which language is wanted: from the address, otherwise as chosen in this browser, otherwise English.
+// Which language is wanted: from the address, otherwise as chosen in this browser, otherwise
+// English.
 
 import { keep, kept } from "./kept.js";
 import { addressed } from "./link.js";

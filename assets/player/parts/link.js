@@ -1,5 +1,5 @@
-// The page's address and links to it: what a part writes after the #, the link that shows the same elsewhere, and what to say if there is
-// none.
+// The page's address and links to it: what a part writes after the #, the link that shows the same
+// elsewhere, and what to say if there is none.
 
 import { showCard } from "./floating.js";
 import { h } from "./dom.js";
@@ -10,18 +10,24 @@ const SPACES = "https://huggingface.co"; // a Space shows the page in a frame th
 /** The parameters of the address, by name. */
 export const addressed = () => new URLSearchParams(location.hash.slice(1));
 
-let known = globalThis.location?.hash; // the address that the parts were told of, or wrote; Node, which runs the tests of what is drawn, has none
+// the address that the parts were told of, or wrote; Node, which runs the tests of what is drawn,
+// has none
+let known = globalThis.location?.hash;
 globalThis.addEventListener?.("hashchange", () => {
   known = location.hash;
 });
 
-/** Write the address, unless the visitor has just gone to another one, of which the parts are yet to be told; inside a frame, tell the surrounding page. */
+/**
+ * Write the address, unless the visitor has just gone to another one, of which the parts are yet to
+ * be told; inside a frame, tell the surrounding page.
+ */
 export function setAddress(hash) {
   if ((hash || "#") === (location.hash || "#")) return;
   if (location.hash !== known) {
+    // whoever wrote it without an event is not waited for
     setTimeout(() => {
       known = location.hash;
-    }, 1000); // whoever wrote it without an event is not waited for
+    }, 1000);
     return;
   }
   try {
@@ -59,7 +65,10 @@ export function linkTo(hash) {
  */
 export const copyLink = (root, link, copied) => copyText(root, "Copy this link", link, copied);
 
-/** Copy a text, or show it under a title. @param {HTMLElement} root @param {string} title @param {string} text @param {() => void} copied */
+/**
+ * Copy a text, or show it under a title. @param {HTMLElement} root @param {string} title @param
+ * {string} text @param {() => void} copied
+ */
 export async function copyText(root, title, text, copied) {
   try {
     await navigator.clipboard.writeText(text);
@@ -78,11 +87,13 @@ export async function copyText(root, title, text, copied) {
 }
 
 /** Say that no link can show this, and what to use instead. */
-export function noLink(root, sentence, action = null) {
+export function noLink(root, sentence, /** @type {Action | null | ""} */ action = null) {
   showCard(
     root,
     "No link can show this",
     h("p", {}, sentence),
-    action && h("button", { type: "button", class: "button", onclick: action.act }, action.text),
+    action
+      ? h("button", { type: "button", class: "button", onclick: action.act }, action.text)
+      : null,
   );
 }

@@ -14,8 +14,11 @@ export function prefersDark() {
   );
 }
 
-/** Dark if the page's player is; without one, as a link says ("dark", "light"), otherwise like the host page or the reader's system. */
-export function isDarkBeside(wanted = null) {
+/**
+ * Dark if the page's player is; without one, as a link says ("dark", "light"), otherwise like the
+ * host page or the reader's system.
+ */
+export function isDarkBeside(/** @type {string | null} */ wanted = null) {
   /** @type {HTMLElement | null} */
   const player = document.querySelector("#watch .inflight[data-theme]");
   return player ? player.dataset.theme === "dark" : wanted ? wanted === "dark" : prefersDark();
@@ -44,7 +47,7 @@ export function paintTheme(root, dark) {
 }
 
 /** Call when the theme may have changed; `also`: an element whose data-theme is to be followed. */
-export function onTheme(act, also = null) {
+export function onTheme(act, /** @type {Element | null} */ also = null) {
   const watch = new MutationObserver(act);
   for (const host of [document.body, document.documentElement])
     watch.observe(host, { attributes: true, attributeFilter: ["class"] });
@@ -61,8 +64,12 @@ export function fillPart(holder, { style, markup }, selector) {
   return root;
 }
 
-/** Keep a part's theme equal to the player's and its layout fitted to its width; call the result when the theme may have changed unnoticed. */
+/**
+ * Keep a part's theme equal to the player's and its layout fitted to its width; call the result
+ * when the theme may have changed unnoticed.
+ */
 export function besidePlayer(root) {
+  /** @type {boolean | null} */
   let painted = null;
   const theme = () => {
     const dark = isDarkBeside();
@@ -82,11 +89,15 @@ export function besidePlayer(root) {
 
 export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk");
 
-/** The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. A tab with an address is a page of its own. */
+/**
+ * The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. A tab with an
+ * address is a page of its own.
+ */
 export function fillTabs(root, tabs, current) {
   const nav = root.querySelector(".tabs");
   nav.hidden = tabs.length < 2;
-  const focused = [...nav.children].indexOf(document.activeElement); // they are recreated when the language changes
+  // they are recreated when the language changes
+  const focused = [...nav.children].indexOf(document.activeElement);
   nav.replaceChildren(
     ...tabs.map((tab) =>
       tab.href
@@ -115,25 +126,14 @@ export function fillTabs(root, tabs, current) {
   /** @type {HTMLElement | undefined} */ (nav.children[focused])?.focus();
 }
 
-/** The page's player, once it exists. */
-export async function pagePlayer() {
-  while (!window.inflight) await new Promise((resolve) => requestAnimationFrame(resolve));
-  return window.inflight;
-}
-
-/** What the player shows, for a tab that takes it over; `app.entered(what)` after `Object.assign(app, what.shown)` brings it back. */
-export function shownBy(app) {
-  const { run, entry, replay } = app;
-  return {
-    shown: { run, entry, replay },
-    step: run?.length ? run.stepOf(app.index) : null,
-    pin: app.pinned?.letter,
-    tab: app.tab,
-  };
+/** Watch, once it exists. */
+export async function pageWatch() {
+  while (!window.inflightWatch) await new Promise((resolve) => requestAnimationFrame(resolve));
+  return window.inflightWatch;
 }
 
 /** A sentence, and perhaps what can be done about it: {text, act}. */
-export function putSentence(el, sentence, action = null) {
+export function putSentence(el, sentence, /** @type {Action | null} */ action = null) {
   el.replaceChildren(
     t(sentence),
     ...(action
@@ -145,18 +145,20 @@ export function putSentence(el, sentence, action = null) {
 /** @type {WeakMap<Element, number>} */
 const toasts = new WeakMap(); // the timer that takes each away
 
-export function showToast(root, sentence, ms, action = null) {
+export function showToast(root, sentence, ms, /** @type {Action | null | ""} */ action = null) {
   const el = root.querySelector(".toast");
   putSentence(
     el,
     sentence,
-    action && {
-      text: action.text,
-      act: () => {
-        el.hidden = true;
-        action.act();
-      },
-    },
+    action
+      ? {
+          text: action.text,
+          act: () => {
+            el.hidden = true;
+            action.act();
+          },
+        }
+      : null,
   );
   el.hidden = false;
   clearTimeout(toasts.get(el));

@@ -1,13 +1,18 @@
-// Sentences with numbers, in any language; core/trace/messages.py does the same for Python. English is the key: in it every number, and every sum of
-// numbers, becomes #, and quoted text “…”. Where a form depends on a number, the forms are listed side by side, one for each plural category of
-// the language, in the order of `CATEGORIES`: "3 [token|tokens]". They agree with the number before them (or the first number, if none comes before), or with a number of their own, which is not
+// Sentences with numbers, in any language; core/trace/messages.py does the same for Python. English
+// is the key: in it every number, and every sum of numbers, becomes #, and quoted text “…”. Where a
+// form depends on a number, the forms are listed side by side, one for each plural category of the
+// language, in the order of `CATEGORIES`: "3 [token|tokens]". They agree with the number before
+// them (or the first number, if none comes before), or with a number of their own, which is not
 // shown: "[=3 waits|wait]".
 
 const PARTS = /“[^”]*”|\d+(?:[.,]\d+)*(?: \+ \d+(?:[.,]\d+)*)*/g;
 const HOLES = /\[(=# )?([^[\]|]*(?:\|[^[\]|]*)+)\]|#|“…”/g;
 const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
 
-/** By language: maps a number to the index of its plural form. @type {Map<string, (n: number) => number>} */
+/**
+ * By language: maps a number to the index of its plural form. @type {Map<string, (n: number) =>
+ * number>}
+ */
 const places = new Map();
 
 /** @param {string} language @param {number} n */
@@ -23,7 +28,9 @@ function placeOf(language, n) {
   return place(n);
 }
 
-/** A text as a key, and the values of its placeholders. @type {(text: string) => [string, string[]]} */
+/**
+ * A text as a key, and the values of its placeholders. @type {(text: string) => [string, string[]]}
+ */
 export const keyOf = (text) => [
   text.replace(PARTS, (part) => (part.startsWith("“") ? "“…”" : "#")),
   text.match(PARTS) || [],

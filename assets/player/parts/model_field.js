@@ -1,7 +1,8 @@
-// The choice of a model in a form: those of the page, and at home any folder or hub id. What a model is and what it will take stands below before it is
-// loaded; nothing is loaded until a run wants it.
+// The choice of a model in a form: those of the page, and at home any folder or hub id. What a
+// model is and what it will take stands below before it is loaded; nothing is loaded until a run
+// wants it.
 
-import { h } from "./dom.js";
+import { find, h } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { keep, keptData } from "./kept.js";
 import { t } from "./speech.js";
@@ -10,14 +11,23 @@ const OWN = "\u0000own"; // the choice that opens the field for a name
 const KEPT = "inflight-models"; // in the browser: names, the last one first
 const MOST_KEPT = 5;
 
-/** What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin: string[], any_model: boolean, dtypes: string[], model: string}} Offered */
+/**
+ * What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin:
+ * string[], any_model: boolean, dtypes: string[], model: string}} Offered
+ */
+
+/** @returns {HTMLElement} */
+const labelOf = (/** @type {HTMLElement} */ field) =>
+  /** @type {HTMLElement} */ (field.closest("label"));
 
 export class ModelField {
   /**
-   ** form: has the fields model, own_model and dtype, and a `.model-says`. options.call: asks who computes; device, blockSize: of the form; changed: called when
-   * another model was chosen, or is now known.
+   * form: has the fields model, own_model and dtype, and a `.model-says`. options.call: asks who
+   * computes; device, blockSize: of the form; changed: called when another model was chosen, or is
+   * now known.
    * @param {HTMLFormElement} form
-   * @param {{call: (name: string, ...args: any[]) => Promise<any>, device?: () => string, blockSize?: () => number, changed?: () => void}} options
+   * @param {{call: (name: string, ...args: any[]) => Promise<any>, device?: () => string,
+   * blockSize?: () => number, changed?: () => void}} options
    */
   constructor(form, options) {
     this.options = { device: () => "auto", blockSize: () => 16, changed: () => {}, ...options };
@@ -30,7 +40,7 @@ export class ModelField {
     /** @type {HTMLSelectElement} */
     this.dtype = field("dtype");
     /** @type {HTMLElement} */
-    this.says = form.querySelector(".model-says");
+    this.says = find(form, ".model-says");
     /** @type {Offered} */
     this.offered = { models: [], builtin: [], any_model: false, dtypes: ["auto"], model: "" };
     /** @type {any} what the server says about the chosen one, null until it has */
@@ -52,7 +62,7 @@ export class ModelField {
     this.dtype.replaceChildren(
       ...this.offered.dtypes.map((name) => h("option", { value: name }, name)),
     );
-    this.dtype.closest("label").hidden = this.offered.dtypes.length < 2;
+    labelOf(this.dtype).hidden = this.offered.dtypes.length < 2;
     this.named();
   }
 
@@ -100,7 +110,10 @@ export class ModelField {
     return this.value ? null : "Name a model: a folder, or an id on the Hugging Face hub.";
   }
 
-  /** Choose the model of a spec. Nothing is looked up that a link or a file names. seen: scroll to it. @param {{model?: string, dtype?: string, seen?: boolean}} spec */
+  /**
+   * Choose the model of a spec. Nothing is looked up that a link or a file names. seen: scroll to
+   * it. @param {{model?: string, dtype?: string, seen?: boolean}} spec
+   */
   choose({ model, dtype, seen = false }) {
     if (seen) this.select.scrollIntoView({ block: "center" });
     if (model) {
@@ -114,7 +127,7 @@ export class ModelField {
 
   _chosen() {
     const own = this.select.value === OWN;
-    this.own.closest("label").hidden = !own;
+    labelOf(this.own).hidden = !own;
     this.facts = null;
     this.error = "";
     this._asked += 1;
@@ -168,7 +181,7 @@ export class ModelField {
       this.select.prepend(option(facts.name));
     this.select.value = facts.name;
     this.own.value = "";
-    this.own.closest("label").hidden = true;
+    labelOf(this.own).hidden = true;
   }
 
   /** What is known about the chosen one. */
@@ -292,7 +305,10 @@ export class ModelField {
 const option = (name) =>
   h("option", { value: name, title: name }, name.split(/[/\\]/).at(-1) || name);
 
-/** How far loading is: share, and a sentence. @param {{phase: string, done: number, total: number}} loading @returns {[number, string]} */
+/**
+ * How far loading is: share, and a sentence. @param {{phase: string, done: number, total: number}}
+ * loading @returns {[number, string]}
+ */
 export function loadingWords({ phase, done, total }) {
   const share = total ? done / total : 0;
   if (phase === "wait") return [0, "Another model is being loaded first."];

@@ -1,8 +1,9 @@
-// The engine behind the page, at relative addresses: calls (POST inflight/call/<name>), and jobs (POST inflight/jobs, then the event stream of
-// inflight/jobs/<id>).
+// The engine behind the page, at relative addresses: calls (POST inflight/call/<name>), and jobs
+// (POST inflight/jobs, then the event stream of inflight/jobs/<id>).
 
 const PATIENCE = 2000; // ms for the page around a Space to answer
-const AGAIN = [300, 1000, 2000, 4000]; // ms before a broken stream is resumed; the server keeps a job about as long
+// ms before a broken stream is resumed; the server keeps a job about as long
+const AGAIN = [300, 1000, 2000, 4000];
 
 export class Server {
   constructor(base = "") {
@@ -37,15 +38,14 @@ export class Server {
 
   /** The messages of an event stream: {id, data}. */
   async *_messages(path, signal) {
-    const reader = (await fetched(this.base + path, { signal })).body
-      .pipeThrough(new TextDecoderStream())
-      .getReader();
+    const body = /** @type {ReadableStream} */ ((await fetched(this.base + path, { signal })).body);
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
       rest += value || "";
       const messages = rest.split("\n\n");
-      rest = messages.pop();
+      rest = messages.pop() || "";
       for (const message of messages) {
         const data = message
           .split("\n")
@@ -77,7 +77,10 @@ export class Server {
     }
   }
 
-  /** Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the server's sentence. */
+  /**
+   * Request a job; returns its id. kind: run, leak, compare, equivalence or fork. Throws the
+   * server's sentence.
+   */
   async begin(kind, spec, who, signal = undefined) {
     const { job, error } = await this.post(
       "inflight/jobs",
@@ -95,11 +98,12 @@ export class Server {
   }
 
   /**
-   ** The deltas at an address, each exactly once, to the last; a broken connection is resumed.
-   ** from: the number of the first one wanted; null leaves it to the server. broke: called at each break; without it, retries are limited. reached:
-   * called with the number of the next one.
+   * The deltas at an address, each exactly once, to the last; a broken connection is resumed. *
+   * from: the number of the first one wanted; null leaves it to the server. broke: called at each
+   * break; without it, retries are limited. reached: called with the number of the next one.
    * @param {string} path
-   * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void, reached?: (next: number | null) => void}} options
+   * @param {{signal?: AbortSignal, from?: number | null, broke?: (sentence: string) => void,
+   * reached?: (next: number | null) => void}} options
    */
   async *deltas(path, { signal, from = null, broke, reached }) {
     let next = from;
@@ -150,7 +154,7 @@ function pause(ms, signal) {
 
 /** A refusal by the server. retryAfter: seconds after which to try again, if given. */
 export class Refusal extends Error {
-  constructor(sentence, retryAfter = null) {
+  constructor(sentence, /** @type {number | null} */ retryAfter = null) {
     super(sentence);
     this.retryAfter = retryAfter;
   }
@@ -158,14 +162,18 @@ export class Refusal extends Error {
 
 async function refusal(answer) {
   const said = await answer.json().catch(() => null);
-  const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message); // our own format, or OpenAI's
+  // our own format, or OpenAI's
+  const sentence = said && (typeof said.error === "string" ? said.error : said.error?.message);
   return new Refusal(
     sentence || `the server answered ${answer.status}`,
     Number(answer.headers.get("retry-after")) || null,
   );
 }
 
-/** On a ZeroGPU Space a run uses its visitor's quota: the page around the Space provides the headers, as it does for Gradio's own client. */
+/**
+ * On a ZeroGPU Space a run uses its visitor's quota: the page around the Space provides the
+ * headers, as it does for Gradio's own client.
+ */
 async function visitor() {
   if (window.parent === window || !window.supports_zerogpu_headers) return {};
   const { port1, port2 } = new MessageChannel();
@@ -186,7 +194,10 @@ async function fetched(url, options = {}) {
   return answer;
 }
 
-/** The address of a recorded comparison's document: from its entry, {name, url}, or else from the server. Throws the server's sentence. */
+/**
+ * The address of a recorded comparison's document: from its entry, {name, url}, or else from the
+ * server. Throws the server's sentence.
+ */
 export async function comparisonUrl(server, { name, url }) {
   if (url) return url;
   const answer = await server.call("open_comparison", name);

@@ -1,10 +1,14 @@
-// Translates the player's texts; for keys see messages.js. A text without an entry stays English, and its key is noted for a test
-// to find. All parts of the page use the same language; each has a `Speech`.
+// Translates the player's texts; for keys see messages.js. A text without an entry stays English,
+// and its key is noted for a test to find. All parts of the page use the same language; each has a
+// `Speech`.
 
 import { setText } from "./dom.js";
 import { english, fill, keyOf } from "./messages.js";
 
-/** @type {any} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js, captions: what is said of a recorded run, by its entry}; null for English. */
+/**
+ * @type {any} {name, words: English to it, terms: see glossary.js, asked: see runs_card.js,
+ * captions: what is said of a recorded run, by its entry}; null for English.
+ */
 let spoken = null;
 let isChosen = false; // until then the language of the address is loading
 /** @type {Set<Speech>} */
@@ -19,7 +23,10 @@ export const isSpoken = () => isChosen;
 /** A document with its sentences in the current language. @param {any} doc */
 export const inLanguage = (doc) => ({ ...doc, ...doc.translations?.[speaking()] });
 
-/** Switch all parts to a language: labels at once, sentences with the next run that is opened. @param {any} language */
+/**
+ * Switch all parts to a language: labels at once, sentences with the next run that is opened.
+ * @param {any} language
+ */
 export function speak(language) {
   if (isChosen && spoken === language) return;
   spoken = language;
@@ -31,7 +38,8 @@ export function speak(language) {
 export const missingKeys = new Set();
 
 /**
- ** A text in the current language. holes: values for {name} placeholders: names, and texts already in that language.
+ * A text in the current language. holes: values for {name} placeholders: names, and texts already
+ * in that language.
  * @param {string} text
  * @param {Record<string, string> | null} holes
  */
@@ -55,16 +63,25 @@ function translated(text) {
 const asWritten = (part) =>
   part.startsWith("“") ? part : part.replace(/[.,]/g, (c) => (c === "." ? "," : "."));
 
-/** A line of texts and requests, with its texts in the current language. @type {(line: Span[]) => Span[]} */
+/**
+ * A line of texts and requests, with its texts in the current language. @type {(line: Span[]) =>
+ * Span[]}
+ */
 export const translateLine = (line) =>
   line.map((span) => (typeof span === "string" ? t(span) : span));
 
-/** Write a text of the page into an element, in the current language. @type {(el: Element, text: string, holes?: Record<string, string> | null) => void} */
+/**
+ * Write a text of the page into an element, in the current language. @type {(el: Element, text:
+ * string, holes?: Record<string, string> | null) => void}
+ */
 export const tell = (el, text, holes = null) => setText(el, t(text, holes));
 
 /** The texts in the markup of a part, in the current language. */
 export class Speech {
-  /** root: the element whose texts and titles are translated. changed: called when the language has changed. @param {HTMLElement} root @param {() => void} changed */
+  /**
+   * root: the element whose texts and titles are translated. changed: called when the language has
+   * changed. @param {HTMLElement} root @param {() => void} changed
+   */
   constructor(root, changed) {
     this.changed = changed;
     this.root = root;
@@ -73,7 +90,7 @@ export class Speech {
     const walker = document.createTreeWalker(root, 4 /* texts */);
     while (walker.nextNode()) {
       const node = /** @type {Text} */ (walker.currentNode);
-      const english = node.data.trim();
+      const english = node.data.trim().replace(/\s+/g, " ");
       if (/[A-Za-z]/.test(english) && !node.parentElement?.closest("code, kbd"))
         this.texts.push({ node, english, shown: node.data });
     }
@@ -106,7 +123,10 @@ export class Speech {
     this.changed();
   }
 
-  /** A recorded run, or those of ranks, with its sentences in the current language. @param {any} entry @param {any} replay */
+  /**
+   * A recorded run, or those of ranks, with its sentences in the current language. @param {any}
+   * entry @param {any} replay
+   */
   async withCaptions(entry, { translations, ...replay }) {
     const language = spoken;
     const said = language && (translations?.[language.name] || (await language.captions(entry)));

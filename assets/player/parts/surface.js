@@ -1,4 +1,5 @@
-// A canvas that follows its parent's size, and text measured once. Everything shown goes through fillText.
+// A canvas that follows its parent's size, and text measured once. Everything shown goes through
+// fillText.
 
 import { canvasIn, find } from "./dom.js";
 
@@ -42,7 +43,10 @@ export class Surface {
 
 /** A view on a canvas in its panel, with a readout beside its heading. */
 export class CanvasView {
-  /** @param {HTMLElement} panel @param {ViewActions} actions @param {string} key selector of the readout */
+  /**
+   * @param {HTMLElement} panel @param {ViewActions} actions @param {string} key selector of the
+   * readout
+   */
   constructor(panel, actions, canvas = "canvas", key = ".key") {
     /** @type {ViewState | null} */
     this.state = null; // as it was drawn last
@@ -50,7 +54,9 @@ export class CanvasView {
     this.actions = actions;
     this.key = find(panel, key);
     this.surface = new Surface(canvasIn(panel, canvas), actions.redraw);
-    /** @type {{stamp: string, run: Run | null, palette: Palette | null, canvas: HTMLCanvasElement}} */
+    /**
+     * @type {{stamp: string, run: Run | null, palette: Palette | null, canvas: HTMLCanvasElement}}
+     */
     this._past = { stamp: "", run: null, palette: null, canvas: document.createElement("canvas") };
   }
 
@@ -58,7 +64,8 @@ export class CanvasView {
   draw(_state) {}
 
   /**
-   * The picture of the step before: what is still on the canvas if that is it, else drawn once a motion. To be called before the view draws or notes its state.
+   * The picture of the step before: what is still on the canvas if that is it, else drawn once a
+   * motion. To be called before the view draws or notes its state.
    * @param {ViewState} state @param {Frame} before @param {string} stamp what else it depends on
    */
   past(state, before, stamp = "") {
@@ -98,7 +105,10 @@ export class CanvasView {
     return past.canvas;
   }
 
-  /** Whether the canvas holds the step before, settled and with nothing highlighted. @param {ViewState} state @param {Frame} before @param {Pass | undefined} pass */
+  /**
+   * Whether the canvas holds the step before, settled and with nothing highlighted. @param
+   * {ViewState} state @param {Frame} before @param {Pass | undefined} pass
+   */
   _stillShows(state, before, pass) {
     const was = this.state;
     if (
@@ -126,7 +136,10 @@ export class CanvasView {
   }
 }
 
-/** Give a canvas a new size, in device pixels; its context, which then forgets its state. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
+/**
+ * Give a canvas a new size, in device pixels; its context, which then forgets its state. @param
+ * {HTMLCanvasElement} canvas @param {number} width @param {number} height
+ */
 export function resize(canvas, width, height) {
   [canvas.width, canvas.height] = [width, height];
   const g = /** @type {Ink} */ (canvas.getContext("2d"));
@@ -134,7 +147,9 @@ export function resize(canvas, width, height) {
   return g;
 }
 
-/** @typedef {{font: string, widths: Map<string, number>}} Pen a font and the widths of texts in it */
+/**
+ * @typedef {{font: string, widths: Map<string, number>}} Pen a font and the widths of texts in it
+ */
 /** @type {Map<string, Pen>} */
 const fonts = new Map();
 /** @type {WeakMap<CanvasRenderingContext2D, Pen>} */
@@ -161,7 +176,10 @@ export function measure(g, text) {
   return width;
 }
 
-/** The longest beginning that fits `width`, with an ellipsis if it was cut. @param {Ink} g @param {string} text @param {number} width */
+/**
+ * The longest beginning that fits `width`, with an ellipsis if it was cut. @param {Ink} g @param
+ * {string} text @param {number} width
+ */
 export function shorten(g, text, width) {
   if (measure(g, text) <= width) return text;
   let cut = text;
@@ -169,7 +187,10 @@ export function shorten(g, text, width) {
   return cut ? `${cut}…` : "";
 }
 
-/** Draw within a rectangle only. @param {Ink} g @param {number} x @param {number} y @param {number} w @param {number} h @param {() => void} draw */
+/**
+ * Draw within a rectangle only. @param {Ink} g @param {number} x @param {number} y @param {number}
+ * w @param {number} h @param {() => void} draw
+ */
 export function clipped(g, x, y, w, h, draw) {
   const pen = pens.get(g);
   g.save();
@@ -182,17 +203,26 @@ export function clipped(g, x, y, w, h, draw) {
   else pens.delete(g);
 }
 
-/** Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box @param {number} x @param {number} y */
+/**
+ * Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box
+ * @param {number} x @param {number} y
+ */
 export const isIn = (box, x, y) =>
   x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
 
-/** Fill a rectangle. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param {number} y @param {number} w @param {number} h */
+/**
+ * Fill a rectangle. @param {Ink} g @param {string | CanvasPattern} colour @param {number} x @param
+ * {number} y @param {number} w @param {number} h
+ */
 export function fillBox(g, colour, x, y, w, h) {
   g.fillStyle = colour;
   g.fillRect(x, y, w, h);
 }
 
-/** Outline a rectangle, dashed or not. @param {Ink} g @param {string} colour @param {number} line @param {number} x @param {number} y @param {number} w @param {number} h @param {number[]} dash */
+/**
+ * Outline a rectangle, dashed or not. @param {Ink} g @param {string} colour @param {number} line
+ * @param {number} x @param {number} y @param {number} w @param {number} h @param {number[]} dash
+ */
 export function strokeBox(g, colour, line, x, y, w, h, dash = []) {
   g.strokeStyle = colour;
   g.lineWidth = line;

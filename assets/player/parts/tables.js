@@ -4,8 +4,8 @@ import { h } from "./dom.js";
 import { t } from "./speech.js";
 
 export class Tables {
-  constructor(app, views) {
-    this.app = app;
+  constructor(part, views) {
+    this.part = part;
     this.on = false;
     this.holders = views.map(([view, canvas]) => {
       const holder = h("div", { class: "table-holder", hidden: true, tabindex: "0" });
@@ -20,8 +20,8 @@ export class Tables {
       canvas.style.visibility = on ? "hidden" : "";
       holder.hidden = !on;
     }
-    this.app.root.classList.toggle("tables", on);
-    this.app.redraw();
+    this.part.root.classList.toggle("tables", on);
+    this.part.redraw();
   }
 
   /** @param {ViewState} state */
@@ -30,7 +30,10 @@ export class Tables {
   }
 }
 
-/** caption: as it is read; columns: words of the page; rows: lists of texts as they are read, the first of each its heading. */
+/**
+ * caption: as it is read; columns: words of the page; rows: lists of texts as they are read, the
+ * first of each its heading.
+ */
 export function fillTable(holder, { caption, columns, rows }) {
   holder.setAttribute("aria-label", caption);
   holder.replaceChildren(

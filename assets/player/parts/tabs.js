@@ -7,7 +7,10 @@
 import { wantedLanguage } from "./language.js";
 import { addressed, setAddress, turnPage } from "./link.js";
 
-/** holder: where the parts go, each in an element of its own, where there is no player to put them before. parts: {name: {script, mounts, options}}; a script may be on the page already. */
+/**
+ * holder: where the parts go, each in an element of its own, where there is no player to put them
+ * before. parts: {name: {script, mounts, options}}; a script may be on the page already.
+ */
 function pageParts(holder, parts) {
   const page = document.documentElement;
   const opened = new Map();
@@ -18,10 +21,10 @@ function pageParts(holder, parts) {
   const mount = (name, part) => {
     const place = document.createElement("div");
     const player = document.querySelector("#watch");
-    if (player)
-      player.before(place); // the tab order follows the screen: the part's bar and card come first
+    // the tab order follows the screen: the part's bar and card come first
+    if (player) player.before(place);
     else holder.append(place);
-    const watched = window.inflight?.engines ? () => window.inflight.editor.said() : null;
+    const watched = window.inflightWatch?.engines ? () => window.inflightWatch.edited() : null;
     mounted.set(name, mountOf(part)(place, { ...part.options, watched }));
     return mounted.get(name);
   };
@@ -45,7 +48,10 @@ function pageParts(holder, parts) {
     return opened.get(name);
   };
 
-  /** turned: by the visitor, so that Back returns to the previous part; following an address adds no entry. */
+  /**
+   * turned: by the visitor, so that Back returns to the previous part; following an address adds no
+   * entry.
+   */
   const open = async (name, wish, turned = false) => {
     const part = parts[name];
     if (page.dataset.part !== name) mounted.get(page.dataset.part)?.left?.();
@@ -53,15 +59,17 @@ function pageParts(holder, parts) {
     if (!part) {
       if (page.dataset.part && page.dataset.part !== "watch") setAddress(watching);
       page.dataset.part = "watch";
-      if (wish) window.inflight?.openReplay(wish.replay, { step: wish.step ?? null }, wish.entry);
-      else window.inflight?.address.follow(); // the part that was left has just put back what was on screen before it
-      window.inflight?.redraw();
+      if (wish)
+        window.inflightWatch?.openReplay(wish.replay, { step: wish.step ?? null }, wish.entry);
+      // the part that was left has just put back what was on screen before it
+      else window.inflightWatch?.follow();
+      window.inflightWatch?.redraw();
       return;
     }
     if (page.dataset.part !== name) {
       if ((page.dataset.part || "watch") === "watch" && !location.hash.includes("part="))
         watching = location.hash;
-      window.inflight?.transport.toggle(false);
+      window.inflightWatch?.pause();
       page.dataset.part = name;
     }
     try {
@@ -69,27 +77,30 @@ function pageParts(holder, parts) {
     } catch (error) {
       opened.delete(name);
       page.dataset.part = "watch";
-      window.inflight?.toast(`This part could not be opened: ${error.message}.`);
+      window.inflightWatch?.toast(`This part could not be opened: ${error.message}.`);
     }
   };
 
-  document.addEventListener("inflight-tab", async (/** @type {CustomEvent} */ e) => {
+  document.addEventListener("inflight-tab", async (/** @type {CustomEventInit} */ e) => {
     await open(e.detail.name, e.detail.wish, true);
     if (!e.detail.byKey) return;
     const tabs = /** @type {NodeListOf<HTMLElement>} */ (
       document.querySelectorAll('.tabs [aria-current="page"]')
     );
-    [...tabs].find((tab) => tab.getClientRects().length)?.focus(); // the pressed button disappeared with its part
+    // the pressed button disappeared with its part
+    [...tabs].find((tab) => tab.getClientRects().length)?.focus();
   });
+  // a teacher's link is short
   const wanted = () =>
-    addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null); // a teacher's link is short
+    addressed().get("part") || (parts.live && addressed().has("teacher") ? "live" : null);
   window.addEventListener("hashchange", () => {
     const part = wanted() || "watch";
     if (part === (page.dataset.part || "watch")) return;
     if (part === "watch") watching = location.hash;
     open(part);
   });
-  if (parts[wanted()]) open(wanted());
+  const first = wanted();
+  if (first && parts[first]) open(first);
 
   const speaker = Object.keys(parts).find((name) =>
     parts[name].options.tabs?.some((tab) => tab.name === name && tab.speaks),
@@ -99,15 +110,16 @@ function pageParts(holder, parts) {
       await (await fetched(speaker)).speak(language);
     } catch (error) {
       opened.delete(speaker);
-      window.inflight?.toast(`This language could not be fetched: ${error.message}.`);
+      window.inflightWatch?.toast(`This language could not be fetched: ${error.message}.`);
     }
   };
   if (speaker) {
-    document.addEventListener("inflight-language", (/** @type {CustomEvent} */ e) =>
+    document.addEventListener("inflight-language", (/** @type {CustomEventInit} */ e) =>
       speak(e.detail.language),
     );
+    // English is there, as it was
     if (wantedLanguage() !== "en" && !opened.has(speaker))
-      fetched(speaker).catch(() => opened.delete(speaker)); // English is there, as it was
+      fetched(speaker).catch(() => opened.delete(speaker));
   }
   return open;
 }

@@ -1,4 +1,5 @@
-// Where a request's time went, as visualizer/documents/delays.py tells it, and which steps took long. Pure: knows no DOM and no word of its own.
+// Where a request's time went, as visualizer/documents/delays.py tells it, and which steps took
+// long. Pure: knows no DOM and no word of its own.
 
 const SLOW = 2; // times the median step: worth a mark
 
@@ -18,7 +19,8 @@ export function slowSteps(run) {
 }
 
 /**
- * Seconds that a request has waited by the end of step i: since it arrived, or since it lost its lane. Null if it does not wait then.
+ * Seconds that a request has waited by the end of step i: since it arrived, or since it lost its
+ * lane. Null if it does not wait then.
  * @param {Run} run
  * @param {RunRequest} request
  * @param {number} i
@@ -44,8 +46,21 @@ export function waitedSoFar(run, request, i) {
 }
 
 /**
- * A request's time in parts, those that are nothing left out; null where it is not known: of a run that goes on, or of a request that it does not know.
- * whole: in seconds; the parts add up to it. limits: of the part "queued", the longest first.
+ * In how many steps a request has waited by the end of step i.
+ * @param {Run} run
+ * @param {RunRequest} request
+ * @param {number} i
+ */
+export function stepsWaited(run, request, i) {
+  return request.waits
+    .filter(([from]) => from <= i)
+    .reduce((sum, [from, to]) => sum + run.stepOf(Math.min(to, i)) - run.stepOf(from) + 1, 0);
+}
+
+/**
+ * A request's time in parts, those that are nothing left out; null where it is not known: of a run
+ * that goes on, or of a request that it does not know. whole: in seconds; the parts add up to it.
+ * limits: of the part "queued", the longest first.
  * @param {Run} run
  * @param {RunRequest} request
  */

@@ -1,13 +1,16 @@
-// Events as objects. They come as in a trace file: every record is an array in field order, and the field names come once beside them,
-// as declared in core/trace/events.py. So a new field needs no line here.
+// Events as objects. They come as in a trace file: every record is an array in field order, and the
+// field names come once beside them, as declared in core/trace/events.py. So a new field needs no
+// line here.
 
 /**
- ** The fields of each record, in order; for each the name of the record it holds, in a list if it holds several; its default if it may be left out; or null.
+ * The fields of each record, in order; for each the name of the record it holds, in a list if it
+ * holds several; its default if it may be left out; or null.
  * @typedef {Record<string, Record<string, string | string[] | {default: any} | null>>} Records
  */
 
 /**
- ** A function that turns an event into an object, with field names in JavaScript style (`kv_len` is `kvLen`).
+ * A function that turns an event into an object, with field names in JavaScript style (`kv_len`
+ * is `kvLen`).
  * @param {Records} records
  * @returns {(event: any) => StepEvent}
  */

@@ -1,5 +1,6 @@
-// What moved between the step before and this one, from the events alone: who came, joined, went back, left; what was computed and sampled; which
-// blocks changed hands. Knows nothing of drawing; core/trace/run_state.py would list the same.
+// What moved between the step before and this one, from the events alone: who came, joined, went
+// back, left; what was computed and sampled; which blocks changed hands. Knows nothing of drawing;
+// core/trace/run_state.py would list the same.
 
 import { placesAt } from "./holdings.js";
 
@@ -7,7 +8,8 @@ import { placesAt } from "./holdings.js";
 const latest = new WeakMap();
 
 /**
- * The way from the step before to step i; null where there is none: at the first step, or after steps that are not shown.
+ * The way from the step before to step i; null where there is none: at the first step, or after
+ * steps that are not shown.
  * @param {Run} run @param {number} i
  * @returns {Between | null}
  */
@@ -108,14 +110,18 @@ const heldPlace = ({ request, lane }, { block, group, at }) => ({
   at,
 });
 
-/** Whether a block came with its contents: it was found in the prefix cache. @param {Run} run @param {LaneSpan} span @param {BlockPlace} place */
+/**
+ * Whether a block came with its contents: it was found in the prefix cache. @param {Run} run @param
+ * {LaneSpan} span @param {BlockPlace} place
+ */
 function isFound(run, { hit = 0 }, { group, at }) {
   const { blockSize, units } = run.groups[group];
   return Math.floor(at / units) * blockSize < hit;
 }
 
 /**
- ** Of blocks that are overwritten, those that the prefix cache could still be asked for: their last holders had filled them. Not where layers differ, as their windows give blocks back unasked.
+ * Of blocks that are overwritten, those that the prefix cache could still be asked for: their
+ * last holders had filled them. Not where layers differ, as their windows give blocks back unasked.
  * @param {Run} run @param {number} i @param {Happenings["taken"]} taken
  */
 function evictedBy(run, i, taken) {

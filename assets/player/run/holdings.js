@@ -1,10 +1,13 @@
-// The blocks that a request holds, of each kind of layers: those that a window has passed are given back before the request ends. Knows nothing of drawing.
+// The blocks that a request holds, of each kind of layers: those that a window has passed are given
+// back before the request ends. Knows nothing of drawing.
 
 import { count } from "../parts/format.js";
 
 /**
- * Blocks join the end of a table at step i, after others have left it; null for a place that is empty from the start.
- * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param {number} i @param {number[]} left
+ * Blocks join the end of a table at step i, after others have left it; null for a place that is
+ * empty from the start.
+ * @param {LaneSpan} laneSpan @param {number} group @param {(number | null)[]} blocks @param
+ * {number} i @param {number[]} left
  */
 export function take(laneSpan, group, blocks, i, left = []) {
   for (const place of left.length ? laneSpan.places : [])
@@ -17,7 +20,10 @@ export function take(laneSpan, group, blocks, i, left = []) {
   }
 }
 
-/** The blocks that a request holds while the passes of step i run. @param {LaneSpan} laneSpan @param {number} i */
+/**
+ * The blocks that a request holds while the passes of step i run. @param {LaneSpan} laneSpan @param
+ * {number} i
+ */
 export function placesAt(laneSpan, i) {
   return laneSpan.places.filter((place) => place.from <= i && i <= place.to);
 }
@@ -49,12 +55,16 @@ export function bandName({ kind, window }) {
   return kind === "full_attention" || kind === "mla_attention" ? "full" : kind.replaceAll("_", " ");
 }
 
-/** How much of a cache of so many positions is still held, and how much was given back. @param {Band} band @param {number} kvLen @param {number} tokens */
+/**
+ * How much of a cache of so many positions is still held, and how much was given back. @param
+ * {Band} band @param {number} kvLen @param {number} tokens
+ */
 export const heldWords = (band, kvLen, tokens) =>
   `${bandName(band)}: ${count(tokens)} held${tokens < kvLen && band.kind !== "ring" ? `, ${count(kvLen - tokens)} given back` : ""}`;
 
 /**
- * The positions that a lane's request holds in a band, as stretches [first, end) and how many they are: of its first group, as all its groups hold the same.
+ * The positions that a lane's request holds in a band, as stretches [first, end) and how many they
+ * are: of its first group, as all its groups hold the same.
  * @param {Run} run @param {Band} band @param {Frame["lanes"][number]} lane @param {number} i
  */
 export function heldBy(run, band, lane, i) {
@@ -80,4 +90,17 @@ export function heldBy(run, band, lane, i) {
     else stretches.push([first, end]);
   }
   return { stretches, tokens };
+}
+
+/** How many tokens all caches hold: those of a block that several share count once. @param {Run} run @param {Frame} frame */
+export function tokensHeld({ blockSize }, frame) {
+  /** @type {Map<number, number>} */
+  const held = new Map();
+  for (const { laneSpan, kvLen } of frame.lanes)
+    for (const { block, at } of laneSpan ? placesAt(laneSpan, frame.i) : [])
+      held.set(
+        block,
+        Math.max(held.get(block) || 0, Math.min(Math.max(kvLen - at * blockSize, 0), blockSize)),
+      );
+  return [...held.values()].reduce((sum, n) => sum + n, 0);
 }

@@ -1,4 +1,5 @@
-// Where lanes lie along an axis of steps or seconds, their contents and the axis marks, as numbers. Pure, without a canvas.
+// Where lanes lie along an axis of steps or seconds, their contents and the axis marks, as numbers.
+// Pure, without a canvas.
 
 import { milliseconds } from "../parts/format.js";
 import { countUpTo, DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "./run.js";
@@ -29,7 +30,8 @@ export function laneScale(run, clock, left, per) {
 /**
  * Steps around "now", which stays where it is while the run passes by.
  * @param {Run} run
- * @param {number} at the index of the step that begins at `now`; between two indices on the way from one to the other
+ * @param {number} at the index of the step that begins at `now`; between two indices on the way
+ * from one to the other
  * @param {number} now in pixels
  * @param {number} per pixels a step
  */
@@ -56,9 +58,11 @@ export function indexAt(run, scale, x) {
 }
 
 /**
- ** What each lane holds: equal neighbours form one piece, and a step without an event separates them.
+ * What each lane holds: equal neighbours form one piece, and a step without an event separates
+ * them.
  * @param {Run} run
- * @returns {{lane: number, from: number, end: number, status: number, laneSpan: number}[]} steps from ≤ i < end; laneSpan: index into run.laneSpans, or -1
+ * @returns {{lane: number, from: number, end: number, status: number, laneSpan: number}[]} steps
+ * from ≤ i < end; laneSpan: index into run.laneSpans, or -1
  */
 export function lanePieces(run) {
   const pieces = [];
@@ -123,7 +127,8 @@ export function queueColumns(run) {
 }
 
 /**
- * The smallest round distance (1, 2, 5 × a power of ten) that gives at most `most` marks over `span`; whole: of whole numbers.
+ * The smallest round distance (1, 2, 5 × a power of ten) that gives at most `most` marks over
+ * `span`; whole: of whole numbers.
  * @param {number} span @param {number} most @param {boolean} whole
  */
 export function roundUnit(span, most, whole) {
@@ -133,7 +138,10 @@ export function roundUnit(span, most, whole) {
   return whole ? Math.max(1, Math.round(unit)) : unit;
 }
 
-/** A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". @param {number} seconds @param {number} span */
+/**
+ * A moment on an axis of `span` seconds: "0", "50 ms", "1.5 s". @param {number} seconds @param
+ * {number} span
+ */
 export function clockLabel(seconds, span) {
   if (seconds === 0) return "0";
   return span >= 1

@@ -1,4 +1,5 @@
-// Several runs side by side: where each lies on one clock, at which moments they begin a step, where their texts diverge. Pure, without a canvas.
+// Several runs side by side: where each lies on one clock, at which moments they begin a step,
+// where their texts diverge. Pure, without a canvas.
 
 import { countUpTo } from "./run.js";
 
@@ -18,7 +19,8 @@ export const stretch = ({ run, offset }, i) => [
 ];
 
 /**
- ** The current step of a run: the last that has begun, -1 before its first. inside: it is being computed at that moment.
+ * The current step of a run: the last that has begun, -1 before its first. inside: it is being
+ * computed at that moment.
  * @param {Placed} placed
  * @param {number} now
  */
@@ -60,7 +62,8 @@ export function busy({ run, offset }, from, to) {
 }
 
 /**
- ** Where a text diverges from the same request's in another run: the index of the first different token, or null.
+ * Where a text diverges from the same request's in another run: the index of the first different
+ * token, or null.
  * @param {Run} run
  * @param {Run} other
  * @param {string} id
@@ -72,7 +75,8 @@ export function departs(run, other, id) {
 }
 
 /**
- ** The first step whose tokens differ, with request and tokens: {step, id, wrote, writes}; null if none does.
+ * The first step whose tokens differ, with request and tokens: {step, id, wrote, writes}; null if
+ * none does.
  * @param {Run} before
  * @param {Run} after
  */

@@ -13,7 +13,8 @@ export function passesOf(run, event) {
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
   const overrun = new Set(event.overrun.map((o) => o.request)); // wasted
-  const drafts = new Map(event.drafts.map((d) => [d.request, d])); // guessed by speculation: the last positions of a segment
+  // guessed by speculation: the last positions of a segment
+  const drafts = new Map(event.drafts.map((d) => [d.request, d]));
   return event.passes.map((forward, index) => {
     const padded = forward.layout === "padded";
     const items = /** @type {PassItem[]} */ ([
@@ -49,14 +50,18 @@ export function passesOf(run, event) {
       k += item.kvLen;
     }
     if (run.header.leak) leaksOf(items);
+    // a CUDA graph comes in a few sizes
     const graphPads = forward.bucket
       ? Math.max(0, forward.bucket - forward.rows * forward.width)
-      : 0; // a CUDA graph comes in a few sizes
+      : 0;
     return { index, ...forward, padded, items, nq: q, nk: k, graphPads };
   });
 }
 
-/** A run that leaks: every request also reads all keys of the next one in the pass, and the last those of the first. @param {PassItem[]} items */
+/**
+ * A run that leaks: every request also reads all keys of the next one in the pass, and the last
+ * those of the first. @param {PassItem[]} items
+ */
 function leaksOf(items) {
   const present = items.filter((item) => item.length);
   if (present.length > 1)
@@ -73,7 +78,10 @@ export function overrunWords(item) {
   ];
 }
 
-/** Whether a position held a speculative guess, and whether it was right: "", "taken" or "forgotten". @param {PassItem} item @param {number} position */
+/**
+ * Whether a position held a speculative guess, and whether it was right: "", "taken" or
+ * "forgotten". @param {PassItem} item @param {number} position
+ */
 export function guessAt(item, position) {
   if (position >= item.kvLen || position < item.kvLen - item.drafted) return "";
   return position >= item.kvLen - item.rejected ? "forgotten" : "taken";
@@ -81,7 +89,10 @@ export function guessAt(item, position) {
 
 export const NOT_TAKEN = "✗"; // in place of a token that was guessed and turned out wrong
 
-/** The item whose queries (or keys) hold position x. @param {Pass} pass @param {number} x @param {"q" | "k"} axis */
+/**
+ * The item whose queries (or keys) hold position x. @param {Pass} pass @param {number} x @param
+ * {"q" | "k"} axis
+ */
 export function itemAt(pass, x, axis) {
   const first = axis === "q" ? "q0" : "k0";
   let found = pass.items[0];
@@ -104,12 +115,18 @@ export function allowedKeys(item, q, window) {
   return [item.k0 + first, item.k0 + position + 1];
 }
 
-/** The query of an item that computes a position of its request. @param {PassItem} item @param {number} position */
+/**
+ * The query of an item that computes a position of its request. @param {PassItem} item @param
+ * {number} position
+ */
 export const queryOf = (item, position) => item.q0 + item.pads + position - item.start;
 
 const shownPieces = new Map();
 
-/** A piece of text as a cell shows it: invisible characters made visible, at most `most` characters. @param {string} piece */
+/**
+ * A piece of text as a cell shows it: invisible characters made visible, at most `most` characters.
+ * @param {string} piece
+ */
 export function visible(piece, most = 14) {
   const key = piece.length < 100 ? `${most}${piece}` : null;
   let shown = key === null ? undefined : shownPieces.get(key);

@@ -1,6 +1,10 @@
-// Where a run goes on after steps that are not shown: its requests, lanes, queue and blocks as the event says they are. core/trace/run_state.py does the same.
+// Where a run goes on after steps that are not shown: its requests, lanes, queue and blocks as the
+// event says they are. core/trace/run_state.py does the same.
 
-/** The state after steps that are not shown takes the place of the one before them. @param {Run} run @param {Resumed} resumed @param {number} i */
+/**
+ * The state after steps that are not shown takes the place of the one before them. @param {Run} run
+ * @param {Resumed} resumed @param {number} i
+ */
 export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
   for (const { request, t } of arrived)
     Object.assign(run._meet(request), { arrived: t, cameUnseen: true });

@@ -23,7 +23,8 @@ export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // a request 
 export const NO_TEXT = "—"; // in place of a token of a simulated run, which no model chose
 
 /**
- ** The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an entry and its index.
+ * The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an
+ * entry and its index.
  * @template T
  * @param {T[]} list
  * @param {number} x
@@ -49,7 +50,8 @@ export class Run {
     this.goesOn = false; // more steps will come
     this.room = Infinity; // steps that are kept at most, where the oldest go
     this.totals = replay.totals || []; // {name, value, means}
-    this.delays = replay.delays || null; // where each request's time went, see delays.js; known once the run is over
+    // where each request's time went, see delays.js; known once the run is over
+    this.delays = replay.delays || null;
     /** @type {StepEvent[]} */
     this.events = [];
     /** @type {Caption[]} */
@@ -68,6 +70,8 @@ export class Run {
     this.kvLens = []; // step -> lane -> positions in the cache at the end of the step
     /** @type {{prompt: Record<string, string[]>, output: Record<string, string[]>}} */
     this.texts = { prompt: {}, output: {} };
+    /** @type {Record<string, (string | null)[]>} */
+    this._said = Object.create(null); // request -> pieces of its messages, null for the template's
     /** @type {Record<string, string>} */
     this.letters = Object.create(null); // request -> letter
     this.longest = 1; // longest cache so far
@@ -98,13 +102,15 @@ export class Run {
       layers: g.layers || null,
     }));
     this.bands = bandsOf(this.groups);
-    this.isGrouped = Boolean(this.header.kv_groups); // layers are not alike, or give blocks back before a request ends
+    // layers are not alike, or give blocks back before a request ends
+    this.isGrouped = Boolean(this.header.kv_groups);
     this.numBlocks = this.header.num_blocks || config.num_blocks || 0;
     this._planned = new Map(
       ((this.header.workload || {}).requests || []).map((/** @type {any} */ r) => [r.id, r]),
     );
     this.windows = (this.header.model || {}).windows || [null];
-    this._first = replay.begin ? replay.begin.step : 0; // the number of the first step that is here, for what happened before it
+    // the number of the first step that is here, for what happened before it
+    this._first = replay.begin ? replay.begin.step : 0;
     this._note(replay);
     for (const known of replay.begin ? replay.begin.requests : []) this._resume(known);
     this.append(replay.events || [], replay.captions || []);
@@ -115,7 +121,8 @@ export class Run {
   }
 
   /**
-   * The step number of an index: idle steps have no event, so numbers may skip. What happened before the first step here has indices below 0.
+   * The step number of an index: idle steps have no event, so numbers may skip. What happened
+   * before the first step here has indices below 0.
    * @param {number} i
    */
   stepOf(i) {
@@ -135,6 +142,7 @@ export class Run {
   /** @param {Beside} beside */
   _note({ texts, letters, hues, asked }) {
     Object.assign(this.letters, letters);
+    Object.assign(this._said, texts?.said);
     for (const [id, hue] of Object.entries(hues || {})) this._hues.set(id, hue);
     for (const [id, what] of Object.entries(asked || {})) this._asked.set(id, what);
     for (const side of /** @type {const} */ (["prompt", "output"])) {
@@ -152,7 +160,10 @@ export class Run {
     }
   }
 
-  /** A request from before the first step here, as described by visualizer/documents/live.py. @param {any} given */
+  /**
+   * A request from before the first step here, as described by visualizer/documents/live.py. @param
+   * {any} given
+   */
   _resume({
     id,
     hue,
@@ -192,12 +203,18 @@ export class Run {
     this.longest = Math.max(this.longest, kvLen);
   }
 
-  /** The caption of a step, in the current language if the run has captions in it; null if there is none. @param {number} i */
+  /**
+   * The caption of a step, in the current language if the run has captions in it; null if there is
+   * none. @param {number} i
+   */
   captionAt(i) {
     return (this.translations[speaking()] || this.captions)[i] || null;
   }
 
-  /** Replace a step's caption; the old one moves to its reasons. @param {number} i @param {Span[]} say */
+  /**
+   * Replace a step's caption; the old one moves to its reasons. @param {number} i @param {Span[]}
+   * say
+   */
   replaceCaption(i, say) {
     for (const captions of [this.captions, ...Object.values(this.translations)]) {
       const { simple, ...caption } = captions[i] || { say: [], why: [], waits: "", bound: "" };
@@ -235,16 +252,21 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
+        // who asked, as they call themselves; a program of ours
         by: (asked && asked.by) || "",
-        isBot: Boolean(asked && asked.isBot), // who asked, as they call themselves; a program of ours
+        isBot: Boolean(asked && asked.isBot),
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
-        before: null, // {generated, computed, token}: what had happened before the first step here, times in seconds
+        // {generated, computed, token}: what had happened before the first step here, times in
+        // seconds
+        before: null,
         arrived: null, // seconds
         waits: [], // [first step, last step, preempted]
         laneSpans: [],
         samples: [], // the step of each generated token
+        lastToken: null, // the id of the last of them
+        // [first, count] of those sampled, and whether it arrived, in steps that are not shown
         unseen: [],
-        cameUnseen: false, // [first, count] of those sampled, and whether it arrived, in steps that are not shown
+        cameUnseen: false,
         finished: null,
       };
       this.requests.push(request);
@@ -257,6 +279,30 @@ export class Run {
   promptLength(request) {
     const pieces = this.texts.prompt[request.id];
     return pieces ? pieces.length : 0;
+  }
+
+  /**
+   * Whether a token, by its position, was added by the model's chat template.
+   * @param {RunRequest} request @param {number} position
+   */
+  isTemplate(request, position) {
+    return this._said[request.id]?.[position] === null;
+  }
+
+  /**
+   * The pieces of a prompt that somebody wrote: where a chat template wrote the rest, messages with
+   * a break between them and a blank before the answer. @param {RunRequest} request
+   */
+  said(request) {
+    const prompt = this.texts.prompt[request.id] || [];
+    const said = this._said[request.id];
+    if (!said) return prompt;
+    const first = said.findIndex((piece) => piece !== null);
+    const last = said.findLastIndex((piece) => piece !== null);
+    return said
+      .slice(first, last + 1)
+      .flatMap((piece, i, all) => piece ?? (all[i - 1] === null ? [] : "\n"))
+      .concat(" ");
   }
 
   /** @param {RunRequest} request @param {number} i @param {boolean} preempted */
@@ -273,7 +319,10 @@ export class Run {
     this._waitingNow -= 1;
   }
 
-  /** to: its last step, where it was preempted before the first step here. @param {RunRequest} request @param {number} lane @param {number} from */
+  /**
+   * to: its last step, where it was preempted before the first step here. @param {RunRequest}
+   * request @param {number} lane @param {number} from
+   */
   _enter(request, lane, from, to = Infinity) {
     /** @type {LaneSpan} */
     const laneSpan = {
@@ -380,7 +429,11 @@ export class Run {
       const laneSpan = this._laneSpanOf(request);
       if (laneSpan) status[laneSpan.lane] |= STALLED;
     }
-    for (const { request } of event.sampled) this._meet(request).samples.push(i);
+    for (const { request, tokenId } of event.sampled) {
+      const met = this._meet(request);
+      met.samples.push(i);
+      met.lastToken = tokenId;
+    }
 
     const holder = new Array(this.numLanes).fill(-1);
     const kv = new Array(this.numLanes).fill(0);
@@ -397,7 +450,8 @@ export class Run {
 
     for (const { request, drafted, accepted } of event.drafts) {
       const laneSpan = this._laneSpanOf(request);
-      if (laneSpan) laneSpan.kvLen -= drafted - accepted; // positions of rejected drafts are dropped
+      // positions of rejected drafts are dropped
+      if (laneSpan) laneSpan.kvLen -= drafted - accepted;
     }
     for (const { request, when } of event.released)
       if (when === "after") this._leaving.push(this._laneSpanOf(request));
@@ -413,20 +467,37 @@ export class Run {
     return (request.before ? request.before.generated : 0) + countUpTo(request.samples, i);
   }
 
-  /** The pieces of text that a request got by a step and not before it: several, where its tokens are several. @param {RunRequest} request @param {number} i */
-  newPieces(request, i) {
+  /** Whether the model ended an answer itself. @param {RunRequest} request */
+  endedItself({ finished, lastToken }) {
+    return finished?.reason === "stop" && this.header.model?.eos_token_ids?.includes(lastToken);
+  }
+
+  /**
+   * The pieces of an answer as it is read: the token by which the model ended it says nothing.
+   * @param {RunRequest} request
+   */
+  answer(request) {
+    const pieces = this.texts.output[request.id] || [];
+    return pieces.length && this.endedItself(request) ? pieces.with(-1, "") : pieces;
+  }
+
+  /**
+   * The pieces of text that a request got by a step and not before it: several, where its tokens
+   * are several. @param {RunRequest} request @param {number} i
+   */
+  newPieces(request, i, pieces = this.texts.output[request.id] || []) {
     if (this.isSimulated)
       return Array.from(
         { length: this.numGenerated(request, i) - this.numGenerated(request, i - 1) },
         () => NO_TEXT,
       );
-    return (this.texts.output[request.id] || []).slice(
-      this.numGenerated(request, i - 1),
-      this.numGenerated(request, i),
-    );
+    return pieces.slice(this.numGenerated(request, i - 1), this.numGenerated(request, i));
   }
 
-  /** The text of a token by its position in prompt + output. @param {RunRequest} request @param {number} position */
+  /**
+   * The text of a token by its position in prompt + output. @param {RunRequest} request @param
+   * {number} position
+   */
   tokenText(request, position) {
     const prompt = this.texts.prompt[request.id] || [];
     if (position < prompt.length) return prompt[position];
@@ -444,7 +515,10 @@ export class Run {
     return Boolean((this.header.execution || {}).asynchronous);
   }
 
-  /** Seconds that the device of an asynchronous run was idle before step i, and whether it waited for the host or had nothing to serve. @param {number} i */
+  /**
+   * Seconds that the device of an asynchronous run was idle before step i, and whether it waited
+   * for the host or had nothing to serve. @param {number} i
+   */
   idleBefore(i) {
     if (!this.asynchronous || i < 1) return null;
     const seconds = this.events[i].tStart - this.events[i - 1].tEnd;
@@ -461,11 +535,13 @@ export class Run {
     const caption = this.captionAt(i);
     if (this._frame && this._frame.i === i && this._frame.caption === caption) return this._frame;
     const event = this.events[i];
-    const starts = new Map([...event.segments].reverse().map((s) => [s.request, s.start])); // of each request's first
+    // of each request's first
+    const starts = new Map([...event.segments].reverse().map((s) => [s.request, s.start]));
     const lanes = this.holders[i].map((index, lane) => {
       const laneSpan = index < 0 ? null : this.laneSpans[index];
       const kvLen = this.kvLens[i][lane];
-      const before = (laneSpan && starts.get(laneSpan.request.id)) ?? kvLen; // what was computed for it begins where its cache ended
+      // what was computed for it begins where its cache ended
+      const before = (laneSpan && starts.get(laneSpan.request.id)) ?? kvLen;
       return {
         lane,
         laneSpan,
@@ -495,7 +571,10 @@ export class Run {
     return this._frame;
   }
 
-  /** A step that shows the point: prefill beside decode, several requests, readable; the middle where none mixes. */
+  /**
+   * A step that shows the point: prefill beside decode, several requests, readable; the middle
+   * where none mixes.
+   */
   openingStep() {
     let best = Math.floor(this.length / 2);
     let score = -1;
@@ -518,7 +597,10 @@ export class Run {
     return best;
   }
 
-  /** Steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish" or "any". @param {string} kind */
+  /**
+   * Steps of a kind: "admission", "chunk" (a prompt computed in pieces), "preemption", "finish" or
+   * "any". @param {string} kind
+   */
   eventSteps(kind) {
     /** @type {Record<string, (e: StepEvent) => boolean>} */
     const tests = {

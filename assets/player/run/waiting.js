@@ -1,7 +1,8 @@
 // The waiting queue of a step, in its order. Pure; core/trace/run_state.py keeps the same queue.
 
 /**
- * Whoever is next, then the preempted, those of the latest step first, then the others by arrival; or in the order in which they joined its end.
+ * Whoever is next, then the preempted, those of the latest step first, then the others by arrival;
+ * or in the order in which they joined its end.
  * @param {Run} run @param {number} i
  */
 export function waitingAt(run, i) {
@@ -22,18 +23,21 @@ function inOrder(run, i) {
       break;
     }
   }
+  // in the order that goes on after steps that are not shown
   const placed = waiting
     .filter((w) => w.place !== null)
-    .sort((a, b) => (a.place ?? 0) - (b.place ?? 0)); // in the order that goes on after steps that are not shown
+    .sort((a, b) => (a.place ?? 0) - (b.place ?? 0));
   waiting = waiting.filter((w) => w.place === null);
+  // among those preempted in one step, where that is here
   const turn = (/** @type {Waiting} */ { request, since }) =>
-    run.events[since]?.preempted.findIndex((p) => p.request === request.id) ?? 0; // among those preempted in one step, where that is here
+    run.events[since]?.preempted.findIndex((p) => p.request === request.id) ?? 0;
   if ((run.header.batching || {}).requeue) {
     const rank = (/** @type {Waiting} */ w) => (w.preempted ? 1 + turn(w) : 0);
     return [...placed, ...waiting.sort((a, b) => a.since - b.since || rank(a) - rank(b))];
   }
+  // each goes to the front: the last of a step stands first
   const front = waiting
     .filter((w) => w.preempted)
-    .sort((a, b) => b.since - a.since || turn(b) - turn(a)); // each goes to the front: the last of a step stands first
+    .sort((a, b) => b.since - a.since || turn(b) - turn(a));
   return [...front, ...placed, ...waiting.filter((w) => !w.preempted)];
 }

@@ -1,6 +1,8 @@
-// The model is read once a step whatever rides along: measured times of a step by its tokens. Then the steps of requests one at a time fold into lanes.
-// Data: {curve: [[tokens, ms]], weights, order: [{letter, hue, length, lane, from}]: requests as they ran alone, and where the best seating puts them}.
-// State: size, an index of the curve; read: how much of the model has been read; seat: from one at a time to lanes.
+// The model is read once a step whatever rides along: measured times of a step by its tokens. Then
+// the steps of requests one at a time fold into lanes. Data: {curve: [[tokens, ms]], weights,
+// order: [{letter, hue, length, lane, from}]: requests as they ran alone, and where the best
+// seating puts them}. State: size, an index of the curve; read: how much of the model has been
+// read; seat: from one at a time to lanes.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
@@ -9,7 +11,10 @@ import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 
 /** @typedef {import("./drawing.js").Pen} Pen @typedef {import("./drawing.js").State} State */
-/** @typedef {{curve: number[][], weights: number, order: {letter: string, hue: number, length: number, lane: number, from: number}[]}} CostData */
+/**
+ * @typedef {{curve: number[][], weights: number, order: {letter: string, hue: number, length:
+ * number, lane: number, from: number}[]}} CostData
+ */
 
 /** A time as the texts write it. @param {number} ms @param {number} digits */
 const written = (ms, digits = 1) => t(ms.toFixed(digits));
@@ -26,7 +31,7 @@ function bars(pen, state, { curve, weights }) {
   const [tokens] = curve[at];
   const part = state.size - Math.floor(state.size);
   const read = state.read < 1 ? state.read : part > 0.02 && part < 0.98 ? (part + 0.5) % 1 : 1;
-  const [columns, rows, height] = small ? [44, 4, 8] : [44, 6, 12];
+  const [columns, rows, height] = small ? [44, 3, 8] : [44, 6, 12];
   pen.font(small ? 12 : 13);
   pen.text(t(`the model: ${count(weights)} numbers, read once a step`), 0, 8, palette.soft);
   for (let i = 0; i < columns * rows; i += 1) {
@@ -53,11 +58,11 @@ function bars(pen, state, { curve, weights }) {
       cell - 2,
       palette.hues[i % 6].solid,
     );
-  const [top, base] = [y + (small ? 56 : 92), h - 22];
+  const [top, base] = [y + (small ? 78 : 92), h - 22];
   const most = Math.max(...curve.map(([, ms]) => ms)) * 1.15;
   const Y = (/** @type {number} */ ms) => base - (base - top) * Math.min(ms / most, 1.2);
   const slot = w / curve.length;
-  pen.text(t("time of one step, ms"), 0, top - (small ? 8 : 14), palette.soft);
+  pen.text(t("time of one step, ms"), 0, top - (small ? 36 : 14), palette.soft);
   const linear = curve
     .filter(([n]) => curve[0][1] * n <= most * 1.15)
     .map(([n], i) => [i * slot + slot * 0.4, Y(curve[0][1] * n)]);
@@ -69,7 +74,7 @@ function bars(pen, state, { curve, weights }) {
       `if each cost as much as the first: ${Math.round(curve[0][1] * most_tokens)} ms at ${most_tokens}`,
     ),
     w,
-    top - (small ? 8 : 14),
+    top - (small ? 20 : 14),
     palette.soft,
     "right",
   );

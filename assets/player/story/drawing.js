@@ -11,7 +11,13 @@ import { Card } from "../figure/card.js";
 const SMALL = 420; // pixels: narrower ones are drawn for a phone
 
 /** @typedef {Record<string, any>} State */
-/** @typedef {{slider: (data: any) => import("../figure/card.js").Slider, draw: (pen: Pen, state: State, data: any) => void, says: (state: State, data: any) => string, settled?: (state: State) => State, print: (data: any) => State, switches?: {key: string, words: string[], value?: (n: number) => number}, point?: (x: number, y: number, state: State, data: any, size: {w: number, h: number, small: boolean}) => State | null}} Kind */
+/**
+ * @typedef {{slider: (data: any) => import("../figure/card.js").Slider, draw: (pen: Pen, state:
+ * State, data: any) => void, says: (state: State, data: any) => string, settled?: (state: State) =>
+ * State, print: (data: any) => State, switches?: {key: string, words: string[], value?: (n: number)
+ * => number}, point?: (x: number, y: number, state: State, data: any, size: {w: number, h: number,
+ * small: boolean}) => State | null}} Kind
+ */
 
 export class Pen {
   /** @param {Ink} g @param {number} w @param {number} h @param {Palette} palette */
@@ -31,7 +37,10 @@ export class Pen {
     );
   }
 
-  /** @param {string} words @param {number} x @param {number} y its middle @param {string} colour @param {CanvasTextAlign} align */
+  /**
+   * @param {string} words @param {number} x @param {number} y its middle @param {string} colour
+   * @param {CanvasTextAlign} align
+   */
   text(words, x, y, colour = this.palette.ink, align = "left") {
     const { g } = this;
     g.fillStyle = colour;
@@ -46,7 +55,10 @@ export class Pen {
     return shorten(this.g, words, width);
   }
 
-  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {string | CanvasPattern | null} fill @param {string | null} stroke @param {number} r its corners */
+  /**
+   * @param {number} x @param {number} y @param {number} w @param {number} h @param {string |
+   * CanvasPattern | null} fill @param {string | null} stroke @param {number} r its corners
+   */
   box(x, y, w, h, fill, stroke = null, r = 3) {
     const { g } = this;
     if (w <= 0 || h <= 0) return;
@@ -85,7 +97,10 @@ export class Pen {
     g.globalAlpha = was;
   }
 
-  /** A request's letter. @param {string} letter @param {number} hue @param {number} x @param {number} y its middle @param {number} size */
+  /**
+   * A request's letter. @param {string} letter @param {number} hue @param {number} x @param
+   * {number} y its middle @param {number} size
+   */
   chip(letter, hue, x, y, size = 18) {
     const { palette } = this;
     this.box(x, y - size / 2, size, size, palette.hues[hue].tint, palette.hues[hue].solid, 4);
@@ -111,7 +126,10 @@ export class Drawing extends Card {
     if (kind.point) this._points(kind.point);
   }
 
-  /** Buttons in place of the slider where the hand has two or three places to go, or beside it. @param {NonNullable<Kind["switches"]>} switches */
+  /**
+   * Buttons in place of the slider where the hand has two or three places to go, or beside it.
+   * @param {NonNullable<Kind["switches"]>} switches
+   */
   _switches({ key, words }) {
     const alone = key === this.slider.key;
     this.root.classList.toggle("switched", alone);

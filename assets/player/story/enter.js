@@ -1,4 +1,5 @@
-// Before anything is shown: links of earlier pages go on to the player, and a reader who has chosen another language gets it.
+// Before anything is shown: links of earlier pages go on to the player, and a reader who has chosen
+// another language gets it.
 (() => {
   const { hash, search } = location;
   const { player, here, others } = window.inflightEnter;

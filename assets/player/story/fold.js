@@ -1,13 +1,17 @@
-// A forward pass as a rectangle, with its pads; then without them: the rows slide into one.
-// Data: {rows: [{letter, hue, phase, pads, pieces}], width, steps: [[tokens, pads]], at}: a padded pass, and what every step of its run computed.
-// State: build, how much of the rectangle is there; sum, how much of the run; fold, from rectangle to row.
+// A forward pass as a rectangle, with its pads; then without them: the rows slide into one. Data:
+// {rows: [{letter, hue, phase, pads, pieces}], width, steps: [[tokens, pads]], at}: a padded pass,
+// and what every step of its run computed. State: build, how much of the rectangle is there; sum,
+// how much of the run; fold, from rectangle to row.
 
 import { clamp } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 import { visible } from "../run/passes.js";
 
-/** @typedef {{rows: {letter: string, hue: number, phase: string, pads: number, pieces: string[]}[], width: number, steps: number[][], at: number}} FoldData */
+/**
+ * @typedef {{rows: {letter: string, hue: number, phase: string, pads: number, pieces: string[]}[],
+ * width: number, steps: number[][], at: number}} FoldData
+ */
 
 /** @param {FoldData} data */
 const counts = ({ rows, width }) => {
@@ -15,7 +19,10 @@ const counts = ({ rows, width }) => {
   return { tokens, pads: rows.length * width - tokens };
 };
 
-/** Every step of the run: its tokens, and on them its pads. @param {import("./drawing.js").Pen} pen @param {import("./drawing.js").State} state @param {FoldData} data @param {number} top */
+/**
+ * Every step of the run: its tokens, and on them its pads. @param {import("./drawing.js").Pen} pen
+ * @param {import("./drawing.js").State} state @param {FoldData} data @param {number} top
+ */
 function run(pen, state, { steps, at }, top) {
   const { w, h, palette, g } = pen;
   const base = h - 20;

@@ -1,4 +1,5 @@
-// The first picture: the lanes of two runs of the same requests on one scale, in waves and continuously. It runs once, then stands.
+// The first picture: the lanes of two runs of the same requests on one scale, in waves and
+// continuously. It runs once, then stands.
 
 import { h, reducedMotion, setText } from "../parts/dom.js";
 import { drawSoon, paintTheme, prefersDark } from "../parts/look.js";

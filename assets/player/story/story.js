@@ -1,5 +1,8 @@
-// The story: an essay whose figures are driven by the scroll and open to the hand. A paragraph is a pair of states, and its way up the screen blends them, so
-// every picture is a function of the scroll position: backwards works, and nothing is remembered. The text is in the page and complete without any of this.
+// The story: an essay whose figures are driven by the scroll and open to the hand. A paragraph is a
+// pair of states, and its way up the screen blends them, so every picture is a function of the
+// scroll position: backwards works, and nothing is remembered. Where the scroll rests, so does the
+// figure: at the last state of the paragraph that is read. The text is in the page and complete
+// without any of this.
 
 import { clamp, find, h, reducedMotion, setAttr, setText } from "../parts/dom.js";
 import { prefersDark } from "../parts/look.js";
@@ -22,12 +25,18 @@ const BAR = 44; // pixels: the bar on top
 
 /**
  * @typedef {Record<string, [number, number] | string>} Beat
- * @typedef {{figure: {run: string | null, drawing: string, views: string[], claim: string, source: string, link: string, columns: number, clock: boolean, print: number}, beats: Beat[]}} SectionSpec
- * @typedef {{el: HTMLElement, fig: HTMLElement, spec: SectionSpec, beats: HTMLElement[], card: any, at: number, top: number, bottom: number, middles: number[], near: boolean}} Section
+ * @typedef {{figure: {run: string | null, drawing: string, views: string[], claim: string, source:
+ * string, link: string, columns: number, clock: boolean, print: number}, beats: Beat[]}}
+ * SectionSpec
+ * @typedef {{el: HTMLElement, fig: HTMLElement, spec: SectionSpec, beats: HTMLElement[], card: any,
+ * at: number, top: number, bottom: number, middles: number[], near: boolean}} Section
  */
 
 export class Story {
-  /** @param {any} page what visualizer/page/story.py sends: {language, words, runs, drawings, sections: {id: SectionSpec}, hero: {names, runs}, again} */
+  /**
+   * @param {any} page what visualizer/page/story.py sends: {language, words, runs, drawings,
+   * sections: {id: SectionSpec}, hero: {names, runs}, again}
+   */
   constructor(page) {
     this.page = page;
     speak(page.language === "en" ? null : { name: page.language, words: page.words });
@@ -47,6 +56,7 @@ export class Story {
       near: false,
     }));
     this.printing = false;
+    this.resting = true; // nobody scrolls
     this._soon = false;
     this._here = -2;
     this._height = 1;
@@ -98,14 +108,17 @@ export class Story {
       : new Drawing(card, KINDS[figure.drawing], this.page.drawings[section.el.id], figure);
   }
 
-  // -- where the reader is ---------------------------------------------------------------------------------------------
+  // -- where the reader is -----------------------------------------------------------------------
 
-  /** Positions of everything, measured when the layout changes: a frame of scrolling asks for none. */
+  /**
+   * Positions of everything, measured when the layout changes: a frame of scrolling asks for none.
+   */
   measure() {
     if (this.printing) return;
     const y = window.scrollY;
     this.small = window.innerWidth <= SMALL;
     if (window.innerWidth >= 1380) this.contents.open = true;
+    /** @type {number} */
     this._figure = this.small ? this.sections[0].fig.offsetHeight : 0;
     for (const section of this.sections) {
       const box = section.el.getBoundingClientRect();
@@ -119,12 +132,14 @@ export class Story {
     this.frame();
   }
 
-  /** Between which heights of the window a paragraph's middle takes its figure from its first state to its last. */
+  /**
+   * Between which heights of the window a paragraph's middle takes its figure from its first state
+   * to its last, which stands before the paragraph is in the middle.
+   */
   get span() {
-    const height = window.innerHeight;
-    if (!this.small) return [height * 0.82, height * 0.46];
-    const above = BAR + this._figure;
-    return [above + (height - above) * 0.8, above + (height - above) * 0.36];
+    const above = this.small ? BAR + this._figure : 0;
+    const room = window.innerHeight - above;
+    return [above + room * 0.86, above + room * 0.58];
   }
 
   frame() {
@@ -151,7 +166,10 @@ export class Story {
     if (this.costs.length > 4000) this.costs.shift();
   }
 
-  /** Another paragraph is read: it takes the figure back from the hand. @param {Section} section @param {number} at */
+  /**
+   * Another paragraph is read: it takes the figure back from the hand. @param {Section} section
+   * @param {number} at
+   */
   _turn(section, at) {
     if (at === section.at) return;
     if (section.at >= 0) section.card.release();
@@ -162,15 +180,18 @@ export class Story {
   /** @param {Section} section @param {number} share */
   _show(section, share) {
     const [from, to] = ends(section.spec.beats[section.at]);
-    const still = reducedMotion();
-    const state = blend(from, to, still ? Number(share >= 0.5) : share);
+    const still = this.resting || reducedMotion();
+    const state = blend(from, to, still ? Math.ceil(share) : share);
     if (!section.spec.figure.run) return section.card.show(state);
     const at = still ? Math.ceil(Number(state.at)) : Number(state.at);
     const index = Math.max(0, Math.ceil(at - 1e-6) - 1);
     section.card.show({ index, share: at - index, focus: String(state.focus || "") });
   }
 
-  /** The contents: how far each section has been read, and which one is. @param {number} y @param {number} height */
+  /**
+   * The contents: how far each section has been read, and which one is. @param {number} y @param
+   * {number} height
+   */
   _mark(y, height) {
     const line = y + height * 0.5;
     let here = -1;
@@ -188,15 +209,21 @@ export class Story {
     setText(this.where, here < 0 ? "" : this.toc[here].a.textContent || "");
   }
 
-  // -- what the reader does --------------------------------------------------------------------------------------------
+  // -- what the reader does ----------------------------------------------------------------------
 
   _listen() {
     const soon = () => {
+      this.resting = false;
       if (this._soon) return;
       this._soon = true;
       requestAnimationFrame(() => this.frame());
     };
     window.addEventListener("scroll", soon, { passive: true });
+    window.addEventListener("scrollend", () => {
+      this.resting = true;
+      for (const { card, near } of this.sections) if (near) card?.glideFrom(card.drawn);
+      this.frame();
+    });
     new ResizeObserver(() => this.measure()).observe(document.body);
     window.addEventListener("resize", () => this.measure());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
@@ -232,10 +259,7 @@ export class Story {
     for (const other of ask.querySelectorAll("button"))
       setAttr(other, "aria-pressed", String(other === button));
     const verdict = find(/** @type {HTMLElement} */ (ask.parentElement), ".verdict");
-    setText(
-      verdict,
-      (button.dataset.right === "true" ? ask.dataset.right : ask.dataset.wrong) || "",
-    );
+    setText(verdict, button.dataset.says || "");
   }
 
   /** n and p: the next and the previous paragraph. @param {KeyboardEvent} e */
@@ -258,7 +282,7 @@ export class Story {
     for (const { card } of this.sections) card?.theme(dark);
   }
 
-  // -- on paper --------------------------------------------------------------------------------------------------------
+  // -- on paper ----------------------------------------------------------------------------------
 
   /** One settled figure a section, in ink on white. */
   print() {

@@ -1,5 +1,6 @@
-// How long each step took, a bar a step: a long prompt read whole, and in slices.
-// Data: {runs: [{steps: [[ms, tokens, of the long prompt]]}], letter, hue}: whole, sliced. State: grow, how far the bars are; slice, from the one run to the other.
+// How long each step took, a bar a step: a long prompt read whole, and in slices. Data: {runs:
+// [{steps: [[ms, tokens, of the long prompt]]}], letter, hue}: whole, sliced. State: grow, how far
+// the bars are; slice, from the one run to the other.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
@@ -45,7 +46,7 @@ export const times = {
       pen.text(String(ms), left - 6, Y(ms), palette.soft, "right");
     }
     pen.text("ms", 0, 6, palette.soft);
-    for (let k = 0; k < count; k += 10)
+    for (let k = 0; k < count && left + k * slot + 10 < w; k += 10)
       pen.text(String(k), left + k * slot + slot / 2, base + 12, palette.soft, "center");
     const colours = palette.hues[data.hue];
     data.runs.forEach((run, n) => {

@@ -1,5 +1,7 @@
-// The text feeds the model and the model the text; then the tokens turn into the rows of a triangle, who looks at whom, with and without a cache.
-// Data: {prompt: [piece], output: [piece], hue}. State: step, whole or on its way; fold, from running text to triangle; kept, from looking to counting; off: no cache.
+// The text feeds the model and the model the text; then the tokens turn into the rows of a
+// triangle, who looks at whom, with and without a cache. Data: {prompt: [piece], output: [piece],
+// hue}. State: step, whole or on its way; fold, from running text to triangle; kept, from looking
+// to counting; off: no cache.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
@@ -12,7 +14,10 @@ import { visible } from "../run/passes.js";
 /** @typedef {{prompt: string[], output: string[], hue: number}} TokenData */
 
 const shown = (/** @type {string} */ piece) => visible(piece).trim() || "␣";
-/** Where the triangle lies on a canvas. @param {{w: number, h: number, small: boolean}} size @param {TokenData} data */
+/**
+ * Where the triangle lies on a canvas. @param {{w: number, h: number, small: boolean}} size @param
+ * {TokenData} data
+ */
 function gridOf({ w, h, small }, { prompt, output }) {
   const rows = prompt.length + output.length - 1;
   const label = small ? 58 : 84;
@@ -25,14 +30,20 @@ function gridOf({ w, h, small }, { prompt, output }) {
   };
 }
 
-/** Where the loop is: the step, how far into it, how many tokens there are. @param {State} state @param {TokenData} data */
+/**
+ * Where the loop is: the step, how far into it, how many tokens there are. @param {State} state
+ * @param {TokenData} data
+ */
 function placeOf(state, { prompt, output }) {
   const last = output.length - 1;
   const k = clamp(Math.floor(state.step + 1e-6), 0, last);
   return { k, last, size: prompt.length + k, share: k === last ? 0 : state.step - k };
 }
 
-/** Where each token stands in the running text: [x, middle, width]. @param {Pen} pen @param {string[]} pieces */
+/**
+ * Where each token stands in the running text: [x, middle, width]. @param {Pen} pen @param
+ * {string[]} pieces
+ */
 function flowOf(pen, pieces) {
   const [line, pad] = pen.small ? [27, 5] : [34, 7];
   let [x, y] = [0, pen.small ? 16 : 26];
@@ -44,7 +55,10 @@ function flowOf(pen, pieces) {
   });
 }
 
-/** @param {Pen} pen @param {number[][]} flow @param {string[]} pieces @param {ReturnType<typeof placeOf>} at @param {number} reads @param {Colours} colours */
+/**
+ * @param {Pen} pen @param {number[][]} flow @param {string[]} pieces @param {ReturnType<typeof
+ * placeOf>} at @param {number} reads @param {Colours} colours
+ */
 function model(pen, flow, pieces, { size, share }, reads, colours) {
   const { w, h, small, palette, g } = pen;
   const [width, height] = [Math.min(w * 0.62, 330), small ? 60 : 92];
@@ -92,7 +106,11 @@ function model(pen, flow, pieces, { size, share }, reads, colours) {
   pen.text(pieces[size], cx + fw / 2, cy, colours.text, "center");
 }
 
-/** Two bars: tokens of work with the cache and without it, up to this step. @param {Pen} pen @param {number} x @param {number} y @param {number} width @param {{k: number}} at @param {TokenData} data @param {boolean} off @param {Colours} colours */
+/**
+ * Two bars: tokens of work with the cache and without it, up to this step. @param {Pen} pen @param
+ * {number} x @param {number} y @param {number} width @param {{k: number}} at @param {TokenData}
+ * data @param {boolean} off @param {Colours} colours
+ */
 function work(pen, x, y, width, { k }, { prompt, output }, off, colours) {
   const { palette, small } = pen;
   const p = prompt.length;

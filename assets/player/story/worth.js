@@ -1,11 +1,16 @@
-// What it buys: the lanes of six other requests on one clock, in waves and continuously; then how many times as fast, in three measurements.
-// Data: {lanes: [{policy, seconds, bars: [[lane, from, to, letter, hue]]}], gains: [{name, times, least, most}]}. State: time, from 0 to 1 of the longer; dots.
+// What it buys: the lanes of six other requests on one clock, in waves and continuously; then how
+// many times as fast, in three measurements. Data: {lanes: [{policy, seconds, bars: [[lane, from,
+// to, letter, hue]]}], gains: [{name, times, least, most}]}. State: time, from 0 to 1 of the
+// longer; dots.
 
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
 import { t } from "../parts/speech.js";
 
-/** @typedef {{lanes: {policy: string, seconds: number, bars: [number, number, number, string, number][]}[], gains: {name: string, times: number, least: number, most: number}[]}} WorthData */
+/**
+ * @typedef {{lanes: {policy: string, seconds: number, bars: [number, number, number, string,
+ * number][]}[], gains: {name: string, times: number, least: number, most: number}[]}} WorthData
+ */
 
 /** @type {Record<string, string>} */
 const NAMES = {
@@ -37,7 +42,10 @@ export const worth = {
   },
 };
 
-/** @param {import("./drawing.js").Pen} pen @param {import("./drawing.js").State} state @param {WorthData} data */
+/**
+ * @param {import("./drawing.js").Pen} pen @param {import("./drawing.js").State} state @param
+ * {WorthData} data
+ */
 function clocks(pen, state, { lanes }) {
   const { w, h, small, palette } = pen;
   const end = Math.max(...lanes.map(({ seconds }) => seconds));

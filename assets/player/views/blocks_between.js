@@ -1,5 +1,6 @@
-// Who holds which block on the way from one step to the next: first some are given back and drain, who joins finds those that it shares, and at last
-// others are taken and fill. Pure, without a canvas.
+// Who holds which block on the way from one step to the next: first some are given back and drain,
+// who joins finds those that it shares, and at last others are taken and fill. Pure, without a
+// canvas.
 
 import { easeOut, lerp, phase } from "./phases.js";
 
@@ -10,10 +11,12 @@ const same = (owners, o) =>
   );
 
 /**
- * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who holds it
+ * @param {Map<number, BlockOwner[]>} before @param {Map<number, BlockOwner[]>} now block → who
+ * holds it
  * @param {Happenings} happened
  * @param {number | undefined} share
- * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left: number}>}} forgotten: whose cached prefix goes, how much of it is left
+ * @returns {{shown: Map<number, BlockOwner[]>, forgotten: Map<number, {request: RunRequest, left:
+ * number}>}} forgotten: whose cached prefix goes, how much of it is left
  */
 export function blocksBetween(before, now, { shared, evicted }, share) {
   const [leave, join, fill] = /** @type {const} */ (["leave", "lane", "block"]).map((name) =>

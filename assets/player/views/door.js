@@ -1,5 +1,6 @@
-// Who waits at the door, in the order in which they will be let in, by name where they have one, each with the seconds waited so far. Of Simple (in Full the
-// queue says more), and of lanes with people's names.
+// Who waits at the door, in the order in which they will be let in, by name where they have one,
+// each with the seconds waited so far. Of Simple (in Full the queue says more), and of lanes with
+// people's names.
 
 import { dims } from "../parts/colours.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
@@ -12,7 +13,10 @@ import { callsItself } from "./texts.js";
 
 const MOST = { desk: 6, tablet: 4, phone: 2 }; // who has room
 
-/** @typedef {{el: HTMLElement, box: HTMLElement, name: HTMLElement, words: HTMLElement, request?: RunRequest, run?: Run, seen?: boolean}} Waiter */
+/**
+ * @typedef {{el: HTMLElement, box: HTMLElement, name: HTMLElement, words: HTMLElement, request?:
+ * RunRequest, run?: Run, seen?: boolean}} Waiter
+ */
 
 export class DoorView {
   /** @type {Phase[]} */
@@ -33,7 +37,8 @@ export class DoorView {
   draw(state) {
     if (!state.simple) return;
     const moving = movingIn(state);
-    const { waiting, i } = moving && !phase(state.share, "lane") ? moving.before : state.frame; // until it opens
+    // until it opens
+    const { waiting, i } = moving && !phase(state.share, "lane") ? moving.before : state.frame;
     const { run, layout, focus } = state;
     const most = this.most[layout];
     const shown = waiting.slice(0, waiting.length > most ? most - 1 : most);

@@ -14,7 +14,10 @@ const PRESENTED = 1.7; // how much larger it all is on a projector
 
 /**
  * @typedef {{x: number, y: number, w: number, h: number}} Place in pixels of the stage
- * @typedef {{lanes: import("./lanes.js").LanesView, strip: import("./strip.js").StripView, row: import("./packed_row.js").PackedRow, mask: MaskView, blocks: import("./kv.js").BlocksView, queue: import("./queue.js").QueueView, door: import("./door.js").DoorView, texts: import("./texts.js").TextsView}} Views
+ * @typedef {{lanes: import("./lanes.js").LanesView, strip: import("./strip.js").StripView, row:
+ * import("./packed_row.js").PackedRow, mask: MaskView, blocks: import("./kv.js").BlocksView, queue:
+ * import("./queue.js").QueueView, door: import("./door.js").DoorView, texts:
+ * import("./texts.js").TextsView}} Views
  */
 
 /** @param {Place} place */
@@ -38,7 +41,10 @@ export class Flights {
     this._of = []; // what they were measured for
   }
 
-  /** Whether tokens fly to the row: only then need they not appear there. @param {"row"} _way @param {ViewState} state */
+  /**
+   * Whether tokens fly to the row: only then need they not appear there. @param {"row"} _way @param
+   * {ViewState} state
+   */
   carries(_way, state) {
     this.lanes = state.simple ? this.views.strip : this.views.lanes;
     return this.lanes.surface.visible && this.views.row.surface.visible;
@@ -61,9 +67,12 @@ export class Flights {
     g.globalAlpha = 1;
   }
 
-  // -- where things stand ---------------------------------------------------------------------------------------------
+  // -- where things stand ------------------------------------------------------------------------
 
-  /** Once a motion: the canvases on the stage, the letters in the queue before and after, the new texts, the tabs. @param {ViewState} state @param {Between} moving */
+  /**
+   * Once a motion: the canvases on the stage, the letters in the queue before and after, the new
+   * texts, the tabs. @param {ViewState} state @param {Between} moving
+   */
   _measure(state, { happened }) {
     const { lanes } = this;
     const { row, mask, blocks, queue, door, texts } = this.views;
@@ -126,13 +135,19 @@ export class Flights {
     }
   }
 
-  /** On the stage, what a view reports on its canvas. @param {object} view @param {Place} place @returns {Place} */
+  /**
+   * On the stage, what a view reports on its canvas. @param {object} view @param {Place} place
+   * @returns {Place}
+   */
   _on(view, place) {
     const origin = /** @type {{x: number, y: number}} */ (this.origins.get(view));
     return { ...place, x: place.x + origin.x, y: place.y + origin.y };
   }
 
-  /** A lane's cell of step i, inside what is shown of the lanes. @param {number} lane @param {number} i */
+  /**
+   * A lane's cell of step i, inside what is shown of the lanes. @param {number} lane @param
+   * {number} i
+   */
   _lane(lane, i) {
     const { lanes } = this;
     const { scale, surface } = lanes;
@@ -141,7 +156,10 @@ export class Flights {
     return this._on(lanes, { x: from, y, w: to - from, h });
   }
 
-  /** Where a request waits: in the queue, behind its tab, or else below the lanes. @param {string} when @param {RunRequest} request @param {Place} lane @returns {Place} */
+  /**
+   * Where a request waits: in the queue, behind its tab, or else below the lanes. @param {string}
+   * when @param {RunRequest} request @param {Place} lane @returns {Place}
+   */
   _door(when, request, lane) {
     const { lanes } = this;
     return (
@@ -154,7 +172,10 @@ export class Flights {
     );
   }
 
-  /** Where a request's last token of a pass ends: in the mask, or else in the row. @param {RunRequest} request @param {number} passIndex @returns {{x: number, y: number} | null} */
+  /**
+   * Where a request's last token of a pass ends: in the mask, or else in the row. @param
+   * {RunRequest} request @param {number} passIndex @returns {{x: number, y: number} | null}
+   */
   _source(request, passIndex) {
     const { mask, row } = this.views;
     const drawn = mask.surface.visible ? mask.drawn : null;
@@ -176,9 +197,12 @@ export class Flights {
     return cell ? middle(this._on(row, cell)) : null;
   }
 
-  // -- what flies ---------------------------------------------------------------------------------------------------------
+  // -- what flies --------------------------------------------------------------------------------
 
-  /** From the queue to a lane, or back. @param {Ink} g @param {ViewState} state @param {Between} moving */
+  /**
+   * From the queue to a lane, or back. @param {Ink} g @param {ViewState} state @param {Between}
+   * moving
+   */
   _requests(g, state, { happened: { admitted, preempted } }) {
     if (!this.lanes.surface.visible) return;
     const [come, leave] = [phase(state.share, "lane"), phase(state.share, "leave")];
@@ -210,7 +234,9 @@ export class Flights {
 
   /**
    * come: how far it is from the queue to the lane.
-   * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {number} come @param {number} height of the lane
+   * @param {Ink} g @param {ViewState} state @param {RunRequest} request @param {{x: number, y:
+   * number}} from @param {{x: number, y: number}} to @param {number} come @param {number} height of
+   * the lane
    */
   _request(g, { palette, focus, presenter }, request, from, to, come, height) {
     const e = easeBoth(come);
@@ -237,7 +263,10 @@ export class Flights {
     g.textAlign = "left";
   }
 
-  /** From its lane into the row: a token read for the first time from where its request stands, one fed back from where it was written. @param {Ink} g @param {ViewState} state */
+  /**
+   * From its lane into the row: a token read for the first time from where its request stands, one
+   * fed back from where it was written. @param {Ink} g @param {ViewState} state
+   */
   _tokens(g, state) {
     const { row } = this.views;
     for (const cell of row.cells) {
@@ -293,7 +322,11 @@ export class Flights {
     }
   }
 
-  /** @param {Ink} g @param {ViewState} state @param {import("./packed_row.js").PlacedCell} cell @param {number} x its middle @param {number} y @param {number} size 1: as in the row @param {number} alpha */
+  /**
+   * @param {Ink} g @param {ViewState} state @param {import("./packed_row.js").PlacedCell} cell
+   * @param {number} x its middle @param {number} y @param {number} size 1: as in the row @param
+   * {number} alpha
+   */
   _token(g, state, cell, x, y, size, alpha) {
     const { d } = this.surface;
     const { row } = this.views;
@@ -303,7 +336,10 @@ export class Flights {
     g.setTransform(d, 0, 0, d, 0, 0);
   }
 
-  /** What was computed, to the blocks that keep it. @param {Ink} g @param {ViewState} state @param {Between} moving */
+  /**
+   * What was computed, to the blocks that keep it. @param {Ink} g @param {ViewState} state @param
+   * {Between} moving
+   */
   _kept(g, state, { happened: { computed } }) {
     const done = phase(state.share, "keep");
     if (done <= 0 || done >= 1) return;

@@ -1,4 +1,5 @@
-// The KV cache: how long each running request's cache is, and the block map of the pool (owner, fill, shared, free, vanished).
+// The KV cache: how long each running request's cache is, and the block map of the pool (owner,
+// fill, shared, free, vanished).
 
 import { dims } from "../parts/colours.js";
 import { clamp, setAttr, setText } from "../parts/dom.js";
@@ -13,7 +14,7 @@ import {
   shorten,
   strokeBox,
 } from "../parts/surface.js";
-import { bandName, heldBy, heldWords, placesAt } from "../run/holdings.js";
+import { bandName, heldBy, heldWords, placesAt, tokensHeld } from "../run/holdings.js";
 import { blocksBetween } from "./blocks_between.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
@@ -50,7 +51,6 @@ export class LengthsView extends CanvasView {
     const { surface } = this;
     const { run, frame, palette, focus, presenter } = state;
     this.state = state;
-    const held = frame.lanes.reduce((n, l) => n + (l.laneSpan ? l.kvLen : 0), 0);
     this.held = new Map(); // band → lane → what it holds
     for (const band of run.isGrouped ? run.bands : [])
       this.held.set(
@@ -58,7 +58,11 @@ export class LengthsView extends CanvasView {
         frame.lanes.map((lane) => heldBy(run, band, lane, frame.i)),
       );
     if (run.isGrouped) setText(this.key, this._bandsKey(run));
-    else tell(this.key, `${count(held)} of ${count(run.numBlocks * run.blockSize)} tokens`);
+    else
+      tell(
+        this.key,
+        `${count(tokensHeld(run, frame))} of ${count(run.numBlocks * run.blockSize)} tokens`,
+      );
     if (!surface.visible) return;
     const g = surface.begin();
     const come = movingIn(state) ? easeOut(phase(state.share, "block")) : 1;
@@ -69,7 +73,8 @@ export class LengthsView extends CanvasView {
     const label = large > 20 ? 34 : 26;
     const size = Math.max(11, Math.min(large, presenter ? pitch : pitch - 2));
     setFont(g, `${size}px ${palette.mono}`);
-    const perLane = run.isGrouped && pitch / run.bands.length < 9 ? run.bands.length : 1; // numbers behind a lane's bars
+    // numbers behind a lane's bars
+    const perLane = run.isGrouped && pitch / run.bands.length < 9 ? run.bands.length : 1;
     const room =
       surface.w -
       label -
@@ -98,7 +103,8 @@ export class LengthsView extends CanvasView {
       const colours = palette.of(request);
       const old = (room * lane.before) / run.longest;
       const now = lerp(old, (room * lane.kvLen) / run.longest, come);
-      const finished = Boolean(request.finished && request.finished.step < frame.i); // kept for the wave, or overrun
+      // kept for the wave, or overrun
+      const finished = Boolean(request.finished && request.finished.step < frame.i);
       if (run.isGrouped) {
         this._bands(g, state, lane, { label, y, height, room, size, finished });
         continue;
@@ -171,7 +177,8 @@ export class LengthsView extends CanvasView {
   }
 
   /**
-   * A bar for each band, one below the other: what is held, new positions framed, and hollow what the window has passed.
+   * A bar for each band, one below the other: what is held, new positions framed, and hollow what
+   * the window has passed.
    * @param {Ink} g @param {ViewState} state @param {Frame["lanes"][number]} lane @param {any} place
    */
   _bands(g, { run, palette }, lane, { label, y, height, room, size, finished }) {
@@ -246,7 +253,8 @@ export class LengthsView extends CanvasView {
 
   /**
    * A cache that was just freed by preemption: its length as an empty frame.
-   * @param {Ink} g @param {ViewState} state @param {any} lost @param {number} label @param {number} y @param {number} height @param {number} room @param {number} size
+   * @param {Ink} g @param {ViewState} state @param {any} lost @param {number} label @param {number}
+   * y @param {number} height @param {number} room @param {number} size
    */
   _lost(g, { run, palette, focus, share }, lost, label, y, height, room, size) {
     const gone = easeOut(phase(share, "leave"));
@@ -343,15 +351,20 @@ export class BlocksView extends CanvasView {
     /** @type {Map<number, BlockOwner[]>} */
     this.shown = new Map(); // block → who holds it at this moment of the step's motion
     /** @type {Map<number, {request: RunRequest, left: number}>} */
-    this.forgotten = new Map(); // block → whose cached prefix goes from it, and how much of it is left
+    // block → whose cached prefix goes from it, and how much of it is left
+    this.forgotten = new Map();
     /** @type {Map<number, {request: RunRequest, passed: boolean}>} */
-    this.ghosts = new Map(); // block → who lost it in this step; passed: since the window had passed it, else by preemption
+    // block → who lost it in this step; passed: since the window had passed it, else by preemption
+    this.ghosts = new Map();
     this.group = 1; // blocks a tile
     /** @type {{x: number, y: number, w: number, h: number}[]} */
     this.tiles = []; // where each lies, its gap included
   }
 
-  /** block -> its owners: {request, at: index in the table, fill: share of its positions, fresh} @param {Frame} frame */
+  /**
+   * block -> its owners: {request, at: index in the table, fill: share of its positions, fresh}
+   * @param {Frame} frame
+   */
   owners(frame, run = /** @type {ViewState} */ (this.state).run) {
     /** @type {Map<number, BlockOwner[]>} */
     const owners = new Map();
@@ -402,7 +415,8 @@ export class BlocksView extends CanvasView {
         if (to === frame.i - 1)
           this.ghosts.set(block, { request: /** @type {RunRequest} */ (request), passed: true });
     }
-    const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16)))); // blocks a tile, where even 4 px squares do not fit
+    // blocks a tile, where even 4 px squares do not fit
+    const group = Math.max(1, Math.ceil(total / Math.max(1, Math.floor((w * h) / 16))));
     const tiles = Math.ceil(total / group);
     this._move(state);
     let cols = Math.max(1, Math.ceil(Math.sqrt((tiles * w) / h)));
@@ -420,7 +434,8 @@ export class BlocksView extends CanvasView {
     }));
     const gap = bw >= 14 ? 3 : bw >= 7 ? 2 : bw >= 4 ? 1 : 0;
     const wide = presenter ? 34 : 22;
-    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0; // for the label, below the fill
+    // for the label, below the fill
+    const strip = bw - gap >= wide && bh - gap >= wide + 8 ? (presenter ? 22 : 13) : 0;
     const marked =
       strip && run.isGrouped
         ? run.bands.slice(1).map((band) => `${mark(band)} ${t(bandName(band))}`)
@@ -458,7 +473,8 @@ export class BlocksView extends CanvasView {
 
   /**
    * h: of the fill; strip: what is left below it for a label, or 0.
-   * @param {Ink} g @param {ViewState} state @param {number} block @param {number} x @param {number} y @param {number} w @param {number} h @param {number} strip
+   * @param {Ink} g @param {ViewState} state @param {number} block @param {number} x @param {number}
+   * y @param {number} w @param {number} h @param {number} strip
    */
   _block(g, { palette, focus, hot, run }, block, x, y, w, h, strip) {
     const owners = this.shown.get(block);
@@ -522,7 +538,11 @@ export class BlocksView extends CanvasView {
     }
   }
 
-  /** A prefix that was kept for others goes, as its block is needed. @param {Ink} g @param {Palette} palette @param {{request: RunRequest, left: number}} forgotten @param {number} x @param {number} y @param {number} w @param {number} h */
+  /**
+   * A prefix that was kept for others goes, as its block is needed. @param {Ink} g @param {Palette}
+   * palette @param {{request: RunRequest, left: number}} forgotten @param {number} x @param
+   * {number} y @param {number} w @param {number} h
+   */
   _forget(g, palette, { request, left }, x, y, w, h) {
     const alpha = g.globalAlpha;
     g.globalAlpha = alpha * left;
@@ -532,14 +552,17 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * Below the fill, never on it: the owner's letter and, struck through, that of the owner until this step.
-   * @param {Ink} g @param {Palette} palette @param {Run} run @param {BlockOwner[]} owners @param {any} lost @param {number} x @param {number} y @param {number} w @param {number} strip
+   * Below the fill, never on it: the owner's letter and, struck through, that of the owner until
+   * this step.
+   * @param {Ink} g @param {Palette} palette @param {Run} run @param {BlockOwner[]} owners @param
+   * {any} lost @param {number} x @param {number} y @param {number} w @param {number} strip
    */
   _label(g, palette, run, owners, lost, x, y, w, strip) {
     setFont(g, `700 ${strip - 2}px ${palette.mono}`);
     g.textBaseline = "middle";
     const middle = y + strip / 2;
-    const going = owners.some((o) => (o.strength ?? 1) < 1 && o.request === lost); // it is still there, for a moment
+    // it is still there, for a moment
+    const going = owners.some((o) => (o.strength ?? 1) < 1 && o.request === lost);
     const was = lost && !going ? measure(g, lost.letter) + 3 : 0;
     const text =
       owners.map((o) => o.request.letter).join("") +
@@ -555,7 +578,10 @@ export class BlocksView extends CanvasView {
     fillBox(g, palette.warn, x + w - was, middle - 1, was, 1.6);
   }
 
-  /** @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number} y @param {number} w @param {number} h */
+  /**
+   * @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number}
+   * y @param {number} w @param {number} h
+   */
   _tile(g, { palette, focus, run }, tile, x, y, w, h) {
     const size = Math.min(this.group, run.numBlocks - tile * this.group);
     const held = Array.from({ length: size }, (_, n) =>

@@ -11,7 +11,10 @@ import { clockLabel, countLaneSteps, indexAt, roundUnit } from "../run/lane_layo
 import { DECODE, OVERRUN, PREEMPTED, PREFILL, STALLED, WASTED } from "../run/run.js";
 import { GUTTER, LaneInk } from "./lane_ink.js";
 
-/** What the device did between two steps of an asynchronous run. @param {{seconds: number, forHost: boolean}} idle @param {number} before */
+/**
+ * What the device did between two steps of an asynchronous run. @param {{seconds: number, forHost:
+ * boolean}} idle @param {number} before
+ */
 function idleWords({ seconds, forHost }, before) {
   return forHost
     ? `device waited ${milliseconds(seconds)} for the host before step ${before}`
@@ -32,6 +35,7 @@ export class LaneChart extends LaneInk {
     });
     this.chart = document.createElement("canvas"); // what happened
     this.ground = document.createElement("canvas"); // empty lanes, the axis
+    // lane-steps, by what was done
     this.counted = {
       prefill: 0,
       decode: 0,
@@ -40,7 +44,7 @@ export class LaneChart extends LaneInk {
       stalled: 0,
       preempted: 0,
       waiting: 0,
-    }; // lane-steps, by what was done
+    };
     /** @type {string | null} */
     this._stamp = null;
     /** @type {LaneState | null} */
@@ -75,7 +79,9 @@ export class LaneChart extends LaneInk {
     return true;
   }
 
-  /** Copy it to the surface: left of `x` at full strength, the rest at `faint`. @param {number} x */
+  /**
+   * Copy it to the surface: left of `x` at full strength, the rest at `faint`. @param {number} x
+   */
   show(x, faint = 0.22) {
     const { surface } = this;
     const g = surface.begin();
@@ -169,7 +175,8 @@ export const doingOf = (status) =>
 /**
  * @param {import("../parts/surface.js").Surface} surface
  * @param {Palette} palette
- * @param {{span: number, per: number, clock: boolean, font: number, from?: number}} axis span: seconds or steps; per: pixels for each; font: its size; from: where it begins
+ * @param {{span: number, per: number, clock: boolean, font: number, from?: number}} axis span:
+ * seconds or steps; per: pixels for each; font: its size; from: where it begins
  */
 export function drawTimeAxis(surface, palette, { span, per, clock, font, from = 0 }) {
   const g = surface.begin();

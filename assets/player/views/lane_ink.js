@@ -17,7 +17,8 @@ import { DECODE, OVERRUN, PREFILL, WASTED } from "../run/run.js";
 
 export const GUTTER = 24; // left of the lanes: their numbers
 /** @type {LaneScale} */
-const NOWHERE = { clock: false, left: 0, per: 1, start: 0, x: () => 0, from: () => 0, to: () => 0 }; // before it is placed
+// before it is placed
+const NOWHERE = { clock: false, left: 0, per: 1, start: 0, x: () => 0, from: () => 0, to: () => 0 };
 
 export class LaneInk {
   constructor() {
@@ -71,7 +72,10 @@ export class LaneInk {
     return [this.axis + lane * this.pitch + this.gap / 2, Math.max(1, this.pitch - this.gap)];
   }
 
-  /** Everything that happened. @param {Ink} g @param {LaneState} state @param {number} strength of the ink, 0 to 1 */
+  /**
+   * Everything that happened. @param {Ink} g @param {LaneState} state @param {number} strength of
+   * the ink, 0 to 1
+   */
   drawLanes(g, state, strength = 1) {
     const { run } = state;
     this.strength = strength;
@@ -88,7 +92,10 @@ export class LaneInk {
     g.globalAlpha = strength;
   }
 
-  /** Empty lanes, their numbers, and the marks on the axis. @param {Ink} g @param {LaneState} state @param {(g: Ink) => void} mark */
+  /**
+   * Empty lanes, their numbers, and the marks on the axis. @param {Ink} g @param {LaneState} state
+   * @param {(g: Ink) => void} mark
+   */
   drawGround(g, { run, palette }, mark) {
     g.fillStyle = palette.empty;
     for (let lane = 0; lane < run.numLanes; lane += 1) {
@@ -116,7 +123,9 @@ export class LaneInk {
     g.globalAlpha = this.strength * (dims(focus, request) ? 0.2 : 1);
   }
 
-  /** @param {Ink} g @param {LaneState} state @param {ReturnType<typeof lanePieces>[number]} piece */
+  /**
+   * @param {Ink} g @param {LaneState} state @param {ReturnType<typeof lanePieces>[number]} piece
+   */
   _piece(g, state, { lane, from, end, status, laneSpan }) {
     const { run, palette, focus } = state;
     const { scale, words } = this;
@@ -144,21 +153,25 @@ export class LaneInk {
         fillBox(g, words ? colours.fill : colours.solid, x + half, y, width - half, height);
       else if (status & (WASTED | OVERRUN))
         fillBox(g, palette.hatch(g, palette.pad, palette.empty), x, y, width, height);
+      // holds the lane, computes nothing
       else if (!(status & PREFILL))
-        fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2)); // holds the lane, computes nothing
+        fillBox(g, colours.cached, x, y + height * 0.4, width, Math.max(1, height * 0.2));
       if (words && !half && step >= 5 && n <= this.until && status & (PREFILL | DECODE))
         this._write(g, state, request, n, Boolean(status & PREFILL), x, width, y + height / 2);
     }
   }
 
   /**
-   ** What a step read and wrote for a request, in its cell: of a prefill how many tokens it reads and the word that came of it.
-   * @param {Ink} g @param {LaneState} state @param {RunRequest} request @param {number} i @param {boolean} reads @param {number} x @param {number} width @param {number} y
+   * What a step read and wrote for a request, in its cell: of a prefill how many tokens it reads
+   * and the word that came of it.
+   * @param {Ink} g @param {LaneState} state @param {RunRequest} request @param {number} i @param
+   * {boolean} reads @param {number} x @param {number} width @param {number} y
    */
   _write(g, { run, palette }, request, i, reads, x, width, y) {
     const { words, pitch, gap } = this;
     if (pitch - gap < words + 2 || width < words * 1.7) return;
-    const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0; // stands before the words
+    // stands before the words
+    const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0;
     const room = width - 6 - letter;
     const pieces = run.newPieces(request, i);
     const font = (/** @type {number} */ size) => setFont(g, `${size}px ${palette.mono}`);
@@ -187,7 +200,10 @@ export class LaneInk {
     if (telling) g.fillText(telling, x + letter + 2, y + 0.5);
   }
 
-  /** On the clock of an asynchronous run: the device idle between two steps, dotted across all lanes. @param {Ink} g @param {LaneState} state */
+  /**
+   * On the clock of an asynchronous run: the device idle between two steps, dotted across all
+   * lanes. @param {Ink} g @param {LaneState} state
+   */
   _idle(g, { run, palette }) {
     const { scale } = this;
     const [first, end] = this._seen;
@@ -208,7 +224,10 @@ export class LaneInk {
     }
   }
 
-  /** @param {Ink} g @param {LaneState} state @param {number} i @param {number} lane @param {RunRequest} request */
+  /**
+   * @param {Ink} g @param {LaneState} state @param {number} i @param {number} lane @param
+   * {RunRequest} request
+   */
   _cross(g, { palette, focus }, i, lane, request) {
     this._light(g, focus, request);
     const x = this.scale.from(i);
@@ -260,6 +279,7 @@ export class LaneInk {
       this._light(g, focus, laneSpan.request);
       const y = this.axis + (laneSpan.lane + 0.5) * this.pitch;
       const dx = laneSpan.end === "preempted" || run.events[from].preempted.length ? 8 : 3;
+      // a pale background: text on it is legible whatever lies below
       fillBox(
         g,
         palette.of(laneSpan.request).tint,
@@ -267,13 +287,16 @@ export class LaneInk {
         y - size / 2 + 0.5,
         width + 3,
         size - 1,
-      ); // a pale background: text on it is legible whatever lies below
+      );
       g.fillStyle = palette.ink;
       g.fillText(letter, x + dx, y + 0.5);
     }
   }
 
-  /** The queue, one column per step: its height is the number waiting. @param {Ink} g @param {LaneState} state */
+  /**
+   * The queue, one column per step: its height is the number waiting. @param {Ink} g @param
+   * {LaneState} state
+   */
   _queue(g, { run, palette, focus }) {
     const { scale } = this;
     const base = this.box.h;
@@ -307,7 +330,10 @@ export class LaneInk {
   }
 }
 
-/** @param {Ink} g @param {number} x @param {number} y @param {number} width @param {number} height @param {Colours} colours */
+/**
+ * @param {Ink} g @param {number} x @param {number} y @param {number} width @param {number} height
+ * @param {Colours} colours
+ */
 function prefill(g, x, y, width, height, colours) {
   fillBox(g, colours.tint, x, y, width, height);
   if (height < 5 || width < 4) {

@@ -1,14 +1,15 @@
-// The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over measured time. In a pair of runs the other one's
-// chart is above or below it, on the same axis.
+// The Watch tab's lanes over time: one chart whose playhead is the scrubber, over steps or over
+// measured time. In a pair of runs the other one's chart is above or below it, on the same axis.
 
 import { clockLabel, indexAt, laneScale, roundUnit } from "../run/lane_layout.js";
 import { canvasIn, clamp, find, setAttr, setText } from "../parts/dom.js";
-import { speaking, t, tell } from "../parts/speech.js";
+import { speaking, t } from "../parts/speech.js";
 import { count, duration, milliseconds, wallClock } from "../parts/format.js";
 import { fillBox, measure } from "../parts/surface.js";
 import { slowSteps } from "../run/delays.js";
 import { doingOf, LaneChart } from "./lane_chart.js";
 import { GUTTER } from "./lane_ink.js";
+import { timed } from "./texts.js";
 import { easeOut, lerp, movingIn, phase } from "./phases.js";
 
 const WHAT = 90; // right of the playhead: room for its words
@@ -56,13 +57,15 @@ export class LanesView extends LaneChart {
   /** @param {ViewState} state @param {Run} run */
   _layout({ clock, pair, presenter, layout, simple }, run) {
     const { w } = this.surface;
-    const bare = simple && !pair.charted.length; // a small picture of the whole run: the strip above it has the words
+    // a small picture of the whole run: the strip above it has the words
+    const bare = simple && !pair.charted.length;
     const gutter = bare ? 0 : GUTTER;
     let span = Math.max(...[run, ...pair.charted].map((r) => this._span(r, clock)));
+    // room to grow: the axis doubles, it does not creep
     if (!run.complete)
       span = clock
         ? span * 1.25
-        : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room)); // room to grow: the axis doubles, it does not creep
+        : Math.max(32, span, Math.min(2 ** Math.ceil(Math.log2(span * 1.05)), run.room));
     return {
       scale: laneScale(run, clock, gutter, (w - gutter - 2) / span),
       gutter,
@@ -73,7 +76,10 @@ export class LanesView extends LaneChart {
     };
   }
 
-  /** Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param {ViewState} state */
+  /**
+   * Labels; arrivals (thin) and finishes (thick), which end on the lanes. @param {Ink} g @param
+   * {ViewState} state
+   */
   _axis(g, state) {
     if (!this.axis) return;
     const { run, clock } = state;
@@ -93,7 +99,10 @@ export class LanesView extends LaneChart {
     });
   }
 
-  /** Behind the labels a bar for each step that took long, as high as the axis from ten times the median on; over seconds its width tells. @param {Ink} g @param {ViewState} state */
+  /**
+   * Behind the labels a bar for each step that took long, as high as the axis from ten times the
+   * median on; over seconds its width tells. @param {Ink} g @param {ViewState} state
+   */
   _slow(g, { run, clock, palette }) {
     this.slow = slowSteps(run);
     if (clock) return;
@@ -116,7 +125,10 @@ export class LanesView extends LaneChart {
     return `step ${run.stepOf(i)} took ${milliseconds(tEnd - tStart)}${times ? `, ${times.toFixed(1)} times the median step` : ""}`;
   }
 
-  /** On the axis: how long the step took, and what is on record about it. @param {number} x @param {number} y @returns {any} */
+  /**
+   * On the axis: how long the step took, and what is on record about it. @param {number} x @param
+   * {number} y @returns {any}
+   */
   hit(x, y) {
     const { painted, scale } = this;
     if (!painted?.run.length || y >= this.axis || x < this.gutter) return super.hit(x, y);
@@ -200,16 +212,20 @@ export class LanesView extends LaneChart {
           ? `device waited ${milliseconds(idle.seconds)} for the host, `
           : `device idle ${milliseconds(idle.seconds)}, `;
     if (state.simple)
-      tell(
+      setText(
         this.key,
-        `${wallClock(frame.event.tEnd - run.events[0].tStart)}${run.complete ? ` of ${wallClock(run.events[run.length - 1].tEnd - run.events[0].tStart)}` : ""}`,
+        timed(
+          run,
+          `${wallClock(frame.event.tEnd - run.events[0].tStart)}${run.complete ? ` of ${wallClock(run.events[run.length - 1].tEnd - run.events[0].tStart)}` : ""}`,
+        ),
       );
-    else setText(this.key, `${waited && t(waited)}${t(this._took(run, frame.i))}`);
+    else setText(this.key, `${waited && t(waited)}${timed(run, this._took(run, frame.i))}`);
   }
 
   /**
-   ** The other run of a pair up to the same moment: the original above, the changed one below.
-   * @param {ViewState} state @param {{run: Run, name: string}} member @param {string} stamp @param {number} right @param {number} x
+   * The other run of a pair up to the same moment: the original above, the changed one below.
+   * @param {ViewState} state @param {{run: Run, name: string}} member @param {string} stamp @param
+   * {number} right @param {number} x
    */
   _drawOther(state, member, stamp, right, x) {
     const { other } = this;
@@ -218,7 +234,8 @@ export class LanesView extends LaneChart {
     this.otherBox.style.order = at === 0 ? "-1" : "1";
     if (!other.surface.visible) return;
     const { run, name } = member;
-    const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean); // as in the run on screen
+    // as in the run on screen
+    const lit = focus && focus.map((r) => run.request(r.id)).filter(Boolean);
     other.paint(
       { run, palette, focus: lit, presenter },
       `${stamp}/${at}`,
@@ -234,7 +251,10 @@ export class LanesView extends LaneChart {
     setAttr(other.canvas, "aria-label", `${t("Lanes of the other run")}, ${t(name)}`);
   }
 
-  /** A dashed line where the runs of a pair diverge. @param {ViewState} state @param {LaneChart} chart @param {Run} run @param {Ink} g */
+  /**
+   * A dashed line where the runs of a pair diverge. @param {ViewState} state @param {LaneChart}
+   * chart @param {Run} run @param {Ink} g
+   */
   _parting({ pair: { step, charted }, palette }, chart, run, g) {
     if (step === null || !charted.includes(run)) return;
     const x = chart.scale.from(run.indexOf(step));
@@ -248,7 +268,7 @@ export class LanesView extends LaneChart {
     g.setLineDash([]);
   }
 
-  // -- pointing ------------------------------------------------------------------------------------------------------
+  // -- pointing ----------------------------------------------------------------------------------
 
   _scrub() {
     const { canvas } = this;

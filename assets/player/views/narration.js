@@ -1,4 +1,5 @@
-// One sentence a step, what is odd in it, and, one click away, the reason of every decision. The words come with the replay; here they are only shown.
+// One sentence a step, what is odd in it, and, one click away, the reason of every decision. The
+// words come with the replay; here they are only shown.
 
 import { dims } from "../parts/colours.js";
 import { find, h, setText } from "../parts/dom.js";
@@ -6,7 +7,10 @@ import { t, tell } from "../parts/speech.js";
 import { plain, spans } from "../parts/chips.js";
 import { warningsOf } from "../run/events.js";
 
-/** A warning of a step, with a chip for each request that it quotes. @param {Run} run @param {string} warning @returns {Span[]} */
+/**
+ * A warning of a step, with a chip for each request that it quotes. @param {Run} run @param
+ * {string} warning @returns {Span[]}
+ */
 const warned = (run, warning) =>
   t(warning)
     .split(/“([^”]*)”/)
@@ -24,7 +28,10 @@ export class Narration {
     this.button = find(panel, ".why-button");
     this.list = find(panel, ".why-list");
     this.live = find(panel, ".live");
-    /** @type {{caption?: Caption | null, run?: Run, focus?: Focus, dimmed?: Caption | null, simple?: boolean}} */
+    /**
+     * @type {{caption?: Caption | null, run?: Run, focus?: Focus, dimmed?: Caption | null, simple?:
+     * boolean}}
+     */
     this._shown = {};
     /** @type {number | undefined} */
     this._timer = undefined;
@@ -78,7 +85,8 @@ export class Narration {
       ))
         el.classList.toggle("dim", dims(focus, run.requests[Number(el.dataset.request)]));
     }
-    clearTimeout(this._timer); // a screen reader hears the step that stays, not every one that flies by
+    // a screen reader hears the step that stays, not every one that flies by
+    clearTimeout(this._timer);
     const heard = () =>
       [
         t(`Step ${frame.event.step}.`),

@@ -1,4 +1,5 @@
-// The forward pass as it ran: every token in order, by request; pads as pads; one row per pass. What does not fit is counted.
+// The forward pass as it ran: every token in order, by request; pads as pads; one row per pass.
+// What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
 import { find, setAttr } from "../parts/dom.js";
@@ -12,9 +13,12 @@ const GAP = 2;
 const FLYING = 40; // cells that come from their lanes by flight, at most
 
 /**
- ** A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
- * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?: number, bucket?: number | null}} Cell
- * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}} PlacedCell come: how far it has come on its way here
+ * A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
+ * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string,
+ * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?:
+ * number, bucket?: number | null}} Cell added: by a chat template, drawn small
+ * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}}
+ * PlacedCell come: how far it has come on its way here
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
@@ -33,7 +37,8 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is exceeded.
+   * Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is
+   * exceeded.
    * @param {Run} run @param {Pass} pass @param {number} most
    */
   _cellsOf(run, pass, most) {
@@ -41,11 +46,17 @@ export class PackedRow extends CanvasView {
     const cells = [];
     const token = (/** @type {PassItem} */ item, /** @type {number} */ position) => {
       const guess = guessAt(item, position);
+      const added = run.isTemplate(item.request, position);
       return {
         item,
         position,
         guess,
-        text: guess === "forgotten" ? NOT_TAKEN : visible(run.tokenText(item.request, position)),
+        text: added
+          ? "·"
+          : guess === "forgotten"
+            ? NOT_TAKEN
+            : visible(run.tokenText(item.request, position)),
+        added,
         phase: guess ? "draft" : item.phase,
       };
     };
@@ -90,7 +101,10 @@ export class PackedRow extends CanvasView {
     };
   }
 
-  /** @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left @param {number} width @param {number} height */
+  /**
+   * @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left @param
+   * {number} width @param {number} height
+   */
   _place(g, groups, style, left, width, height) {
     let x = left;
     let y = 0;
@@ -101,7 +115,8 @@ export class PackedRow extends CanvasView {
         y += style.h + style.line;
       }
       for (const cell of cells) {
-        const w = Math.max(style.least, measure(g, cell.text) + 2 * style.pad);
+        const pad = cell.added ? 0 : style.pad;
+        const w = Math.max(style.least, measure(g, cell.text) + 2 * pad);
         if (x + w > width && x > left) {
           x = left;
           y += style.h + style.line;
@@ -192,6 +207,7 @@ export class PackedRow extends CanvasView {
     const thumb =
       passes.some((p) => p.padded && p.width > 1) && !phone ? Math.min(150, surface.w * 0.16) : 0;
     const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
+    /** @type {PlacedCell[] | null} */
     let placed = null;
     for (const most of [1e9, 24, 12, 6, 3, 2, 1, 0]) {
       const groups = shown.map((p) => this._cellsOf(run, p, most));
@@ -245,8 +261,9 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   ** Too many even for one cell per request: as many as fit, then how many are left.
-   * @param {Ink} g @param {Run} run @param {Pass[]} passes @param {Style} style @param {number} left
+   * Too many even for one cell per request: as many as fit, then how many are left.
+   * @param {Ink} g @param {Run} run @param {Pass[]} passes @param {Style} style @param {number}
+   * left
    */
   _counted(g, run, passes, style, left) {
     const cells = passes.flatMap((p) => this._cellsOf(run, p, 0));
@@ -273,7 +290,10 @@ export class PackedRow extends CanvasView {
     return [];
   }
 
-  /** A cell in the row, or on its way to it. @param {Ink} g @param {ViewState} state @param {PlacedCell} cell @param {number} alpha */
+  /**
+   * A cell in the row, or on its way to it. @param {Ink} g @param {ViewState} state @param
+   * {PlacedCell} cell @param {number} alpha
+   */
   ink(g, { palette, focus, hot }, cell, alpha = 1) {
     if (!alpha) return;
     const { style } = this;
@@ -310,7 +330,7 @@ export class PackedRow extends CanvasView {
     }
     g.fillText(
       cell.text,
-      x + Math.max(style.pad, (w - measure(g, cell.text)) / 2),
+      x + Math.max(cell.added ? 0 : style.pad, (w - measure(g, cell.text)) / 2),
       y + h / 2 + 0.5,
     );
     if (
@@ -324,7 +344,10 @@ export class PackedRow extends CanvasView {
     g.globalAlpha = 1;
   }
 
-  /** The rectangle that was really computed: rows × width, pads hatched. @param {Ink} g @param {ViewState} state @param {Pass} pass @param {number} width */
+  /**
+   * The rectangle that was really computed: rows × width, pads hatched. @param {Ink} g @param
+   * {ViewState} state @param {Pass} pass @param {number} width
+   */
   _thumbnail(g, { palette, focus }, pass, width) {
     const height = this.surface.h - 2;
     const cw = Math.min(width / pass.width, 14);
@@ -410,9 +433,11 @@ export class PackedRow extends CanvasView {
           : cell.guess
             ? ["Guessed by speculation, correctly"]
             : [
-                item.phase === "decode"
-                  ? "Decode: the token sampled last, fed back in"
-                  : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`,
+                this.state.run.isTemplate(request, position)
+                  ? "Added by the model's chat template"
+                  : item.phase === "decode"
+                    ? "Decode: the token sampled last, fed back in"
+                    : `Prefill: one of ${count(item.length)} prompt [token|tokens] in this pass`,
               ],
       ],
     };

@@ -1,5 +1,6 @@
-// Whose request is in each lane, by name, beside its text as it grows; on their left the lanes of the last steps, which pass by; below, who waits, in order.
-// Names, prompts and texts are data: text nodes, cut.
+// Whose request is in each lane, by name, beside its text as it grows; on their left the lanes of
+// the last steps, which pass by; below, who waits, in order. Names, prompts and texts are data:
+// text nodes, cut.
 
 import { dims } from "../parts/colours.js";
 import { chip } from "../parts/chips.js";
@@ -17,12 +18,20 @@ const OUTPUT = 420; // … of the text so far: more than fits the largest row
 const PER = 14; // pixels of a step in the lanes on the left; on a projector half as many again
 const STAYS = 16; // steps for which a finished text stays in its lane while nobody else takes it
 const BREAKS = /(?:↵ )+/g; // of lines: a row has two or three, and a break would take one
-const DOOR = { desk: 6, tablet: 5, phone: 8 }; // waiting requests that are named; on a phone they are scrolled
+// waiting requests that are named; on a phone they are scrolled
+const DOOR = { desk: 6, tablet: 5, phone: 8 };
 
-/** @typedef {Record<"el" | "who" | "chip" | "name" | "note" | "words" | "prompt" | "output" | "fresh" | "did", HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean, language?: string}} PersonRow */
+/**
+ * @typedef {Record<"el" | "who" | "chip" | "name" | "note" | "words" | "prompt" | "output" |
+ * "fresh" | "did", HTMLElement> & {request?: RunRequest | null, run?: Run | null, held?: boolean,
+ * language?: string}} PersonRow
+ */
 
 export class PeopleView {
-  /** @param {HTMLElement} panel an empty section @param {(id: string) => boolean} isMine @param {() => void} redraw */
+  /**
+   * @param {HTMLElement} panel an empty section @param {(id: string) => boolean} isMine @param {()
+   * => void} redraw
+   */
   constructor(panel, isMine, redraw) {
     this.panel = panel;
     this.isMine = isMine;
@@ -32,7 +41,8 @@ export class PeopleView {
     this.invited = h("span", {});
     this.invite = h("p", { class: "people-invite", hidden: true }, this.invited);
     this.why = h("span", { class: "door-why" });
-    this.note = h("p", { class: "people-note" }); // what matters most now, where nothing else says it: a projector
+    // what matters most now, where nothing else says it: a projector
+    this.note = h("p", { class: "people-note" });
     this.box = h("div", { class: "people-box", tabindex: "0" });
     const canvas = h("canvas", { "aria-hidden": "true" });
     const strip = h("div", { class: "people-strip" }, canvas);
@@ -54,7 +64,10 @@ export class PeopleView {
     this.rows = [];
   }
 
-  /** Before any run: as many free lanes, and a sentence. @param {number} lanes @param {string} sentence */
+  /**
+   * Before any run: as many free lanes, and a sentence. @param {number} lanes @param {string}
+   * sentence
+   */
   drawFree(lanes, sentence) {
     this._named();
     this._rows(lanes);
@@ -82,9 +95,7 @@ export class PeopleView {
       const shown = request || left.get(lane);
       if (!shown) return this._free(row);
       const over = Boolean(shown.finished && shown.finished.step <= frame.i);
-      held += Number(
-        Boolean(request && !(over && shown.finished && shown.finished.step < frame.i)),
-      );
+      held += Number(Boolean(request) && !over);
       this._fill(row, state, shown, { over, holds: Boolean(request), status });
     });
     tell(this.key, `${held} of ${count(run.numLanes)} in use`);
@@ -150,7 +161,10 @@ export class PeopleView {
     });
   }
 
-  /** By lane, the request that finished in it last, not long ago. @param {Run} run @param {Frame} frame @returns {Map<number, RunRequest>} */
+  /**
+   * By lane, the request that finished in it last, not long ago. @param {Run} run @param {Frame}
+   * frame @returns {Map<number, RunRequest>}
+   */
   _left(run, frame) {
     const left = new Map();
     for (
@@ -193,7 +207,10 @@ export class PeopleView {
     tell(row.note, "free");
   }
 
-  /** @param {PersonRow} row @param {ViewState} state @param {RunRequest} request @param {{over: boolean, holds: boolean, status: number}} now */
+  /**
+   * @param {PersonRow} row @param {ViewState} state @param {RunRequest} request @param {{over:
+   * boolean, holds: boolean, status: number}} now
+   */
   _fill(row, state, request, { over, holds, status }) {
     const { run, frame, focus, language } = state;
     const mine = this.isMine(request.id);
@@ -224,8 +241,8 @@ export class PeopleView {
     setText(row.note, mine && request.by ? t("you") : "");
     const total = run.numGenerated(request, frame.i);
     const before = holds ? run.numGenerated(request, frame.i - 1) : total;
-    const prompt = run.texts.prompt[request.id] || [];
-    const output = run.texts.output[request.id] || [];
+    const prompt = run.said(request);
+    const output = run.answer(request);
     setText(row.prompt, tail(prompt, prompt.length, PROMPT).replace(BREAKS, " "));
     setText(
       row.output,
@@ -233,7 +250,7 @@ export class PeopleView {
     );
     setText(
       row.fresh,
-      clean((holds ? run.newPieces(request, frame.i) : []).join(""))
+      clean((holds ? run.newPieces(request, frame.i, output) : []).join(""))
         .slice(0, OUTPUT)
         .replace(BREAKS, " "),
     );

@@ -1,5 +1,6 @@
-// When each part of a step's one motion happens, as a share of it: from the queue to a lane, into the row, from the row to the mask, into blocks, to
-// the text. Pure: a picture at share 0.4 is the same each time.
+// When each part of a step's one motion happens, as a share of it: from the queue to a lane, into
+// the row, from the row to the mask, into blocks, to the text. Pure: a picture at share 0.4 is the
+// same each time.
 
 import { clamp } from "../parts/dom.js";
 import { betweenSteps } from "../run/happenings.js";
@@ -15,13 +16,19 @@ const PHASES = {
   text: [0.76, 1],
 };
 
-/** How much of a phase has happened, 0 to 1. @param {number | undefined} share left out: all has happened @param {Phase} name */
+/**
+ * How much of a phase has happened, 0 to 1. @param {number | undefined} share left out: all has
+ * happened @param {Phase} name
+ */
 export function phase(share, name) {
   const [from, to] = PHASES[name];
   return share === undefined || share >= 1 ? 1 : clamp((share - from) / (to - from), 0, 1);
 }
 
-/** Of `total` things that follow each other the progress of the n-th. @param {number} done of all, 0 to 1 @param {number} n @param {number} total */
+/**
+ * Of `total` things that follow each other the progress of the n-th. @param {number} done of all, 0
+ * to 1 @param {number} n @param {number} total
+ */
 export const turn = (done, n, total) => clamp(done * 1.7 - (n / Math.max(1, total)) * 0.7, 0, 1);
 
 const FLOWN = 0.4; // of a row's turn in the mask: its word flies there, then its stripe grows
@@ -42,7 +49,8 @@ export const movingIn = ({ share = 1, run, frame }) =>
   share < 1 ? betweenSteps(run, frame.i) : null;
 
 /**
- ** At most `most` of a list, evenly spread, the first and the last among them; the others appear in their place.
+ * At most `most` of a list, evenly spread, the first and the last among them; the others appear
+ * in their place.
  * @template T
  * @param {T[]} list
  * @param {number} most

@@ -1,4 +1,5 @@
-// The queue and its reasons, how the token budget was split, lanes and blocks as gauges, and which limit bound. Numbers from the event, words from its caption.
+// The queue and its reasons, how the token budget was split, lanes and blocks as gauges, and which
+// limit bound. Numbers from the event, words from its caption.
 
 import { dims } from "../parts/colours.js";
 import { find, h, setAttr, setStyle, setText } from "../parts/dom.js";
@@ -6,13 +7,18 @@ import { t, tell } from "../parts/speech.js";
 import { count, milliseconds } from "../parts/format.js";
 import { chip, wasAdmitted } from "../parts/chips.js";
 import { movingIn, phase } from "./phases.js";
+import { timed } from "./texts.js";
 
 const PARTS = ["schedule", "prepare", "forward", "sample", "other"];
 
-/** @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why: HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} QueueRow */
+/**
+ * @typedef {{el: HTMLElement, box: HTMLElement, text: HTMLElement, since: HTMLElement, why:
+ * HTMLElement, request?: RunRequest | null, run?: Run, seen?: boolean}} QueueRow
+ */
 
 /**
- * The parts of the budget's bar, of each request and phase in tokens, and what its whole width stands for; pads have a part where there is no limit, which they do not count towards.
+ * The parts of the budget's bar, of each request and phase in tokens, and what its whole width
+ * stands for; pads have a part where there is no limit, which they do not count towards.
  * @param {Run} run @param {Frame} frame
  */
 export function budgetParts(
@@ -44,6 +50,20 @@ export function budgetParts(
   );
   if (limit === null && pads) parts.push({ request: null, phase: "pads", n: pads });
   return { parts, pads, total: limit ?? decode + prefill + pads };
+}
+
+/**
+ * Where a step's seconds went, as measured; "other" is the rest. In an asynchronous run the host
+ * works beside the device. null: another engine did not record it.
+ * @param {Run} run @param {Frame["event"]} event
+ */
+export function timeParts(run, { tStart, tEnd, timings: { schedule, prepare, forward, sample } }) {
+  const beside = run.asynchronous;
+  const rest = tEnd - tStart - forward - sample - (beside ? 0 : schedule + prepare);
+  const other = Math.max(0, rest);
+  return beside
+    ? { forward, sample, other, "host: schedule": schedule, "host: prepare": prepare }
+    : { schedule, prepare, forward, sample, other };
 }
 
 export class QueueView {
@@ -81,8 +101,9 @@ export class QueueView {
   draw(state) {
     const before = movingIn(state)?.before;
     /** @type {(moment: Phase) => ViewState} */
+    // each part changes when its moment has come
     const at = (moment) =>
-      before && !phase(state.share, moment) ? { ...state, frame: before, index: before.i } : state; // each part changes when its moment has come
+      before && !phase(state.share, moment) ? { ...state, frame: before, index: before.i } : state;
     this._waiting(at("lane"));
     this._budget(at("row"));
     this._gauges(at("block"));
@@ -94,24 +115,14 @@ export class QueueView {
     return this.rows.find((row) => !row.el.hidden && row.request === request)?.box || null;
   }
 
-  /**
-   * Where the step's time went, as measured; "other" is the rest. In an asynchronous run the host works beside the device.
-   * @param {ViewState} state
-   */
+  /** @param {ViewState} state */
   _time({ run, frame }) {
-    const {
-      tStart,
-      tEnd,
-      timings: { schedule, prepare, forward, sample },
-    } = frame.event; // null: another engine did not record it
-    const total = tEnd - tStart;
-    const beside = run.asynchronous;
-    tell(this.timeKey, `${milliseconds(total)}${beside ? " on the device" : ""}`);
-    const other = Math.max(0, total - forward - sample - (beside ? 0 : schedule + prepare));
-    const parts = beside
-      ? { forward, sample, other, "host: schedule": schedule, "host: prepare": prepare }
-      : { schedule, prepare, forward, sample, other };
-    Object.entries(parts).forEach(([part, seconds], n) => {
+    const total = frame.event.tEnd - frame.event.tStart;
+    setText(
+      this.timeKey,
+      timed(run, `${milliseconds(total)}${run.asynchronous ? " on the device" : ""}`),
+    );
+    Object.entries(timeParts(run, frame.event)).forEach(([part, seconds], n) => {
       const { name, bar, value } = this.times[n];
       tell(name, part);
       tell(value, seconds === null ? "not recorded" : milliseconds(seconds));

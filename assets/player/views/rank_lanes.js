@@ -1,5 +1,6 @@
-// The lanes of all ranks, one below the other on one clock, with one playhead in time. Each rank's step at that moment is marked, and a
-// sentence above its lanes says what happens in it. A click on a step opens that rank there.
+// The lanes of all ranks, one below the other on one clock, with one playhead in time. Each rank's
+// step at that moment is marked, and a sentence above its lanes says what happens in it. A click on
+// a step opens that rank there.
 
 import { canvasIn, find, h, setAttr } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
@@ -79,7 +80,10 @@ class Band {
     return this.at.i;
   }
 
-  /** Its position in words: at a step, between two, before its first, after its last. A run's own sentences are translated already. */
+  /**
+   * Its position in words: at a step, between two, before its first, after its last. A run's own
+   * sentences are translated already.
+   */
   words() {
     const { run } = this;
     const { i, inside } = this.at;
@@ -171,7 +175,8 @@ class Band {
       ),
     );
     this.sentence.replaceChildren(...spans(this, say, (r) => held.has(r)));
-    for (const chip of this.sentence.children) chip.removeAttribute("data-request"); // in the run on screen the id means another request
+    // in the run on screen the id means another request
+    for (const chip of this.sentence.children) chip.removeAttribute("data-request");
     this.sentence.title = this.sentence.textContent;
   }
 
@@ -188,7 +193,9 @@ class Band {
     });
   }
 
-  /** The step at this moment: a frame around all its lanes. @param {Ink} g @param {Palette} palette */
+  /**
+   * The step at this moment: a frame around all its lanes. @param {Ink} g @param {Palette} palette
+   */
   _mark(g, palette) {
     const { scale, pitch } = this.chart;
     const left = Math.max(scale.from(this.at.i), GUTTER);
@@ -203,7 +210,10 @@ class Band {
     );
   }
 
-  /** What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param {number} y */
+  /**
+   * What lies under a point: {step, request, lines}; step: null in a gap. @param {number} x @param
+   * {number} y
+   */
   hit(x, y) {
     const { scale } = this.chart;
     if (!this.chart.painted?.run.length || x < GUTTER) return null;
@@ -297,7 +307,7 @@ export class RankLanes {
     setAttr(this.slider, "aria-valuetext", ranks.readout);
   }
 
-  // -- pointing --------------------------------------------------------------------------------------------------------
+  // -- pointing ----------------------------------------------------------------------------------
 
   _point() {
     const { area, actions } = this;
@@ -339,7 +349,10 @@ export class RankLanes {
     return found && { ...found, member: band.member };
   }
 
-  /** Highlight one request and dim the others of all ranks. @param {{request: RunRequest | null, lines: Span[][]} | null} found @param {PointerEvent | null} e */
+  /**
+   * Highlight one request and dim the others of all ranks. @param {{request: RunRequest | null,
+   * lines: Span[][]} | null} found @param {PointerEvent | null} e
+   */
   _light(found, e = null) {
     this.actions.explain(found && found.lines, e?.clientX, e?.clientY);
     const request = found && found.request;

@@ -1,5 +1,6 @@
-// The selected request in numbers: when it arrived, how long it waited, every gap between its tokens, the size of its cache, up to the step on screen; and
-// where all its time went, once the run is over.
+// The selected request in numbers: when it arrived, how long it waited, every gap between its
+// tokens, the size of its cache, up to the step on screen; and where all its time went, once the
+// run is over.
 
 import { find, h, setText } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
@@ -10,9 +11,11 @@ import { timeOf } from "../run/delays.js";
 import { heldBy, heldWords } from "../run/holdings.js";
 import { countUpTo } from "../run/run.js";
 import { timeBar, timeLegend } from "./time_bar.js";
+import { timed } from "./texts.js";
 
 /**
- * The times of a request up to step i, in seconds since its arrival; null for what has not happened, or happened in steps that are not shown.
+ * The times of a request up to step i, in seconds since its arrival; null for what has not
+ * happened, or happened in steps that are not shown.
  * @param {Run} run
  * @param {RunRequest} request
  * @param {number} i
@@ -22,7 +25,8 @@ export function timesOf(run, request, i) {
   const at = request.samples.slice(0, countUpTo(request.samples, i)).map((step, k) => {
     if (request.unseen.some(([first, count]) => k >= first && k < first + count)) return null;
     const event = run.events[step];
-    const mine = event.sampled.filter((s) => s.request === request.id); // several, where a step has several passes
+    // several, where a step has several passes
+    const mine = event.sampled.filter((s) => s.request === request.id);
     const unseen = request.unseen.reduce(
       (n, [first, count]) => n + (request.samples[first] === step ? count : 0),
       0,
@@ -55,13 +59,17 @@ export function timesOf(run, request, i) {
   };
 }
 
-/** When the first pass for a request began, among the steps up to i; null if there is none. @param {Run} run @param {RunRequest} request @param {number} i */
+/**
+ * When the first pass for a request began, among the steps up to i; null if there is none. @param
+ * {Run} run @param {RunRequest} request @param {number} i
+ */
 function startOf(run, request, i) {
+  // it was computed before it was seen
   if (
     request.cameUnseen &&
     (request.laneSpans[0]?.from === request.waits[0]?.[0] || request.waits[0]?.[2])
   )
-    return null; // it was computed before it was seen
+    return null;
   for (const { segments, passes } of run.events.slice(0, i + 1)) {
     const first = segments.find((s) => s.request === request.id);
     if (first) return passes[first.passIndex].tStart;
@@ -69,7 +77,10 @@ function startOf(run, request, i) {
   return null;
 }
 
-/** The memory of n cached positions, in words, or null if the model's bytes per position are unknown. @param {Run} run @param {number} n */
+/**
+ * The memory of n cached positions, in words, or null if the model's bytes per position are
+ * unknown. @param {Run} run @param {number} n
+ */
 export function cacheWords(run, n) {
   const bytes = (run.header.model || {}).kv_bytes_per_token;
   if (!bytes) return null;
@@ -94,7 +105,8 @@ export class RequestCard extends CanvasView {
     this.list = find(panel, "dl");
     this.went = find(panel, ".went-area");
     this.wentKey = find(panel, ".went-key");
-    this.more = find(panel, ".card-more"); // on a phone the card stands over what was tapped: it opens when it is asked to
+    // on a phone the card stands over what was tapped: it opens when it is asked to
+    this.more = find(panel, ".card-more");
     this.more.addEventListener("click", () => this.unfold(panel.classList.contains("folded")));
     find(panel, ".card-close").addEventListener("click", () => actions.pin(null));
     this.rows = new Map();
@@ -147,7 +159,7 @@ export class RequestCard extends CanvasView {
       this.name.replaceChildren(
         chip(state, request, true),
         request.by ? h("bdi", {}, request.by) : "",
-        ` ${t("request")} ${request.id}`,
+        ` ${timed(run, "request")} ${request.id}`,
       );
     }
     const { waited, ttft, gaps, tpot, preemptions, lost } = timesOf(run, request, frame.i);
@@ -200,7 +212,10 @@ export class RequestCard extends CanvasView {
     this._gaps(gaps, state.palette, request);
   }
 
-  /** Where its time went, from its arrival to its end. @param {Run} run @param {RunRequest} request @param {string} language */
+  /**
+   * Where its time went, from its arrival to its end. @param {Run} run @param {RunRequest} request
+   * @param {string} language
+   */
   _went(run, request, language) {
     const time = timeOf(run, request);
     const stamp = `${request.id}/${language}/${time?.whole}`;
@@ -229,7 +244,10 @@ export class RequestCard extends CanvasView {
     };
   }
 
-  /** Every gap as a bar; the mean of them is TPOT. @param {number[]} gaps @param {Palette} palette @param {RunRequest} request */
+  /**
+   * Every gap as a bar; the mean of them is TPOT. @param {number[]} gaps @param {Palette} palette
+   * @param {RunRequest} request
+   */
   _gaps(gaps, palette, request) {
     const { surface } = this;
     const most = Math.max(...gaps, 1e-9);

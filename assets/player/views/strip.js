@@ -1,5 +1,6 @@
-// Simple's lanes: they pass by under a fixed "now", and cells say what was read and written in them. Drag them, or press a cell to go to its step; the
-// whole run stands beside them, small, and is the scrubber (lanes.js).
+// Simple's lanes: they pass by under a fixed "now", and cells say what was read and written in
+// them. Drag them, or press a cell to go to its step; the whole run stands beside them, small, and
+// is the scrubber (lanes.js).
 
 import { clamp, canvasIn, setAttr, setStyle } from "../parts/dom.js";
 import { t } from "../parts/speech.js";

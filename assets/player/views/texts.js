@@ -1,4 +1,5 @@
-// Each running request's prompt and its text so far, the new token marked. Prompts and outputs are data: always text nodes.
+// Each running request's prompt and its text so far, the new token marked. Prompts and outputs are
+// data: always text nodes.
 
 import { dims } from "../parts/colours.js";
 import { find, h, setStyle, setText } from "../parts/dom.js";
@@ -15,7 +16,8 @@ const WAITING = 4; // of those who wait, in Simple: the next
 const SEEN = 6; // in Simple, if no more of them are running
 
 /**
- * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would move other text are shown as marks.
+ * Whole pieces from the end of `pieces[0 … end)`, at most `most` characters; characters that would
+ * move other text are shown as marks.
  * @param {string[]} pieces @param {number} end @param {number} most
  */
 export function tail(pieces, end, most) {
@@ -28,6 +30,12 @@ export function tail(pieces, end, most) {
   const cut = from > 0 || text.length > most;
   return (cut ? "…" : "") + clean(text.slice(-most));
 }
+
+/**
+ * Words with a time of a run: simulated times say so on their own line. @param {Run} run @param
+ * {string} words
+ */
+export const timed = (run, words) => `${run.isSimulated ? `${t("Simulated")}: ` : ""}${t(words)}`;
 
 /**
  * What a request has written so far: the end of its text. A simulated run has none.
@@ -47,7 +55,10 @@ const NAME = 40; // characters shown of a name
 /** Who asked, as they call themselves, or "". @param {RunRequest} request */
 export const callsItself = ({ by }) => clean([...by].slice(0, NAME).join(""));
 
-/** @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" | "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} TextRow */
+/**
+ * @typedef {Record<"el" | "chip" | "by" | "prompt" | "output" | "changed" | "fresh" | "note" |
+ * "masked", HTMLElement> & {request?: RunRequest, run?: Run, holds?: boolean}} TextRow
+ */
 
 export class TextsView {
   /** @type {Phase[]} */
@@ -64,7 +75,10 @@ export class TextsView {
     this._timer = undefined;
   }
 
-  /** Where a request's new text stands, if it is shown. @param {RunRequest} request @returns {Element | null} */
+  /**
+   * Where a request's new text stands, if it is shown. @param {RunRequest} request @returns
+   * {Element | null}
+   */
   freshOf(request) {
     const row = this.rows.find(
       (one) => one.request === request && !one.el.hidden && !one.fresh.hidden,
@@ -75,7 +89,8 @@ export class TextsView {
   /** @param {ViewState} state */
   draw(state) {
     const now = performance.now();
-    clearTimeout(this._timer); // while playing fast, texts follow at 12 a second and settle on the last
+    // while playing fast, texts follow at 12 a second and settle on the last
+    clearTimeout(this._timer);
     if (state.fast && now - this._at < 80) {
       this._timer = setTimeout(() => this._draw(state), 90);
       return;
@@ -160,22 +175,23 @@ export class TextsView {
           : null;
       const total = run.numGenerated(request, frame.i);
       const before = run.numGenerated(request, frame.i - 1);
-      const output = run.texts.output[request.id] || [];
-      const prompt = run.texts.prompt[request.id] || [];
+      const output = run.answer(request);
+      const prompt = run.said(request);
       setText(row.by, callsItself(request));
       row.by.hidden = !request.by;
       setText(row.prompt, tail(prompt, prompt.length, PROMPT));
-      const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity; // where the leak first changes its text
+      // where the leak first changes its text
+      const leaves = masked ? (departs(run, masked, request.id) ?? Infinity) : Infinity;
       setText(row.output, written(run, output, Math.min(before, output.length, leaves), OUTPUT));
       setText(row.changed, clean(output.slice(leaves, before).join("")).slice(-OUTPUT));
       setText(
         row.masked,
         masked && total > leaves
-          ? `with the mask: ${clean(masked.texts.output[request.id].slice(leaves, total).join("")).slice(-OUTPUT)}`
+          ? `with the mask: ${clean(masked.answer(request).slice(leaves, total).join("")).slice(-OUTPUT)}`
           : "",
       );
       row.fresh.classList.toggle("changed", total > leaves);
-      setText(row.fresh, clean(run.newPieces(request, frame.i).join("")).slice(0, OUTPUT));
+      setText(row.fresh, clean(run.newPieces(request, frame.i, output).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       setStyle(row.fresh, "visibility", onTheWay ? "hidden" : "");
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
@@ -183,7 +199,7 @@ export class TextsView {
       /** @type {Record<string, string>} */
       const words = {
         length: "finished",
-        stop: "stopped",
+        stop: run.endedItself(request) ? "finished" : "stopped",
         cancelled: run.header.engine ? "ended from outside" : "cancelled",
         error: "failed",
         "not recorded": "ended unseen",

@@ -1,4 +1,5 @@
-// Where a request's time went, as one bar: the parts side by side, each as long as it took, and a sentence for those who read or listen.
+// Where a request's time went, as one bar: the parts side by side, each as long as it took, and a
+// sentence for those who read or listen.
 
 import { h } from "../parts/dom.js";
 import { milliseconds } from "../parts/format.js";
@@ -12,7 +13,10 @@ const SEEN = 0.02; // of the whole
 export const timeWords = (time) =>
   `${t(milliseconds(time.whole))}: ${time.parts.map(({ label, seconds }) => `${t(label)} ${t(milliseconds(seconds))}`).join(", ")}`;
 
-/** What a part is, and what it is made of. @param {RequestTime} time @param {RequestTime["parts"][number]} part */
+/**
+ * What a part is, and what it is made of. @param {RequestTime} time @param
+ * {RequestTime["parts"][number]} part
+ */
 export function partWords(time, { name, label, means, seconds, steps }) {
   const head = `${t(label)}: ${t(milliseconds(seconds))}${steps ? `, ${t(`${steps} [step|steps]`)}` : ""}`;
   const limits =
@@ -45,7 +49,10 @@ export function timeBar(time, most = time.whole) {
   return bar;
 }
 
-/** The parts in words, each with its colour; the bar's own words have those that are too small to be seen. @param {RequestTime} time */
+/**
+ * The parts in words, each with its colour; the bar's own words have those that are too small to be
+ * seen. @param {RequestTime} time
+ */
 export const timeLegend = (time) =>
   time.parts
     .filter((part) => part.seconds >= SEEN * time.whole)

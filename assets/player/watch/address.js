@@ -1,4 +1,5 @@
-// The address of the Watch tab: run, step, selection, view and theme, so that a link shows the same; and a spec as text, if short enough.
+// The address of the Watch tab: run, step, selection, view and theme, so that a link shows the
+// same; and a spec as text, if short enough.
 
 import { h, jsonIn } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
@@ -39,7 +40,7 @@ export class Address {
     const theme = p.get("theme");
     if (theme === "dark" || theme === "light") app.setTheme(theme);
     app.detail.follow(p);
-    if (["time", "steps"].includes(p.get("axis"))) app.setClock(p.get("axis") === "time");
+    if (["time", "steps"].includes(p.get("axis") || "")) app.setClock(p.get("axis") === "time");
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
       run: p.get("run"),
@@ -73,7 +74,8 @@ export class Address {
     if (!run || !run.length) return "There is no run on screen.";
     if (app.pair.address) return null;
     if (entry && (entry.name || entry.spec || entry.trace || entry.comparison)) return null;
-    if (app.options.replay && app.document === app.options.replay) return null; // the page is the run
+    // the page is the run
+    if (app.options.replay && app.document === app.options.replay) return null;
     if (run.goesOn) return "This run is still going. Once it is done a link can run it again.";
     if (entry?.written)
       return "A policy that you wrote made this run. In Write, Copy link gives its code.";
@@ -115,11 +117,14 @@ export class Address {
     if (app.presenter) p.set("present", "1");
     if (app.presenter && app.root.dataset.focusView) p.set("view", app.root.dataset.focusView);
     if (app.detail.chosen || all) p.set("detail", app.detail.now);
-    if (app.chosenTheme || all) p.set("theme", app.palette.dark ? "dark" : "light");
+    if (app.store.state.chosenTheme || all) p.set("theme", app.palette.dark ? "dark" : "light");
     return `#${p}`;
   }
 
-  /** Another engine's request by the id that its clients and its log have; one of ours by its letter. */
+  /**
+   * Another engine's request by the id that its clients and its log have; one of ours by its
+   * letter.
+   */
   _select(p, request) {
     if (this.app.run.header.engine) p.set("request", request.id);
     else p.set("pin", request.letter);
@@ -134,12 +139,13 @@ export class Address {
   }
 
   write() {
+    // another part has the address
     if (
       !this.app.run ||
       (document.documentElement.dataset.part || "watch") !== "watch" ||
       addressed().has("part")
     )
-      return; // another part has the address
+      return;
     this._written = this._hash();
     setAddress(this._written);
   }
@@ -160,6 +166,7 @@ export class Address {
     const { app } = this;
     const entry = app.options.catalogue.find((e) => e.name === wanted.run);
     if (entry && entry !== app.entry) app.open(entry, wanted);
+    else if (wanted.run && !entry) app.missing(wanted.run);
     else if (wanted.trace.length && String(wanted.trace) !== String(tracesOf(app)))
       openAddress(app, wanted.trace, wanted);
     else if (
@@ -179,7 +186,10 @@ export class Address {
     else if (app.run) app.look(wanted);
   }
 
-  /** The code that shows the run on screen at this step in a page of any site; null if it is no recorded run of this page. */
+  /**
+   * The code that shows the run on screen at this step in a page of any site; null if it is no
+   * recorded run of this page.
+   */
   get embedCode() {
     const { app } = this;
     const { entry, options } = app;
@@ -191,7 +201,7 @@ export class Address {
       step: String(app.run.stepOf(app.index)),
     });
     if (app.clock) p.set("axis", "time");
-    if (app.chosenTheme) p.set("theme", app.chosenTheme);
+    if (app.store.state.chosenTheme) p.set("theme", app.store.state.chosenTheme);
     putLanguage(p);
     const src = new URL(`${options.embed}#${String(p).replaceAll("%2C", ",")}`, document.baseURI);
     const frame = h("iframe", {
@@ -253,6 +263,7 @@ export function canonical({ requests, arrival_unit: unit }) {
       r.id,
       r.prompt ?? null,
       r.prompt_token_ids ?? null,
+      r.messages ?? null,
       r.arrival,
       Object.entries({ ...SAMPLING_DEFAULTS, ...r.sampling }).sort(([a], [b]) => (a < b ? -1 : 1)),
     ]),

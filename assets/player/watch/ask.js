@@ -1,5 +1,6 @@
-// The "?" beside each title: a small card with two sentences, a picture and the lesson that shows it at work. The picture is the page's own view of the run on
-// screen, at the step that shows most; nothing in it is drawn for the occasion.
+// The "?" beside each title: a small card with two sentences, a picture and the lesson that shows
+// it at work. The picture is the page's own view of the run on screen, at the step that shows most;
+// nothing in it is drawn for the occasion.
 
 import { clamp, h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -13,7 +14,10 @@ import { viewState } from "./view_state.js";
 
 const EDGE = 8; // pixels that stay free around it
 
-/** A view in a panel of its own. @param {string} name of its canvas @param {string} key @param {(panel: HTMLElement, actions: ViewActions) => any} make */
+/**
+ * A view in a panel of its own. @param {string} name of its canvas @param {string} key @param
+ * {(panel: HTMLElement, actions: ViewActions) => any} make
+ */
 const canvasOf = (name, key, make) => (/** @type {ViewActions} */ actions) => {
   const panel = h(
     "div",
@@ -57,9 +61,10 @@ export class Ask {
     this.button = null; // that opened it
     for (const button of app.root.querySelectorAll("[data-ask]"))
       button.addEventListener("click", () => this.open(/** @type {HTMLElement} */ (button)));
+    // it closes this alone
     this.note.addEventListener("keydown", (e) => {
       if (e.key === "Escape") e.stopPropagation();
-    }); // it closes this alone
+    });
     this.note.addEventListener("toggle", (/** @type {any} */ e) => {
       if (e.newState === "open") return;
       this.button?.setAttribute("aria-expanded", "false");

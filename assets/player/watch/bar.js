@@ -1,4 +1,5 @@
-// The bar on top: parts, recorded runs, edit, share, export, more, and labels for the run on screen; below it one introductory line.
+// The bar on top: parts, recorded runs, edit, share, export, more, and labels for the run on
+// screen; below it one introductory line.
 
 import { h, setText } from "../parts/dom.js";
 import { keep } from "../parts/kept.js";
@@ -11,9 +12,13 @@ import { showRuns } from "./runs_card.js";
 import { showSlow } from "./slow.js";
 import { showWhatIf } from "./what_if.js";
 
-/** The width of an element when it is not shortened. */
+const TITLE = document.title;
+
+/** The width of an element when nothing of it is left out. */
 const widthOf = (el) =>
-  el.matches(".policy-chip") && el.offsetWidth ? el.scrollWidth + 2 : el.offsetWidth;
+  el.matches(".policy-chip") && el.offsetWidth
+    ? [...el.firstChild.children].reduce((n, limit) => n + limit.offsetWidth, 22)
+    : el.offsetWidth;
 
 export class Bar {
   constructor(app) {
@@ -75,8 +80,10 @@ export class Bar {
         note: "Twenty seconds: what all this is about",
         act: () => app.opening.play(),
       });
-    const small = app.layout === "phone" || app.narrow;
+    const small = app.layout === "phone" || app.store.state.narrow;
     if (small || this.tight >= 2) {
+      if (small && app.engines)
+        items.push({ text: "Edit requests", act: () => app.editor.toggle() });
       const race = app.$(".race-button");
       if (!race.hidden)
         items.push({
@@ -212,29 +219,37 @@ export class Bar {
       .join("\n");
     mark.classList.toggle("noted", notesOf(header).length > 0);
     mark.dataset.source = source;
+    document.title = [app.run.isSimulated && t("Simulated"), TITLE].filter(Boolean).join(" · ");
     const limits = limitsOf(app.run);
     const { policy = header.config?.policy } = header;
+    // not recorded by the other engine: show the rule by which it was inferred
     for (const mark of root.querySelectorAll(".inferred")) {
-      // not recorded by the other engine: show the rule by which it was inferred
       mark.title = t((header.inferred || {})[mark.dataset.fact] || "");
       mark.hidden = !mark.title;
     }
     for (const chip of root.querySelectorAll(".policy-chip")) {
-      setText(
-        chip,
-        limits.map(([words], i) => (i && words !== policy ? t(words) : words)).join(" · "),
+      chip.replaceChildren(
+        h(
+          "span",
+          {},
+          ...limits.map(([words], i) =>
+            h("span", {}, `${i ? " · " : ""}${i && words !== policy ? t(words) : words}`),
+          ),
+        ),
       );
       chip.title = `${limits.map(([, name]) => name).join("\n")}\n${t("The names are vLLM's.")}`;
     }
     root
       .querySelector(".totals")
       .replaceChildren(
+        ...(app.run.isSimulated ? [h("b", {}, t("Simulated"))] : []),
         ...(app.run.totals || []).map(({ name, value, means }) =>
           h("span", { title: means }, `${name} `, h("b", {}, value)),
         ),
       );
     app.$(".slow-button").hidden = !app.run.delays;
-    root.toggleAttribute("data-own-policy", Boolean(app.entry?.written)); // no engine outside the sandbox can run it again
+    // no engine outside the sandbox can run it again
+    root.toggleAttribute("data-own-policy", Boolean(app.entry?.written));
     this.chips.forEach((chip, i) =>
       chip.classList.toggle("on", app.options.catalogue[i] === app.entry),
     );
@@ -243,7 +258,10 @@ export class Bar {
     this.fitChips();
   }
 
-  /** Leave to the menu what does not fit: first what is said elsewhere too, then buttons; in the end the tabs scroll. */
+  /**
+   * Leave to the menu what does not fit: first what is said elsewhere too, then buttons; in the end
+   * the tabs scroll.
+   */
   _fitButtons() {
     const { root, $ } = this.app;
     const [top, box] = [$(".top"), $(".presets")];
@@ -282,7 +300,8 @@ export class Bar {
       if (full) chip.hidden = true;
       else used += width;
     }
-    if (open && open.offsetWidth > room) open.hidden = true; // half a title says nothing; "All runs" has it
+    // half a title says nothing; "All runs" has it
+    if (open && open.offsetWidth > room) open.hidden = true;
   }
 }
 

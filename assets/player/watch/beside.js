@@ -1,12 +1,14 @@
-// Static beside continuous: the lanes of the same requests under the other policy, below those on screen and on the same clock, with the seconds that
-// each request has waited so far in both. Both runs are of one recorded comparison; where none holds them, an engine runs both now. Shown as a pair.
+// Static beside continuous: the lanes of the same requests under the other policy, below those on
+// screen, with how long each request has waited so far in both. Both runs are of one recorded
+// comparison, on the same clock; where none holds them, an engine runs both now, and they are shown
+// by steps: what a single run took says little. Shown as a pair.
 
 import { chip } from "../parts/chips.js";
 import { find, h, setAttr, setText } from "../parts/dom.js";
-import { wallClock } from "../parts/format.js";
+import { count, wallClock } from "../parts/format.js";
 import { wantedLanguage } from "../parts/language.js";
 import { inLanguage, speaking, t } from "../parts/speech.js";
-import { waitedSoFar } from "../run/delays.js";
+import { stepsWaited, waitedSoFar } from "../run/delays.js";
 import { countUpTo, Run } from "../run/run.js";
 import { setAxis } from "./layout.js";
 import { comparisonOf } from "./open_file.js";
@@ -92,7 +94,7 @@ export class Beside {
     if (app.run !== before) return; // another was opened meanwhile
     const said = inLanguage(doc);
     const front = POLICIES.find((name) => name === entry?.racer) || POLICIES[1];
-    const below = POLICIES.find((name) => name !== front);
+    const below = POLICIES.find((name) => name !== front) || POLICIES[0];
     const members = [front, below].map((racer) => {
       const replay = { ...doc.runs[racer], ...said.runs[racer] };
       return {
@@ -102,7 +104,7 @@ export class Beside {
         name: racer,
       };
     });
-    this._begin();
+    this._begin(true);
     app.pair.open({
       members,
       step: null,
@@ -116,7 +118,7 @@ export class Beside {
 
   async _run() {
     const { app } = this;
-    this._begin();
+    this._begin(false);
     const failed = await runBeside(app, this.policy, (/** @type {string} */ words) =>
       app.toast(t(words), 8000),
     );
@@ -124,11 +126,11 @@ export class Beside {
     if (failed) app.toast(failed, 8000);
   }
 
-  /** Both on one clock of seconds. */
-  _begin() {
+  /** @param {boolean} clock both on one clock of seconds, else by steps */
+  _begin(clock) {
     this.on = true;
     this.axis = this.app.clock;
-    setAxis(this.app, true);
+    setAxis(this.app, clock);
   }
 
   _end() {
@@ -160,13 +162,12 @@ export class Beside {
     if (!shown) return;
     const { run, frame } = state;
     const moment = frame.event.tEnd - run.events[0].tStart;
-    const there = Math.max(
-      0,
-      countUpTo(other.run.events, moment + 1e-9, (e) => e.tEnd - other.run.events[0].tStart) - 1,
-    );
+    const there = state.clock
+      ? countUpTo(other.run.events, moment + 1e-9, (e) => e.tEnd - other.run.events[0].tStart) - 1
+      : other.run.indexOf(frame.event.step);
     this.lines[1].style.order = this.app.pair.members[0].run === other.run ? "-1" : "1";
     this._tell(this.lines[0], state, run, frame.i);
-    this._tell(this.lines[1], state, other.run, there);
+    this._tell(this.lines[1], state, other.run, Math.max(0, there));
   }
 
   /**
@@ -174,23 +175,23 @@ export class Beside {
    * @param {HTMLElement} line @param {ViewState} state @param {Run} run @param {number} i
    */
   _tell(line, state, run, i) {
+    const { clock } = state;
+    const words = (/** @type {number} */ n) => t(clock ? wallClock(n) : `${count(n)} [step|steps]`);
     const waited = run.requests
-      .map((request) => ({ request, seconds: waitedSoFar(run, request, i) }))
-      .filter(({ seconds }) => seconds >= 0.005);
-    const named = [...waited].sort((a, b) => b.seconds - a.seconds).slice(0, MOST[state.layout]);
-    const all = waited.reduce((sum, { seconds }) => sum + seconds, 0);
+      .map((request) => ({ request, long: (clock ? waitedSoFar : stepsWaited)(run, request, i) }))
+      .filter(({ long }) => long >= (clock ? 0.005 : 1));
+    const named = [...waited].sort((a, b) => b.long - a.long).slice(0, MOST[state.layout]);
+    const all = waited.reduce((sum, { long }) => sum + long, 0);
     line.replaceChildren(
       h("b", {}, run.header.policy),
       h("span", { class: "long" }, t("waited so far")),
-      ...named.map(({ request, seconds }) =>
-        h("span", { class: "waiter" }, chip({ run, index: i }, request), t(wallClock(seconds))),
+      ...named.map(({ request, long }) =>
+        h("span", { class: "waiter" }, chip({ run, index: i }, request), words(long)),
       ),
       h(
         "span",
         { class: waited.length ? "long" : null },
-        !waited.length
-          ? t("nobody has waited")
-          : t("{seconds} in all", { seconds: t(wallClock(all)) }),
+        !waited.length ? t("nobody has waited") : t("{seconds} in all", { seconds: words(all) }),
       ),
     );
   }

@@ -1,13 +1,14 @@
-// How much Watch shows. Simple is for whoever has never chosen: lanes, row, mask, memory and texts, with names in plain words. Full adds what
-// engineers measure: the token budget, caches, blocks with their numbers, latencies, axes, events.
-//
-// What is shown is decided by the first that says something: what a lesson needs, an address, the visitor's last choice, the run itself.
+// How much Watch shows. Simple is for whoever has never chosen: lanes, row, mask, memory and texts,
+// with names in plain words. Full adds what engineers measure: the token budget, caches, blocks
+// with their numbers, latencies, axes, events. What is shown is decided by the first that says
+// something: what a lesson needs, an address, the visitor's last choice, the run itself.
 
 import { setAttr } from "../parts/dom.js";
 import { keep, kept } from "../parts/kept.js";
 
 const KEPT = "inflight-detail";
 /** @type {Record<string, string | null>} */
+// in an address: what Simple has no place for; null: with any value
 const ONLY_FULL = {
   rank: null,
   layer: null,
@@ -15,14 +16,17 @@ const ONLY_FULL = {
   axis: "time",
   view: "kv",
   tab: "queue",
-}; // in an address: what Simple has no place for; null: with any value
+};
 
 /** @typedef {"simple" | "full"} HowMuch */
 
 /** @param {string | null | undefined} text @returns {HowMuch | null} */
 const known = (text) => (text === "simple" || text === "full" ? text : null);
 
-/** What an address asks for: in words, or by naming something that only Full shows. @param {URLSearchParams} p */
+/**
+ * What an address asks for: in words, or by naming something that only Full shows. @param
+ * {URLSearchParams} p
+ */
 export const detailOf = (p) =>
   known(p.get("detail")) ||
   (Object.entries(ONLY_FULL).some(
@@ -101,12 +105,16 @@ export class Detail {
       );
     if (app.root.dataset.detail === now) return;
     app.root.dataset.detail = now;
+    app.store.set({ detail: now });
     app.tooltip?.hide();
     if (app.views) app.sized();
   }
 }
 
-/** Whether its reader brought the run: whoever opens a recording of vLLM wants its blocks and its budget. @param {App} app */
+/**
+ * Whether its reader brought the run: whoever opens a recording of vLLM wants its blocks and its
+ * budget. @param {App} app
+ */
 function isBrought({ run, entry }) {
   return Boolean(
     run &&

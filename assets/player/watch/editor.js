@@ -1,4 +1,5 @@
-// The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the engine runs.
+// The workload editor: requests, limits and sampling as a form. Its contents are a spec, which the
+// engine runs.
 
 import { download, h, icon, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
@@ -7,7 +8,7 @@ import { Drawer } from "../parts/drawer.js";
 import { ModelField } from "../parts/model_field.js";
 import { DeviceField } from "../engine/device_field.js";
 import { optional, restoreFork } from "./what_if.js";
-import { Messages } from "./messages.js";
+import { Messages, withLast } from "./messages.js";
 import { canonical, isSpec, pack, SAMPLING_DEFAULTS, unpack } from "./address.js";
 import { loadWorkload } from "./workload_file.js";
 
@@ -20,9 +21,10 @@ export class Editor {
   constructor(drawer, app) {
     this.drawer = drawer;
     this.app = app;
-    this.rows = []; // {el, prompt, tokens, arrival, request}
+    this.rows = []; // {el, prompt, tokens, arrival, request, messages}
     this.limits = {};
     this._opening = false; // a recording that matches the form
+    this.isChosenByHand = false; // the model, about which nothing may be known yet
     const $ = (s) => drawer.querySelector(s);
     this.$ = $;
     this.field = (name) => drawer.elements.namedItem(name);
@@ -32,14 +34,11 @@ export class Editor {
     });
     this.frame.button.disabled = true; // until the form is filled
     $(".add-request").addEventListener("click", () => {
-      this._row(
-        {
-          prompt: "To be, or not to be",
-          sampling: { max_new_tokens: 16 },
-          arrival: this.rows.length,
-        },
-        true,
-      );
+      const { isOffered, isOn } = this.messages;
+      const asked = isOffered ? "Why is the sky blue?" : "To be, or not to be";
+      const given = isOn ? { messages: [{ role: "user", content: asked }] } : { prompt: asked };
+      // an answer comes to its end in so many
+      this._row({ ...given, arrival: this.rows.length }, isOffered ? 64 : 16).prompt.focus();
       this.touch();
     });
     $(".save-workload").addEventListener("click", () =>
@@ -66,7 +65,10 @@ export class Editor {
     this.field("policy").addEventListener("change", () => this._policy());
     drawer.addEventListener("input", (e) => {
       this.refused = null;
-      if (SAMPLING.includes(e.target.name)) this.touchedSampling.add(e.target.name);
+      const { name } = e.target;
+      if (SAMPLING.includes(name) || name === "ignore_eos") this.touchedSampling.add(name);
+      if (name === "model" || name === "own_model") this.isChosenByHand = true;
+      if (this.isChosenByHand || e.target.closest(".request-row textarea")) this._letEnd();
       this.touch();
     });
     drawer.addEventListener("submit", (e) => {
@@ -74,7 +76,8 @@ export class Editor {
       this.run();
     });
     this.touchedSampling = new Set();
-    this.refused = null; // says of a link, which the form holds until it is changed, why it was not run
+    // says of a link, which the form holds until it is changed, why it was not run
+    this.refused = null;
     this.model = new ModelField(drawer, {
       call: (name, ...args) => app.engines.call(name, ...args),
       device: () => this.device.value,
@@ -82,13 +85,34 @@ export class Editor {
       changed: () => this._modelChanged(),
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
-    this.messages = new Messages(drawer, () => this.touch());
+    this.messages = new Messages(
+      drawer,
+      () => this.rows,
+      () => {
+        this._letEnd();
+        this.touch();
+      },
+    );
   }
 
   _modelChanged() {
-    this.device?.named();
-    this.messages.offer(Boolean(this.model.facts?.has_chat_template), this.rows);
+    const { facts, isOwn, value } = this.model;
+    this.device.named();
+    this.$(".model-nature").hidden = value !== "smollm2";
+    const takes = facts ? Boolean(facts.has_chat_template) : isOwn ? null : false;
+    this.messages.offer(takes);
+    if (this.isChosenByHand && takes !== null) {
+      this.isChosenByHand = false;
+      this.messages.turn(takes);
+    }
     this.touch();
+  }
+
+  /** What a visitor asks for ends where the model ends it. */
+  _letEnd() {
+    if (!this.field("ignore_eos").checked) return;
+    this.field("ignore_eos").checked = false;
+    this.touchedSampling.add("ignore_eos");
   }
 
   async toggle(on = !this.frame.isOpen) {
@@ -98,7 +122,10 @@ export class Editor {
     await this._follow();
   }
 
-  /** Fill the form with the run on screen, unless it has edits, which stay until discarded. False if no engine answers. */
+  /**
+   * Fill the form with the run on screen, unless it has edits, which stay until discarded. False if
+   * no engine answers.
+   */
   async _follow() {
     if (!(await this.ready())) return false;
     const { run } = this.app;
@@ -157,7 +184,7 @@ export class Editor {
       this.frame.say("Your edits were set aside.", false, {
         text: "Restore them",
         act: () => {
-          this.fill(edits);
+          this.fill(/** @type {any} the form's own spec */ (edits));
           this.asShown = null;
           this.touch();
         },
@@ -211,9 +238,9 @@ export class Editor {
     this.frame.button.disabled = false;
   }
 
-  // -- the form ------------------------------------------------------------------------------------------------------------
+  // -- the form ----------------------------------------------------------------------------------
 
-  _row(request, focus = false) {
+  _row(request, maxNew = request.sampling?.max_new_tokens ?? 32) {
     const ids = request.prompt_token_ids;
     const prompt = h("textarea", {
       rows: "1",
@@ -229,7 +256,7 @@ export class Editor {
       step: "1",
       "aria-label": t("New tokens"),
     });
-    tokens.value = String((request.sampling || {}).max_new_tokens ?? 32);
+    tokens.value = String(maxNew);
     const arrival = h("input", {
       type: "number",
       inputmode: "decimal",
@@ -253,11 +280,12 @@ export class Editor {
     this.rows.push(row);
     this.$(".request-rows").append(el);
     this.messages.added(row);
-    if (focus) prompt.focus();
+    return row;
   }
 
   fill({ workload, config, model, device, dtype = undefined }) {
     this.refused = null;
+    this.isChosenByHand = false;
     this.rows = [];
     this.$(".request-rows").replaceChildren();
     const { requests = [], name: workloadName, arrival_unit: unit } = workload || {};
@@ -271,6 +299,7 @@ export class Editor {
     this.device.choose(device || "auto");
     for (const name of SAMPLING)
       this.field(name).value = requests[0]?.sampling?.[name] ?? SAMPLING_DEFAULTS[name];
+    this.field("ignore_eos").checked = requests.some((request) => request.sampling?.ignore_eos);
     this.touchedSampling.clear();
     this._policy();
     this.asShown = JSON.stringify(this.spec());
@@ -312,8 +341,11 @@ export class Editor {
     const preset = this.state.presets.find((p) => p.name === name);
     if (!preset) return this._fromRun();
     setText(this.$(".preset-shows"), t(preset.shows));
-    const own = this.model.isOwn && this.model.facts && this.model.spec; // it stays: a person brought it
+    // it stays: a person brought it
+    const isOurs = this.state.presets.some(({ spec }) => spec.model === this.model.value);
+    const own = !isOurs && this.model.isOwn && this.model.facts && this.model.spec;
     this.fill(own ? { ...preset.spec, ...own } : preset.spec);
+    this.isChosenByHand = Boolean(own);
     const entry = this.app.options.catalogue.find((e) => e.name === name);
     if (entry && entry !== this.app.entry) {
       // it is recorded: show it at once
@@ -343,12 +375,13 @@ export class Editor {
     const number = (name) => Number(this.field(name).value);
     const requests = this.rows.map(({ prompt, tokens, arrival, request, asGiven, messages }, i) => {
       const sampling = { ...(request.sampling || {}), max_new_tokens: Number(tokens.value) };
-      for (const name of SAMPLING) {
-        if (this.touchedSampling.has(name) || !request.sampling)
-          sampling[name] = number(name) + (name === "seed" ? i : 0);
-      }
+      const isSet = (name) => this.touchedSampling.has(name) || !request.sampling;
+      for (const name of SAMPLING.filter(isSet))
+        sampling[name] = number(name) + (name === "seed" ? i : 0);
+      if (isSet("ignore_eos")) delete sampling.ignore_eos;
+      if (isSet("ignore_eos") && this.field("ignore_eos").checked) sampling.ignore_eos = true;
       const given = messages
-        ? { messages: messages.value }
+        ? { messages: withLast(messages, prompt.value) }
         : request.prompt_token_ids && prompt.value === asGiven
           ? { prompt_token_ids: request.prompt_token_ids }
           : { prompt: prompt.value };
@@ -404,8 +437,7 @@ export class Editor {
     if (this.model.fault) return bad(this.model.own, this.model.fault);
     for (const [i, row] of this.rows.entries()) {
       const who = `Request ${i + 1}`;
-      if (row.messages?.empty) return bad(row.messages.empty, `${who} has an empty message.`);
-      if (!row.messages && !row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
+      if (!row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
       if (!/^\d+$/.test(row.tokens.value) || Number(row.tokens.value) < 1)
         return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
       if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0))
@@ -423,7 +455,7 @@ export class Editor {
     return null;
   }
 
-  // -- running --------------------------------------------------------------------------------------------------------------
+  // -- running -----------------------------------------------------------------------------------
 
   async run() {
     const fault = this._fault();
@@ -503,7 +535,10 @@ export class Editor {
       : t(`${count(spec.workload.requests.length)} [request|requests] of yours`);
   }
 
-  /** A spec for a link, in the shortest form: a preset and the differences from it, otherwise everything. */
+  /**
+   * A spec for a link, in the shortest form: a preset and the differences from it, otherwise
+   * everything.
+   */
   packed(spec) {
     const preset = this._presetOf(spec);
     if (!preset) return pack(spec);
@@ -540,8 +575,8 @@ export class Editor {
       };
     }
     this.fill(spec);
+    // a path or a hub id: following a link must not load it
     if (!this.state.models.includes(spec.model)) {
-      // a path or a hub id: following a link must not load it
       this.refused = () =>
         this.frame.say(
           t(

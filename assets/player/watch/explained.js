@@ -1,7 +1,11 @@
-// What the "?" beside each title says: a question, two sentences, the view that is the picture, and the stop of Learn that shows it at work. In German by
-// assets/words/de.json, like every text of the page.
+// What the "?" beside each title says: a question, two sentences, the view that is the picture, and
+// the stop of Learn that shows it at work. In German by assets/words/de.json, like every text of
+// the page.
 
-/** @typedef {{asks: string, says: [string, string], picture: string, lesson: string, stop: string}} Explanation */
+/**
+ * @typedef {{asks: string, says: [string, string], picture: string, lesson: string, stop: string}}
+ * Explanation
+ */
 
 /** By the name that the button has in its `data-ask`. @type {Record<string, Explanation>} */
 export const EXPLAINED = {

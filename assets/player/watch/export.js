@@ -1,4 +1,5 @@
-// Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL, Perfetto, one HTML file).
+// Export: the view as PNG, the replay as JSON; and what the engine that made the run writes (JSONL,
+// Perfetto, one HTML file).
 
 import { download } from "../parts/dom.js";
 import { inPage, plotlySource } from "../parts/plotly.js";
@@ -35,12 +36,14 @@ export async function picture(app) {
   [...copy.querySelectorAll("input, select, textarea")].forEach((field, i) =>
     said(field, fields[i]),
   );
+  // as written: a serialized style sheet loses the fonts
   const css = [...document.querySelectorAll("style")]
     .map((sheet) => sheet.textContent)
     .filter((text) => text.includes(".inflight"))
-    .join("\n"); // as written: a serialized style sheet loses the fonts
+    .join("\n");
   const style = document.createElement("style");
-  style.textContent = `${css}\n.inflight * { animation: none !important; }`; // what fades in would be drawn as it begins: not at all
+  // what fades in would be drawn as it begins: not at all
+  style.textContent = `${css}\n.inflight * { animation: none !important; }`;
   copy.prepend(style);
   const markup = new XMLSerializer()
     .serializeToString(copy)
@@ -52,7 +55,7 @@ export async function picture(app) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.round(width * scale);
   canvas.height = Math.round(height * scale);
-  canvas.getContext("2d").drawImage(image, 0, 0);
+  canvas.getContext("2d")?.drawImage(image, 0, 0);
   return new Promise((resolve, reject) =>
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"),
   );
@@ -75,7 +78,8 @@ function nameOf(app, step = null) {
     : app.run.header.source === "uploaded"
       ? "uploaded"
       : app.run.header.policy;
-  return [NAME, run, ...(step === null ? [] : ["step", step])].join("-");
+  const simulated = app.run.isSimulated ? ["simulated"] : [];
+  return [NAME, ...simulated, run, ...(step === null ? [] : ["step", step])].join("-");
 }
 
 const FILES = {
@@ -128,7 +132,10 @@ export async function take(app, kind) {
   }
 }
 
-/** A file as it is saved: an engine in the tab leaves Plotly out of a figure (visualizer/page/step.py). @param {Blob} blob */
+/**
+ * A file as it is saved: an engine in the tab leaves Plotly out of a figure
+ * (visualizer/page/step.py). @param {Blob} blob
+ */
 async function whole(app, blob, kind) {
   if (kind !== "plotly") return blob;
   const page = await blob.text();

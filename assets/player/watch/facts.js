@@ -1,4 +1,5 @@
-// The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes on them. From the header, and what its steps warn of.
+// The facts of the run on screen, as a list: model, device, limits, memory, and its engine's notes
+// on them. From the header, and what its steps warn of.
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
@@ -45,6 +46,7 @@ export function factsOf(run) {
       cuda_graphs: "CUDA graphs",
       fused_sampling: "fused sampling",
       fused_norms: "fused norms",
+      fused_rotary: "fused rotary embedding",
     }).flatMap(([key, word]) => (execution[key] ? [word] : []));
   const list = (parts) => parts.filter(Boolean).join(", ");
   return [
@@ -120,7 +122,10 @@ export function factsOf(run) {
 
 const percent = (share) => t(`${Number((100 * share).toPrecision(3))} %`);
 
-/** What the times of a simulated run rest on: data sheets and what is assumed beside them, or a fit and its error. */
+/**
+ * What the times of a simulated run rest on: data sheets and what is assumed beside them, or a fit
+ * and its error.
+ */
 function costOf({ cost }) {
   const {
     accelerator,
@@ -211,7 +216,10 @@ export function limitsOf(run) {
   ];
 }
 
-/** What the chip says, word by word: what the policy is, and each limit with the glossary's meaning and vLLM's name. */
+/**
+ * What the chip says, word by word: what the policy is, and each limit with the glossary's meaning
+ * and vLLM's name.
+ */
 export function showPolicy(app) {
   const { header } = app.run;
   const policy = header.policy || header.config?.policy;

@@ -1,4 +1,5 @@
-// How Watch fits its window: layout by width, theme, and which view a small screen shows. What they set is the player's own state.
+// How Watch fits its window: layout by width, theme, and which view a small screen shows. What they
+// set is the player's own state.
 
 import { setAttr } from "../parts/dom.js";
 import { layoutOf, onTheme, paintTheme, prefersDark } from "../parts/look.js";
@@ -34,11 +35,11 @@ export function fit(app) {
   const width = app.$(".stage").clientWidth || root.clientWidth;
   const layout = app.presenter ? "desk" : layoutOf(width);
   const short = layout === "tablet" && root.clientHeight < SHORT;
-  app.narrow = layout === "tablet" && (width < NARROW || short);
-  root.toggleAttribute("data-narrow", app.narrow);
+  const narrow = layout === "tablet" && (width < NARROW || short);
+  root.toggleAttribute("data-narrow", narrow);
   root.toggleAttribute("data-short", short);
   if (layout !== app.layout) {
-    app.layout = layout;
+    app.store.set({ layout });
     root.dataset.layout = layout;
     if (app.views) chooseTab(app, app.tab);
   }
@@ -54,7 +55,7 @@ export function fit(app) {
  */
 export function chooseTab(app, tab) {
   if (!TABS.includes(tab)) return;
-  app.tab = tab;
+  app.store.set({ tab });
   const shown = app.layout === "tablet" && tab === "mask" ? "kv" : tab;
   app.root.dataset.tab = shown;
   for (const button of app.root.querySelectorAll(".view-tabs [data-tab]"))
@@ -67,11 +68,16 @@ export function chooseTab(app, tab) {
  * @param {App} app
  */
 export function paint(app) {
-  app.palette = paintTheme(app.root, app.chosenTheme ? app.chosenTheme === "dark" : prefersDark());
-  if (app.run) app.redraw();
+  const { chosenTheme } = app.store.state;
+  app.store.set({
+    palette: paintTheme(app.root, chosenTheme ? chosenTheme === "dark" : prefersDark()),
+  });
 }
 
-/** The axis on which the run on screen opens: measured seconds where time is its point. @param {App} app */
+/**
+ * The axis on which the run on screen opens: measured seconds where time is its point. @param {App}
+ * app
+ */
 export const ownAxis = (app) => app.entry?.axis === "time";
 
 /**
@@ -79,7 +85,11 @@ export const ownAxis = (app) => app.entry?.axis === "time";
  * @param {App} app
  */
 export function openAxis(app) {
-  if (app.chosenAxis === undefined && !app.pair.members.length && app.clock !== ownAxis(app))
+  if (
+    app.store.state.chosenAxis === undefined &&
+    !app.pair.members.length &&
+    app.clock !== ownAxis(app)
+  )
     setAxis(app, ownAxis(app));
 }
 
@@ -88,7 +98,7 @@ export function openAxis(app) {
  * @param {App} app
  */
 export function chooseAxis(app, clock) {
-  app.chosenAxis = clock;
+  app.store.set({ chosenAxis: clock });
   setAxis(app, clock);
 }
 
@@ -97,8 +107,7 @@ export function chooseAxis(app, clock) {
  * @param {App} app
  */
 export function setAxis(app, clock) {
-  app.clock = clock;
-  app.redraw();
+  app.store.set({ clock });
   const button = app.$(".clock-button");
   tell(button, clock ? "Axis: time" : "Axis: steps");
   button.setAttribute("aria-pressed", String(clock));

@@ -1,5 +1,5 @@
-// The leak: the requests on screen again with a leaking mask, run by the engine, or recorded if the page has none.
-// The two runs are a pair: the mask shows what leaked, the texts show the effect.
+// The leak: the requests on screen again with a leaking mask, run by the engine, or recorded if the
+// page has none. The two runs are a pair: the mask shows what leaked, the texts show the effect.
 
 import { showCard } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
@@ -89,7 +89,7 @@ export class Leak {
     const { app } = this;
     const spec = await app.editor.specOnScreen();
     if (!spec) return null;
-    const answer = await app.engines.ask(
+    const answer = await app.engines?.ask(
       "leak",
       spec,
       app.visit.visitor,

@@ -1,5 +1,6 @@
-// A run as it happens: keeps the previous picture until the first step arrives, and returns to it if the run fails; the partial run is then one
-// click away. The session storage names the run in progress, so that a reloaded page finds it.
+// A run as it happens: keeps the previous picture until the first step arrives, and returns to it
+// if the run fails; the partial run is then one click away. The session storage names the run in
+// progress, so that a reloaded page finds it.
 
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
@@ -19,7 +20,10 @@ export class Live {
     this.ended = null; // {run, entry} of the last one that reached its end
   }
 
-  /** Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to its end. */
+  /**
+   * Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to
+   * its end.
+   */
   async start(spec, visitor, tell) {
     const { app } = this;
     return this._follow(tell, async (signal) => {
@@ -42,10 +46,12 @@ export class Live {
 
   async _follow(tell, begin) {
     const { app } = this;
+    /** @type {AbortController} */
     this._abort = new AbortController();
     this.id = null;
     this.going = true;
-    app.following = true;
+    app.store.set({ following: true });
+    /** @type {{done?: boolean, error?: string, stopped?: string, unkept?: string, url?: string, id?: string} | null} */
     let ended = null;
     /** @type {any} */
     let begun = {}; // {header, records}
@@ -65,7 +71,8 @@ export class Live {
               this.show({ run: this.run, entry: null, replay: null, index: 0 });
           }
           if (app.run === this.run) app.extend(delta);
-          else this.run.append(delta.events, delta.captions, delta); // the visitor is looking at another run
+          // the visitor is looking at another run
+          else this.run.append(delta.events, delta.captions, delta);
         }
         if (delta.progress) tell.progress(...progressOf(delta.progress));
         if (delta.done) ended = delta;
@@ -82,14 +89,15 @@ export class Live {
     }
     remember(null);
     this.going = false;
-    if (app.edge === this) app.following = false;
+    if (app.edge === this) app.store.set({ following: false });
     ended ??= { error: "The run broke off: the server went away." };
     if (this.run) {
       this.run.goesOn = false;
       this.run.complete = Boolean(ended.done && !ended.error && !ended.stopped);
-      this._entry = ended.url ? { name: null, id: ended.id, url: ended.url } : null; // stored on the server, for exports and reloads
+      // stored on the server, for exports and reloads
+      this._entry = ended.url ? { name: null, id: ended.id, url: ended.url } : null;
       if (app.run === this.run) {
-        app.entry = this._entry;
+        app.store.set({ entry: this._entry });
         app.bar.marks();
       }
       this._total(this.run, ended.url);
@@ -107,7 +115,9 @@ export class Live {
     return !ended.error && Boolean(this.run || !ended.stopped);
   }
 
-  /** The totals of the whole run and where its requests' time went, from the server's stored copy. */
+  /**
+   * The totals of the whole run and where its requests' time went, from the server's stored copy.
+   */
   async _total(run, url) {
     if (!url) return;
     try {
@@ -120,7 +130,10 @@ export class Live {
     this.app.redraw();
   }
 
-  /** Say why it failed. If a run was on screen before, it is restored, and the visitor can switch between the two. */
+  /**
+   * Say why it failed. If a run was on screen before, it is restored, and the visitor can switch
+   * between the two.
+   */
   _failed(sentence, before, tell) {
     if (!this.run || !before.run || this.app.edge !== this) return tell.failed(sentence);
     const failed = { run: this.run, entry: this._entry, replay: null, index: this.run.length - 1 };
@@ -149,9 +162,9 @@ export class Live {
 
   /** Put a run on screen at one of its steps. */
   show({ run, entry, replay, index }) {
-    Object.assign(this.app, { run, entry, replay });
     this.app.editor.shown = run; // the form stays: it has what was requested
-    this.app.entered({ step: run.length ? run.stepOf(Math.min(index, run.length - 1)) : null });
+    const step = run.length ? run.stepOf(Math.min(index, run.length - 1)) : null;
+    this.app.enter({ run, entry, replay }, { step });
   }
 
   /** How far the step on screen is behind the run in progress. */

@@ -1,142 +1,111 @@
-// Prompts as messages, for a model with a chat template: each request holds a conversation, which the template turns into tokens on the server.
+// Prompts as messages, for a model with a chat template, which turns them into tokens on the
+// server. A row's text is what the user says last; what comes before it stays with the row.
 
-import { h, icon } from "../parts/dom.js";
+import { find, h } from "../parts/dom.js";
+import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
-const ROLES = ["system", "user", "assistant"];
+/**
+ * A row of the editor's form. messages: what it asks, up to changes of its text; null where that
+ * is a prompt. raw: its text when it became a prompt, and what its messages were.
+ * @typedef {{role: string, content: string}} Message
+ * @typedef {{el: HTMLElement, prompt: HTMLTextAreaElement, request: any, messages?: Message[] |
+ * null, raw?: {text: string, messages: Message[]}}} Row
+ */
 
-/** A row of the editor's form: its text field, its request, and its conversation, if it has one. @typedef {{prompt: HTMLTextAreaElement, request: any, messages?: Conversation | null}} Row */
+/** The place of what the user says last. @param {Message[]} messages */
+function placeOfLast(messages) {
+  const at = messages.findLastIndex(({ role }) => role === "user");
+  return at < 0 ? messages.length - 1 : at;
+}
+
+/**
+ * The same messages, the user's last one with this text. @param {Message[]} messages @param
+ * {string} text
+ */
+export const withLast = (messages, text) =>
+  messages.with(placeOfLast(messages), { ...messages[placeOfLast(messages)], content: text });
 
 export class Messages {
-  /** form: with the switch that turns all prompts into messages. touched: called when something changed. @param {HTMLFormElement} form @param {() => void} touched */
-  constructor(form, touched) {
+  /**
+   * form: with the switch that turns all prompts into messages. touched: called when something
+   * changed. @param {HTMLFormElement} form @param {() => Row[]} rows @param {() => void} touched
+   */
+  constructor(form, rows, touched) {
     /** @type {HTMLInputElement} */
-    this.switch = form.querySelector("[name=as_messages]");
-    this.label = this.switch.closest("label");
+    this.switch = /** @type {HTMLInputElement} */ (find(form, "[name=as_messages]"));
+    this.label = /** @type {HTMLElement} */ (this.switch.closest("label"));
+    this.rows = rows;
     this.touched = touched;
-    /** @type {Row[]} */
-    this.rows = [];
-    this.switch.addEventListener("change", () => this._turn(this.switch.checked));
+    /** @type {boolean | null} */
+    this.takes = false; // null: not known
+    this.switch.addEventListener("change", () => this.turn(this.switch.checked));
   }
 
-  /** Whether the chosen model takes messages; those that a request came with are shown in any case. @param {boolean} takes @param {Row[]} rows */
-  offer(takes, rows) {
-    this.rows = rows;
-    this.label.hidden = !takes && !rows.some((row) => row.messages);
+  /** Whether requests can be messages. */
+  get isOffered() {
+    return !this.label.hidden;
+  }
+
+  get isOn() {
+    return this.switch.checked;
+  }
+
+  /**
+   * Whether the chosen model takes messages, null if that is not known; those that a request came
+   * with stay in any case. @param {boolean | null} takes
+   */
+  offer(takes) {
+    this.takes = takes;
+    const rows = this.rows();
     this.switch.checked = rows.some((row) => row.messages);
+    this.label.hidden =
+      !takes && !this.switch.checked && !(takes === null && rows.some((row) => row.raw));
   }
 
   /** A row was added to the form. @param {Row} row */
   added(row) {
     const { messages } = row.request;
     if (messages) this._write(row, messages);
-    else if (this.switch.checked && !row.request.prompt_token_ids)
-      this._write(row, [{ role: "user", content: row.prompt.value }]);
-    if (!row.messages) return;
-    this.label.hidden = false;
-    this.switch.checked = true;
+    this.offer(this.takes);
   }
 
-  /** @param {boolean} on */
-  _turn(on) {
-    for (const row of this.rows) {
-      if (on && !row.messages && !row.request.prompt_token_ids)
-        this._write(row, [{ role: "user", content: row.prompt.value }]);
-      else if (!on && row.messages) {
-        row.prompt.value = row.messages.value.map(({ content }) => content).join("\n");
-        row.messages.el.replaceWith(row.prompt);
-        row.messages = null;
-      }
-    }
-    this.touched();
-  }
-
-  /** @param {Row} row @param {Message[]} messages */
-  _write(row, messages) {
-    row.messages = new Conversation(
-      messages,
-      this.touched,
-      row.prompt.getAttribute("aria-label") || "",
+  /** All prompts as messages, or as texts. @param {boolean} on */
+  turn(on) {
+    const rows = this.rows().filter(
+      (row) => Boolean(row.messages) !== on && !row.request.prompt_token_ids,
     );
-    row.prompt.replaceWith(row.messages.el);
+    for (const row of rows) {
+      const text = row.prompt.value;
+      if (row.messages) {
+        const messages = withLast(row.messages, text);
+        row.prompt.value = messages.map(({ content }) => content).join("\n");
+        row.raw = { text: row.prompt.value, messages };
+        this._write(row, null);
+      } else if (text === row.raw?.text) this._write(row, row.raw.messages);
+      else this._write(row, [{ role: "user", content: text }]);
+    }
+    this.offer(this.takes);
+    if (rows.length) this.touched();
   }
-}
 
-/** @typedef {{role: string, content: string}} Message */
-
-class Conversation {
-  /** @param {Message[]} messages @param {() => void} touched @param {string} name */
-  constructor(messages, touched, name) {
-    this.touched = touched;
-    this.list = h("div", { class: "message-list" });
-    this.el = h(
-      "div",
-      { class: "messages", role: "group", "aria-label": name },
-      this.list,
+  /** @param {Row} row @param {Message[] | null} messages */
+  _write(row, messages) {
+    row.messages = messages;
+    row.el.querySelector(".earlier")?.remove();
+    if (!messages) return;
+    const at = placeOfLast(messages);
+    row.prompt.value = messages[at].content;
+    const others = messages.toSpliced(at, 1);
+    if (!others.length) return;
+    const said = others.map(({ role, content }) => `${role}: ${content}`).join("\n");
+    row.el.append(
       h(
-        "button",
-        {
-          type: "button",
-          class: "link add-message",
-          onclick: () => this._add({ role: this._next, content: "" }, true),
-        },
-        t("Add a message"),
+        "details",
+        { class: "earlier" },
+        h("summary", { title: said }, t(`+${count(others.length)} earlier [message|messages]`)),
+        said,
       ),
     );
-    for (const message of messages) this._add(message);
-  }
-
-  /** Who would speak next. */
-  get _next() {
-    return this.value.at(-1)?.role === "user" ? "assistant" : "user";
-  }
-
-  /** @param {Message} message */
-  _add({ role, content }, focus = false) {
-    const roles = h(
-      "select",
-      { "aria-label": t("Role") },
-      ...ROLES.map((name) => h("option", { value: name, selected: name === role }, name)),
-    );
-    const text = h("textarea", { rows: "1", "aria-label": t("Message"), spellcheck: "false" });
-    text.value = content;
-    const remove = h(
-      "button",
-      {
-        type: "button",
-        class: "icon-button",
-        "aria-label": t("Remove this message"),
-        onclick: () => {
-          line.remove();
-          this._count();
-          this.touched();
-        },
-      },
-      icon("close"),
-    );
-    const line = h("div", { class: "message" }, roles, remove, text);
-    this.list.append(line);
-    this._count();
-    if (!focus) return;
-    text.focus();
-    this.touched();
-  }
-
-  /** The last one cannot be removed. */
-  _count() {
-    this.list.classList.toggle("one", this.list.children.length === 1);
-  }
-
-  /** @returns {Message[]} */
-  get value() {
-    return [...this.list.children].map((line) => ({
-      role: line.querySelector("select")?.value || "user",
-      content: line.querySelector("textarea")?.value || "",
-    }));
-  }
-
-  /** The first message without a text, if any. */
-  get empty() {
-    return [...this.list.querySelectorAll("textarea")].find((text) => !text.value) || null;
   }
 }

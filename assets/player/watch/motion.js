@@ -1,5 +1,6 @@
-// One motion a step: what happened in it moves from where it was to where it is, once, when a single step is taken. The pictures are the views' own, at a
-// share of the step; here is only the clock.
+// One motion a step: what happened in it moves from where it was to where it is, once, when a
+// single step is taken. The pictures are the views' own, at a share of the step; here is only the
+// clock.
 
 import { reducedMotion } from "../parts/dom.js";
 import { phase } from "../views/phases.js";
@@ -38,7 +39,10 @@ export class Motion {
     );
   }
 
-  /** From one step to the next or the one before: it moves if steps are taken slowly enough. by hand: by key or button, one at a time. @param {number} from @param {number} to */
+  /**
+   * From one step to the next or the one before: it moves if steps are taken slowly enough. by
+   * hand: by key or button, one at a time. @param {number} from @param {number} to
+   */
   went(from, to, byHand = false) {
     const now = performance.now();
     const gap = now - this._last;
@@ -90,7 +94,10 @@ export class Motion {
     this.app.redraw();
   }
 
-  /** What moving views draw while the rest shows the step on screen. @param {ViewState} settled @returns {ViewState} */
+  /**
+   * What moving views draw while the rest shows the step on screen. @param {ViewState} settled
+   * @returns {ViewState}
+   */
   stateOf(settled) {
     return this.share < 1 ? viewState(this.app, this.index, this.share) : settled;
   }
@@ -103,7 +110,10 @@ export class Motion {
     app.flights.draw(state);
   }
 
-  /** Whether a view looks other than the last time: on a canvas with every frame of its part, in words when a part begins and ends. @param {any} view */
+  /**
+   * Whether a view looks other than the last time: on a canvas with every frame of its part, in
+   * words when a part begins and ends. @param {any} view
+   */
   _changes(view) {
     const now = view.moves
       .map((/** @type {Phase} */ name) => phase(this.share, name))

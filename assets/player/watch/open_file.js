@@ -1,8 +1,9 @@
-// Runs from elsewhere: a file of this machine, an address that the page's own address names (?trace=URL or #trace=URL), or a recorded
-// comparison. A replay is opened here; a trace or another engine's recording is read by the engine in the tab, or by the server in a separate process.
-//
-// The browser fetches an address, never the server: it can reach only what the visitor can, without cookies, and another site hands out a file only if
-// it allows that (CORS). Only this page's origin and the hosts that it was started with are contacted; the page's policy (CSP) enforces the same.
+// Runs from elsewhere: a file of this machine, an address that the page's own address names
+// (?trace=URL or #trace=URL), or a recorded comparison. A replay is opened here; a trace or another
+// engine's recording is read by the engine in the tab, or by the server in a separate process. The
+// browser fetches an address, never the server: it can reach only what the visitor can, without
+// cookies, and another site hands out a file only if it allows that (CORS). Only this page's origin
+// and the hosts that it was started with are contacted; the page's policy (CSP) enforces the same.
 
 import { isOurs } from "../engine/engines.js";
 import { jsonIn } from "../parts/dom.js";
@@ -24,7 +25,7 @@ export function openFile(app) {
   input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
   input.addEventListener("change", () =>
     tried(app, "file", async () => {
-      if (!input.files.length) return;
+      if (!input.files?.length) return;
       const files = [];
       for (const file of input.files) files.push([file.name, await textOf(app, file.stream())]);
       await openTexts(app, files, {});
@@ -145,7 +146,10 @@ export async function bytesOf(stream, most) {
   }
 }
 
-/** files: [name, text] of each; several are ranks of one engine. entry: what is known of the run, for the address. */
+/**
+ * files: [name, text] of each; several are ranks of one engine. entry: what is known of the run,
+ * for the address.
+ */
 async function openTexts(app, files, entry, wanted = {}) {
   const replays = files.map(([, text]) => replayIn(text));
   if (replays[0] && files.length === 1) {

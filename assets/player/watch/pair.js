@@ -1,5 +1,6 @@
-// Two runs of the same requests, one of them on screen: the original, and one with something changed. Which of them is shown, where
-// they diverge, and the words about it. what_if.js and leak.js make such pairs.
+// Two runs of the same requests, one of them on screen: the original, and one with something
+// changed. Which of them is shown, where they diverge, and the words about it. what_if.js and
+// leak.js make such pairs.
 
 import { h, setText } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -28,9 +29,11 @@ export class Pair {
   }
 
   /**
-   ** members: original, changed. caption: replaces that of the step where they diverge. leaks: the second has a leaking mask. link: see `address`. front, at: which is
-   * shown first and at which step, by default the second, where they diverge.
-   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?: boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
+   * members: original, changed. caption: replaces that of the step where they diverge. leaks: the
+   * second has a leaking mask. link: see `address`. front, at: which is shown first and at which
+   * step, by default the second, where they diverge.
+   * @param {{members: Member[], step: number | null, says: string, caption: Span[], leaks?:
+   * boolean, link?: Record<string, string> | null, front?: Member, at?: number}} pair
    */
   open({
     members,
@@ -43,6 +46,7 @@ export class Pair {
     at = step ?? undefined,
   }) {
     const { run, entry, replay, index } = this.app;
+    /** @type {Omit<Member, "name"> & {step: number}} */
     this.back = { run, entry, replay, step: run.stepOf(index) };
     const [before, after] = members.map((m) => m.run);
     for (const request of after.requests)
@@ -60,7 +64,10 @@ export class Pair {
     return this.members.find((m) => m.run !== this.app.run) || null;
   }
 
-  /** What an address says to show both runs again, and which of them is in front; null if there is no pair, or no address can. */
+  /**
+   * What an address says to show both runs again, and which of them is in front; null if there is
+   * no pair, or no address can.
+   */
   get address() {
     const { members, link, app } = this;
     if (!members.length || !link) return null;

@@ -4,7 +4,14 @@
 //   pointer, keys, address ─→ index, focus ─→ one redraw in the next animation frame
 
 import { h, icon, clamp, setAttr } from "../parts/dom.js";
-import { drawSoon, showEmpty, showToast, whenStyled } from "../parts/look.js";
+import {
+  drawSoon,
+  paintTheme,
+  prefersDark,
+  showEmpty,
+  showToast,
+  whenStyled,
+} from "../parts/look.js";
 import { firstStepOf, requestNamed } from "../run/ids.js";
 import { Run } from "../run/run.js";
 import { MaskView } from "../views/mask/mask.js";
@@ -31,10 +38,12 @@ import { Ask } from "./ask.js";
 import { Address } from "./address.js";
 import { openAddress, openRacer } from "./open_file.js";
 import { take } from "./export.js";
+import { pageActions } from "./page_actions.js";
+import { Store, UNLIT } from "./store.js";
 import { viewActions, viewState } from "./view_state.js";
 import { fetchJson } from "../parts/server.js";
 import { Engines } from "../engine/engines.js";
-import { Speech } from "../parts/speech.js";
+import { Speech, t } from "../parts/speech.js";
 import { Live } from "./live.js";
 import { Visit } from "./runs_card.js";
 import { Leak } from "./leak.js";
@@ -47,44 +56,37 @@ import { Flights } from "../views/flights.js";
 import { Editor } from "./editor.js";
 import { plain } from "../parts/chips.js";
 
+/** What the address of the page tells. @type {(keyof import("./store.js").WatchState)[]} */
+const ADDRESSED = ["index", "pinned", "pass", "tab", "clock", "presenter", "chosenTheme"];
+
+const NO_FRAME = /** @type {Frame} */ (/** @type {unknown} */ (null)); // nothing is drawn yet
+
+/** @param {Hot | null} hot */
+const hotKey = (hot) => JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
+
 export class Player {
   /**
-   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}], replay (inline) or url, step, of ranks also rank and at,
-   * comparisons: [{name, url}] (without a server), server: whether there is an API to run on, base: where it is, engine: where the files of the engine in the tab are, traceHosts: origins beside its own whose runs it opens, uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never chosen, terms: see parts/glossary.js, embedded}.
+   * root: the `.inflight` element. options: {catalogue: [{name, title, shows, policy, steps, url}],
+   * replay (inline) or url, step, of ranks also rank and at, comparisons: [{name, url}] (without a
+   * server), server: whether there is an API to run on, base: where it is, engine: where the files
+   * of the engine in the tab are, traceHosts: origins beside its own whose runs it opens,
+   * uploadBytes: of a file, tabs: [{name, title}], detail: "simple" or "full" for who has never
+   * chosen, terms: see parts/glossary.js, embedded}.
    */
   constructor(root, /** @type {any} */ options = {}) {
     this.root = root;
     this.options = { catalogue: [], tabs: [], server: false, ...options };
-    this.run = this.replay = null;
-    this.frame = null;
-    this.index = 0;
-    /** @type {RunRequest[] | null} */
-    this.focus = null; // the highlighted requests: hovered, otherwise pinned
-    this.pinned = null;
-    this.hovered = null;
-    this.hot = null; // the hovered token: {request, q, row, column, keys}
-    this.presenter = this.large = false; // large: type for a projector, beside a lesson
-    this.following = false; // the live edge
-    /** @type {"desk" | "tablet" | "phone"} */
-    this.layout = "desk";
-    this.narrow = false; // a tablet too narrow for all buttons
-    this.tab = "mask";
+    this.store = new Store(paintTheme(root, prefersDark()));
+    /** @type {Frame} */
+    this.frame = NO_FRAME; // as it was drawn last
     this.drawn = -1;
     this.drawsSoon = false;
     this.lastMs = 0;
-    this.pass = Infinity; // the last one, unless chosen
-    this.clock = false; // the lanes' axis: steps, or measured seconds
-    /** @type {"dark" | "light" | null} */
-    this.chosenTheme = null; // by the visitor or the address
-    /** @type {boolean | undefined} */
-    this.chosenAxis = undefined; // the same
-    this.palette = /** @type {any} */ (null);
     this.fetching = null; // the entry being fetched for display; only the latest is shown
     this._fetched = new Map(); // url -> promise of a replay
     const $ = (this.$ = (s) => root.querySelector(s));
     this.scrubber = $(".scrubber");
     root.classList.toggle("embedded", Boolean(this.options.embedded));
-    paint(this);
     this.detail = new Detail(this);
     this.sized();
 
@@ -153,7 +155,8 @@ export class Player {
     this.pair = new Pair(this);
     /** @type {any[]} */ (this.views).push((this.beside = new Beside(this)));
     this.leak = new Leak(this);
-    this.edge = /** @type {Edge} */ (this.live = new Live(this));
+    this.live = new Live(this);
+    this.store.set({ edge: this.live });
     this.editor = new Editor($(".drawer"), this);
     this.speech = new Speech(root, () => {
       this.bar.named();
@@ -167,7 +170,60 @@ export class Player {
     this._buttons();
     playerKeys(this);
     keepFitted(this);
+    this.store.listen(() => this.redraw());
+    this.store.listen((changed) => ADDRESSED.some((name) => changed.has(name)) && this.changed());
     this.start();
+  }
+
+  // -- the state, to be read; `store.set` writes it ----------------------------------------------
+
+  get run() {
+    return this.store.state.run;
+  }
+  get entry() {
+    return this.store.state.entry;
+  }
+  get replay() {
+    return this.store.state.replay;
+  }
+  get index() {
+    return this.store.state.index;
+  }
+  get pass() {
+    return this.store.state.pass;
+  }
+  get pinned() {
+    return this.store.state.pinned;
+  }
+  get hovered() {
+    return this.store.state.hovered;
+  }
+  get focus() {
+    return this.store.state.focus;
+  }
+  get hot() {
+    return this.store.state.hot;
+  }
+  get following() {
+    return this.store.state.following;
+  }
+  get edge() {
+    return this.store.state.edge;
+  }
+  get tab() {
+    return this.store.state.tab;
+  }
+  get layout() {
+    return this.store.state.layout;
+  }
+  get clock() {
+    return this.store.state.clock;
+  }
+  get presenter() {
+    return this.store.state.presenter;
+  }
+  get palette() {
+    return this.store.state.palette;
   }
 
   /** The document of the run on screen: its replay, or that of all ranks. */
@@ -188,7 +244,7 @@ export class Player {
     return (this.presenter && this.root.dataset.focusView) || "";
   }
 
-  // -- opening a run ---------------------------------------------------------------------------------------------------
+  // -- opening a run -----------------------------------------------------------------------------
 
   async start() {
     const { options, address } = this;
@@ -198,14 +254,17 @@ export class Player {
     if (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) return;
     if (wanted.comparison && (await openRacer(this, wanted))) return;
     const { request } = wanted;
-    if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null; // of a run that is not here, or not yet
+    // of a run that is not here, or not yet
+    if (wanted.trace.length || wanted.comparison || wanted.spec) wanted.request = null;
     if (options.replay && !wanted.run) this.show(options.replay, wanted);
     else if (!(await this.opening.begin())) {
       const entry =
         options.catalogue.find((e) => e.name === wanted.run) ||
         (options.url ? { url: options.url } : options.catalogue[0]);
-      if (entry) await this.open(entry, wanted);
-      else this.empty("There is no recorded run here yet. Edit requests and run them.");
+      if (entry) {
+        await this.open(entry, wanted);
+        if (wanted.run && entry.name !== wanted.run) this.missing(wanted.run);
+      } else this.empty("There is no recorded run here yet. Edit requests and run them.");
     }
     if (this.engines && (await this.editor.resume())) return;
     if (wanted.spec && this.engines) await this.editor.restore({ ...wanted, request });
@@ -223,8 +282,7 @@ export class Player {
     try {
       const replay = await this.speech.withCaptions(entry, await this.fetch(entry.url));
       if (this.fetching !== entry) return; // another was requested meanwhile
-      this.entry = entry;
-      this.show(replay, wanted);
+      this.show(replay, wanted, entry);
     } catch (error) {
       const sentence = `This run could not be fetched (${error.message}).`;
       if (this.run) this.toast(sentence);
@@ -245,14 +303,16 @@ export class Player {
     return this._fetched.get(url);
   }
 
-  /** Show a replay that is already loaded, from a file or another part. A broken one changes nothing on screen. */
-  openReplay(replay, wanted = {}, entry = null) {
+  /**
+   * Show a replay that is already loaded, from a file or another part. A broken one changes nothing
+   * on screen.
+   */
+  openReplay(replay, wanted = {}, /** @type {object | null} */ entry = null) {
     for (const run of (replay.ranks?.map((rank) => rank.replay) || [replay]).map(
       (one) => new Run(one),
     ))
       for (let i = 0; i < run.length; i += 1) run.frame(i);
-    this.entry = entry;
-    this.show(replay, wanted);
+    this.show(replay, wanted, entry);
   }
 
   /** The run on screen as a file; see export.js. */
@@ -261,28 +321,26 @@ export class Player {
   }
 
   /** Draw a replay, or those of ranks. wanted: {step, pin, view} from an address. */
-  show(replay, wanted = {}) {
-    if (replay?.ranks?.length) return this.ranks.show(replay, wanted);
+  show(replay, wanted = {}, entry = this.entry) {
+    if (replay?.ranks?.length) return this.ranks.show(replay, wanted, entry);
     if (!replay || !replay.header || !Array.isArray(replay.events))
       return this.toast("This is not a replay.");
-    this.put({ run: new Run(replay), entry: this.entry, replay }, wanted);
+    this.put({ run: new Run(replay), entry, replay }, wanted);
   }
 
   /** Put a run on screen, paused. */
   put({ run, entry = null, replay = null }, wanted = {}) {
     this.transport.toggle(false);
-    this.following = false;
+    this.store.set({ following: false });
     this.motion.settle();
-    Object.assign(this, { run, entry, replay });
-    this.entered(wanted);
+    this.enter({ run, entry, replay }, wanted);
   }
 
-  entered(wanted = {}) {
-    const { run } = this;
+  /** The same without stopping what plays or is followed. */
+  enter({ run, entry = null, replay = null }, wanted = {}) {
     this.fetching = null; // what is still on its way does not take its place
-    this.pinned = this.hovered = this.focus = this.hot = null;
-    this.frame = null;
-    this.pass = Infinity;
+    this.store.set({ run, entry, replay, ...UNLIT, pass: Infinity });
+    this.frame = NO_FRAME;
     this.mask.reset();
     this.weights.reset();
     this.pair.entered();
@@ -295,7 +353,7 @@ export class Player {
       return;
     }
     this.empty(null);
-    this.index = run.openingStep();
+    this.store.set({ index: run.openingStep() });
     openAxis(this);
     this.look(wanted);
     this.beside.entered(wanted);
@@ -306,17 +364,18 @@ export class Player {
     const { run } = this;
     const named = requestNamed(run, wanted.request);
     if (wanted.request && !named) return this._unknown(wanted.request);
-    if (Number.isInteger(wanted.step)) this.index = run.indexOf(wanted.step);
+    if (Number.isInteger(wanted.step)) this.store.set({ index: run.indexOf(wanted.step) });
     else if (named && !Number.isFinite(wanted.at))
-      this.index = Math.min(firstStepOf(named), run.length - 1);
+      this.store.set({ index: Math.min(firstStepOf(named), run.length - 1) });
     const request =
       named || (wanted.pin ? run.requests.find((r) => r.letter === wanted.pin) : null);
     if (request && request !== this.pinned) this.pin(request);
-    if (Number.isInteger(wanted.pass)) this.pass = wanted.pass;
+    if (Number.isInteger(wanted.pass)) this.store.set({ pass: wanted.pass });
     if (Number.isInteger(wanted.layer) && wanted.layer < run.windows.length)
       this.mask.layer = wanted.layer;
     if (wanted.zoom)
-      this.mask.zoom = wanted.zoom === "pin" ? request && { request } : { view: wanted.zoom };
+      this.mask.zoom =
+        wanted.zoom === "pin" ? (request ? { request } : null) : { view: wanted.zoom };
     if (wanted.tab) this.chooseTab(wanted.tab);
     if (wanted.view && this.presenter) focusView(this, wanted.view);
     this.redraw();
@@ -344,15 +403,15 @@ export class Player {
     if (!run.length) return;
     if (wasEmpty) {
       this.empty(null);
-      this.index = 0;
+      this.store.set({ index: 0 });
     }
     const was = this.index;
-    if (this.following) this.index = run.length - 1;
+    if (this.following) this.store.set({ index: run.length - 1 });
     this.redraw();
     if (this.following) this.motion.went(was, this.index);
   }
 
-  // -- where we are ------------------------------------------------------------------------------------------------------
+  // -- where we are ------------------------------------------------------------------------------
 
   /** Go to a step index. by hand: requested by the visitor, so it stops following the live edge. */
   seek(index, byHand = false) {
@@ -363,13 +422,11 @@ export class Player {
       this.transport.track.length - 1,
     );
     if (this.ranks.all) return this.ranks.seek(to);
-    if (byHand && this.running) this.following = to === this.run.length - 1;
+    if (byHand && this.running) this.store.set({ following: to === this.run.length - 1 });
     if (byHand) this.intro.used();
     if (to !== this.index && !this.mask.zoom?.request) this.mask.zoom = null;
     this.motion.settle();
-    this.index = to;
-    this.redraw();
-    this.changed();
+    this.store.set({ index: to });
   }
 
   /** A single step by key or button: the one move that is animated. */
@@ -386,23 +443,23 @@ export class Player {
   }
 
   choosePass(index) {
-    this.pass = index === this.frame.passes.length - 1 ? Infinity : index;
     this.mask.zoom = null;
+    this.store.set({ pass: index === this.frame.passes.length - 1 ? Infinity : index });
     this.redraw();
   }
 
-  // -- highlighting ---------------------------------------------------------------------------------------------------------
+  // -- highlighting ------------------------------------------------------------------------------
 
   /** found: {request, hot, lines} of a view, or null. */
   hover(found, x = 0, y = 0) {
     const request = (found && found.request) || null;
     const hot = (found && found.hot) || null;
-    const hotKey = JSON.stringify(hot && [hot.q, hot.row, hot.column, hot.keys]);
-    const same = request === this.hovered && !(found && found.lit) && hotKey === this._hotKey;
-    [this.hovered, this.hot, this._hotKey] = [request, hot, hotKey];
-    this.focus = (found && found.lit) || this._lit(request);
+    this.store.set({
+      hovered: request,
+      hot: hotKey(hot) === hotKey(this.hot) ? this.hot : hot,
+      lit: (found && found.lit) || null,
+    });
     this.explain(found && found.lines, x, y);
-    if (!same) this.redraw();
   }
 
   /** Show a tooltip; null hides it. */
@@ -411,14 +468,8 @@ export class Player {
     else this.tooltip.hide();
   }
 
-  _lit(request) {
-    const one = request || this.pinned;
-    return one && [one];
-  }
-
   pin(request) {
-    this.pinned = request && request !== this.pinned ? request : null;
-    this.focus = this._lit(this.hovered);
+    this.store.set({ pinned: request && request !== this.pinned ? request : null, lit: null });
     if (!this.pinned) this.mask.zoom = null;
     this.redraw();
     this.changed();
@@ -426,8 +477,7 @@ export class Player {
 
   clear() {
     const had = this.pinned || this.mask.zoom || !this.tooltip.el.hidden;
-    this.pinned = this.hovered = this.focus = this.hot = null;
-    this._hotKey = "null";
+    this.store.set(UNLIT);
     this.mask.zoom = null;
     this.tooltip.hide();
     this.redraw();
@@ -435,7 +485,7 @@ export class Player {
     return Boolean(had);
   }
 
-  // -- drawing -----------------------------------------------------------------------------------------------------------------
+  // -- drawing -----------------------------------------------------------------------------------
 
   redraw() {
     drawSoon(this);
@@ -458,7 +508,7 @@ export class Player {
     this.lastMs = performance.now() - t0;
   }
 
-  // -- buttons and modes -------------------------------------------------------------------------------------------------------------
+  // -- buttons and modes -------------------------------------------------------------------------
 
   _buttons() {
     const { $ } = this;
@@ -470,8 +520,8 @@ export class Player {
   }
 
   follow() {
-    this.edge.back();
-    this.following = true;
+    this.edge?.back();
+    this.store.set({ following: true });
     this.seek(Infinity, true);
   }
 
@@ -490,15 +540,19 @@ export class Player {
   }
 
   setTheme(theme) {
-    this.chosenTheme = theme;
+    this.store.set({ chosenTheme: theme });
     paint(this);
-    this.changed();
   }
 
-  // -- small services -----------------------------------------------------------------------------------------------------------------
+  // -- small services ----------------------------------------------------------------------------
 
-  toast(sentence, ms = 4000, action = null) {
+  toast(sentence, ms = 4000, /** @type {Action | null | ""} */ action = null) {
     showToast(this.root, sentence, ms, action);
+  }
+
+  /** A recorded run is asked for that is not here. @param {string} run */
+  missing(run) {
+    this.toast(`${t("This recorded run is not available:")} ${run}.`, 8000);
   }
 
   /** Update the address, soon. */
@@ -506,7 +560,7 @@ export class Player {
     if (this.address) this.address.soon();
   }
 
-  // -- for tests and scripts -------------------------------------------------------------------------------------------------------------
+  // -- for tests and scripts ---------------------------------------------------------------------
 
   seekStep(step) {
     if (this.run) this.seek(this.run.indexOf(step));
@@ -521,6 +575,7 @@ export class Player {
 export const mount = (root, options) =>
   whenStyled(root, () => {
     window.inflight = new Player(root, options);
+    window.inflightWatch = pageActions(window.inflight);
   });
 
 window.Inflight = { mount, icon };

@@ -1,12 +1,16 @@
-// Pointing at requests, by pointer or keys: hover highlights one everywhere, a click, a tap or Enter pins it. On a canvas its view locates
-// items: `hit(x, y)` under a point, and for arrow keys `places()`, boxes in reading order; elsewhere data-request does.
+// Pointing at requests, by pointer or keys: hover highlights one everywhere, a click, a tap or
+// Enter pins it. On a canvas its view locates items: `hit(x, y)` under a point, and for arrow keys
+// `places()`, boxes in reading order; elsewhere data-request does.
 
 import { plain } from "../parts/chips.js";
-import { h, setAttr, setText } from "../parts/dom.js";
+import { h, hasMoved, setAttr, setText } from "../parts/dom.js";
 import { Glossary } from "../parts/glossary.js";
 import { t, translateLine } from "../parts/speech.js";
 
-/** view: with `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: clicking it does not pin. */
+/**
+ * view: with `surface` and `hit(x, y)` → {request, lines, keepsPin} or null. seeks: clicking it
+ * does not pin.
+ */
 export function pointCanvas(app, view, seeks = false) {
   const { canvas } = view.surface;
   const find = (e) => {
@@ -14,16 +18,18 @@ export function pointCanvas(app, view, seeks = false) {
     return app.run ? view.hit(e.clientX - r.left, e.clientY - r.top) : null;
   };
   canvas.addEventListener("pointermove", (e) => {
-    if (e.pointerType === "touch" || view.dragging) return;
+    if (e.pointerType === "touch" || view.dragging || !hasMoved(e)) return;
     app.hover(find(e), e.clientX, e.clientY);
   });
   canvas.addEventListener("pointerleave", () => app.hover(null));
+  /** @type {number[] | null} */
   let down = null;
   canvas.addEventListener("pointerdown", (e) => {
     down = [e.clientX, e.clientY];
   });
   canvas.addEventListener("click", (e) => {
-    if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return; // a drag
+    // a drag
+    if (seeks || (down && Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 5)) return;
     const found = find(e);
     if (found && found.keepsPin) return;
     if (e.pointerType === "touch" || e.pointerType === "pen")
@@ -39,7 +45,7 @@ export function pointElements(app) {
     return el && app.run ? app.run.requests[Number(el.dataset.request)] : null;
   };
   app.root.addEventListener("pointerover", (e) => {
-    if (e.pointerType === "touch" || e.target.tagName === "CANVAS") return;
+    if (e.pointerType === "touch" || e.target.tagName === "CANVAS" || !hasMoved(e)) return;
     const request = of(e);
     if (request !== app.hovered) app.hover(request && { request });
   });
@@ -55,7 +61,8 @@ const MOST = 20000; // places that arrow keys can walk through
 /** @typedef {{x: number, y: number, w: number, h: number}} Target */
 
 /**
- * The place next to `at` in a direction: along a row the nearest that overlaps it in height, between rows the nearest row's nearest.
+ * The place next to `at` in a direction: along a row the nearest that overlaps it in height,
+ * between rows the nearest row's nearest.
  * @param {Target[]} places
  * @param {number} at
  * @param {string} key
@@ -146,7 +153,10 @@ export class Cursor {
     return this.view.hit(x + w / 2, y + height / 2);
   }
 
-  /** Show its position in the step on screen and what is there: announced, highlighted everywhere, with a tooltip. */
+  /**
+   * Show its position in the step on screen and what is there: announced, highlighted everywhere,
+   * with a tooltip.
+   */
   draw() {
     setAttr(this.el, "aria-label", t(this.name));
     if (!this._walked) return setText(this.said, t(HOW));

@@ -5,7 +5,10 @@ import { hideToast } from "../parts/look.js";
 const ROOM = [1000, 600]; // pixels that large type needs
 const VIEWS = ["row", "mask", "kv", "queue", "text", "lanes"]; // the keys 1 to 6
 
-/** Whether the presenter has the room that it needs; it takes that of the page's bars and cards. @param {App} app */
+/**
+ * Whether the presenter has the room that it needs; it takes that of the page's bars and cards.
+ * @param {App} app
+ */
 export const hasRoom = ({ root }) => root.clientWidth >= ROOM[0] && root.clientHeight >= ROOM[1];
 
 /**
@@ -19,7 +22,7 @@ export function present(app, on, quiet) {
     if (!quiet) app.toast(`The presenter needs a window of ${ROOM.join(" by ")} pixels.`);
     return;
   }
-  app.presenter = on;
+  app.store.set({ presenter: on });
   delete app.root.dataset.focusView;
   if (on && document.activeElement instanceof HTMLElement) document.activeElement.blur();
   if (!on && document.fullscreenElement) document.exitFullscreen();

@@ -1,5 +1,6 @@
-// The ranks of one engine: a run for each, on one clock. Which of them is on screen, at which moment, or whether all are, as one picture. The
-// ranks and the sentences about them come in one document (visualizer/documents/replay.py).
+// The ranks of one engine: a run for each, on one clock. Which of them is on screen, at which
+// moment, or whether all are, as one picture. The ranks and the sentences about them come in one
+// document (visualizer/documents/replay.py).
 
 import { clamp, h } from "../parts/dom.js";
 import { momentOf } from "../parts/format.js";
@@ -22,7 +23,8 @@ export class Ranks {
     /** @type {((member: any, index: number | null) => void) | null} */
     this.alone = null; // for ranks in progress: puts one on screen
     /** @type {{run: Run, index: number, now: number} | null} */
-    this._held = null; // the moment at which a step was put on screen, which lies inside it or after it
+    // the moment at which a step was put on screen, which lies inside it or after it
+    this._held = null;
     this.line = app.$(".rank-line");
     this.names = app.$(".rank-names");
     this.words = app.$(".rank-says");
@@ -33,8 +35,9 @@ export class Ranks {
    * Put them on screen. doc: see above; wanted: {rank, at, step, …} of an address.
    * @param {any} doc
    * @param {any} [wanted]
+   * @param {any} [entry]
    */
-  show(doc, wanted = {}) {
+  show(doc, wanted = {}, entry = null) {
     const { app } = this;
     this.members = doc.ranks.map(({ rank, offset, id, replay }) => ({
       rank,
@@ -54,9 +57,8 @@ export class Ranks {
       ...this.members.flatMap((m) => (m.run.length ? [stretch(m, m.run.length - 1)[1]] : [])),
     );
     this._walk();
-    app.transport.toggle(false);
-    app.following = false;
-    this._put(this.members[0]);
+    app.store.set({ following: false });
+    this._put(this.members[0], entry);
     this.look(
       Number.isInteger(wanted.step) || Number.isInteger(wanted.rank) || wanted.request
         ? wanted
@@ -65,7 +67,8 @@ export class Ranks {
   }
 
   /**
-   ** Show all ranks in progress in their current state: the same members with more steps, or others.
+   * Show all ranks in progress in their current state: the same members with more steps, or
+   * others.
    * @param {{members: any[], from: number, span: number, room: number}} picture
    * @param {(member: any, index: number | null) => void} alone
    */
@@ -89,7 +92,9 @@ export class Ranks {
   }
 
   _walk() {
+    /** @type {ReturnType<typeof momentsOf>} */
     this._moments = momentsOf(this.members).filter((moment) => moment.t >= this.from);
+    /** @type {number[]} */
     this._times = this._moments.map((moment) => moment.t);
   }
 
@@ -125,7 +130,10 @@ export class Ranks {
     return this.all ? { step: null, rank: null, at: this.now } : { rank: this.current.rank };
   }
 
-  /** Seconds on the common clock: the start of the step on screen, or the moment inside or after it that was chosen. */
+  /**
+   * Seconds on the common clock: the start of the step on screen, or the moment inside or after it
+   * that was chosen.
+   */
   get now() {
     const { run, index } = this.app;
     const held = this._held;
@@ -139,15 +147,15 @@ export class Ranks {
   hold(now) {
     const { app } = this;
     const at = clamp(now, this.from, this.span);
-    app.index = Math.max(0, standing(/** @type {Rank} */ (this.current), at).i);
+    app.store.set({ index: Math.max(0, standing(/** @type {Rank} */ (this.current), at).i) });
     this._held = { run: app.run, index: app.index, now: at };
-    if (this.alone) app.following = this.at >= this.length - 1;
+    if (this.alone) app.store.set({ following: this.at >= this.length - 1 });
     app.redraw();
     app.changed();
   }
 
   /** Put a rank on screen, at the same moment or at a given step. */
-  choose(member, index = null) {
+  choose(member, /** @type {number | null} */ index = null) {
     if (!member || !this.members.includes(member)) return;
     if (this.alone) return this.alone(member, index);
     const now = this.current ? this.now : null;
@@ -163,12 +171,11 @@ export class Ranks {
     if (at >= 0) this.choose(this.members[(at + by + this.members.length) % this.members.length]);
   }
 
-  _put({ run, replay = null, rank }) {
+  _put({ run, replay = null, rank }, entry = this.app.entry) {
     const { app } = this;
     app.transport.toggle(false);
     this.number = rank;
-    Object.assign(app, { run, replay });
-    app.entered();
+    app.enter({ run, entry, replay });
   }
 
   /** Show all ranks as one picture, at a moment; or the one that was on screen. */
@@ -185,7 +192,9 @@ export class Ranks {
     app.changed();
   }
 
-  /** A run was put on screen: one of these, one temporarily paired with one of these, or another. */
+  /**
+   * A run was put on screen: one of these, one temporarily paired with one of these, or another.
+   */
   entered() {
     const { app } = this;
     if (!this.current && !app.pair.members.length) this.members = [];
@@ -239,7 +248,8 @@ export class Ranks {
     );
   }
 
-  // -- what the transport walks along where all are on screen: the moments at which one of them begins a step -----------------
+  // -- what the transport walks along where all are on screen: the moments at which one of them
+  // begins a step ---
 
   get at() {
     return Math.max(0, countUpTo(this._times, this.now + 1e-9) - 1);
@@ -257,7 +267,7 @@ export class Ranks {
   eventSteps(kind) {
     const steps = new Map(this.members.map((m) => [m, new Set(m.run.eventSteps(kind))]));
     return this._moments.flatMap((moment, n) =>
-      moment.steps.some(({ placed, i }) => steps.get(/** @type {any} */ (placed)).has(i))
+      moment.steps.some(({ placed, i }) => steps.get(/** @type {any} */ (placed))?.has(i))
         ? [n]
         : [],
     );

@@ -1,4 +1,5 @@
-// The runs that can be opened: recorded ones, and those of this visit, which can also be shared, compared and removed until the page is closed.
+// The runs that can be opened: recorded ones, and those of this visit, which can also be shared,
+// compared and removed until the page is closed.
 
 import { bareCard } from "../parts/floating.js";
 import { h, icon } from "../parts/dom.js";
@@ -17,7 +18,7 @@ function thumbnail(app, { lanes, steps }) {
     width: WIDTH * 2,
     height: HEIGHT * 2,
   });
-  const g = canvas.getContext("2d");
+  const g = /** @type {Ink} */ (canvas.getContext("2d"));
   g.scale(2, 2);
   const { palette } = app;
   const pitch = HEIGHT / Math.max(1, lanes.length);
@@ -222,8 +223,12 @@ export function showRuns(app) {
   dialog.showModal();
 }
 
-/** A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was wasted. */
+/**
+ * A run's lanes as the catalogue has them: lane by lane [first step, end, hue], hue -1 where it was
+ * wasted.
+ */
 function lanesOf(run) {
+  /** @type {number[][][]} */
   const lanes = Array.from({ length: run.numLanes }, () => []);
   for (const { lane, from, end, status, laneSpan } of lanePieces(run)) {
     if (laneSpan >= 0)
@@ -240,9 +245,10 @@ export class Visit {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
+    // identifies the visitor to the server
     this.visitor = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) =>
       b.toString(16).padStart(2, "0"),
-    ).join(""); // identifies the visitor to the server
+    ).join("");
     this.runs = []; // {title, policy, seconds, at, run, entry, spec, lanes, steps}
   }
 

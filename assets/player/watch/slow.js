@@ -1,5 +1,6 @@
-// What was slow: the longest gaps between tokens and the longest waits, each a link to its step, and every request's time in a table that sorts. The
-// numbers and the sentences are visualizer/documents/delays.py's.
+// What was slow: the longest gaps between tokens and the longest waits, each a link to its step,
+// and every request's time in a table that sorts. The numbers and the sentences are
+// visualizer/documents/delays.py's.
 
 import { bareCard } from "../parts/floating.js";
 import { chip, spans } from "../parts/chips.js";
@@ -51,7 +52,10 @@ function worst(app, go, kind, title, none) {
   );
 }
 
-/** Columns: [key, words, what they mean, the seconds of a request's time]. Parts that nobody has are left out. */
+/**
+ * Columns: [key, words, what they mean, the seconds of a request's time]. Parts that nobody has are
+ * left out.
+ */
 function columnsOf(run, times) {
   const has = (part) => times.some(({ time }) => time.parts.some(({ name }) => name === part));
   const parts = run.delays.parts
@@ -73,7 +77,10 @@ function columnsOf(run, times) {
   ];
 }
 
-/** Every request's time, sorted by a column, and a field that keeps those with a letter or a piece of an id. */
+/**
+ * Every request's time, sorted by a column, and a field that keeps those with a letter or a piece
+ * of an id.
+ */
 function table(app, go) {
   const { run } = app;
   const times = run.requests

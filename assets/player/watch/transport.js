@@ -29,6 +29,7 @@ export class Transport {
     this.bar = bar;
     this.speed = 2;
     this.playing = false;
+    this._frame = 0;
     this.playButton = bar.querySelector(".play");
     this.count = bar.querySelector(".count");
     this.select = bar.querySelector(".speed");
@@ -43,7 +44,9 @@ export class Transport {
     });
   }
 
-  /** What the transport moves along: the steps of the run on screen, or the moments of all ranks. */
+  /**
+   * What the transport moves along: the steps of the run on screen, or the moments of all ranks.
+   */
   get track() {
     return this.app.ranks.all ? this.app.ranks : this.app.run;
   }
@@ -53,7 +56,10 @@ export class Transport {
     return this.app.ranks.all ? this.app.ranks.at : this.app.index;
   }
 
-  /** Do what a button (data-act) or key (KEYS) stands for. far: that many steps at once. False if it is not ours. */
+  /**
+   * Do what a button (data-act) or key (KEYS) stands for. far: that many steps at once. False if it
+   * is not ours.
+   */
   act(name, far = 1) {
     const { app } = this;
     const verbs = {
@@ -119,6 +125,7 @@ export class Transport {
           return;
         }
       }
+      /** @type {number} */
       this._frame = requestAnimationFrame(tick);
     };
     this._frame = requestAnimationFrame(tick);

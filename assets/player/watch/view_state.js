@@ -8,9 +8,10 @@ import { clamp } from "../parts/dom.js";
  * @returns {ViewState}
  */
 export function viewState(app, index = app.index, share = 1) {
-  const { run, palette, focus, hot, pinned, alone, layout, clock, detail, transport } = app;
+  const { store, alone, transport } = app;
+  const { run, palette, focus, hot, pinned, layout, clock, detail } = store.state;
   const frame = run.frame(Math.min(index, run.length - 1));
-  const pass = frame.passes[clamp(app.pass, 0, frame.passes.length - 1)] || null;
+  const pass = frame.passes[clamp(store.state.pass, 0, frame.passes.length - 1)] || null;
   return {
     run,
     frame,
@@ -22,11 +23,11 @@ export function viewState(app, index = app.index, share = 1) {
     focus,
     hot,
     pinned,
-    presenter: app.presenter || app.large,
+    presenter: store.state.presenter || store.state.large,
     alone,
     layout,
     clock,
-    simple: detail.simple,
+    simple: detail === "simple",
     language: app.speech.name,
     fast:
       app.lanes.dragging ||
@@ -58,7 +59,7 @@ export function viewActions(app) {
       Object.assign(app.weights, change);
       app.redraw();
     },
-    turnTo: (step) => app.pair.show(app.pair.other, step),
+    turnTo: (step) => app.pair.other && app.pair.show(app.pair.other, step),
     hold: (moment) => {
       app.transport.toggle(false);
       app.ranks.hold(moment);

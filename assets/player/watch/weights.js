@@ -1,4 +1,5 @@
-// How the model uses what the mask permits: real attention weights of one layer and head, fetched once a step stays on screen.
+// How the model uses what the mask permits: real attention weights of one layer and head, fetched
+// once a step stays on screen.
 
 export class Weights {
   /** @param {App} app */
@@ -13,6 +14,7 @@ export class Weights {
 
   reset() {
     [this.on, this.layer, this.head] = [false, 0, 0];
+    /** @type {Map<string | null, Map<string, any> | null>} */
     this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
     /** @type {string | null} */
     this.error = null; // a sentence
@@ -41,7 +43,7 @@ export class Weights {
     const { offered, on, layer, head, error } = this;
     const wanted = Boolean(on && !error && offered && pass);
     const key = pass && `${frame.event.step}/${pass.index}/${layer}/${head}`;
-    if (wanted && !this.known.has(key)) this._soon(key, frame.event.step, pass.index);
+    if (wanted && pass && !this.known.has(key)) this._soon(key, frame.event.step, pass.index);
     const found = wanted ? this.known.get(key) || null : null;
     return { offered, on, layer, head, error, found, loading: wanted && !found };
   }
@@ -55,7 +57,7 @@ export class Weights {
       const { run } = app;
       let answer;
       try {
-        answer = await app.engines.call(
+        answer = await app.engines?.call(
           "attention",
           app.runId,
           step,
@@ -68,8 +70,8 @@ export class Weights {
       }
       if (app.run !== run) return;
       if (answer.error) {
-        if (this.head > 0 && /no head/.test(answer.error))
-          this.head = 0; // past the last head: start over
+        // past the last head: start over
+        if (this.head > 0 && /no head/.test(answer.error)) this.head = 0;
         else this.error = answer.error;
         this.known.delete(key);
       } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));

@@ -1,5 +1,5 @@
-// What if: the requests on screen run twice again, the second time with one setting changed. The two runs are a pair, shown where
-// they diverge.
+// What if: the requests on screen run twice again, the second time with one setting changed. The
+// two runs are a pair, shown where they diverge.
 
 import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
@@ -8,8 +8,12 @@ import { loadingWords } from "../parts/model_field.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
-const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" }; // by the limit that bound
-/** @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n: number) => string][]} */
+// by the limit that bound
+const KNOB_OF = { lanes: "max_num_seqs", budget: "max_num_batched_tokens", blocks: "num_blocks" };
+/**
+ * @type {[knob: string, name: string, others: (n: number, config: any) => number[], words: (n:
+ * number) => string][]}
+ */
 const NUMBERS = [
   [
     "max_num_seqs",
@@ -37,7 +41,8 @@ const SWITCHES = [
 ];
 
 /**
- ** The settings that can be changed: name, current value, and others to try. The one that limited the step comes first.
+ * The settings that can be changed: name, current value, and others to try. The one that limited
+ * the step comes first.
  * @param {any} config
  * @param {Policy[]} policies
  * @param {string} binding
@@ -45,7 +50,10 @@ const SWITCHES = [
 export function changesOf(config, policies, binding = "none") {
   const has = (knob) => takes(policies, config.policy, knob);
   const elsewhere = policies.map((p) => p.name).filter((p) => p !== config.policy);
-  /** @type {{knob: string, name: string, now: string, others: {text: string, value: any, says: string}[]}[]} */
+  /**
+   * @type {{knob: string, name: string, now: string, others: {text: string, value: any, says:
+   * string}[]}[]}
+   */
   const settings = [
     ...NUMBERS.filter(([knob]) => has(knob) && config[knob]).map(([knob, name, others, words]) => ({
       knob,
@@ -151,7 +159,10 @@ export async function showWhatIf(app) {
   );
 }
 
-/** Run again what a link describes: its spec, with the change that it names (`knob:value`). Returns whether it is one of the changes offered. */
+/**
+ * Run again what a link describes: its spec, with the change that it names (`knob:value`). Returns
+ * whether it is one of the changes offered.
+ */
 export async function restoreFork(app, spec, wanted) {
   const [knob, text] = wanted.what.split(":");
   const setting = changesOf(spec.config, app.editor.state.policies).find((s) => s.knob === knob);
@@ -164,7 +175,10 @@ export async function restoreFork(app, spec, wanted) {
   return true;
 }
 
-/** Run the requests on screen under their policy and under another, and show both; returns a sentence if that failed. */
+/**
+ * Run the requests on screen under their policy and under another, and show both; returns a
+ * sentence if that failed.
+ */
 export async function runBeside(app, policy, tell) {
   if (app.running) return t("A run is in progress: wait for it to end, or cancel it.");
   const spec = await app.editor.specOnScreen();
@@ -178,12 +192,16 @@ export async function runBeside(app, policy, tell) {
           says: `the policy “${policy}” instead of “${spec.config.policy}”`,
         },
         tell,
+        true,
       )
     : null;
 }
 
-/** Run both and show them; returns a sentence if that failed. */
-async function fork(app, spec, { says, knob, value }, tell) {
+/**
+ * Run both and show them where they diverge, or as they are at the step on screen; returns a
+ * sentence if that failed.
+ */
+async function fork(app, spec, { says, knob, value }, tell, beside = false) {
   const { editor } = app;
   const before = app.run;
   const title = editor.titleOf(spec);
@@ -220,12 +238,11 @@ async function fork(app, spec, { says, knob, value }, tell) {
     await editor.keep(changed.run, changed.entry, asked, `${title}: ${t(says)}`);
     const packed = (members[0].entry.spec = await editor.packed(spec));
     const [caption, after] = said.says;
+    const apart = { step: doc.step, caption, says: doc.step === null ? caption[0] : after };
     app.pair.open({
       members,
       link: packed && { spec: packed, what: `${knob}:${value}` },
-      step: doc.step,
-      caption,
-      says: doc.step === null ? caption[0] : after,
+      ...(beside ? whole(members, app.run.stepOf(app.index)) : apart),
     });
     return null;
   } catch (error) {
@@ -233,10 +250,32 @@ async function fork(app, spec, { says, knob, value }, tell) {
   }
 }
 
-/** The settings that only some policies take; every policy takes the others. @param {Policy[]} policies */
+/**
+ * A pair that shows both runs as wholes: what each took in steps, which one machine's pace does not
+ * change. at: the step to show. @param {import("./pair.js").Member[]} members @param {number} at
+ */
+function whole(members, at) {
+  const [mine, theirs] = members.map(({ run }) => t(`${count(run.length)} [step|steps]`));
+  const [front, below] = members.map(({ run }) => run.header.policy);
+  const says = t("The same requests: {mine} with {front}, {theirs} with {below}.", {
+    mine,
+    front,
+    theirs,
+    below,
+  });
+  return { front: members[0], at, step: null, caption: [], says };
+}
+
+/**
+ * The settings that only some policies take; every policy takes the others. @param {Policy[]}
+ * policies
+ */
 export const optional = (policies) => [...new Set(policies.flatMap((p) => p.knobs))];
 
-/** Whether a setting means something under a policy. @param {Policy[]} policies @param {string} name @param {string} knob */
+/**
+ * Whether a setting means something under a policy. @param {Policy[]} policies @param {string} name
+ * @param {string} knob
+ */
 export function takes(policies, name, knob) {
   const policy = policies.find((p) => p.name === name);
   return Boolean(policy && policy.knobs.includes(knob)) || !optional(policies).includes(knob);

@@ -3,9 +3,12 @@
 import { setText } from "../parts/dom.js";
 import { savedIn } from "./address.js";
 
-/** Fill the form with the chosen file. @param {import("./editor.js").Editor} editor @param {HTMLInputElement} input */
+/**
+ * Fill the form with the chosen file. @param {import("./editor.js").Editor} editor @param
+ * {HTMLInputElement} input
+ */
 export async function loadWorkload(editor, input) {
-  const [file] = input.files;
+  const [file] = input.files || [];
   input.value = "";
   if (!file) return;
   const most = editor.limits.upload_bytes;
@@ -27,7 +30,10 @@ export async function loadWorkload(editor, input) {
   });
 }
 
-/** One that a service published, scaled to the model in the form; the sentence about the scaling stays in view. */
+/**
+ * One that a service published, scaled to the model in the form; the sentence about the scaling
+ * stays in view.
+ */
 async function published(editor, text, name) {
   editor.frame.busy(true);
   editor.frame.say(`Reading ${name}.`);

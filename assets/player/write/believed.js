@@ -1,10 +1,13 @@
-// What comes out of a sandbox was perhaps made up by the code in it. It is taken only in the shape that visualizer/write/attempt.py gives it, and only
-// if nothing in it would have the page fetch anything: then it can be wrong, but no more than that.
+// What comes out of a sandbox was perhaps made up by the code in it. It is taken only in the shape
+// that visualizer/write/attempt.py gives it, and only if nothing in it would have the page fetch
+// anything: then it can be wrong, but no more than that.
 
 import { Run } from "../run/run.js";
 
-const CHARTS = ["bar", "box", "heatmap", "scatter"]; // of visualizer/charts; others of Plotly's fetch maps
-const FETCHED = ["images", "src", "href", "url", "urls"]; // names under which a chart or a document has addresses
+// of visualizer/charts; others of Plotly's fetch maps
+const CHARTS = ["bar", "box", "heatmap", "scatter"];
+// names under which a chart or a document has addresses
+const FETCHED = ["images", "src", "href", "url", "urls"];
 const ADDRESS = /:\/\/|^\s*\/\/|javascript:|<\s*a\b/i;
 const MOST = { lanes: 1024, blocks: 65536, depth: 40 };
 

@@ -1,4 +1,5 @@
-// The code being written: a plain text field, which becomes a CodeMirror editor once that is fetched. Tab indents; Escape and then Tab leaves it.
+// The code being written: a plain text field, which becomes a CodeMirror editor once that is
+// fetched. Tab indents; Escape and then Tab leaves it.
 
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
@@ -25,7 +26,8 @@ function codeMirror(url) {
 export class CodeField {
   /**
    * @param {HTMLElement} holder
-   * @param {{url: string, changed: () => void, run: () => void, describedBy: string}} options run: Ctrl Enter was pressed
+   * @param {{url: string, changed: () => void, run: () => void, describedBy: string}} options run:
+   * Ctrl Enter was pressed
    */
   constructor(holder, options) {
     this.holder = holder;
@@ -65,7 +67,10 @@ export class CodeField {
     (this.view?.contentDOM || this.field).setAttribute("aria-label", t("Your code, in Python"));
   }
 
-  /** Mark a line, with what is wrong there; null takes the mark away. @param {number | null} line from 1 @param {string} says */
+  /**
+   * Mark a line, with what is wrong there; null takes the mark away. @param {number | null} line
+   * from 1 @param {string} says
+   */
   mark(line, says = "") {
     if (!this.view) return;
     const { state } = this.view;
@@ -76,7 +81,7 @@ export class CodeField {
         found
           ? [
               {
-                from: found.from + /^\s*/.exec(found.text)[0].length,
+                from: found.from + (/^\s*/.exec(found.text)?.[0].length || 0),
                 to: found.to,
                 severity: "error",
                 message: says,

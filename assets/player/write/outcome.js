@@ -1,4 +1,5 @@
-// What a trial showed: its progress, each goal with what the run says of it, and a sentence: what is wrong, what helps, or that all is done.
+// What a trial showed: its progress, each goal with what the run says of it, and a sentence: what
+// is wrong, what helps, or that all is done.
 
 import { h, setText } from "../parts/dom.js";
 import { bytes } from "../parts/format.js";
@@ -27,6 +28,11 @@ function caseOf({ lines, expected, got, printed }) {
   );
 }
 
+/**
+ * @typedef {{loading?: {what: string, done: number, total: number} | null,
+ *   progress?: {step?: number, index?: number, total?: number, cases?: number} | null}} Progress
+ */
+
 export class Outcome {
   /** part: the one whose trials it shows. */
   constructor(part) {
@@ -47,8 +53,10 @@ export class Outcome {
     this.progress();
   }
 
-  /** loading: {what, done, total} in bytes; progress: {step}, {index, total} of turns, or {cases} */
-  progress({ loading = null, progress = null } = {}) {
+  /**
+   * loading: {what, done, total} in bytes; progress: {step}, {index, total} of turns, or {cases}
+   */
+  progress(/** @type {Progress} */ { loading, progress } = {}) {
     const { bar } = this;
     bar.hidden = false;
     const share = loading?.total ? loading.done / loading.total : null;
@@ -56,7 +64,10 @@ export class Outcome {
     setText(
       bar,
       progress?.total
-        ? t("Turn {n} of {total}", { n: String(progress.index + 1), total: String(progress.total) })
+        ? t("Turn {n} of {total}", {
+            n: String((progress.index ?? 0) + 1),
+            total: String(progress.total),
+          })
         : progress?.step
           ? t("Step {n}", { n: String(progress.step) })
           : progress?.cases !== undefined
@@ -76,7 +87,7 @@ export class Outcome {
     this.named();
   }
 
-  /** attempt: {goals, help, fault, case}, see visualizer/write/attempt.py and exercises.py */
+  /** attempt: {goals, help, fault, case}, see attempt.py and exercises.py of visualizer/write */
   show(attempt) {
     this.attempt = attempt;
     this.named();
@@ -115,7 +126,8 @@ export class Outcome {
       return help ? [h("p", { class: "help" }, ...coded(t(help)))] : [];
     const { tasks } = part.options;
     const at = tasks.indexOf(part.task);
-    const next = [...tasks.slice(at), ...tasks].find(({ name }) => !part.own.isDone(name)); // the next one, or what was left out before
+    // the next one, or what was left out before
+    const next = [...tasks.slice(at), ...tasks].find(({ name }) => !part.own.isDone(name));
     return [
       h("p", { class: "done" }, t("Every goal is met.")),
       next
@@ -157,7 +169,7 @@ export class Outcome {
               class: "mini",
               onclick: () => {
                 part.side("picture");
-                part.app.seekStep(step);
+                part.watch.seekStep(step);
               },
             },
             t("Step {n}", { n: String(step) }),

@@ -1,4 +1,5 @@
-// The code that a visitor wrote and the tasks that it solved, in this browser; and code in a link, packed after the #.
+// The code that a visitor wrote and the tasks that it solved, in this browser; and code in a link,
+// packed after the #.
 
 import { keep, keptData } from "../parts/kept.js";
 import { pack, unpack } from "../watch/address.js";
@@ -11,7 +12,9 @@ export class OwnCode {
     this._all = keptData("good", KEY) || {};
   }
 
-  /** The code that was written for a task, or null. @param {string} task @returns {string | null} */
+  /**
+   * The code that was written for a task, or null. @param {string} task @returns {string | null}
+   */
   of(task) {
     const { code } = this._all[task] || {};
     return typeof code === "string" ? code : null;
@@ -33,7 +36,10 @@ const jsonOr = (data) => (data && typeof data === "object" && !Array.isArray(dat
 /** Code for an address, or null if it is too long for one. @param {string} code */
 export const packed = (code) => pack({ code });
 
-/** The code in an address; null if there is none. @param {string} text @returns {Promise<string | null>} */
+/**
+ * The code in an address; null if there is none. @param {string} text @returns {Promise<string |
+ * null>}
+ */
 export async function unpacked(text) {
   try {
     const { code } = await unpack(text);

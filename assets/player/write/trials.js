@@ -1,5 +1,5 @@
-// Runs what a visitor wrote: in the engine's sandbox (assets/engine/sandbox.js), a frame that can reach neither this page nor the network. Nothing
-// of it is fetched before the first trial.
+// Runs what a visitor wrote: in the engine's sandbox (assets/engine/sandbox.js), a frame that can
+// reach neither this page nor the network. Nothing of it is fetched before the first trial.
 
 import { believed } from "./believed.js";
 
@@ -7,7 +7,11 @@ const SOON = 100; // ms between two looks for the snapshot, of which there are a
 const LOOKS = 50;
 
 export class Trials {
-  /** engine: the address of the engine's files, from the page. model: that the tasks run on. tab: gives the page's own engine. @param {{engine: string, model: string}} options @param {() => any} tab */
+  /**
+   * engine: the address of the engine's files, from the page. model: that the tasks run on. tab:
+   * gives the page's own engine. @param {{engine: string, model: string}} options @param {() =>
+   * any} tab
+   */
   constructor({ engine, model }, tab) {
     this.engine = engine;
     this.model = model;
@@ -15,7 +19,10 @@ export class Trials {
     this._sandbox = null;
   }
 
-  /** The deltas of a trial; {loading} while files are fetched. Throws a sentence. @param {object} spec @param {AbortSignal} signal */
+  /**
+   * The deltas of a trial; {loading} while files are fetched. Throws a sentence. @param {object}
+   * spec @param {AbortSignal} signal
+   */
   async *run(spec, signal) {
     const sandbox = await this._made(signal);
     for await (const delta of sandbox.run("policy", spec, signal)) yield believed(delta);
@@ -52,7 +59,10 @@ export class Trials {
     );
   }
 
-  /** A sandbox starts in a quarter of the time from a picture of the interpreter's memory, which only the page's own engine may take: start that once, where it can be kept. */
+  /**
+   * A sandbox starts in a quarter of the time from a picture of the interpreter's memory, which
+   * only the page's own engine may take: start that once, where it can be kept.
+   */
   async _pictured(files, signal) {
     const tab = this.tab();
     await files.manifest(); // says whether this browser keeps anything

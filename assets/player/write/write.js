@@ -5,7 +5,7 @@
 import { h, setText } from "../parts/dom.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress, turnPage } from "../parts/link.js";
-import { besidePlayer, fillPart, fillTabs, pagePlayer, showToast } from "../parts/look.js";
+import { besidePlayer, fillPart, fillTabs, pageWatch, showToast } from "../parts/look.js";
 import { inLanguage, Speech, t } from "../parts/speech.js";
 import { CodeField } from "./code_field.js";
 import { Outcome, coded } from "./outcome.js";
@@ -15,21 +15,23 @@ import { Trials } from "./trials.js";
 const LINK = 5000; // ms for which it can be undone
 
 export class Write {
-  /** root: the element of write.html. options: {tabs, tasks: see visualizer/write/tasks.py, model: that they run on, engine: the address of its files, codemirror: url} */
+  /**
+   * root: the element of write.html. options: {tabs, tasks: see visualizer/write/tasks.py, model:
+   * that they run on, engine: the address of its files, codemirror: url}
+   */
   constructor(root, /** @type {any} */ options) {
     this.root = root;
     this.options = { tabs: [], tasks: [], engine: null, codemirror: "", ...options };
     this.page = document.documentElement;
     this.$ = (s) => root.querySelector(s);
     this.own = new OwnCode();
-    this.app = null; // the page's player, once it exists
     this.task = null;
     this.came = false; // whether the code on screen came with a link, unchanged
     this.stop = null; // ends the trial that is going on
     this.entry = null; // of the run that the last trial made
     this._theme = besidePlayer(root);
     this.speech = new Speech(root, () => this._named());
-    this.trials = new Trials(this.options, () => this.app.engines?.tab);
+    this.trials = new Trials(this.options, () => this.watch.engines?.tab);
     this.code = new CodeField(this.$(".code"), {
       url: this.options.codemirror,
       changed: () => this._changed(),
@@ -43,22 +45,23 @@ export class Write {
       "hashchange",
       () => this.page.dataset.part === "write" && location.hash !== this._written && this._follow(),
     );
-    this.ready = pagePlayer().then((app) => {
-      this.app = app;
+    this.ready = pageWatch().then((watch) => {
+      /** @type {Watch} */
+      this.watch = watch;
     });
   }
 
-  // -- the part is opened and left -----------------------------------------------------------------------------------------
+  // -- the part is opened and left ---------------------------------------------------------------
 
   async shown() {
     this._theme();
     await this.ready;
-    this.app.detail.need("full"); // a scheduler is about budgets, blocks and queues
+    this.watch.need("full"); // a scheduler is about budgets, blocks and queues
     await this._follow();
   }
 
   left() {
-    this.app?.detail.need(null);
+    this.watch?.need(null);
     this.stop?.abort();
     this.trials.rest();
   }
@@ -70,7 +73,7 @@ export class Write {
       this.options.tasks.find(({ name }) => name === wanted.get("task")) ||
       this.task ||
       this._next();
-    const code = wanted.has("code") ? await unpacked(wanted.get("code")) : null;
+    const code = wanted.has("code") ? await unpacked(wanted.get("code") || "") : null;
     if (wanted.has("code") && code === null) this.toast("The code in this link cannot be read.");
     this.open(task, code);
   }
@@ -82,7 +85,7 @@ export class Write {
   }
 
   /** Open a task. code: what came with a link. */
-  open(task, code = null) {
+  open(task, /** @type {string | null} */ code = null) {
     const same = task === this.task;
     if (!same) this.stop?.abort();
     this.task = task;
@@ -95,7 +98,7 @@ export class Write {
     this._remember(this.came ? addressed().get("code") : null);
   }
 
-  _remember(code = null) {
+  _remember(/** @type {string | null} */ code = null) {
     if (this.page.dataset.part !== "write") return;
     const p = new URLSearchParams({ part: "write", task: this.task.name });
     if (code) p.set("code", code);
@@ -109,7 +112,7 @@ export class Write {
     setAddress(this._written);
   }
 
-  // -- a trial -------------------------------------------------------------------------------------------------------------
+  // -- a trial -----------------------------------------------------------------------------------
 
   run() {
     return this._try({}, ({ attempt }) => this._tried(attempt));
@@ -179,18 +182,16 @@ export class Write {
 
   /** Draw the run of the last trial, with its sentences in the page's language. */
   _open(wanted) {
-    const { app } = this;
-    app.openReplay(inLanguage(this.attempt.replay), wanted, this.entry);
-    app.speech.opened = app.speech.language;
+    this.watch.openTranslated(inLanguage(this.attempt.replay), wanted, this.entry);
   }
 
   /** On a phone: the code or the picture. */
   side(side) {
     this.page.dataset.side = side;
-    this.app?.redraw();
+    this.watch?.redraw();
   }
 
-  // -- the code ------------------------------------------------------------------------------------------------------------
+  // -- the code ----------------------------------------------------------------------------------
 
   _changed() {
     const { task } = this;
@@ -238,7 +239,7 @@ export class Write {
     );
   }
 
-  // -- around it -----------------------------------------------------------------------------------------------------------
+  // -- around it ---------------------------------------------------------------------------------
 
   _buttons() {
     const clicked = {
@@ -265,12 +266,14 @@ export class Write {
   /** Whether the picture is that of the last trial of this task: never one of other code. */
   get _isOurs() {
     return (
-      Boolean(this.entry) && this.app?.entry === this.entry && this.entry.written === this.task.name
+      Boolean(this.entry) &&
+      this.watch?.state.entry === this.entry &&
+      this.entry.written === this.task.name
     );
   }
 
   _draw() {
-    const { $, task, app, own } = this;
+    const { $, task, watch, own } = this;
     const isOurs = this._isOurs;
     this.page.toggleAttribute("data-written", isOurs);
     if (!isOurs && this.page.dataset.side !== "code") this.side("code");
@@ -300,21 +303,21 @@ export class Write {
     setText($(".task-title"), t(task.title));
     $(".task-says").replaceChildren(...coded(t(task.says)));
     this.outcome.goals();
-    if (isOurs) app.redraw();
+    if (isOurs) watch.redraw();
   }
 
   _named() {
     fillTabs(this.root, this.options.tabs, "write");
     this.code.named();
     if (!this.task) return;
-    if (this._isOurs && this.app.speech.opened !== this.app.speech.language)
-      this._open({ step: this.app.run.stepOf(this.app.index), pin: this.app.pinned?.letter });
+    if (this._isOurs && !this.watch.isTranslated)
+      this._open({ step: this.watch.step, pin: this.watch.state.pinned?.letter });
     this._draw();
     this.outcome.named();
     this._remember(this.came ? addressed().get("code") : null);
   }
 
-  toast(sentence, action = null) {
+  toast(sentence, /** @type {Action | null} */ action = null) {
     showToast(this.root, sentence, action ? 2 * LINK : LINK, action);
   }
 }

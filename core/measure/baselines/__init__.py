@@ -1,7 +1,9 @@
-"""Other ways to serve the same requests: transformers' own, and the GPT-2 article's. None of them uses our engine.
+"""Other ways to serve the same requests: transformers' own, and the GPT-2 article's. None of them
+uses our engine.
 
-Each baseline answers every request greedily, continues past end-of-sequence tokens as `ignore_eos` does, and returns plain
-records. What cannot be observed is None. Setup (caches, threads) happens before timing starts, as for our engine.
+Each baseline answers every request greedily, continues past end-of-sequence tokens as `ignore_eos`
+does, and returns plain records. What cannot be observed is None. Setup (caches, threads) happens
+before timing starts, as for our engine.
 """
 
 from __future__ import annotations
@@ -20,9 +22,8 @@ __all__ = ["NAMES", "contender", "baseline_requests"]
 
 def contender(name: str, model: Any, work: Work, lanes: int, budget: int = 256) -> Contender:
     """A baseline by name, for `core.measure.rounds`; raises InflightError for an unknown one."""
-    from core.measure.baselines.article import (
-        article,
-    )  # these load torch and transformers, and their names need neither
+    # these load torch and transformers, and their names need neither
+    from core.measure.baselines.article import article
     from core.measure.baselines.generate import generate_serial, generate_waves
 
     if name == "transformers-continuous":

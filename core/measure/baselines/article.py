@@ -1,4 +1,6 @@
-"""Continuous batching as the GPT-2 article does it: the caches are joined into one before every pass and split again after it."""
+"""Continuous batching as the GPT-2 article does it: the caches are joined into one before every
+pass and split again after it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,15 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from core.attention.plug import given_cache
 from core.measure.baselines.records import BaselineRequest, BaselineRun, Work, prompt_lengths
+from core.torch_engine.attention.plug import given_cache
 
 
 @dataclass(eq=False)
 class Row:
-    """A running request: the tokens to feed next, and its own cache, per layer keys and values `[1, H, n, D]`."""
+    """A running request: the tokens to feed next, and its own cache, per layer keys and values `[1,
+    H, n, D]`.
+    """
 
     request: BaselineRequest
     feed: list[int]
@@ -56,7 +60,9 @@ def article(
 
 @torch.inference_mode()
 def article_step(model: Any, rows: Sequence[Row]) -> None:
-    """One packed pass over one cache: all rows' caches joined end to end, a dense block-diagonal mask, new entries distributed again."""
+    """One packed pass over one cache: all rows' caches joined end to end, a dense block-diagonal
+    mask, new entries distributed again.
+    """
     device, dtype = model.device, model.dtype
     fed, cached = [len(r.feed) for r in rows], [r.cached for r in rows]
     owner = torch.arange(len(rows), device=device)

@@ -1,4 +1,6 @@
-"""`model.generate`: on waves of requests, which is static batching, or on one request after another."""
+"""`model.generate`: on waves of requests, which is static batching, or on one request after
+another.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
-    """Records when each token of a wave was generated; stops the wave at `deadline`, on the same clock."""
+    """Records when each token of a wave was generated; stops the wave at `deadline`, on the same
+    clock.
+    """
 
     def __init__(
         self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float
@@ -39,7 +43,8 @@ def generate_waves(
     clock: Callable[[], float] = time.perf_counter,
     limit_s: float = math.inf,
 ) -> BaselineRun:
-    """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest answer: static batching.
+    """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest
+    answer: static batching.
 
     After `limit_s` seconds it is cut short: outputs are then shorter, or missing.
     """
@@ -94,7 +99,9 @@ def _generate(model: Any, wave: Work, observer: _Clock) -> list[list[int]]:
 
 @contextmanager
 def _greedy(model: Any) -> Iterator[None]:
-    """Greedy decoding without an end-of-sequence token, overriding the model's own generation settings."""
+    """Greedy decoding without an end-of-sequence token, overriding the model's own generation
+    settings.
+    """
     before = model.generation_config
     model.generation_config = GenerationConfig(do_sample=False, pad_token_id=0)
     try:

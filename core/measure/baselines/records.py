@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from core.account.metrics import distribution
+from core.engine.requests import prompt_ids
 from core.errors import InflightError
-from core.measure.metrics import distribution
 from core.measure.rounds import RunResult
 from core.workload.workload import Workload
 
@@ -26,9 +27,11 @@ Work = Sequence[BaselineRequest]
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """outputs: generated ids by request. token_times: seconds from the start to each of a request's tokens, None if not observable.
+    """outputs: generated ids by request. token_times: seconds from the start to each of a request's
+    tokens, None if not observable.
 
-    steps: forward passes of the model, None if not observable. about: settings worth printing. cut: its time was up before all was written.
+    steps: forward passes of the model, None if not observable. about: settings worth printing. cut:
+    its time was up before all was written.
     """
 
     outputs: Mapping[str, list[int]]
@@ -45,7 +48,9 @@ class BaselineRun:
         return RunResult(self.outputs, self.metrics())
 
     def metrics(self) -> dict[str, Any]:
-        """The numbers of `core.measure.metrics` that can be seen from outside; None for the others. All requests arrive at 0."""
+        """The numbers of `core.account.metrics` that can be seen from outside; None for the others.
+        All requests arrive at 0.
+        """
         output, prompt = sum(map(len, self.outputs.values())), sum(self.prompts.values())
         numbers: dict[str, Any] = {
             "wall_s": round(self.wall_s, 6),
@@ -58,7 +63,10 @@ class BaselineRun:
             "total_tok_s": (output + prompt) / self.wall_s if self.wall_s else None,
             "requests_per_s": len(self.outputs) / self.wall_s if self.wall_s else None,
         }
-        unseen = "ttft_s itl_s tpot_s e2e_s queue_s padding_waste lane_occupancy budget_use kv_use time_s"
+        unseen = (
+            "ttft_s itl_s tpot_s e2e_s queue_s padding_waste lane_occupancy budget_use kv_use"
+            " time_s"
+        )
         numbers |= dict.fromkeys(unseen.split())
         if self.token_times is not None:
             times = list(self.token_times.values())
@@ -72,7 +80,9 @@ class BaselineRun:
 
 
 def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[BaselineRequest]:
-    """A workload for the baselines, which support no arrivals, sampling or stops; raises InflightError for requests that need them."""
+    """A workload for the baselines, which support no arrivals, sampling or stops; raises
+    InflightError for requests that need them.
+    """
     found = []
     for request in workload:
         sampling = request.sampling
@@ -84,12 +94,11 @@ def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[Baselin
             or request.arrival
         ):
             raise InflightError(
-                f"Request {request.id}: outside baselines run greedily, to the full length, and everything arrives at the start."
+                f"Request {request.id}: outside baselines run greedily, to the full length, and"
+                " everything arrives at the start."
             )
-        if request.prompt_token_ids is None and tokenizer is None:
-            raise InflightError(f"Request {request.id}: a text prompt needs a tokenizer.")
-        ids = request.prompt_token_ids or tokenizer(request.prompt)["input_ids"]  # type: ignore[misc]
-        found.append(BaselineRequest(request.id, tuple(ids), sampling.max_new_tokens))
+        ids = prompt_ids(request, tokenizer)
+        found.append(BaselineRequest(request.id, ids, sampling.max_new_tokens))
     return found
 
 

@@ -1,4 +1,6 @@
-"""transformers' continuous batching, its loop driven by hand: the same work without the waiting between its threads."""
+"""transformers' continuous batching, its loop driven by hand: the same work without the waiting
+between its threads.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _FLASH_PAGE = 256  # required by its flash attention's fast path for decodes
 
 
 class Variant(NamedTuple):
-    """A way to run transformers' continuous batching. attention: a name without "paged|", None for what the library chooses."""
+    """A way to run transformers' continuous batching. attention: a name without "paged|", None for
+    what the library chooses.
+    """
 
     attention: str | None = None
     use_cuda_graph: bool = False
@@ -34,7 +38,9 @@ _PLAIN = Variant()
 def continuous_settings(
     work: Work, lanes: int, budget: int, variant: Variant = _PLAIN
 ) -> dict[str, Any]:
-    """The best settings for these requests: a pool that just fits, no prefix hashing, and the variant's own choices."""
+    """The best settings for these requests: a pool that just fits, no prefix hashing, and the
+    variant's own choices.
+    """
     flash = (variant.attention or "").startswith("flash")
     page = _FLASH_PAGE if flash else _PAGE
     each = max(-(-(len(request.prompt) + request.max_new_tokens) // page) + 1 for request in work)
@@ -58,7 +64,9 @@ def continuous_settings(
 
 
 def paged_name(attention: str) -> str:
-    """The name under which this version of transformers registers an attention for continuous batching."""
+    """The name under which this version of transformers registers an attention for continuous
+    batching.
+    """
     if attention == "eager" or "auto_switch_to_flash" not in _continuous_fields():
         return f"paged|{attention}"
     return attention  # in newer versions every attention but eager is paged under its own name
@@ -69,7 +77,8 @@ def _continuous_fields() -> set[str]:
 
 
 class TransformersContinuous:
-    """`generate_batch`'s manager, its loop driven by hand in this thread: the same work without the waiting between threads.
+    """`generate_batch`'s manager, its loop driven by hand in this thread: the same work without the
+    waiting between threads.
 
     limits: settings that override the best ones.
     """
@@ -94,9 +103,8 @@ class TransformersContinuous:
         settings = ContinuousBatchingConfig(
             **{**continuous_settings(work, lanes, budget, variant), **(limits or {})}
         )
-        logging.getLogger("ContinuousBatchingLogger").setLevel(
-            logging.CRITICAL
-        )  # it warns if psutil is not installed
+        # it warns if psutil is not installed
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)
         self.steps = 0
         self._done: dict[str, Any] = {}
         self._manager: Any = None
@@ -117,9 +125,8 @@ class TransformersContinuous:
                 self._processor = self._manager._create_batch_processor()
                 self._manager.batch_processor = self._processor
                 if variant.use_cuda_graph and (variant.attention or "").startswith("flash"):
-                    self._processor.warmup(
-                        model
-                    )  # its decode passes have few sizes, all of which can be captured beforehand
+                    # its decode passes have few sizes, all of which can be captured beforehand
+                    self._processor.warmup(model)
         except BaseException:
             self.close()
             raise
@@ -145,9 +152,8 @@ class TransformersContinuous:
         if not self._processor.prepare_next_batch():
             return False  # a batch still in flight holds only requests that have finished
         self._processor._generation_step(self.model)
-        if (
-            self._launched or not self._ahead
-        ):  # when running ahead, the results read are those of the previous batch
+        # when running ahead, the results read are those of the previous batch
+        if self._launched or not self._ahead:
             self._processor.update_batch()
         self._launched = True
         self.steps += 1
@@ -182,9 +188,8 @@ class TransformersContinuous:
     def close(self) -> None:
         """Restore the model's own attention, and free the memory."""
         if self.model.device.type == "cuda":
-            torch.cuda.synchronize(
-                self.model.device
-            )  # a batch in flight still writes to what is freed here
+            # a batch in flight still writes to what is freed here
+            torch.cuda.synchronize(self.model.device)
         if self._manager is not None:
             self._manager.batch_processor = None
         self._manager = self._processor = None
@@ -202,9 +207,11 @@ def ready(
     variant: Variant = _PLAIN,
     limit_s: float = math.inf,
 ) -> Iterator[Callable[[], BaselineRun]]:
-    """Sets up a pool and a loop, and tears them down at the end; the yielded function runs the loop once.
+    """Sets up a pool and a loop, and tears them down at the end; the yielded function runs the loop
+    once.
 
-    A run goes from the first submission to the last result, or is cut after `limit_s` seconds; it raises InflightError if a request is dropped.
+    A run goes from the first submission to the last result, or is cut after `limit_s` seconds; it
+    raises InflightError if a request is dropped.
     """
     driver = TransformersContinuous(model, work, lanes, budget, variant)
 

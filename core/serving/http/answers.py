@@ -1,4 +1,6 @@
-"""Shared by the routes: queueing requests together, passing on their pieces, and cancelling them when the client leaves."""
+"""Shared by the routes: queueing requests together, passing on their pieces, and cancelling them
+when the client leaves.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ CheckedRequest = tuple[CheckedPrompt, SamplingParams]
 
 
 def received(serving: ServingEngine, request: Request, count: int = 1) -> Call:
-    """The call of a client who asks for this many answers: raises what `ServingEngine.receive` raises, and InvalidRequest for too many."""
+    """The call of a client who asks for this many answers: raises what `ServingEngine.receive`
+    raises, and InvalidRequest for too many.
+    """
     if count > serving.limits.max_choices:
         raise InvalidRequest(
             f"At most {serving.limits.max_choices} answers are written in one call, not {count}.",
@@ -61,8 +65,9 @@ def cancel(streams: Sequence[TokenStream]) -> None:
 
 
 async def merge_pieces(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Piece]]:
-    """The pieces of several streams as they come, each with the number of its stream; raises as the streams do, and for numbers that are
-    not finite."""
+    """The pieces of several streams as they come, each with the number of its stream; raises as the
+    streams do, and for numbers that are not finite.
+    """
     if len(streams) == 1:
         async for piece in _finite(streams[0]):
             yield 0, piece
@@ -130,8 +135,9 @@ def event_stream(
     events: AsyncIterator[dict[str, Any]],
     end: str | None = None,
 ) -> EventSourceResponse:
-    """Each event a `data:` line, and `end` after the last; the streams are cancelled if the client leaves, even before the first. A failure on the way
-    becomes the last event."""
+    """Each event a `data:` line, and `end` after the last; the streams are cancelled if the client
+    leaves, even before the first. A failure on the way becomes the last event.
+    """
 
     async def lines() -> AsyncIterator[bytes]:
         try:
@@ -142,11 +148,13 @@ def event_stream(
         if end is not None:
             yield _event(end)
 
-    return _Answer(streams, lines(), sep="\n", send_timeout=serving.limits.send_s)
+    return _HttpAnswer(streams, lines(), sep="\n", send_timeout=serving.limits.send_s)
 
 
-class _Answer(EventSourceResponse):
-    """Cancels its streams at the end, whatever that is: a generator that was never begun would not."""
+class _HttpAnswer(EventSourceResponse):
+    """Cancels its streams at the end, whatever that is: a generator that was never begun would
+    not.
+    """
 
     def __init__(self, streams: Sequence[TokenStream], *content: Any, **options: Any) -> None:
         super().__init__(*content, **options)

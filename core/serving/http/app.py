@@ -1,11 +1,12 @@
 """The whole server as one ASGI application, to be run alone or mounted in another.
 
-    app = create_app(serving)                                # alone: `core.serving.server`
-    routes = [Mount("/serve", app=create_app(serving))]      # in the process of a page that has its own routes
+    app = create_app(serving)                              # alone: `core.serving.server`
+    routes = [Mount("/serve", app=create_app(serving))]    # beside a page's own routes
 
-Gradio takes such routes at `Blocks.launch(app_kwargs={"routes": routes})`; OpenAI's clients then use the base URL `…/serve/v1`, and
-viewers `…/serve/events`. The caller starts the serving engine before and closes it afterwards; the key, the limits and the shape of errors
-are part of the application.
+Gradio takes such routes at `Blocks.launch(app_kwargs={"routes": routes})`; OpenAI's clients then
+use the base URL `…/serve/v1`, and viewers `…/serve/events`. The caller starts the serving engine
+before and closes it afterwards; the key, the limits and the shape of errors are part of the
+application.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from core.serving.engine import ServingEngine
 from core.serving.http.control import control_routes
 from core.serving.http.errors import add_handlers
 from core.serving.http.generate import generate_routes
-from core.serving.http.guard import ApiGuard
+from core.serving.http.guard import api_guard
 from core.serving.http.openai import openai_routes
 from core.serving.http.schemas import ErrorBody
 from core.serving.http.sites import Sites
@@ -40,9 +41,11 @@ def create_app(
     cors_origins: Sequence[str] = (),
     names: Collection[str] | None = None,
 ) -> FastAPI:
-    """classroom: of this engine, by default a new one. api_key: required for every call but `/health`. teacher_token: lets its holder
-    use `/control`, which does not exist without one. cors_origins: pages of these origins may call. names: under which browsers
-    may reach the server besides its own, None for any; see `Sites`."""
+    """classroom: of this engine, by default a new one. api_key: required for every call but
+    `/health`. teacher_token: lets its holder use `/control`, which does not exist without one.
+    cors_origins: pages of these origins may call. names: under which browsers may reach the server
+    besides its own, None for any; see `Sites`.
+    """
     app = FastAPI(
         title="Inflight",
         summary="A continuous-batching engine behind HTTP.",
@@ -63,7 +66,7 @@ def create_app(
     add_handlers(app, serving.metrics.refused)
     sites = Sites(cors_origins, names)
     app.add_middleware(
-        ApiGuard,
+        api_guard,
         limits=serving.limits,
         sites=sites,
         api_key=api_key,

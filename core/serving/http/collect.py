@@ -1,6 +1,8 @@
-"""The address that engines send their recordings to, see `core.recorders.vllm.inflight_vllm.sender`. Knows no page and no model.
+"""The address that engines send their recordings to, see
+`core.recorders.vllm.inflight_vllm.sender`. Knows no page and no model.
 
-POST ADDRESS   Authorization: Bearer TOKEN, Inflight-First: N, a header and lines → {"wants_snapshot": …}, or {"error": …} with 400, 401, 413 or 507
+POST ADDRESS   Authorization: Bearer TOKEN, Inflight-First: N, a header and lines →
+{"wants_snapshot": …}, or {"error": …} with 400, 401, 413 or 507
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from core.errors import InflightError, InvalidTrace
+from core.files import open_file
 from core.recorders.collected import Collection, Full
 from core.recorders.vllm.inflight_vllm.sender import MOST_BODY
-from core.serving.http.guard import BodyBounds, BodyGuard, same_secret
+from core.serving.http.guard import BodyBounds, Guard, same_secret, sendable
 
 BODY = BodyBounds(MOST_BODY, 20.0, each_piece=True)
 _TOKEN = ".token"
@@ -28,24 +31,24 @@ _AGAIN_S = 60.0  # after which a wrong token is worth another line
 
 
 def token_of(folder: Path, named: str | None = None) -> str:
-    """The token that engines must send: the one that is named, else the folder's own, made once, so that engines that were started with it go
-    on sending when their collector has been started again. Raises InflightError where it cannot be kept or sent.
+    """The token that engines must send: the one that is named, else the folder's own, made once, so
+    that engines that were started with it go on sending when their collector has been started
+    again. Raises InflightError where it cannot be kept or sent.
     """
     path = folder / _TOKEN
     try:
         if named is None and not path.exists():
             path.touch(0o600)
             path.write_text(secrets.token_urlsafe(16), encoding="ascii")
-        token = (path.read_text(encoding="utf-8") if named is None else named).strip()
+        if named is None:
+            with open_file(path) as file:
+                named = file.read().decode()
+        token = named.strip()
     except (OSError, ValueError) as error:
         raise InflightError(
             f"{path} holds no token: {getattr(error, 'strerror', None) or error}."
         ) from None
-    if not (token and token.isascii() and token.isprintable()):
-        raise InflightError(
-            "The collector's token is empty, or has characters that no header can carry."
-        )
-    return token
+    return sendable(token, "The collector's token")
 
 
 def collector_app(collection: Collection, token: str, tell: Callable[[str], None]) -> ASGIApp:
@@ -61,9 +64,8 @@ def collector_app(collection: Collection, token: str, tell: Callable[[str], None
         Route("/", collect_endpoint(collection, token, tell), methods=["POST"]),
         Route("/health", health, methods=["GET"]),
     ]
-    return BodyGuard(
-        Starlette(routes=routes, exception_handlers={404: elsewhere}), lambda scope: BODY, _error
-    )
+    app = Starlette(routes=routes, exception_handlers={404: elsewhere})
+    return Guard(app, (), lambda scope: BODY, _error)
 
 
 def collect_endpoint(

@@ -18,10 +18,13 @@ Count = Annotated[int, Field(ge=0, le=1000)]
 
 
 class ControlBody(BaseModel):
-    """The fields given are applied in this order, unless the limits are refused. steps_per_s: null for full speed, 0 to pause except for single steps.
+    """The fields given are applied in this order, unless the limits are refused. steps_per_s: null
+    for full speed, 0 to pause except for single steps.
 
-    policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run, see `when`: "idle" waits until nothing
-    is under way, "barrier" admits no further request to a lane. burst: a prepared one by its name. shadow: another policy beside the engine; null for none.
+    policy, max_num_seqs, max_num_batched_tokens, chunked_prefill, prefix_caching: begin a new run,
+    see `when`: "idle" waits until nothing is under way, "barrier" admits no further request to a
+    lane. system: said to a model with a chat template before each question of a person. burst: a
+    prepared one by its name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -36,9 +39,9 @@ class ControlBody(BaseModel):
     hide_texts: bool | None = None
     hide_nicknames: bool | None = None
     accepting: bool | None = None
+    system: str | None = None
     steps_per_s: Annotated[float, Field(ge=0, le=1000)] | None = None
     steps: Count = 0
-    shadow: Annotated[str, Field(max_length=40)] | None = None
     burst: Annotated[str, Field(max_length=40)] | None = None
 
     @property
@@ -72,12 +75,12 @@ def control_routes(serving: ServingEngine, classroom: Classroom, teacher_token: 
         """The current settings. Viewers learn of pending changes once the engine has made them."""
         if body.limits:
             classroom.configure(start=body.when, **body.limits)
+        if body.system is not None:
+            classroom.tell_first(body.system)
         if body.clear:
             serving.clear()
         if body.hide_texts is not None or body.hide_nicknames is not None:
             classroom.hide(texts=body.hide_texts, nicknames=body.hide_nicknames)
-        if "shadow" in body.model_fields_set:
-            classroom.shadow(body.shadow)
         if body.accepting is not None:
             classroom.accept(body.accepting)
         if "steps_per_s" in body.model_fields_set:

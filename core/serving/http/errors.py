@@ -1,4 +1,6 @@
-"""Every refusal in OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`, one sentence each, quoting nothing of a prompt."""
+"""Every refusal in OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`, one sentence
+each, quoting nothing of a prompt.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def error_response(
 
 
 def status_of(error: InflightError) -> int:
-    """The HTTP status of a refusal: 400, or 429 and 503 for a server that is full or closing, 500 for a step that failed."""
+    """The HTTP status of a refusal: 400, or 429 and 503 for a server that is full or closing, 500
+    for a step that failed.
+    """
     if isinstance(error, TooManyRequests):
         return 429
     if isinstance(error, Unavailable):
@@ -104,9 +108,10 @@ def add_handlers(app: FastAPI, refused: Callable[[int], None]) -> None:
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         refused(500)
+        # uvicorn closes it
         return error_response(
             500, "Something went wrong in the server.", headers={"connection": "close"}
-        )  # uvicorn closes it
+        )
 
     app.add_exception_handler(InflightError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -129,7 +134,9 @@ _SHOULD = re.compile(r"^(?:Input|String|List|Dictionary) should | after validati
 
 
 def _fault(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, as its sentence goes on after the name; error: one of pydantic's."""
+    """What is wrong with a field, as its sentence goes on after the name; error: one of
+    pydantic's.
+    """
     kind, says = error["type"], error["msg"]
     if kind == OF_FIELD:
         return str(says)

@@ -1,4 +1,6 @@
-"""`POST /generate`, as the server article calls it: one JSON object, or one event per token and a last one with the rest."""
+"""`POST /generate`, as the server article calls it: one JSON object, or one event per token and a
+last one with the rest.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ def generate_routes(serving: ServingEngine) -> APIRouter:
 
     @router.post("/generate", summary="Continue a prompt")
     async def generate(body: GenerateBody, request: Request) -> Response:
-        """`{"id", "text", "token_ids", "finish_reason", "usage", "queue_s", "ttft_s", "e2e_s"}`; with `stream`, events
-        `{"id", "index", "token_id", "text"}` and then one with all but the token ids. Times are the engine's, in seconds from arrival."""
+        """`{"id", "text", "token_ids", "finish_reason", "usage", "queue_s", "ttft_s", "e2e_s"}`;
+        with `stream`, events `{"id", "index", "token_id", "text"}` and then one with all but the
+        token ids. Times are the engine's, in seconds from arrival.
+        """
         sampling = body.sampling()
         with received(serving, request) as call:
             prompt = await call.check(body.prompt, sampling)

@@ -1,15 +1,20 @@
-"""Guards every route: checks the key, and the type, size and pace of a body."""
+"""Guards every route: what a call must fulfil before it is answered, and the size and pace of its
+body.
+"""
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from core.errors import InflightError
 from core.serving.http.errors import error_response
 from core.serving.http.sites import Sites
 from core.serving.limits import ServingLimits
@@ -23,6 +28,22 @@ def same_secret(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
+def sendable(secret: str, called: str) -> str:
+    """A secret that a client can send in a header; raises InflightError for any other. called: what
+    it is, at the beginning of a sentence.
+    """
+    if not re.fullmatch("[!-~]+", secret):
+        raise InflightError(f"{called} is empty, or has characters that no header can carry.")
+    return secret
+
+
+def path_of(scope: Scope) -> str:
+    """The path within the application, whether or not a proxy strips the prefix under which it
+    serves it.
+    """
+    return scope.get("path", "").removeprefix(scope.get("root_path", "")) or "/"
+
+
 class BodyBounds(NamedTuple):
     """most: bytes. seconds: for the whole body, or, if it may be long, for each part of it."""
 
@@ -31,24 +52,74 @@ class BodyBounds(NamedTuple):
     each_piece: bool = False
 
 
-class BodyGuard:
-    """ASGI middleware: answers 413 to a body that is too large, whether it announces its length or not, and 408 to one that comes too slowly.
+class Refusal(NamedTuple):
+    """Why a call is not answered, in a sentence, and the status that says so."""
 
-    bounds: gives those of a call. refusal: makes an application that answers with a status and a sentence.
+    status: int
+    message: str
+
+
+Check = Callable[[Scope], Refusal | None]
+
+
+def sites_check(sites: Sites) -> Check:
+    """Refuses pages of other sites."""
+
+    def check(scope: Scope) -> Refusal | None:
+        return Refusal(403, refusal) if (refusal := sites.refusal(scope)) else None
+
+    return check
+
+
+def key_check(api_key: str) -> Check:
+    """Refuses whoever does not send this key as `Authorization: Bearer`."""
+
+    def check(scope: Scope) -> Refusal | None:
+        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not same_secret(given, api_key):
+            return Refusal(401, "The API key is missing or wrong.")
+        return None
+
+    return check
+
+
+def json_check(scope: Scope) -> Refusal | None:
+    """Refuses a body that is not called JSON: any page may send the types that forms have without
+    asking first.
+    """
+    headers = Headers(scope=scope)
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return None
+    if headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
+        return None
+    return Refusal(415, "The body must be JSON: Content-Type: application/json.")
+
+
+class Guard:
+    """ASGI middleware: answers a call that one of the checks refuses, 413 to a body that is too
+    large, whether it announces its length or not, and 408 to one that comes too slowly.
+
+    bounds: gives those of a call. refusal: makes an application that answers with a status and a
+    sentence.
     """
 
     def __init__(
         self,
         app: ASGIApp,
+        checks: Sequence[Check],
         bounds: Callable[[Scope], BodyBounds],
         refusal: Callable[[int, str], ASGIApp],
     ) -> None:
-        self._app, self._bounds, self._refusal = app, bounds, refusal
+        self._app, self._checks, self._bounds, self._refusal = app, checks, bounds, refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        for check in self._checks:
+            if refused_by := check(scope):
+                await self._refusal(*refused_by)(scope, receive, send)
+                return
         most, seconds, each_piece = self._bounds(scope)
         too_large = self._refusal(413, f"A body has at most {most / 1024:,.0f} KiB here.")
         announced = next(
@@ -100,22 +171,12 @@ class BodyGuard:
             await refused(scope, receive, send)
 
 
-class ApiGuard:
-    """ASGI middleware that answers in the shape of the other errors, and so many calls at once as there can be requests and viewers. sites: whose pages
-    may call. api_key: what `Authorization: Bearer` must carry, None for no key. refused: called with each status."""
+class BoundedCalls:
+    """ASGI middleware: answers 503 to who calls while so many calls are under way."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: ServingLimits,
-        sites: Sites,
-        api_key: str | None,
-        refused: Callable[[int], None],
-    ) -> None:
-        self._app, self._sites, self._api_key, self._refused = app, sites, api_key, refused
-        self._calls, self._most = 0, 4 * limits.max_requests + limits.max_viewers
-        bounds = BodyBounds(limits.max_body_bytes, limits.body_s)
-        self._bounded = BodyGuard(self._json_alone, lambda scope: bounds, self._refusal)
+    def __init__(self, app: ASGIApp, most: int, refusal: Callable[[int, str], ASGIApp]) -> None:
+        self._app, self._most, self._calls = app, most, 0
+        self._busy = refusal(503, "Too many calls are under way: try again in a moment.")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -123,52 +184,33 @@ class ApiGuard:
             return
         self._calls += 1
         try:
-            await self._admitted(scope)(scope, receive, send)
+            app = self._app if self._calls <= self._most else self._busy
+            await app(scope, receive, send)
         finally:
             self._calls -= 1
 
-    def _admitted(self, scope: Scope) -> ASGIApp:
-        """What answers a call: the application, or a refusal."""
-        if self._calls > self._most:
-            return self._refusal(
-                503, "Too many calls are under way: try again in a moment.", {"retry-after": "1"}
-            )
-        call = Request(scope)
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path not in _OPEN and (refusal := self._sites.refusal(scope)):
-            return self._refusal(403, refusal)
-        scheme, _, given = call.headers.get("authorization", "").partition(" ")
-        if (
-            self._api_key is not None
-            and path not in _OPEN
-            and (scheme.lower() != "bearer" or not same_secret(given, self._api_key))
-        ):
-            return self._refusal(401, "The API key is missing or wrong.")
-        if call.method in ("POST", "PUT", "PATCH"):
-            kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
-            is_json = kind == "application/json"
-            return (
-                self._bounded
-                if is_json
-                else self._refusal(415, "The body must be JSON: Content-Type: application/json.")
-            )
-        return self._app
 
-    async def _json_alone(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on bodies that are JSON."""
+class JsonBodies:
+    """ASGI middleware: answers 400 to a body that is not JSON, or has text that is not Unicode."""
+
+    def __init__(self, app: ASGIApp, refusal: Callable[[int, str], ASGIApp]) -> None:
+        self._app = app
+        self._refused = refusal(400, "The body is not JSON, or has text that is not Unicode.")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
+            await self._app(scope, receive, send)
+            return
         try:
             body = await Request(scope, receive).body()
             given = json.loads(body)
             if b"\\u" in body:
-                json.dumps(
-                    given, ensure_ascii=False
-                ).encode()  # halves of characters are no text, and cannot be answered either
+                # halves of characters are no text, and cannot be answered either
+                json.dumps(given, ensure_ascii=False).encode()
         except ClientDisconnect:
             return
         except (ValueError, RecursionError):
-            await self._refusal(400, "The body is not JSON, or has text that is not Unicode.")(
-                scope, receive, send
-            )
+            await self._refused(scope, receive, send)
             return
         whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
@@ -179,14 +221,34 @@ class ApiGuard:
 
         await self._app(scope, replayed, send)
 
-    def _refusal(
-        self, status: int, message: str, headers: Mapping[str, str] | None = None
-    ) -> ASGIApp:
+
+def api_guard(
+    app: ASGIApp,
+    limits: ServingLimits,
+    sites: Sites,
+    api_key: str | None,
+    refused: Callable[[int], None],
+) -> ASGIApp:
+    """ASGI middleware that answers as many calls at once as there can be requests and viewers.
+
+    sites: whose pages may call. api_key: None for no key. refused: called with each status.
+    """
+
+    def refusal(status: int, message: str) -> ASGIApp:
+        headers = {408: {"connection": "close"}, 503: {"retry-after": "1"}}.get(status, {})
+        response = error_response(status, message, headers=headers)
+
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-            self._refused(status)
+            refused(status)
             await response(scope, receive, send)
 
-        response = error_response(
-            status, message, headers={"connection": "close"} if status == 408 else headers
-        )
         return refuse
+
+    def unless_open(check: Check) -> Check:
+        return lambda scope: None if path_of(scope) in _OPEN else check(scope)
+
+    keys = [] if api_key is None else [key_check(api_key)]
+    checks = [*map(unless_open, (sites_check(sites), *keys)), json_check]
+    bounds = BodyBounds(limits.max_body_bytes, limits.body_s)
+    guarded = Guard(JsonBodies(app, refusal), checks, lambda scope: bounds, refusal)
+    return BoundedCalls(guarded, 4 * limits.max_requests + limits.max_viewers, refusal)

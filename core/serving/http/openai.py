@@ -1,4 +1,6 @@
-"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. The tests use its unmodified client."""
+"""OpenAI's interface: `/v1/completions`, `/v1/chat/completions`, `/v1/models`. The tests use its
+unmodified client.
+"""
 
 from __future__ import annotations
 
@@ -103,9 +105,8 @@ def _check_model(serving: ServingEngine, model: str) -> None:
 async def _answer(
     shape: _Shape, streams: Sequence[TokenStream], body: CompletionBody | ChatBody, request: Request
 ) -> Response:
-    prompt_tokens = sum(
-        len(stream.prompt) for stream in streams[:: body.n]
-    )  # a prompt with several answers counts once
+    # a prompt with several answers counts once
+    prompt_tokens = sum(len(stream.prompt) for stream in streams[:: body.n])
     if body.stream:
         return event_stream(
             shape.serving, streams, _chunks(shape, streams, prompt_tokens), "[DONE]"
@@ -145,7 +146,9 @@ async def _chunks(
 
 @dataclass
 class _Shape:
-    """How answers are written. logprobs: whether to give the log-probability of each token, and how many top tokens with it."""
+    """How answers are written. logprobs: whether to give the log-probability of each token, and how
+    many top tokens with it.
+    """
 
     serving: ServingEngine
     id: str
@@ -193,9 +196,8 @@ class _Shape:
 
 @dataclass
 class _Completions(_Shape):
-    _offsets: dict[int, int] = field(
-        default_factory=dict
-    )  # characters of a choice that were written
+    # characters of a choice that were written
+    _offsets: dict[int, int] = field(default_factory=dict)
 
     kind = chunk_kind = "text_completion"
 
@@ -217,14 +219,18 @@ class _Completions(_Shape):
         return {
             "tokens": [self.tokens.name(token_id) for _, token_id, _ in rows],
             "token_logprobs": [piece.logprob for piece, _, _ in rows],
-            "top_logprobs": [self._top(piece, token_id) for piece, token_id, _ in rows]
-            if self.num_top_logprobs
-            else None,
+            "top_logprobs": (
+                [self._top(piece, token_id) for piece, token_id, _ in rows]
+                if self.num_top_logprobs
+                else None
+            ),
             "text_offset": [at for _, _, at in rows],
         }
 
     def _top(self, piece: Piece, token_id: int) -> dict[str, float | None]:
-        """The top tokens, and the chosen one, which comes first so that its name here is the one among `tokens`."""
+        """The top tokens, and the chosen one, which comes first so that its name here is the one
+        among `tokens`.
+        """
         logprobs = {token_id: piece.logprob} | {
             i: logprob for i, logprob in piece.top_logprobs if i != token_id
         }

@@ -1,7 +1,8 @@
-"""The bodies of calls, field by field: names and defaults of the server article for `/generate`, OpenAI's for `/v1`.
+"""The bodies of calls, field by field: names and defaults of the server article for `/generate`,
+OpenAI's for `/v1`.
 
-Other fields are refused, and those of features that this engine lacks are taken only with values that ask for nothing. No field that could
-change an answer is silently ignored.
+Other fields are refused, and those of features that this engine lacks are taken only with values
+that ask for nothing. No field that could change an answer is silently ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ OF_FIELD = "of_field"  # an error whose message goes on after the field's name
 
 
 def _must(be: str) -> Any:
-    """Says what a value of several types must be, where each type would refuse it in a sentence of its own."""
+    """Says what a value of several types must be, where each type would refuse it in a sentence of
+    its own.
+    """
 
     def refused_once(given: Any, check: Callable[[Any], Any]) -> Any:
         try:
@@ -51,7 +54,9 @@ def _must(be: str) -> Any:
 
 
 def _at_most(most: int, of_what: str, count: Callable[[Any], int] = len) -> Any:
-    """Refuses a longer list or object before any of it is looked at: on the event loop, everybody would wait for that."""
+    """Refuses a longer list or object before any of it is looked at: on the event loop, everybody
+    would wait for that.
+    """
 
     def bounded(given: Any) -> Any:
         if isinstance(given, list | dict) and count(given) > most:
@@ -86,9 +91,8 @@ Prompts = Annotated[
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    asks_for_nothing: ClassVar[
-        dict[str, list[Any]]
-    ] = {}  # by field: as good as left out, as null is everywhere
+    # by field: as good as left out, as null is everywhere
+    asks_for_nothing: ClassVar[dict[str, list[Any]]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -101,16 +105,16 @@ class _Body(BaseModel):
             for name, value in given.items()
             if value is not None and not cls._is_nothing(name, value)
         }
-        unknown = next(
-            (name for name in told if name not in known), None
-        )  # it is named; a thousand others would only take time
+        # it is named; a thousand others would only take time
+        unknown = next((name for name in told if name not in known), None)
         return {name: value for name, value in told.items() if name in known or name == unknown}
 
     @classmethod
     def _is_nothing(cls, name: str, value: Any) -> bool:
+        # false is not 0
         return any(
             type(value) is type(one) and value == one for one in cls.asks_for_nothing.get(name, ())
-        )  # false is not 0
+        )
 
 
 class _SamplingBody(_Body):
@@ -151,7 +155,9 @@ class GenerateBody(_SamplingBody):
 
 
 class StreamOptions(_Body):
-    """continuous_usage_stats: with include_usage, the usage so far with each event; vLLM's extension."""
+    """continuous_usage_stats: with include_usage, the usage so far with each event; vLLM's
+    extension.
+    """
 
     asks_for_nothing = {"include_obfuscation": [False]}
 
@@ -160,7 +166,8 @@ class StreamOptions(_Body):
 
 
 class _OpenAIBody(_SamplingBody):
-    """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are vLLM's extensions.
+    """What `/v1/completions` and `/v1/chat/completions` have in common. top_k and ignore_eos are
+    vLLM's extensions.
 
     seed: drawn if none is given.
     """
@@ -175,7 +182,9 @@ class _OpenAIBody(_SamplingBody):
     user: str | None = _UNUSED
 
     def samplings(self, max_tokens: int) -> list[SamplingParams]:
-        """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for values out of range."""
+        """One for each of the `n` choices, each with a seed of its own; raises InvalidRequest for
+        values out of range.
+        """
         if "stream_options" in self.model_fields_set and not self.stream:
             raise InvalidRequest("stream_options needs stream: true.", param="stream_options")
         top_k = max(0, self.top_k)  # vLLM writes -1 for all
@@ -236,7 +245,9 @@ class ChatMessage(_Body):
 
     @property
     def plain(self) -> dict[str, str]:
-        """As chat templates read it. Few know the role of developers, and most say nothing of what they leave out."""
+        """As chat templates read it. Few know the role of developers, and most say nothing of what
+        they leave out.
+        """
         content = (
             "".join(part.text for part in self.content)
             if isinstance(self.content, list)
@@ -249,7 +260,9 @@ class ChatMessage(_Body):
 
 
 class ChatBody(_OpenAIBody):
-    """`POST /v1/chat/completions`. Without max_tokens an answer may be as long as context and server allow."""
+    """`POST /v1/chat/completions`. Without max_tokens an answer may be as long as context and
+    server allow.
+    """
 
     asks_for_nothing = {
         "tools": [[]],

@@ -1,12 +1,15 @@
-"""Keeps pages of other sites from acting here through a visitor's browser, which may reach what those sites cannot.
+"""Keeps pages of other sites from acting here through a visitor's browser, which may reach what
+those sites cannot.
 
-Such a page sends calls of its own, or points its own name to this machine and is then of the same origin as what is served here (DNS
-rebinding). What is no browser (an SDK, curl) names no origin when it posts, and is told apart by nothing else.
+Such a page sends calls of its own, or points its own name to this machine and is then of the same
+origin as what is served here (DNS rebinding). What is no browser (an SDK, curl) names no origin
+when it posts, and is told apart by nothing else.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Collection
 from urllib.parse import SplitResult, urlsplit
@@ -14,22 +17,25 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from core.errors import InflightError, shown
+
 FOREIGN = "Pages of other sites may not do this."
 UNKNOWN_NAME = "Nothing is served under this name: --allow-host NAME adds one at the start."
 _READING = ("GET", "HEAD")
 _OUR_OWN = ("same-origin", "none")  # `none`: entered by the visitor
-_NOBODYS = (
-    "localhost",
-    "local",
-    "internal",
-    "lan",
-    "home.arpa",
-)  # no name that ends so can be had on the internet
+# no name that ends so can be had on the internet
+_NOBODYS = ("localhost", "local", "internal", "lan", "home.arpa")
 _PORTS = {"http": 80, "https": 443}
+_ORIGIN = re.compile(
+    r"((?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\]))"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
 
 
 class Sites:
-    """origins: of pages that may call besides its own, `*` for all. names: under which it is reached besides its own, None for any."""
+    """origins: of pages that may call besides its own, `*` for all. names: under which it is
+    reached besides its own, None for any.
+    """
 
     def __init__(self, origins: Collection[str] = (), names: Collection[str] | None = None) -> None:
         self._origins = frozenset(origins)
@@ -52,7 +58,9 @@ class Sites:
         return FOREIGN if self._is_foreign(origin, headers) else ""
 
     def _is_own(self, host: str) -> bool:
-        """Whether nobody elsewhere can have given this machine the name: an address, a name of the local network, or one that is known."""
+        """Whether nobody elsewhere can have given this machine the name: an address, a name of the
+        local network, or one that is known.
+        """
         name = (_split(f"//{host}").hostname or "").rstrip(".")
         try:
             return bool(ipaddress.ip_address(name))
@@ -68,9 +76,23 @@ class Sites:
             return False
         if site := headers.get("sec-fetch-site"):  # not sent to an address over plain HTTP
             return site not in _OUR_OWN
-        # A page of another site cannot add the header of a proxy to its call: its browser would ask first, and is refused.
+        # A page of another site cannot add the header of a proxy to its call: its browser would ask
+        # first, and is refused.
         asked = (headers.get("host"), headers.get("x-forwarded-host"))
         return not any(host and _same(_split(origin or ""), host) for host in asked)
+
+
+def origin_named(text: str) -> str:
+    """`*`, or an origin as browsers send it; raises InflightError for what none would send."""
+    parts = _ORIGIN.fullmatch(text.lower())
+    if text != "*" and parts is None:
+        raise InflightError(
+            f"{shown(text)} is no origin: name a scheme and a host, like https://example.org or"
+            " http://localhost:3000, or * for all."
+        )
+    if parts is None or int(parts["port"] or 0) != _PORTS.get(parts["scheme"]):
+        return text.lower()
+    return parts[1]
 
 
 def _same(origin: SplitResult, host: str) -> bool:

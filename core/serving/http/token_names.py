@@ -1,4 +1,6 @@
-"""Tokens as OpenAI's clients are told them: each with its text and its bytes, and under names that no two of them share."""
+"""Tokens as OpenAI's clients are told them: each with its text and its bytes, and under names that
+no two of them share.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ class TokenNames:
         self._tokenizer = tokenizer
 
     def bytes(self, token_id: int) -> bytes | None:
-        """The bytes that a token stands for, also where they are only a part of a character; joined they are those of the text. None without a
-        tokenizer."""
+        """The bytes that a token stands for, also where they are only a part of a character; joined
+        they are those of the text. None without a tokenizer.
+        """
         tokenizer = self._tokenizer
         if tokenizer is None:
             return None
@@ -38,7 +41,9 @@ class TokenNames:
         ].encode()  # the first of a text may lose the space before it
 
     def name(self, token_id: int) -> str:
-        """The token's text. Where it has none of its own: its bytes, as OpenAI writes them, or its id, as vLLM does."""
+        """The token's text. Where it has none of its own: its bytes, as OpenAI writes them, or its
+        id, as vLLM does.
+        """
         own = self.bytes(token_id)
         if own is None:
             return f"token_id:{token_id}"
@@ -48,7 +53,9 @@ class TokenNames:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in own)
 
     def distinct(self, token_ids: Iterable[int]) -> dict[int, str]:
-        """The names of several tokens; of those with one name, the first has it and the others are called by their ids."""
+        """The names of several tokens; of those with one name, the first has it and the others are
+        called by their ids.
+        """
         names: dict[int, str] = {}
         for token_id in dict.fromkeys(token_ids):
             name = self.name(token_id)

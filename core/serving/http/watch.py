@@ -1,5 +1,6 @@
-"""The server's state and activity: `/health`, `/metrics` for Prometheus, `/events` for live viewers, and `/session`, what the engine did as a
-trace that passes `check`: open to all while texts are shown, otherwise to the teacher only.
+"""The server's state and activity: `/health`, `/metrics` for Prometheus, `/events` for live
+viewers, and `/session`, what the engine did as a trace that passes `check`: open to all while texts
+are shown, otherwise to the teacher only.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class _Watched(EventSourceResponse):
 
 
 def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter:
-    """What an engine does, for whoever watches it: health, metrics, the stream of events, traces."""
+    """What an engine does, for whoever watches it: health, metrics, the stream of events,
+    traces.
+    """
     router = APIRouter(tags=["watch"])
     viewers = Turns(serving.limits.max_viewers, "viewers are connected", retry_after=5)
     writing = asyncio.Semaphore(1)  # saving takes memory and time
@@ -71,10 +74,11 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
             int | None, Query(ge=0, description="As Last-Event-ID, for clients that cannot set it.")
         ] = None,
     ) -> Response:
-        """Server-sent events, at most ten a second: each `data:` is an array of messages, its `id:` the number of the last one, from which
-        `Last-Event-ID` resumes. The kinds of message: `run` (a run begins: its header, and
-        the fields of each record of its steps), `request`, `step` (as in a trace), `pace`,
-        `skipped` (the reader missed messages)."""
+        """Server-sent events, at most ten a second: each `data:` is an array of messages, its `id:`
+        the number of the last one, from which `Last-Event-ID` resumes. The kinds of message: `run`
+        (a run begins: its header, and the fields of each record of its steps), `request`, `step`
+        (as in a trace), `pace`, `skipped` (the reader missed messages).
+        """
         client = request.client.host if request.client else ""
         await viewers.take(client)
         log = serving.event_log.read(last_event_id if last_event_id is not None else after)
@@ -85,7 +89,9 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
 
     @router.get("/sessions", summary="The runs that can be saved")
     async def sessions() -> dict[str, Any]:
-        """`{"runs": [{"run", "steps"}]}`, oldest first. A run begins with other limits, after a failure, and when room runs out."""
+        """`{"runs": [{"run", "steps"}]}`, oldest first. A run begins with other limits, after a
+        failure, and when room runs out.
+        """
         return {"runs": [{"run": run, "steps": steps} for run, steps in serving.sessions]}
 
     @router.get("/session", summary="A run so far, as a trace (JSON lines)")
@@ -100,7 +106,8 @@ def watch_routes(serving: ServingEngine, teacher_token: str | None) -> APIRouter
         if serving.event_log.hidden.texts and not is_teacher:
             raise HTTPException(
                 403,
-                "Texts are hidden here, and this holds them: the teacher's token is missing or wrong",
+                "Texts are hidden here, and this holds them: the teacher's token is missing or"
+                " wrong",
             )
         if writing.locked():
             raise TooManyRequests("Somebody else is saving the session just now.", retry_after=2)

@@ -1,4 +1,5 @@
-// In place of the engine's worker: tries every way out and answers how each went. spec.at: a server that listens to whoever asks.
+// In place of the engine's worker: tries every way out and answers how each went. spec.at: a server
+// that listens to whoever asks.
 const settled = (on, good, bad) =>
   new Promise((done, fail) => {
     on[good] = done;

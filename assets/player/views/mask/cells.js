@@ -1,5 +1,5 @@
-// Draws the cells of a mask: exact, or by attention weight if requested, or as tiles if they do not fit. It works on a given
-// geometry, without labels and pointers.
+// Draws the cells of a mask: exact, or by attention weight if requested, or as tiles if they do not
+// fit. It works on a given geometry, without labels and pointers.
 
 import { dims, rgbOf } from "../../parts/colours.js";
 import { clamp } from "../../parts/dom.js";
@@ -7,8 +7,10 @@ import { allowedKeys, itemAt } from "../../run/passes.js";
 import { coverTiles } from "./geometry.js";
 
 /**
- * The allowed cells of each request: cached keys pale, new ones full. reach: how far each query's stripe has grown, null for all of it.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {((q: number) => number) | null} reach
+ * The allowed cells of each request: cached keys pale, new ones full. reach: how far each query's
+ * stripe has grown, null for all of it.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
+ * {number | null} window @param {Focus} focus @param {((q: number) => number) | null} reach
  */
 export function inkCells(g, palette, at, items, window, focus, reach = null) {
   const [q0, q1, k0, k1] = at.view;
@@ -42,7 +44,8 @@ export function inkCells(g, palette, at, items, window, focus, reach = null) {
 
 /**
  * What a run that leaks also allows: the next request's keys.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {Focus} focus
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
+ * {Focus} focus
  */
 export function inkLeaks(g, palette, at, items, focus) {
   const [q0, q1, k0, k1] = at.view;
@@ -63,8 +66,9 @@ export function inkLeaks(g, palette, at, items, focus) {
 }
 
 /**
- ** The allowed cells, each as strong as its weight relative to the strongest in its row.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {Map<string, {weights: number[][]}>} weights
+ * The allowed cells, each as strong as its weight relative to the strongest in its row.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
+ * {number | null} window @param {Focus} focus @param {Map<string, {weights: number[][]}>} weights
  */
 export function inkWeights(g, palette, at, items, window, focus, weights) {
   const [q0, q1, k0, k1] = at.view;
@@ -94,7 +98,10 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
   g.globalAlpha = 1;
 }
 
-/** canvas: the tiles as they were drawn last, a pixel each. Its buffers are made once and as large as were needed. */
+/**
+ * canvas: the tiles as they were drawn last, a pixel each. Its buffers are made once and as large
+ * as were needed.
+ */
 export class Tiles {
   constructor() {
     this.canvas = document.createElement("canvas");
@@ -107,8 +114,11 @@ export class Tiles {
   }
 
   /**
-   * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the device in one of the page; grown: the share of rows that have come.
-   * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d @param {number} grown
+   * How much of each pixel is allowed, from the ends of row intervals alone. d: pixels of the
+   * device in one of the page; grown: the share of rows that have come.
+   * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param
+   * {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d @param
+   * {number} grown
    */
   ink(g, palette, at, pass, items, window, focus, d, grown = 1) {
     const [, q1, , k1] = at.view;
@@ -134,7 +144,10 @@ export class Tiles {
       );
   }
 
-  /** @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {number | null} window @param {Focus} focus @param {number} d */
+  /**
+   * @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items
+   * @param {number | null} window @param {Focus} focus @param {number} d
+   */
   _make(palette, at, pass, items, window, focus, d) {
     const [, q1, k0, k1] = at.view;
     const areaW = at.x(k1) - at.gutter;
@@ -159,14 +172,18 @@ export class Tiles {
     for (let y = 0; y < H; y += 1) {
       for (let x = 0; x < W; x += 1) {
         const share = this._shares[y * W + x];
-        const alpha = share <= 1e-3 ? 0 : weight[x] * (share >= 0.999 ? 1 : 0.3 + 0.7 * share); // the least allowed tile is seen
+        // the least allowed tile is seen
+        const alpha = share <= 1e-3 ? 0 : weight[x] * (share >= 0.999 ? 1 : 0.3 + 0.7 * share);
         pixels[y * W + x] = alpha ? ((alpha * 255) << 24) | colour[x] : 0;
       }
     }
     this._g.putImageData(image, 0, 0);
   }
 
-  /** An image of this size, and an array for the share of each pixel. @param {number} W @param {number} H */
+  /**
+   * An image of this size, and an array for the share of each pixel. @param {number} W @param
+   * {number} H
+   */
   _sized(W, H) {
     const canvas = this.canvas;
     if (!this._image || canvas.width !== W || canvas.height !== H) {

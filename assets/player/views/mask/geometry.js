@@ -1,11 +1,13 @@
-// Where a mask's cells lie and how much of each pixel is allowed, as numbers. Pure, without a canvas.
+// Where a mask's cells lie and how much of each pixel is allowed, as numbers. Pure, without a
+// canvas.
 
 const MAX_CELL = [44, 46];
 export const BAND = 22; // the letters above the keys
 export const KEY_TEXT = 46; // key tokens, written upwards where columns are wide enough
 
 /**
- ** The visible part of a pass, [first query, end, first key, end]: all of it, unless zoomed to a view or to a request in it.
+ * The visible part of a pass, [first query, end, first key, end]: all of it, unless zoomed to a
+ * view or to a request in it.
  * @param {Pass} pass
  * @param {{view?: number[], request?: RunRequest} | null} zoom
  * @returns {number[]}

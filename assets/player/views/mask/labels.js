@@ -1,4 +1,5 @@
-// What is drawn around and over a mask's cells: rules, letters and words, the hovered token, the minimap.
+// What is drawn around and over a mask's cells: rules, letters and words, the hovered token, the
+// minimap.
 
 import { dims } from "../../parts/colours.js";
 import { t } from "../../parts/speech.js";
@@ -7,8 +8,9 @@ import { BAND } from "./geometry.js";
 import { queryOf, visible } from "../../run/passes.js";
 
 /**
- ** Lines between requests, and between cells if they are large.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param {number} right @param {number} bottom
+ * Lines between requests, and between cells if they are large.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
+ * {number} right @param {number} bottom
  */
 export function inkRules(g, palette, at, items, right, bottom) {
   const [q0, q1, k0, k1] = at.view;
@@ -45,8 +47,10 @@ export function inkRules(g, palette, at, items, right, bottom) {
 }
 
 /**
- * Letters and words of keys above, of queries at the left. reach: how far each query's stripe has grown; its word comes with it.
- * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {PassItem[]} items @param {Focus} focus @param {((q: number) => number) | null} reach
+ * Letters and words of keys above, of queries at the left. reach: how far each query's stripe has
+ * grown; its word comes with it.
+ * @param {Ink} g @param {Run} run @param {Palette} palette @param {MaskLayout} at @param {Pass}
+ * pass @param {PassItem[]} items @param {Focus} focus @param {((q: number) => number) | null} reach
  */
 export function inkLabels(g, run, palette, at, pass, items, focus, reach = null) {
   const [q0, q1, k0, k1] = at.view;
@@ -117,8 +121,8 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
         const y = (at.y(Math.max(item.q0, q0)) + at.y(Math.min(first, q1))) / 2;
         g.fillText(t(item.pads === 1 ? "pad" : `${item.pads} pads`), end, y);
       }
-    } else if ((top + bottom) / 2 - lettered >= 11 * at.big) {
       // letters of one-row requests keep clear of each other
+    } else if ((top + bottom) / 2 - lettered >= 11 * at.big) {
       lettered = (top + bottom) / 2;
       setFont(g, `700 ${12 * at.big}px ${palette.mono}`);
       const letter = item.request.letter;
@@ -138,7 +142,8 @@ export function inkLabels(g, run, palette, at, pass, items, focus, reach = null)
 
 /**
  * The hovered token, here or in any other view: its row, its column.
- * @param {Ink} g @param {Hot | null} hot @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number} right @param {number} bottom
+ * @param {Ink} g @param {Hot | null} hot @param {Palette} palette @param {MaskLayout} at @param
+ * {Pass} pass @param {number} right @param {number} bottom
  */
 export function inkHot(g, hot, palette, at, pass, right, bottom) {
   if (!hot) return;
@@ -160,6 +165,7 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
       right - at.gutter - 1,
       Math.max(1, at.y(row + 1) - at.y(row)),
     );
+  /** @type {number[] | null} */
   let range = null;
   if (hot.column !== undefined) range = [hot.column, hot.column + 1];
   else if (item && hot.keys)
@@ -176,8 +182,9 @@ export function inkHot(g, hot, palette, at, pass, right, bottom) {
 }
 
 /**
- ** The whole mask in a corner, with the view framed; returns its position.
- * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number} right @param {number} room
+ * The whole mask in a corner, with the view framed; returns its position.
+ * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {Pass} pass @param {number}
+ * right @param {number} room
  */
 export function inkMinimap(g, palette, at, pass, right, room) {
   const [w, height] = [104, 72];

@@ -1,5 +1,6 @@
-// The attention mask of one pass: queries down, keys across. Exact cells where they fit, otherwise tiles by difference arrays in
-// O(rows + pixels). passes.js alone says who may attend to whom; cells, labels, tools and pointers have separate files.
+// The attention mask of one pass: queries down, keys across. Exact cells where they fit, otherwise
+// tiles by difference arrays in O(rows + pixels). passes.js alone says who may attend to whom;
+// cells, labels, tools and pointers have separate files.
 
 import { dims } from "../../parts/colours.js";
 import { clamp, find, setAttr, setText } from "../../parts/dom.js";
@@ -67,8 +68,10 @@ export class MaskView extends CanvasView {
   }
 
   /**
-   ** The keys' tokens, if columns leave room: horizontal if each fits its column, otherwise vertical.
-   * @param {Run} run @param {Palette} palette @param {Pass} pass @param {number[]} view @param {number} cw @param {number} big
+   * The keys' tokens, if columns leave room: horizontal if each fits its column, otherwise
+   * vertical.
+   * @param {Run} run @param {Palette} palette @param {Pass} pass @param {number[]} view @param
+   * {number} cw @param {number} big
    */
   _keyWords(run, palette, pass, view, cw, big) {
     if (cw < 9 * big) return null;
@@ -183,7 +186,7 @@ export class MaskView extends CanvasView {
     );
   }
 
-  // -- pointing ------------------------------------------------------------------------------------------------------
+  // -- pointing ----------------------------------------------------------------------------------
 
   /** @param {number} x @param {number} y */
   cellAt(x, y) {
@@ -202,7 +205,10 @@ export class MaskView extends CanvasView {
     return this.state && this.drawn && explainCell(this.state, this.drawn, q, k);
   }
 
-  /** What is under the pointer: a key, a query or a cell, and its description. @param {number} x @param {number} y @returns {Found | null} */
+  /**
+   * What is under the pointer: a key, a query or a cell, and its description. @param {number} x
+   * @param {number} y @returns {Found | null}
+   */
   hit(x, y) {
     const cell = this.cellAt(x, y);
     if (!cell) return null;
@@ -281,7 +287,10 @@ export class MaskView extends CanvasView {
   }
 }
 
-/** Why a cell is allowed or blocked, in words. @param {ViewState} state @param {DrawnMask} drawn @param {number} q @param {number} k */
+/**
+ * Why a cell is allowed or blocked, in words. @param {ViewState} state @param {DrawnMask} drawn
+ * @param {number} q @param {number} k
+ */
 function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
   const query = itemAt(pass, q, "q");
   const key = itemAt(pass, k, "k");

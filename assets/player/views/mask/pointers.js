@@ -2,7 +2,10 @@
 
 import { clamp } from "../../parts/dom.js";
 
-/** Whether a point of the canvas lies on the minimap. @param {MaskView} mask @param {number} x @param {number} y */
+/**
+ * Whether a point of the canvas lies on the minimap. @param {MaskView} mask @param {number} x
+ * @param {number} y
+ */
 export function onMinimap(mask, x, y) {
   const m = mask.minimap;
   return Boolean(m && x >= m.x && x <= m.x + m.w && y >= m.y && y <= m.y + m.h);
@@ -54,7 +57,8 @@ export function maskPointers(mask) {
     ];
   };
 
-  const drawn = () => /** @type {DrawnMask} */ (mask.drawn); // pointers are followed on a mask that is there
+  // pointers are followed on a mask that is there
+  const drawn = () => /** @type {DrawnMask} */ (mask.drawn);
 
   const pinch = () => {
     const [p, q] = [...fingers.values()];

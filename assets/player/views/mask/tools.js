@@ -125,7 +125,10 @@ export class MaskTools {
   }
 }
 
-/** Switched on: whose weights, of which layer and head. @param {Run} run @param {Omit<WeightsState, "found">} weights @param {ViewActions} actions */
+/**
+ * Switched on: whose weights, of which layer and head. @param {Run} run @param {Omit<WeightsState,
+ * "found">} weights @param {ViewActions} actions
+ */
 function weightTools(run, { offered, on, layer, head, loading, error }, actions) {
   if (!offered) return [];
   const turn = (/** @type {boolean} */ to) => actions.weigh({ on: to, error: null });

@@ -2,7 +2,11 @@
 
 import { measure, setFont } from "../../parts/surface.js";
 
-/** A text, its middle at y. @param {Ink} g @param {string} text @param {number} x @param {number} y @param {string} font @param {string} colour @param {number} align 0: from x on, 0.5: around x, 1: up to x */
+/**
+ * A text, its middle at y. @param {Ink} g @param {string} text @param {number} x @param {number} y
+ * @param {string} font @param {string} colour @param {number} align 0: from x on, 0.5: around x, 1:
+ * up to x
+ */
 export function write(g, text, x, y, font, colour, align = 0) {
   setFont(g, font);
   g.textBaseline = "middle";
@@ -18,7 +22,11 @@ export function widthOf(g, text, font) {
 
 /** @typedef {{x: number, y: number, w: number, h: number}} Box */
 
-/** A rounded rectangle, filled, outlined or both. @param {Ink} g @param {Box} box @param {number} radius @param {string | null} fill @param {string | null} stroke @param {number} line @param {number[]} dash */
+/**
+ * A rounded rectangle, filled, outlined or both. @param {Ink} g @param {Box} box @param {number}
+ * radius @param {string | null} fill @param {string | null} stroke @param {number} line @param
+ * {number[]} dash
+ */
 export function round(g, { x, y, w, h }, radius, fill, stroke = null, line = 1, dash = []) {
   g.beginPath();
   g.roundRect(x, y, w, h, Math.max(0, Math.min(radius, w / 2, h / 2)));
@@ -34,7 +42,11 @@ export function round(g, { x, y, w, h }, radius, fill, stroke = null, line = 1, 
   g.setLineDash([]);
 }
 
-/** A request's letter, its middle at x, y; dashed while it holds no lane. @param {Ink} g @param {Palette} palette @param {RunRequest} request @param {number} x @param {number} y @param {number} h @param {boolean} waits */
+/**
+ * A request's letter, its middle at x, y; dashed while it holds no lane. @param {Ink} g @param
+ * {Palette} palette @param {RunRequest} request @param {number} x @param {number} y @param {number}
+ * h @param {boolean} waits
+ */
 export function chipAt(g, palette, request, x, y, h, waits) {
   const colours = palette.of(request);
   round(

@@ -1,4 +1,5 @@
-// One policy's lanes on the opening's clock: Watch's own lanes, and before them the door where people wait.
+// One policy's lanes on the opening's clock: Watch's own lanes, and before them the door where
+// people wait.
 
 import { t } from "../../parts/speech.js";
 import { clipped, measure } from "../../parts/surface.js";
@@ -10,9 +11,11 @@ import { capital, eased, inSeconds, lerp, share } from "./plot.js";
 /** @typedef {import("./brush.js").Box} Box */
 /** @typedef {import("./plot.js").Course} Course */
 /**
- * moment: of the runs; extent: seconds across; at: of the opening; enters: when each request does, of the opening; arrives: since when chips fly to the
- * door, or null; cards: where from; main: the one that matters.
- * @typedef {{palette: Palette, title: string, moment: number, extent: number, at: number, enters: number[], arrives: number | null, cards: {x: number, y: number}[], main: boolean}} Showing
+ * moment: of the runs; extent: seconds across; at: of the opening; enters: when each request does,
+ * of the opening; arrives: since when chips fly to the door, or null; cards: where from; main: the
+ * one that matters.
+ * @typedef {{palette: Palette, title: string, moment: number, extent: number, at: number, enters:
+ * number[], arrives: number | null, cards: {x: number, y: number}[], main: boolean}} Showing
  */
 
 /** @type {WeakMap<Course, LaneInk>} */
@@ -21,7 +24,10 @@ const inks = new WeakMap();
 /** Late, then at once. @param {number} p */
 const landing = (p) => 1 - (1 - p) ** 3;
 
-/** @param {Ink} g @param {Course} course @param {Box} box @param {Showing} showing @param {number} strength @param {number} d device pixels */
+/**
+ * @param {Ink} g @param {Course} course @param {Box} box @param {Showing} showing @param {number}
+ * strength @param {number} d device pixels
+ */
 export function drawCourse(g, course, box, showing, strength, d) {
   const { palette, moment, extent, title, main } = showing;
   const { run } = course;
@@ -41,7 +47,7 @@ export function drawCourse(g, course, box, showing, strength, d) {
   const fits = widthOf(g, title, named) < box.w - 2 * pad - widthOf(g, time, timeFont) - 8;
   write(
     g,
-    fits ? title : capital(title.split(":").at(-1).trim()),
+    fits ? title : capital((title.split(":").at(-1) || "").trim()),
     box.x + pad,
     head,
     named,
@@ -83,8 +89,9 @@ export function drawCourse(g, course, box, showing, strength, d) {
   const past = completed ? x(course.endOf(completed - 1)) : 0;
   const now = Math.min(x(moment), x(course.end));
   if (past > 0) clipped(g, 0, 0, past, lanes.h, () => ink.drawLanes(g, state, strength));
+  // the step that is being computed
   if (now > past)
-    clipped(g, past, 0, now - past, lanes.h, () => ink.drawLanes(g, state, strength * 0.5)); // the step that is being computed
+    clipped(g, past, 0, now - past, lanes.h, () => ink.drawLanes(g, state, strength * 0.5));
   g.globalAlpha = strength;
   if (moment > 0) {
     drawWaste(g, course, ink, showing, x);
@@ -108,7 +115,10 @@ export function drawCourse(g, course, box, showing, strength, d) {
   g.globalAlpha = 1;
 }
 
-/** Seconds, from the left on. @param {Ink} g @param {Palette} palette @param {number} extent @param {number} w @param {number} axis @param {boolean} small */
+/**
+ * Seconds, from the left on. @param {Ink} g @param {Palette} palette @param {number} extent @param
+ * {number} w @param {number} axis @param {boolean} small
+ */
 function drawAxis(g, palette, extent, w, axis, small) {
   const unit = roundUnit(extent, Math.max(2, w / (small ? 60 : 110)), false);
   for (let k = 0; k * unit <= extent; k += 1) {
@@ -120,9 +130,12 @@ function drawAxis(g, palette, extent, w, axis, small) {
   }
 }
 
-/** Lanes that are computed for a request that is done. @param {Ink} g @param {Course} course @param {LaneInk} ink @param {Showing} showing @param {(s: number) => number} x */
+/**
+ * Lanes that are computed for a request that is done. @param {Ink} g @param {Course} course @param
+ * {LaneInk} ink @param {Showing} showing @param {(s: number) => number} x
+ */
 function drawWaste(g, course, ink, { palette, moment }, x) {
-  const words = t("works for nobody");
+  const words = t("idle");
   const font = `12px ${palette.sans}`;
   const width = widthOf(g, words, font);
   for (const { lane, done, leaves } of course.lives) {
@@ -141,7 +154,11 @@ function drawWaste(g, course, ink, { palette, moment }, x) {
   }
 }
 
-/** Where the clock stands, and where this run ended. @param {Ink} g @param {Course} course @param {Showing} showing @param {number} strength @param {{x: (s: number) => number, top: number, bottom: number, w: number, small: boolean}} at */
+/**
+ * Where the clock stands, and where this run ended. @param {Ink} g @param {Course} course @param
+ * {Showing} showing @param {number} strength @param {{x: (s: number) => number, top: number,
+ * bottom: number, w: number, small: boolean}} at
+ */
 function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, small }) {
   const over = moment >= course.end;
   const now = Math.min(x(moment), w);
@@ -178,7 +195,8 @@ function drawNow(g, course, { palette, moment }, strength, { x, top, bottom, w, 
 
 /**
  * Who stands before the door, and who goes through it. at: where a life's lane begins.
- * @param {Ink} g @param {Course} course @param {Showing} showing @param {{x: number, y: number, w: number, small: boolean, at: (life: any) => {x: number, y: number}}} door
+ * @param {Ink} g @param {Course} course @param {Showing} showing @param {{x: number, y: number, w:
+ * number, small: boolean, at: (life: any) => {x: number, y: number}}} door
  */
 function drawDoor(
   g,

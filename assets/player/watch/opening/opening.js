@@ -1,7 +1,7 @@
 // The opening: on a first visit Watch begins with twenty seconds of two recorded runs, then the hood is opened on the second of them. What it draws
 // is a function of the second (scene.js), what it says is computed from the runs (plot.js); here are when it plays, its keys and how it ends.
 //
-//   by itself, once a browser: any key or tap ends it      asked for: Space pauses, ← → go by sentences, Esc leaves
+//   by itself, once a browser: any key or tap but Space ends it      asked for, or paused: Space, ← → go by sentences, Esc leaves
 //   #opening in the address plays it, #opening=12.5 stands at that second; reduced motion: four still pictures
 
 import {
@@ -33,6 +33,9 @@ const OTHERS_KEYS =
 const SCROLLING = /^( |Arrow.*|Page.*|Home|End)$/;
 const PATIENCE = 2000; // ms for a language to arrive
 
+/** Until its document is there, and on a page that has none. */
+const NO_PLOT = /** @type {Plot} */ (/** @type {unknown} */ (null));
+
 export class Opening {
   /** @param {App} app */
   constructor(app) {
@@ -50,12 +53,13 @@ export class Opening {
     this.surface = new Surface(canvasIn(this.el, ".opening-stage canvas"), () => this.draw());
     /** @type {any} */
     this.doc = null; // see visualizer/documents/opening.py
-    /** @type {Plot | null} */
-    this.plot = null;
+    /** @type {Plot} */
+    this.plot = NO_PLOT;
     this.on = this.playing = false;
     this.still = false; // the four pictures
     this.mine = false; // asked for: it obeys
     this.at = 0; // seconds
+    this._frame = 0;
     this.lastMs = 0; // what the last picture cost
     /** @type {Surface[]} */
     this._stills = [];
@@ -73,7 +77,10 @@ export class Opening {
     this._slide();
   }
 
-  /** Whether it begins by itself: on a first visit to an address that names nothing else, or where the address asks for it. */
+  /**
+   * Whether it begins by itself: on a first visit to an address that names nothing else, or where
+   * the address asks for it.
+   */
   get isDue() {
     if (
       !this.offer ||
@@ -87,10 +94,13 @@ export class Opening {
     return address.has("opening") || !(kept("good", PLAYED) || kept("good", SEEN));
   }
 
-  /** Begin by itself, if it is due, and put its run on screen below; false where another run has to be opened. */
+  /**
+   * Begin by itself, if it is due, and put its run on screen below; false where another run has to
+   * be opened.
+   */
   async begin() {
     if (!this.isDue) return false;
-    const place = Number.parseFloat(addressed().get("opening"));
+    const place = Number.parseFloat(addressed().get("opening") || "");
     keep("good", PLAYED, "1");
     if (!(await this._show())) return false;
     this.mine = Number.isFinite(place);
@@ -115,6 +125,7 @@ export class Opening {
     const beside = [...app.$(".stage").children].filter(
       (el) => el !== this.el && !el.matches(".head"),
     );
+    /** @type {any[]} */
     this._beside = beside;
     for (const el of beside) el.inert = true;
     app.root.toggleAttribute("data-opening", true);
@@ -122,13 +133,14 @@ export class Opening {
     this.el.classList.remove("leaving");
     this.on = true;
     this.still = reducedMotion();
-    if (!this.plot) setText(this.sentence, t("One model serves many people at once.")); // until its runs are here
+    // until its runs are here
+    if (!this.plot) setText(this.sentence, t("One model serves many people at once."));
     try {
       this.doc ??= await app.fetch(this.offer.url);
       const [before, after] = ["before", "after"].map((name) => this.doc.runs[this.doc[name]]);
-      this.plot ??= Plot.of(new Run(before), new Run(after));
+      this.plot ??= Plot.of(new Run(before), new Run(after)) || NO_PLOT;
     } catch {
-      this.plot = null; // Watch is there without it
+      this.plot = NO_PLOT; // Watch is there without it
     }
     if (!this.plot) this.close(false);
     return Boolean(this.plot) && this.on;
@@ -137,6 +149,7 @@ export class Opening {
   /** @param {number} at */
   _start(at) {
     this._said = "";
+    /** @type {number} */
     this._waits = performance.now();
     this.el.classList.toggle("still", this.still);
     this.pictures.hidden = !this.still;
@@ -197,12 +210,13 @@ export class Opening {
     app.sized(); // the bar is seen again: what fits in it is known only now
   }
 
-  // -- time --------------------------------------------------------------------------------------------------------------
+  // -- time --------------------------------------------------------------------------------------
 
   /** Play or pause; at its end, once more. @param {boolean} on */
   toggle(on) {
     if (on && this.at >= LENGTH) this.at = 0;
     this.playing = on;
+    /** @type {number} */
     this._last = performance.now();
     cancelAnimationFrame(this._frame);
     if (on) this._frame = requestAnimationFrame((now) => this._tick(now));
@@ -213,7 +227,8 @@ export class Opening {
   _tick(now) {
     if (!this.playing) return;
     const ready = speaking() === wantedLanguage() || now - this._waits > PATIENCE;
-    if (ready) this.at = Math.min(LENGTH, this.at + clamp(now - this._last, 0, 100) / 1000); // a page in the background does not run ahead
+    // a page in the background does not run ahead
+    if (ready) this.at = Math.min(LENGTH, this.at + clamp(now - this._last, 0, 100) / 1000);
     this._last = now;
     this.draw();
     if (this.at >= LENGTH) this.toggle(false);
@@ -229,10 +244,14 @@ export class Opening {
     this.draw();
   }
 
-  /** Go to the next sentence, or back to the beginning of one, and stand at its best picture. @param {number} by */
+  /**
+   * Go to the next sentence, or back to the beginning of one, and stand at its best picture. @param
+   * {number} by
+   */
   turn(by) {
     const { said } = this.plot;
-    const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH)); // a sentence's picture is whole when it ends
+    // a sentence's picture is whole when it ends
+    const ends = said.map((_, i) => (i + 1 < said.length ? said[i + 1][0] - 0.05 : LENGTH));
     this.seek(
       by > 0
         ? (ends.find((at) => at > this.at + 0.01) ?? LENGTH)
@@ -240,7 +259,7 @@ export class Opening {
     );
   }
 
-  // -- drawing -----------------------------------------------------------------------------------------------------------
+  // -- drawing -----------------------------------------------------------------------------------
 
   /** The picture of now. */
   draw() {
@@ -308,9 +327,10 @@ export class Opening {
   /** @param {Span[]} line @param {Set<RunRequest>} waiting */
   _spans(line, waiting) {
     const nodes = spans(this._shown, line, (request) => !waiting.has(request));
+    // in the run below, the index means another
     for (const node of nodes)
       if (node instanceof HTMLElement)
-        for (const name of ["data-request", "title"]) node.removeAttribute(name); // in the run below, the index means another
+        for (const name of ["data-request", "title"]) node.removeAttribute(name);
     return nodes;
   }
 
@@ -349,11 +369,17 @@ export class Opening {
       this.hint,
       this.still || over || (this.mine && touch)
         ? ""
-        : t(this.mine ? "Space pauses · ← → a sentence" : touch ? "A tap skips" : "Any key skips"),
+        : t(
+            this.mine
+              ? "Space pauses · ← → a sentence"
+              : touch
+                ? "A tap skips"
+                : "Space pauses · any other key skips",
+          ),
     );
   }
 
-  // -- the hand ----------------------------------------------------------------------------------------------------------
+  // -- the hand ----------------------------------------------------------------------------------
 
   /** @param {KeyboardEvent} e */
   _key(e) {
@@ -370,7 +396,8 @@ export class Opening {
     if (el.closest?.("button") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
     e.stopPropagation(); // the player below hears nothing
     if (this.still && SCROLLING.test(e.key)) return;
-    if (this.mine && !this.still) {
+    if ((this.mine || e.key === " ") && !this.still) {
+      this.mine = true;
       const act = {
         " ": () => this.toggle(!this.playing),
         ArrowRight: () => this.turn(1),
@@ -412,8 +439,8 @@ export class Opening {
     this.line.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => {
       if (this.line.hasPointerCapture(e.pointerId)) seek(e);
     });
+    // it is a slider, whoever began
     this.line.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
-      // it is a slider, whoever began
       const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
       if (!by || !this.plot) return;
       this.turn(by);

@@ -1,4 +1,5 @@
-// The people of the opening: a face, what each asked, what the model has written for each so far, and how long it took.
+// The people of the opening: a face, what each asked, what the model has written for each so far,
+// and how long it took.
 
 import { measure, setFont, shorten } from "../../parts/surface.js";
 import { t } from "../../parts/speech.js";
@@ -6,9 +7,16 @@ import { chipAt, round, widthOf, write } from "./brush.js";
 import { inSeconds, lerp } from "./plot.js";
 
 /** @typedef {import("./brush.js").Box} Box */
-/** @typedef {{plot: import("./plot.js").Plot, palette: Palette, moment: number, both: boolean, settled: number}} Scene moment: -1 while they ask; both: both runs are told of; settled: 0 asking, 1 beside the lanes */
+/**
+ * @typedef {{plot: import("./plot.js").Plot, palette: Palette, moment: number, both: boolean,
+ * settled: number}} Scene moment: -1 while they ask; both: both runs are told of; settled: 0
+ * asking, 1 beside the lanes
+ */
 
-/** What is written and what it says beside it, of one run. @param {Scene} scene @param {import("./plot.js").Course} course @param {number} r */
+/**
+ * What is written and what it says beside it, of one run. @param {Scene} scene @param
+ * {import("./plot.js").Course} course @param {number} r
+ */
 function stateOf({ moment }, course, r) {
   const { enters, from, done } = course.lives[r];
   if (from > 0 && moment < enters) return t(`waits ${moment.toFixed(2)} s`);
@@ -86,7 +94,10 @@ function drawFace(g, x, y, colours) {
   g.fill();
 }
 
-/** The prompt, and the end of what is written. @param {Ink} g @param {Scene} scene @param {number} r @param {Box} card @param {number} n tokens */
+/**
+ * The prompt, and the end of what is written. @param {Ink} g @param {Scene} scene @param {number} r
+ * @param {Box} card @param {number} n tokens
+ */
 function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   const course = both ? plot.fast : plot.slow;
   const { request } = course.lives[r];
@@ -97,7 +108,8 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   const line = size + 6;
   const room = card.w - 24;
   const indent = widthOf(g, `${request.letter}  `, bold);
-  const foot = both || (moment >= 0 && (!n || moment >= course.lives[r].done)) ? 18 : 0; // what it says of its time
+  // what it says of its time
+  const foot = both || (moment >= 0 && (!n || moment >= course.lives[r].done)) ? 18 : 0;
   const most = Math.max(1, Math.floor((card.h - 12 - foot) / line));
   let asked = wrapped(g, `${r}`, plot.prompts[r].split(/(?= )/), font, room, indent);
   const shown = n && most < 4 ? 1 : most;
@@ -121,17 +133,31 @@ function sayIn(g, { plot, palette, moment, both, settled }, r, card, n) {
   );
   const left = most - asked.length;
   if (!n || left <= 0) return;
-  const pieces = course.run.texts.output[request.id]
+  // more than a card has room for
+  const pieces = course.run
+    .answer(request)
     .slice(Math.max(0, n - 60), n)
-    .map((piece) => piece.replace(/\n+/g, " ")); // more than a card has room for
-  wrapped(g, `${r} ${n}`, pieces, font, room, 0)
+    .map((piece) => piece.replace(/\n+/g, " "));
+  const lines = wrapped(g, `${r} ${n}`, pieces, font, room - widthOf(g, "… ", font), 0);
+  const cut = lines.length > left || n > 60 ? "… " : ""; // its beginning
+  lines
     .slice(-left)
     .forEach((text, i) =>
-      write(g, text.trim(), card.x + 12, y + (asked.length + i) * line, font, palette.ink),
+      write(
+        g,
+        (i ? "" : cut) + text.trim(),
+        card.x + 12,
+        y + (asked.length + i) * line,
+        font,
+        palette.ink,
+      ),
     );
 }
 
-/** On a narrow screen: one line each. @param {Ink} g @param {Scene} scene @param {number} r @param {Box} box @param {{waits: boolean, finished: boolean, n: number}} now */
+/**
+ * On a narrow screen: one line each. @param {Ink} g @param {Scene} scene @param {number} r @param
+ * {Box} box @param {{waits: boolean, finished: boolean, n: number}} now
+ */
 function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished, n }) {
   const course = both ? plot.fast : plot.slow;
   const { request, done } = course.lives[r];
@@ -150,6 +176,11 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
   };
   let room = right - x - 8;
   if (moment > 0 && both) {
+    if (r === 0) {
+      const small = `10px ${palette.sans}`;
+      write(g, t("old way"), right - 48, box.y + 5, small, palette.soft, 1);
+      write(g, t("now"), right, box.y + 5, small, palette.ink, 1);
+    }
     write(g, time(plot.fast), right, y, bold, palette.ink, 1);
     write(g, time(plot.slow), right - 48, y, font, palette.soft, 1);
     room -= 94;
@@ -163,7 +194,8 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     write(g, tag, right, y, bold, waits ? palette.ink : palette.soft, 1);
     room -= widthOf(g, tag, bold);
   }
-  const reply = course.run.texts.output[request.id]
+  const reply = course.run
+    .answer(request)
     .slice(Math.max(0, n - 30), n)
     .join("")
     .replace(/\s+/g, " ")
@@ -175,9 +207,11 @@ function drawSlim(g, { plot, palette, moment, both }, r, box, { waits, finished,
     n ? room - Math.min(room * 0.55, measure(g, reply)) : room,
   );
   write(g, asked, x, y, font, palette.soft);
-  let tail = reply;
+  let tail = n > 30 ? `… ${reply}` : reply;
   const left = room - measure(g, asked) - 6;
-  while (tail && measure(g, tail) > left) tail = tail.slice(Math.max(1, tail.indexOf(" ") + 1)); // whole words
+  // whole words
+  for (let rest = reply; rest && measure(g, tail) > left; tail = rest && `… ${rest}`)
+    rest = rest.slice(rest.indexOf(" ") + 1 || rest.length);
   if (tail) write(g, tail, x + measure(g, asked) + 5, y, font, palette.ink);
 }
 
@@ -190,7 +224,11 @@ function fitted(g, text, font, room) {
 /** @type {Map<string, string[]>} */
 const broken = new Map();
 
-/** Pieces of text as lines that fit; one that does not begin with a space goes on with the word before it. @param {Ink} g @param {string} of whose @param {string[]} pieces @param {string} font @param {number} room @param {number} indent of the first line */
+/**
+ * Pieces of text as lines that fit; one that does not begin with a space goes on with the word
+ * before it. @param {Ink} g @param {string} of whose @param {string[]} pieces @param {string} font
+ * @param {number} room @param {number} indent of the first line
+ */
 function wrapped(g, of, pieces, font, room, indent) {
   const key = `${of} ${font} ${Math.round(room)}`;
   const known = broken.get(key);

@@ -42,7 +42,7 @@ export class Course {
         lane,
         from,
         enters: run.events[from].tStart - this.start,
-        done: this.endOf(request.finished.step),
+        done: this.endOf(request.finished?.step ?? 0),
         leaves: this.endOf(Math.min(to, run.length - 1)),
       };
     });
@@ -65,27 +65,35 @@ export class Course {
   }
 }
 
-/** Whether the story can be told of a run: every request held one lane once, and finished. @param {Run} run */
+/**
+ * Whether the story can be told of a run: every request held one lane once, and finished. @param
+ * {Run} run
+ */
 const isPlain = (run) =>
   run.length > 1 && run.requests.every((r) => r.laneSpans.length === 1 && r.finished);
 
 export class Plot {
-  /** @param {Run} before with static batching @param {Run} after with continuous batching: the same requests */
+  /**
+   * @param {Run} before with static batching @param {Run} after with continuous batching: the same
+   * requests
+   */
   constructor(before, after) {
     for (const request of before.requests) request.hue = after.request(request.id).hue;
     this.slow = new Course(before);
     this.fast = new Course(after);
     const { slow, fast } = this;
-    this.prompts = after.requests.map((r) => after.texts.prompt[r.id].join("").trim());
+    this.prompts = after.requests.map((r) => after.said(r).join("").trim());
     const others = slow.lives.map((life, r) => ({ ...life, r }));
     const ending = others.filter((life) => life.from === 0).sort((a, b) => a.done - b.done);
     this.first = ending[0].r; // to be done
     this.longest = ending[ending.length - 1].r;
-    this.shut = others.filter((life) => life.from > 0).map((life) => life.r); // who stand before the door
+    // who stand before the door
+    this.shut = others.filter((life) => life.from > 0).map((life) => life.r);
+    // to slip in
     this.next = fast.lives
       .map((life, r) => ({ ...life, r }))
       .filter((life) => life.from > 0)
-      .sort((a, b) => a.enters - b.enters)[0].r; // to slip in
+      .sort((a, b) => a.enters - b.enters)[0].r;
     this.hood = fast.lives[this.next].from - 1; // the step before that
     const [free, open] = [slow.lives[this.first].done, slow.lives[this.longest].done];
     this.closest = free * 1.8; // seconds across the chart, where the camera is closest
@@ -150,7 +158,10 @@ export class Plot {
     return found;
   }
 
-  /** The last second of the opening before a moment of the first time that the clock runs. @param {number} moment */
+  /**
+   * The last second of the opening before a moment of the first time that the clock runs. @param
+   * {number} moment
+   */
   _before(moment) {
     let at = 10.4;
     while (at > 5.2 && this.moment(at) >= moment - 5e-4) at -= 0.005;
@@ -162,7 +173,10 @@ export class Plot {
     return { request: this.fast.lives[r].request };
   }
 
-  /** When, and what is said from then on: at most twelve words, because four a second can be read beside a moving picture. */
+  /**
+   * When, and what is said from then on: at most twelve words, because four a second can be read
+   * beside a moving picture.
+   */
   _sentences() {
     const { slow, first, longest, next } = this;
     const who = (/** @type {number} */ r) => this._who(r);
@@ -177,7 +191,7 @@ export class Plot {
           }),
         ],
       ],
-      [7, () => [who(first), ...translateLine([" is done. Now its lane works for nobody."])]],
+      [7, () => [who(first), ...translateLine([" is done. Now its lane is idle."])]],
       [
         9,
         () => [
@@ -205,7 +219,9 @@ export class Plot {
     return said;
   }
 
-  /** The four still pictures: the moment of each, and what it says, which can be read at leisure. */
+  /**
+   * The four still pictures: the moment of each, and what it says, which can be read at leisure.
+   */
   _pictures() {
     const { slow, fast, first, next } = this;
     const who = (/** @type {number} */ r) => this._who(r);
@@ -224,7 +240,7 @@ export class Plot {
         this._before(this._wait()),
         () => [
           ...this._shut(),
-          t(" wait {time}, while {idle} of {lanes} lanes work for nobody.", {
+          t(" wait {time}, while {idle} of {lanes} lanes are idle.", {
             time: told(this._wait()),
             idle: inWords(slow.lives.filter((l) => l.from === 0).length - 1),
             lanes: inWords(slow.run.numLanes),

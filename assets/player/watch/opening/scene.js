@@ -1,5 +1,6 @@
-// The opening's picture at a moment, a pure function of the seconds since it began: people ask one model; its lanes under the old policy; below them,
-// on the same clock, under the new one. Seeking, going back, still pictures and tests all ask for a moment.
+// The opening's picture at a moment, a pure function of the seconds since it began: people ask one
+// model; its lanes under the old policy; below them, on the same clock, under the new one. Seeking,
+// going back, still pictures and tests all ask for a moment.
 
 import { t } from "../../parts/speech.js";
 import { clamp } from "../../parts/dom.js";
@@ -19,7 +20,9 @@ export function layOut(box, n, bare) {
   return box.w < 820 ? narrow(box, n, bare) : wide(box, n);
 }
 
-/** People beside the lanes; asking, they stand around the model. @param {Box} box @param {number} n */
+/**
+ * People beside the lanes; asking, they stand around the model. @param {Box} box @param {number} n
+ */
 function wide({ x, y, w, h }, n) {
   const side = clamp(w * 0.29, 300, 390);
   const card = Math.min(104, (h - (n - 1) * 8) / n);
@@ -49,7 +52,10 @@ function wide({ x, y, w, h }, n) {
   };
 }
 
-/** People above the lanes, a line each; asking, above the model. @param {Box} box @param {number} n @param {boolean} bare */
+/**
+ * People above the lanes, a line each; asking, above the model. @param {Box} box @param {number} n
+ * @param {boolean} bare
+ */
 function narrow({ x, y, w, h }, n, bare) {
   const two = h < 420; // in two columns
   const [line, gap] = two ? [26, 4] : [34, 5];
@@ -87,7 +93,8 @@ function narrow({ x, y, w, h }, n, bare) {
 
 /**
  * The picture `at` seconds.
- * @param {Ink} g @param {Box} box @param {Plot} plot @param {Palette} palette @param {number} at @param {number} d device pixels a pixel @param {boolean} bare the lanes alone
+ * @param {Ink} g @param {Box} box @param {Plot} plot @param {Palette} palette @param {number} at
+ * @param {number} d device pixels a pixel @param {boolean} bare the lanes alone
  */
 export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
   const { slow, fast } = plot;
@@ -153,7 +160,11 @@ export function drawOpening(g, box, plot, palette, at, d = 1, bare = false) {
   g.globalAlpha = 1;
 }
 
-/** The model, and a chip on its way from each who asks. @param {Ink} g @param {ReturnType<typeof layOut>} place @param {Box[]} boxes @param {Plot} plot @param {Palette} palette @param {number} at @param {number} away */
+/**
+ * The model, and a chip on its way from each who asks. @param {Ink} g @param {ReturnType<typeof
+ * layOut>} place @param {Box[]} boxes @param {Plot} plot @param {Palette} palette @param {number}
+ * at @param {number} away
+ */
 function drawAsking(g, { small, model }, boxes, plot, palette, at, away) {
   const middle = { x: model.x + model.w / 2, y: model.y + model.h / 2 };
   boxes.forEach((box, r) => {

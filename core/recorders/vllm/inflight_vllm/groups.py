@@ -1,4 +1,5 @@
-"""KV cache groups, layers that share a block table for each request: their facts, and which blocks leave a table before the request ends.
+"""KV cache groups, layers that share a block table for each request: their facts, and which blocks
+leave a table before the request ends.
 
 Source: vLLM 0.32, v1/core/single_type_kv_cache_manager.py and v1/kv_cache_interface.py.
 """
@@ -20,8 +21,8 @@ _LEAVE_IN_ORDER = ("sliding_window", "sliding_window_mla", "chunked_local_attent
 
 
 def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str, Any]] | None:
-    """The KV cache groups for the header, or None if vLLM does not expose them. kind: in vLLM's own words. window: how many tokens the layers attend
-    to, the current one included.
+    """The KV cache groups for the header, or None if vLLM does not expose them. kind: in vLLM's own
+    words. window: how many tokens the layers attend to, the current one included.
     """
     groups = read(scheduler, "kv_cache_config.kv_cache_groups")
     metadata = read(scheduler, "kv_cache_manager.kv_cache_event_metadata")
@@ -31,9 +32,8 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
     facts = []
     for group, (kind, window), manager in zip(groups, metadata, managers, strict=True):
         spec = group.kv_cache_spec
-        if hasattr(
-            spec, "rswa_window"
-        ):  # vLLM calls it full attention, but blocks leave from the middle
+        # vLLM calls it full attention, but blocks leave from the middle
+        if hasattr(spec, "rswa_window"):
             kind, window = "r_swa", spec.rswa_window
         elif kind == "chunked_local_attention":
             window = spec.attention_chunk_size
@@ -55,9 +55,11 @@ def groups_of(scheduler: Any, read: Callable[[Any, str], Any]) -> list[dict[str,
 
 
 class Leaving:
-    """Notices which blocks leave a request's table before the request ends: vLLM puts its null block in their places.
+    """Notices which blocks leave a request's table before the request ends: vLLM puts its null
+    block in their places.
 
-    Where blocks leave in order, a step reads only the first remaining block of each table; elsewhere it reads all of them.
+    Where blocks leave in order, a step reads only the first remaining block of each table;
+    elsewhere it reads all of them.
     """
 
     def __init__(self, scheduler: Any, groups: list[dict[str, Any]]) -> None:
@@ -68,15 +70,15 @@ class Leaving:
             if group["kind"] not in _KEEP_ALL
         }
         self._blocks = {index: managers[index].req_to_blocks for index in self._kinds}
-        self._ids: dict[
-            str, dict[int, list[int]]
-        ] = {}  # the tables, by request and group, with 0 where a block has left
-        self._first: dict[
-            tuple[str, int], int
-        ] = {}  # the first place that may have a block, where they leave in order
+        # the tables, by request and group, with 0 where a block has left
+        self._ids: dict[str, dict[int, list[int]]] = {}
+        # the first place that may have a block, where they leave in order
+        self._first: dict[tuple[str, int], int] = {}
 
     def of_step(self, scheduled: dict[str, int], blocks: list[list[Any]]) -> list[list[Any]]:
-        """[request, group, ids] of the blocks that left. blocks: what the step adds to the tables, after that."""
+        """[request, group, ids] of the blocks that left. blocks: what the step adds to the tables,
+        after that.
+        """
         left: list[list[Any]] = []
         changed = {request: tables for request, tables, _ in blocks}
         for request, _, kind in blocks:

@@ -1,9 +1,11 @@
 """Observes vLLM's scheduler and makes a record of each of its steps.
 
-The scheduler lives in the engine core under every executor (one process, several, Ray), so one class sees every step of a data-parallel
-rank. Its methods are wrapped, not changed. On the engine's thread a step costs a few references and a list of numbers; the writer's thread
-turns them into JSON. If that thread cannot keep up, whole steps are dropped and counted. From time to time a snapshot records the whole state,
-from which a reader can go on. Any failure switches the recorder off with one line in the log and never reaches the engine.
+The scheduler lives in the engine core under every executor (one process, several, Ray), so one
+class sees every step of a data-parallel rank. Its methods are wrapped, not changed. On the engine's
+thread a step costs a few references and a list of numbers; the writer's thread turns them into
+JSON. If that thread cannot keep up, whole steps are dropped and counted. From time to time a
+snapshot records the whole state, from which a reader can go on. Any failure switches the recorder
+off with one line in the log and never reaches the engine.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ MOST_SNAPSHOT_TOKENS = 2**22  # a larger state is not written: this is some 25 M
 def settings() -> dict[str, Any]:
     """A recorder's settings from the environment.
 
-    INFLIGHT_TRACE: the file, or a folder in which each start of the engine writes its own file, or the address of a collector, as a string.
-    INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many are kept.
+    INFLIGHT_TRACE: the file, or a folder in which each start of the engine writes its own file, or
+    the address of a collector, as a string. INFLIGHT_PROMPTS: `ids`, or `hashed` to leave prompts
+    out. INFLIGHT_MAX_MB: size of a file. INFLIGHT_MAX_FILES: how many are kept.
     INFLIGHT_SNAPSHOT_STEPS: the least number of steps between two snapshots; 0 for none.
     """
     place: str | Path = os.environ.get("INFLIGHT_TRACE", ".")
@@ -53,7 +56,9 @@ def settings() -> dict[str, Any]:
 
 
 def ranked(path: Path, rank: int, ranks: int | None) -> Path:
-    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.rank0.raw.jsonl`. ranks: None if there are several, of unknown number."""
+    """The file of one data-parallel rank: `run.rank1.raw.jsonl` beside `run.rank0.raw.jsonl`.
+    ranks: None if there are several, of unknown number.
+    """
     if ranks == 1:
         return path
     name, dot, rest = path.name.partition(".")
@@ -61,7 +66,9 @@ def ranked(path: Path, rank: int, ranks: int | None) -> Path:
 
 
 def fingerprint(value: list[int] | str) -> str:
-    """A digest in place of something private, such as a prompt's token ids. Equal values have equal fingerprints."""
+    """A digest in place of something private, such as a prompt's token ids. Equal values have equal
+    fingerprints.
+    """
     return hashlib.blake2b(repr(value).encode(), digest_size=12).hexdigest()
 
 
@@ -101,8 +108,9 @@ _PARTS = {
 
 
 class _Decisions(NamedTuple):
-    """The decisions of a step that must be copied at once. lengths: tokens of its requests when it was scheduled, which grow with the output.
-    blocks: the tables handed to the runner, which keeps writing to them if it runs in the same process.
+    """The decisions of a step that must be copied at once. lengths: tokens of its requests when it
+    was scheduled, which grow with the output. blocks: the tables handed to the runner, which keeps
+    writing to them if it runs in the same process.
     """
 
     lengths: list[int]
@@ -131,7 +139,9 @@ class _Open(NamedTuple):
 
 
 class Recorder:
-    """Turns what one scheduler does into records. Public methods are called on the engine's thread."""
+    """Turns what one scheduler does into records. Public methods are called on the engine's
+    thread.
+    """
 
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
         """facts: further facts for the header."""
@@ -147,15 +157,12 @@ class Recorder:
             chosen["snapshot_steps"],
             chosen["snapshot_steps"],
         )
-        self._snapshot: Snapshot | None = (
-            None  # of a step that has been scheduled, while steps before it are in flight
-        )
-        self._t_arrived: dict[
-            str, float
-        ] = {}  # of requests that were still there at the latest snapshot, or came after it
-        self._prompts_written: set[str] = (
-            set()
-        )  # requests whose prompts a snapshot has; used only on the writer's thread
+        # of a step that has been scheduled, while steps before it are in flight
+        self._snapshot: Snapshot | None = None
+        # of requests that were still there at the latest snapshot, or came after it
+        self._t_arrived: dict[str, float] = {}
+        # requests whose prompts a snapshot has; used only on the writer's thread
+        self._prompts_written: set[str] = set()
         version = read(sys.modules.get("vllm"), "__version__")
         parallel = "parallel_config"
         index, size = (
@@ -264,7 +271,9 @@ class Recorder:
         self.writer.put(lambda: data)
 
     def scheduling(self) -> tuple[float, Snapshot | None]:
-        """A step is about to be scheduled. Returns the time, and the state before it if a snapshot is due."""
+        """A step is about to be scheduled. Returns the time, and the state before it if a snapshot
+        is due.
+        """
         t, writer = self.now(), self.writer
         is_due = writer.wants_snapshot or self._steps >= self._snapshot_due
         in_between = (
@@ -275,9 +284,8 @@ class Recorder:
         try:
             arriving = {arrived["request"] for arrived in self._arrived}
             return t, Snapshot(self._scheduler, self._steps, t, arriving, self._open.keys())
-        except (
-            Exception
-        ) as error:  # perhaps another version of vLLM, whose steps can still be recorded
+        except Exception as error:
+            # perhaps another version of vLLM, whose steps can still be recorded
             self._no_snapshots(error)
             return t, None
 
@@ -312,7 +320,9 @@ class Recorder:
     def _snapshot_record(
         self, snapshot: Snapshot, times: dict[str, float | None], is_whole: bool
     ) -> dict[str, Any]:
-        """Called on the writer's thread. times: of arrival, by request. is_whole: whether it has to be readable without anything before it."""
+        """Called on the writer's thread. times: of arrival, by request. is_whole: whether it has to
+        be readable without anything before it.
+        """
         self._prompts_written = set() if is_whole else self._prompts_written & times.keys()
         return snapshot.record(partial(self._asked_again, times))
 
@@ -332,9 +342,8 @@ class Recorder:
             scheduler.waiting,
             getattr(scheduler, "deferred_waiting", ()),
         )
-        holding = getattr(
-            scheduler, "kv_holding_waiting", ()
-        )  # requests whose KV is being loaded: they come first
+        # requests whose KV is being loaded: they come first
+        holding = getattr(scheduler, "kv_holding_waiting", ())
         queue = holding or waiting
         head = queue.peek_request() if queue else None
         step: dict[str, Any] = {
@@ -347,8 +356,8 @@ class Recorder:
             "waiting": len(waiting) + len(holding),
             "head": None if head is None else head.request_id,
             "deferred": len(deferred),
-            "skipped": head
-            in deferred,  # for want of its grammar, its adapter or its KV, not of a limit
+            # for want of its grammar, its adapter or its KV, not of a limit
+            "skipped": head in deferred,
             "budget": scheduler.max_num_scheduled_tokens,
             "blocks_free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
@@ -370,12 +379,16 @@ class Recorder:
                 self._take_snapshot()
         elif has_news:
             self.writer.put(lambda: step | _decided(output, decisions) | {"empty": True})
-        else:  # an engine that becomes idle schedules one more, empty step: it is not recorded or numbered
+        else:
+            # an engine that becomes idle schedules one more, empty step: it is not recorded or
+            # numbered
             return
         self._steps += 1
 
     def computed(self, output: Any, results: Any, t_output: float, answers: dict[int, Any]) -> None:
-        """A step's results are in: write the step. t_output: when they came, before vLLM took them in. answers: what it then sends on."""
+        """A step's results are in: write the step. t_output: when they came, before vLLM took them
+        in. answers: what it then sends on.
+        """
         known = self._open.pop(id(output), None)
         if known is None:
             return
@@ -390,15 +403,18 @@ class Recorder:
 
 
 def _place(index: int | None, size: int | None) -> tuple[int, int | None]:
-    """This data-parallel rank, and the number of ranks; None if there are several, of unknown number: with a dense model vLLM configures each rank as
-    if it were the only one, and only the name of its process shows otherwise.
+    """This data-parallel rank, and the number of ranks; None if there are several, of unknown
+    number: with a dense model vLLM configures each rank as if it were the only one, and only the
+    name of its process shows otherwise.
     """
     several = (size or 1) > 1 or bool(index) or "_DP" in multiprocessing.current_process().name
     return index or 0, ((size if size and size > 1 else None) if several else 1)
 
 
 def _instance(read: _Fields, scheduler: Any) -> str | None:
-    """What identifies an engine, the same for all its ranks: if they run on several machines, the address of the first."""
+    """What identifies an engine, the same for all its ranks: if they run on several machines, the
+    address of the first.
+    """
     parallel = "parallel_config"
     size, here = (
         read(scheduler, f"{parallel}.data_parallel_size{where}") for where in ("", "_local")
@@ -413,8 +429,9 @@ def _instance(read: _Fields, scheduler: Any) -> str | None:
 
 
 def _clock() -> dict[str, Any]:
-    """The moment from which a recording's times count, on two clocks read at once: the monotonic clock, which all processes of a machine share
-    until it restarts, and the wall clock. boot: identifies the machine's current boot, None if it cannot be read.
+    """The moment from which a recording's times count, on two clocks read at once: the monotonic
+    clock, which all processes of a machine share until it restarts, and the wall clock. boot:
+    identifies the machine's current boot, None if it cannot be read.
     """
     monotonic, wall = time.monotonic_ns(), time.time_ns()
     try:
@@ -437,7 +454,9 @@ def _called(method: Any) -> Any:
 
 
 def _decided(output: Any, decisions: _Decisions) -> dict[str, Any]:
-    """A SchedulerOutput as plain data. With vLLM's second model runner, resumed requests are among the new ones."""
+    """A SchedulerOutput as plain data. With vLLM's second model runner, resumed requests are among
+    the new ones.
+    """
     cached, drafts = output.scheduled_cached_reqs, output.scheduled_spec_decode_tokens
     starts, admitted = {}, []
     for new in output.scheduled_new_reqs:
@@ -490,9 +509,8 @@ def _results(rows: list[str], results: Any, answers: dict[int, Any]) -> dict[str
             results.logprobs.tolists() if hasattr(results.logprobs, "tolists") else results.logprobs
         )
         counts = [len(ids) for ids in tokens]
-        if all(
-            count <= 1 for count in counts
-        ):  # one row of numbers for each request; with drafts the layout differs
+        # one row of numbers for each request; with drafts the layout differs
+        if all(count <= 1 for count in counts):
             data["logprobs"] = {
                 r: [float(x) for x in row[:3]] for r, row in zip(rows, lists.logprobs, strict=False)
             }

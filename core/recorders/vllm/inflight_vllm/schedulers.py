@@ -13,8 +13,10 @@ from .writer import log
 _Scheduler: Any = object  # the vLLM scheduler behind the mixin
 
 
-class Recording(_Scheduler):
-    """A mixin for a scheduler of vLLM: passes every call on unchanged and reports it to the recorder."""
+class RecordsSteps(_Scheduler):
+    """A mixin for a scheduler of vLLM: passes every call on unchanged and reports it to the
+    recorder.
+    """
 
     _recorder: Recorder | None = None
     requests: dict[str, Any]  # the scheduler's
@@ -24,7 +26,9 @@ class Recording(_Scheduler):
         self.record_anew()
 
     def record_anew(self, facts: dict[str, Any] | None = None) -> None:
-        """End the current recording, if any, and begin one in the file that the environment names. Call it only while there are no requests."""
+        """End the current recording, if any, and begin one in the file that the environment names.
+        Call it only while there are no requests.
+        """
         try:
             self.recording_ends()
             theirs = next(
@@ -109,11 +113,11 @@ def _give_up(error: Exception) -> None:
 if util.find_spec("vllm") is not None:
     from vllm.v1.core.sched.scheduler import Scheduler
 
-    class RecordingScheduler(Recording, Scheduler):
+    class RecordingScheduler(RecordsSteps, Scheduler):
         """vLLM's scheduler, recorded."""
 
     with suppress(ImportError):  # some versions have none
         from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
-        class RecordingAsyncScheduler(Recording, AsyncScheduler):
+        class RecordingAsyncScheduler(RecordsSteps, AsyncScheduler):
             """vLLM's asynchronous scheduler, recorded."""

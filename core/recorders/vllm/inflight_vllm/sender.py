@@ -1,10 +1,14 @@
-"""Sends a recording over HTTP to a collector: `python -m inflight collect`, or Inflight's page. Independent of the engine.
+"""Sends a recording over HTTP to a collector: `python -m inflight collect`, or Inflight's page.
+Independent of the engine.
 
-    POST ADDRESS          Authorization: Bearer TOKEN     Inflight-First: the number of the first line
-    the header, then lines                     ─→         200, {"wants_snapshot": whether a snapshot should follow soon}
+    POST ADDRESS          Authorization: Bearer TOKEN     Inflight-First: the number of the first
+                          line
+    the header, then lines                     ─→         200, {"wants_snapshot": whether a snapshot
+                                               should follow soon}
 
-Every batch carries the header, so that a restarted collector knows which recording it belongs to; the collector skips lines that it already has.
-If the collector cannot be reached, the batch is sent again at growing intervals; if it refuses, the recording ends.
+Every batch carries the header, so that a restarted collector knows which recording it belongs to;
+the collector skips lines that it already has. If the collector cannot be reached, the batch is sent
+again at growing intervals; if it refuses, the recording ends.
 """
 
 from __future__ import annotations
@@ -21,22 +25,21 @@ from .writer import Oversized, log
 
 BATCH = 2**20  # bytes after which a batch is sent
 MOST_BODY = 32 * 2**20  # bytes that a collector takes at once
-HEARTBEAT = (
-    10.0  # seconds without lines after which an empty batch shows that the engine is still there
-)
+# seconds without lines after which an empty batch shows that the engine is still there
+HEARTBEAT = 10.0
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})  # statuses that may be temporary
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds between two attempts
 _TIMEOUT = 10.0  # seconds
 _MOST_ANSWER = 2**16  # bytes
 
 
-class Refused(Exception):
+class NotTaken(Exception):
     """The collector refuses what it is sent, and would refuse it again."""
 
 
 class Sender:
-    """A sink of `RawWriter`. url: with the token as `?token=…`, which is sent as a header of each call and written nowhere.
-    Raises ValueError for an invalid address or token.
+    """A sink of `RawWriter`. url: with the token as `?token=…`, which is sent as a header of each
+    call and written nowhere. Raises ValueError for an invalid address or token.
     """
 
     period = 0.25
@@ -63,12 +66,14 @@ class Sender:
         self._closing = threading.Event()
 
     def open(self, closing: threading.Event) -> None:
-        """Connects only when there is a batch. closing: set once the engine is shutting down, which allows one more attempt."""
+        """Connects only when there is a batch. closing: set once the engine is shutting down, which
+        allows one more attempt.
+        """
         self._closing = closing
 
     def write(self, line: str) -> bool:
-        """Take a line, and send what has gathered once it is enough; whether a snapshot is wanted. Raises Oversized for a line that no
-        message holds.
+        """Take a line, and send what has gathered once it is enough; whether a snapshot is wanted.
+        Raises Oversized for a line that no message holds.
         """
         if len(line) + len(self._header) > MOST_BODY:
             raise Oversized
@@ -78,7 +83,9 @@ class Sender:
         return (self._size >= BATCH and self._send()) or wants_snapshot
 
     def flush(self) -> bool:
-        """Send what has gathered, or an empty message as a sign of life; whether a snapshot is wanted."""
+        """Send what has gathered, or an empty message as a sign of life; whether a snapshot is
+        wanted.
+        """
         return bool(self._lines or time.monotonic() - self._at >= HEARTBEAT) and self._send()
 
     def close(self) -> None:
@@ -88,7 +95,9 @@ class Sender:
             self._connection = None
 
     def _send(self) -> bool:
-        """Send the gathered lines, however long it takes. Raises Refused, and ConnectionError once the engine is shutting down."""
+        """Send the gathered lines, however long it takes. Raises NotTaken, and ConnectionError once
+        the engine is shutting down.
+        """
         body, wait, is_out = self._header + b"".join(self._lines), _FIRST_WAIT, False
         while True:
             try:
@@ -100,7 +109,8 @@ class Sender:
                 raise ConnectionError(problem)
             if not is_out:
                 log.warning(
-                    "Inflight cannot send to %s: %s. It tries again; steps that find no room meanwhile are dropped.",
+                    "Inflight cannot send to %s: %s. It tries again; steps that find no room"
+                    " meanwhile are dropped.",
                     self.name,
                     problem,
                 )
@@ -118,7 +128,9 @@ class Sender:
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
-        """Send once, and once more at once if an earlier connection has been closed in the meantime."""
+        """Send once, and once more at once if an earlier connection has been closed in the
+        meantime.
+        """
         headers = {**self._headers, "Inflight-First": str(self._sent)}
         for is_kept in (True, False) if self._connection is not None else (False,):
             try:
@@ -130,9 +142,8 @@ class Sender:
                 self._connection.request("POST", self._path, body, headers)
                 answer = self._connection.getresponse()
                 data = answer.read(_MOST_ANSWER)
-                if (
-                    answer.length and len(data) < _MOST_ANSWER
-                ):  # whoever answered was killed while it did
+                # whoever answered was killed while it did
+                if answer.length and len(data) < _MOST_ANSWER:
                     raise http.client.IncompleteRead(data, answer.length)
                 break
             except (OSError, http.client.HTTPException):
@@ -151,4 +162,4 @@ class Sender:
         )
         if answer.status in _AGAIN:
             raise ConnectionError(problem)
-        raise Refused(problem)
+        raise NotTaken(problem)

@@ -1,31 +1,34 @@
-"""The whole state of vLLM's scheduler at one moment, from which a recording can be followed without anything before it."""
+"""The whole state of vLLM's scheduler at one moment, from which a recording can be followed without
+anything before it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-_BY_ITSELF = (
-    "length",
-    "stop",
-    "repetition",
-)  # finish reasons of the scheduler's own; all others are recorded as aborts
+# finish reasons of the scheduler's own; all others are recorded as aborts
+_BY_ITSELF = ("length", "stop", "repetition")
 
 
 class Snapshot:
     """The state before a step is scheduled: which requests are there, and what each has.
 
-    With asynchronous scheduling, earlier steps may still be in flight. Their positions count as computed, as vLLM counts them, and their tokens as
-    sampled: the snapshot is finished when their outputs are back, and describes the state after all steps before its own.
+    With asynchronous scheduling, earlier steps may still be in flight. Their positions count as
+    computed, as vLLM counts them, and their tokens as sampled: the snapshot is finished when their
+    outputs are back, and describes the state after all steps before its own.
 
-    step: the number of that step. t: seconds. requests: running ones first. computed: positions, in the order of `requests`. tables: for requests that
-    hold blocks, in the same order, the blocks in each KV cache group. waits_for: the steps in flight, by identity of their scheduler output.
+    step: the number of that step. t: seconds. requests: running ones first. computed: positions, in
+    the order of `requests`. tables: for requests that hold blocks, in the same order, the blocks in
+    each KV cache group. waits_for: the steps in flight, by identity of their scheduler output.
     """
 
     def __init__(
         self, scheduler: Any, step: int, t: float, arriving: set[str], in_flight: Collection[int]
     ) -> None:
-        """arriving: requests that the step itself records as arrivals, and that are left out here."""
+        """arriving: requests that the step itself records as arrivals, and that are left out
+        here.
+        """
         self.step, self.t, self.waits_for = step, t, set(in_flight)
         self.blocks_free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         self.num_running = len(scheduler.running)
@@ -34,9 +37,8 @@ class Snapshot:
             [r for r in getattr(queue, "_heap", queue) if r.request_id not in arriving]
             for queue in queues
         ]
-        self.are_heaps = [
-            hasattr(queue, "_heap") for queue in queues
-        ]  # the writer's thread sorts them
+        # the writer's thread sorts them
+        self.are_heaps = [hasattr(queue, "_heap") for queue in queues]
         self.num_waiting = list(map(len, waiting))
         self.requests = [*scheduler.running, *(request for queue in waiting for request in queue)]
         self.computed = [request.num_computed_tokens for request in self.requests]
@@ -51,7 +53,9 @@ class Snapshot:
         self.ended: list[str | None] = []
 
     def back(self, output: Any, results: Any) -> None:
-        """Take the output of a step that was in flight: the positions of rejected draft tokens do not count as computed."""
+        """Take the output of a step that was in flight: the positions of rejected draft tokens do
+        not count as computed.
+        """
         self.waits_for.discard(id(output))
         drafts = output.scheduled_spec_decode_tokens
         if drafts and results.sampled_token_ids:
@@ -72,7 +76,9 @@ class Snapshot:
         ]
 
     def record(self, facts_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        """As plain data; called on the writer's thread, which converts the requests one by one. facts_of: a request's prompt, limits and arrival."""
+        """As plain data; called on the writer's thread, which converts the requests one by one.
+        facts_of: a request's prompt, limits and arrival.
+        """
         waiting, at = [], self.num_running
         for number, is_heap in zip(self.num_waiting, self.are_heaps, strict=True):
             queue = self.requests[at : at + number]

@@ -1,4 +1,6 @@
-"""Writes records from a thread of its own, so that an engine never waits for a disk. Independent of the engine."""
+"""Writes records from a thread of its own, so that an engine never waits for a disk. Independent of
+the engine.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 QUEUED_RECORDS = 4096  # if more wait, the writer has fallen behind and steps are dropped
-SNAPSHOT_SHARE = 4  # other records must take so many times a snapshot's bytes before the next one: snapshots are at most a fifth of a recording
+# other records must take so many times a snapshot's bytes before the next one: snapshots are at
+# most a fifth of a recording
+SNAPSHOT_SHARE = 4
 log = logging.getLogger(
     "vllm.inflight" if util.find_spec("vllm") else "inflight"
 )  # under vLLM's logger, for its handler and level
@@ -28,7 +32,9 @@ Record = Callable[[], "dict[str, Any]"]
 
 
 class Sink(Protocol):
-    """Where lines go. Every method is called on the writer's thread; any exception but `Oversized` ends the recording."""
+    """Where lines go. Every method is called on the writer's thread; any exception but `Oversized`
+    ends the recording.
+    """
 
     period: float  # seconds for which lines are gathered; 0 to write each as it comes
     idle: float  # seconds without records after which it is flushed again
@@ -43,8 +49,9 @@ class Sink(Protocol):
         ...
 
     def write(self, line: str) -> bool:
-        """Write a line. Returns whether a snapshot is wanted, as a new part has begun, which has to be readable by itself. Raises Oversized for a line
-        that is too long; the next one may be written all the same.
+        """Write a line. Returns whether a snapshot is wanted, as a new part has begun, which has to
+        be readable by itself. Raises Oversized for a line that is too long; the next one may be
+        written all the same.
         """
         ...
 
@@ -61,10 +68,12 @@ class Oversized(Exception):
 
 
 class RawWriter:
-    """A thread that turns records into JSON lines. The last line of a recording that was closed says how many records were dropped.
+    """A thread that turns records into JSON lines. The last line of a recording that was closed
+    says how many records were dropped.
 
-    sink: where the lines go. queued: how many records may wait. wants_snapshot: whether a snapshot should follow as soon as possible, because a new
-    part has begun or records were dropped, so that what follows has to be readable by itself; the recorder resets it when it puts one.
+    sink: where the lines go. queued: how many records may wait. wants_snapshot: whether a snapshot
+    should follow as soon as possible, because a new part has begun or records were dropped, so that
+    what follows has to be readable by itself; the recorder resets it when it puts one.
     """
 
     def __init__(self, sink: Sink, queued: int = QUEUED_RECORDS) -> None:
@@ -72,9 +81,8 @@ class RawWriter:
         self.failure: str | None = None  # why nothing more is written
         self.wants_snapshot = False
         self._sink, self._queued = sink, queued
-        self._snapshot_bytes = self._bytes_since = (
-            0  # of the latest snapshot, and of what has been written after it
-        )
+        # of the latest snapshot, and of what has been written after it
+        self._snapshot_bytes = self._bytes_since = 0
         self._records: deque[Record] = deque()
         self._news, self._closing = threading.Event(), threading.Event()
         self._begun = threading.Event()  # set once the sink is open, or has failed
@@ -83,7 +91,9 @@ class RawWriter:
         atexit.register(self.close)
 
     def put(self, record: Record) -> None:
-        """Queue a record, without waiting. It is dropped if too many are queued already or writing has failed."""
+        """Queue a record, without waiting. It is dropped if too many are queued already or writing
+        has failed.
+        """
         if len(self._records) >= self._queued or self.failure is not None:
             self.dropped += 1
             self.wants_snapshot = True
@@ -94,7 +104,9 @@ class RawWriter:
 
     @property
     def has_room_for_snapshot(self) -> bool:
-        """Whether the writer keeps up and a snapshot is either wanted or leaves snapshots a small share of the recording."""
+        """Whether the writer keeps up and a snapshot is either wanted or leaves snapshots a small
+        share of the recording.
+        """
         is_small = self.wants_snapshot or self._bytes_since >= SNAPSHOT_SHARE * self._snapshot_bytes
         return is_small and len(self._records) < self._queued // 2
 
@@ -104,7 +116,9 @@ class RawWriter:
         self._news.set()
 
     def close(self) -> None:
-        """Like `end`, but wait until it is done; only briefly if nothing could be opened yet. A second call does nothing."""
+        """Like `end`, but wait until it is done; only briefly if nothing could be opened yet. A
+        second call does nothing.
+        """
         self.end()
         if self._begun.wait(2):
             self._thread.join(10)
@@ -124,9 +138,8 @@ class RawWriter:
             self._sink.write(_line({"kind": "end", "dropped": self.dropped}))
             self._sink.flush()
             self._sink.close()
-        except (
-            Exception
-        ) as error:  # such as a full disk: the recording ends here, and the engine goes on
+        except Exception as error:
+            # such as a full disk: the recording ends here, and the engine goes on
             self.failure = f"{type(error).__name__}: {error}"
             log.error(
                 "Inflight stopped recording to %s: %s. The engine goes on.",
@@ -162,22 +175,23 @@ def _line(data: dict[str, Any]) -> str:
     if data["kind"] != "snapshot":
         return json.dumps(data, separators=(",", ":")) + "\n"
     rows = []
-    for row in data.pop(
-        "requests"
-    ):  # one by one: encoding all at once would block the engine's thread meanwhile
+    # one by one: encoding all at once would block the engine's thread meanwhile
+    for row in data.pop("requests"):
         rows.append(json.dumps(row, separators=(",", ":")))
         time.sleep(0)
     return f'{json.dumps(data, separators=(",", ":"))[:-1]},"requests":[{",".join(rows)}]}}\n'
 
 
 class Parts:
-    """A recording in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, …, of which the newest are kept. Each begins with the header,
-    which says which part it is.
+    """A recording in files of bounded size: `run.raw.jsonl`, `run.raw.2.jsonl`, …, of which the
+    newest are kept. Each begins with the header, which says which part it is.
 
-    An earlier recording is never touched: if the file exists already, this one is `run.20261122-170501.raw.jsonl` beside it. A pipe or a device
-    is written to directly, as a single part.
+    An earlier recording is never touched: if the file exists already, this one is
+    `run.20261122-170501.raw.jsonl` beside it. A pipe or a device is written to directly, as a
+    single part.
 
-    max_bytes: size at which the next file begins; 0 never begins another. max_files: how many are kept; 0 keeps all.
+    max_bytes: size at which the next file begins; 0 never begins another. max_files: how many are
+    kept; 0 keeps all.
     """
 
     period, idle = 0.0, 10.0
@@ -230,9 +244,8 @@ class Parts:
         """Write through what is buffered; False, as no new part begins."""
         self._file.flush()
         if self._max_bytes:
-            os.utime(
-                self._file.fileno()
-            )  # its time shows that the engine is still there even when idle
+            # its time shows that the engine is still there even when idle
+            os.utime(self._file.fileno())
         return False
 
     def close(self) -> None:
@@ -253,7 +266,9 @@ def _stem(path: Path) -> str:
 
 
 def _has_parts(path: Path) -> bool:
-    """Whether there are later parts of an earlier recording with this name; its first part may be gone."""
+    """Whether there are later parts of an earlier recording with this name; its first part may be
+    gone.
+    """
     before = f"{_stem(path)}."
     numbers = (
         name[len(before) :].removesuffix(".jsonl")

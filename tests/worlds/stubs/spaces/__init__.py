@@ -1,7 +1,9 @@
-"""Stands in for Hugging Face's package `spaces` on ZeroGPU: the same forked workers, pickled queues and exceptions, without a GPU.
+"""Stands in for Hugging Face's package `spaces` on ZeroGPU: the same forked workers, pickled queues
+and exceptions, without a GPU.
 
-What the real one does is read from its version 0.51 (zero/wrappers.py). SPACES_ZERO_GPU=true makes it lend; anything else hands functions
-back as they are. With SPACES_STUB_REFUSES it refuses in these words. It lends to nobody without a request, as quotas are the visitors'.
+What the real one does is read from its version 0.51 (zero/wrappers.py). SPACES_ZERO_GPU=true makes
+it lend; anything else hands functions back as they are. With SPACES_STUB_REFUSES it refuses in
+these words. It lends to nobody without a request, as quotas are the visitors'.
 """
 
 from __future__ import annotations
@@ -99,9 +101,8 @@ class Worker:
         global forked
         forked = True
         parent = multiprocessing.parent_process()
-        while (
-            wait([self.args._reader, parent.sentinel]) and not self.args.empty()
-        ):  # neither: the parent has ended
+        # neither: the parent has ended
+        while wait([self.args._reader, parent.sentinel]) and not self.args.empty():
             args, kwargs = self.args.get()
             self.stop.clear()
             thread = threading.Thread(target=self._iterate, args=(task(*args, **kwargs),))

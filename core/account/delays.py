@@ -1,0 +1,547 @@
+"""Where each request's time went: from its arrival to its end every microsecond and every step
+belongs to one part, so the parts add up to the whole.
+
+    arrival ── queued ──┬─ prefill ─ decode ─ others ─ stalled ─ between ─┬── end
+                        └──────── preempted ─ again ──────────────────────┘
+
+A request ends with its last token, or at the start of the step that finds it cancelled; one that
+has not ended is followed to the end of the last step, or of the last step before some that are not
+shown. Measured time is split at the recorded times, in whole microseconds; only `others` is a
+comparison, see `TIME_SHARES`. `delays` also finds the longest gaps between tokens and the longest
+waits, and what in the record explains them. Reads only the events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from core.account.pass_sizes import PassSizes, PassTime, median_low, microseconds
+from core.account.walk import Computed, Moment, walk
+from core.policy import Limit
+from core.trace.events import LimitReached, StepEvent
+from core.trace.trace import Trace, require_trace
+
+TimeShare = Literal[
+    "queued", "prefill", "decode", "others", "preempted", "again", "stalled", "between"
+]
+TIME_SHARES: dict[TimeShare, str] = {
+    "queued": (
+        "Queued: from its arrival to the start of the first pass that computes it, by the limit"
+        " that held the head of the queue."
+    ),
+    "prefill": "Own prompt: passes that compute its prompt for the first time.",
+    "decode": (
+        "Own decoding: passes that compute its newest token, without the time that is due to"
+        " others' prompts."
+    ),
+    "others": (
+        "Others' prompts: how much longer its decode passes took because they computed others'"
+        " prompts, too, than the run's passes of as many decodes without a prompt (their median): a"
+        " comparison. Of a step of several passes, those of others' prompts alone count whole."
+    ),
+    "preempted": (
+        "Preempted: from the start of the step that took its lane to the next pass that"
+        " computes it."
+    ),
+    "again": "Computed again: passes that compute positions which a preemption had thrown away.",
+    "stalled": (
+        "Stalled: passes of steps that computed nothing for it while it held a lane; of a step of"
+        " several passes, those of others' decodes alone."
+    ),
+    "between": (
+        "Between passes: while it held a lane and no pass ran: the host's scheduling, and all else"
+        " that lies between two passes."
+    ),
+}
+"""Each part and its definition, in the order in which parts are drawn."""
+SHARE_NAMES: dict[TimeShare, str] = {
+    "queued": "queued",
+    "prefill": "own prompt",
+    "decode": "own decoding",
+    "others": "others' prompts",
+    "preempted": "preempted",
+    "again": "computed again",
+    "stalled": "stalled",
+    "between": "between passes",
+}
+"""The name of each, in a few words."""
+QUEUED, PREFILL, DECODE, OTHERS, PREEMPTED, AGAIN, STALLED, BETWEEN = range(len(TIME_SHARES))
+NAMES: tuple[TimeShare, ...] = tuple(TIME_SHARES)
+NOT_RECORDED: Limit = "unrecorded"
+"""In place of a limit, where the record does not say why nobody joined. "none": no limit, until a
+step and a pass of it began.
+"""
+WORST = 5
+SLOW = 2.0  # times as long as others of its size: worth a word
+
+
+class Span(NamedTuple):
+    """One piece of a request's time, in microseconds since the run began. limit: of the queue."""
+
+    part: int
+    start: int
+    end: int
+    limit: Limit | None = None
+
+
+class Delay(NamedTuple):
+    """A request's time. us, steps: by part, in the order of `TIME_SHARES`; they add up to
+    `whole_us` and `whole_steps`. queued_us, queued_steps: the time in the queue by limit.
+
+    reason: None for one that has not ended. uncompared_us: of its decoding, passes that computed
+    others' prompts as well while the run has no pass to compare them with, so that nothing of them
+    is in `others`.
+    """
+
+    request: str
+    start_us: int
+    whole_us: int
+    whole_steps: int
+    us: tuple[int, ...]
+    steps: tuple[int, ...]
+    queued_us: Mapping[Limit, int]
+    queued_steps: Mapping[Limit, int]
+    uncompared_us: int
+    first_step: int | None
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: parts by name, those that are 0 included."""
+
+        return {
+            "request": self.request,
+            "ended": self.reason is not None,
+            "us": _named(self.us, self.whole_us),
+            "steps": _named(self.steps, self.whole_steps),
+            "queued_us": dict(self.queued_us),
+            "queued_steps": dict(self.queued_steps),
+            "uncompared_us": self.uncompared_us,
+        }
+
+
+class Gap(NamedTuple):
+    """The time between two tokens of a request. token: which one ended it, counted from 1. step:
+    that gave it; since: that gave the one before. beside: other requests whose tokens came after
+    the same time, and whose time went the same way.
+
+    us: by part, of `request`; their sum is the gap. prompts: tokens of others' prompts in the
+    passes of the gap, by request. together: whether a pass that computed the request computed some
+    of them. uncompared: whether the run has no pass to compare such a pass with. again: tokens
+    computed again. why: the limit that stalled it. times: how many times as long as others of its
+    size its longest pass in the gap took, None if the run has none.
+    """
+
+    request: str
+    token: int
+    start_us: int
+    whole_us: int
+    us: tuple[int, ...]
+    since: int
+    step: int
+    beside: tuple[str, ...] = ()
+    prompts: tuple[tuple[str, int], ...] = ()
+    together: bool = False
+    uncompared: bool = False
+    again: int = 0
+    why: LimitReached | None = None
+    times: float | None = None
+
+    @property
+    def cause(self) -> TimeShare | None:
+        """What made the gap long: the largest part other than its own decoding, if that is at least
+        a quarter of the gap; otherwise None.
+        """
+        outside = {us: NAMES[i] for i, us in enumerate(self.us) if i != DECODE}
+        return outside[max(outside)] if 4 * max(outside) >= self.whole_us > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: parts by name, those that are 0 included."""
+        return {
+            "request": self.request,
+            "token": self.token,
+            "beside": list(self.beside),
+            "us": _named(self.us, self.whole_us),
+            "since": self.since,
+            "step": self.step,
+            "cause": self.cause,
+            "prompts": dict(self.prompts),
+            "again": self.again,
+            "times": None if self.times is None else round(self.times, 2),
+        }
+
+
+class Delays(NamedTuple):
+    """Where the time of requests went.
+
+    requests: in order of arrival. gaps: the longest between tokens. waits: the requests that were
+    queued for longest, without any that only waited for the next step. Both have the longest first,
+    and at most `WORST`.
+    """
+
+    requests: tuple[Delay, ...]
+    gaps: tuple[Gap, ...]
+    waits: tuple[Delay, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `waits` by id."""
+        return {
+            "requests": [delay.to_json() for delay in self.requests],
+            "gaps": [gap.to_json() for gap in self.gaps],
+            "waits": [delay.request for delay in self.waits],
+        }
+
+
+def delays(trace: Trace) -> Delays:
+    """Where the time of every request that arrived went, and the worst of it."""
+    require_trace(trace)
+    found = _RequestClock(trace)
+    requests = tuple(life.delay() for life in found.lives.values())
+    step = (
+        median_low(sorted(microseconds(e.t_end) - microseconds(e.t_start) for e in trace.events))
+        if trace.events
+        else 0
+    )
+    queued = [d for d in requests if d.queued_us.keys() - {"none"} or d.us[QUEUED] > step]
+    waits = sorted(queued, key=lambda d: -d.us[QUEUED])[:WORST]
+    return Delays(requests, tuple(found.explained(gap) for gap in found.gaps), tuple(waits))
+
+
+def spans(trace: Trace) -> dict[str, list[Span]]:
+    """By request the pieces of its time, in order and without holes; neighbours of one part are one
+    piece.
+    """
+    return {
+        request: list(_merged(life.spans or ()))
+        for request, life in _RequestClock(trace, keep_spans=True).lives.items()
+    }
+
+
+def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
+    return {**dict(zip(NAMES, counts, strict=True)), "whole": whole}
+
+
+@dataclass
+class _Lifetime:
+    """A request while its events are read. at: the time up to which its time has been assigned to
+    parts. queue: the index in the queue's reasons at which its wait began, None while it holds a
+    lane.
+    """
+
+    request: str
+    start: int
+    at: int = 0
+    queue: int | None = None
+    since: int = 0  # index of the event at which the present wait began
+    was_preempted: bool = False
+    again: int = 0  # positions computed again
+    again_at_token: int = 0
+    first_step: int | None = None
+    reason: str | None = None
+    over: bool = False
+    tokens: int = 0
+    token_at: int = 0
+    token_event: int = 0
+    uncompared: int = 0
+    spans: list[tuple[int, int, int, Limit | None]] | None = None  # as `Span`
+
+    def __post_init__(self) -> None:
+        self.at = self.start
+        self.us = [0] * len(TIME_SHARES)
+        self.steps = [0] * len(TIME_SHARES)
+        self.queued_us: dict[Limit, int] = {}
+        self.queued_steps: dict[Limit, int] = {}
+        self.us_at_token = self.us
+
+    def add(self, part: int, until: int, limit: Limit | None = None) -> None:
+        """All time up to `until` that has not been given away goes to a part."""
+        if until <= self.at:
+            return
+        self.us[part] += until - self.at
+        if limit is not None:
+            self.queued_us[limit] = self.queued_us.get(limit, 0) + until - self.at
+        if self.spans is not None:
+            self.spans.append((part, self.at, until, limit))
+        self.at = until
+
+    def delay(self) -> Delay:
+        """What has become of it."""
+        return Delay(
+            self.request,
+            self.start,
+            self.at - self.start,
+            sum(self.steps),
+            tuple(self.us),
+            tuple(self.steps),
+            self.queued_us,
+            self.queued_steps,
+            self.uncompared,
+            self.first_step,
+            self.reason,
+        )
+
+
+class _Reason(NamedTuple):
+    """Why nobody joined from an event on, until the next of these. event: its index."""
+
+    start: int
+    event: int
+    limit: Limit
+
+
+class _RequestClock:
+    """Reads the events once. lives: in order of arrival. gaps: the longest, not yet explained."""
+
+    def __init__(self, trace: Trace, keep_spans: bool = False) -> None:
+        self.lives: dict[str, _Lifetime] = {}
+        self.gaps: list[Gap] = []
+        self._moments: set[tuple[int, int]] = set()  # start and length of each
+        self._least = 0  # a shorter one is none of the longest
+        self._events = trace.events
+        self._sizes = PassSizes(trace.events)
+        self._reasons: list[_Reason] = []
+        self._keep_spans = keep_spans
+        for index, moment in enumerate(walk(trace)):
+            self._follow(index, moment)
+        end = microseconds(trace.events[-1].t_end) if trace.events else 0
+        for life in self.lives.values():
+            if not life.over:
+                self._end(life, len(trace.events), end, None)
+
+    def _follow(self, index: int, moment: Moment) -> None:
+        event, state, rows = moment
+        start, lives = microseconds(event.t_start), self.lives
+        # what happened in the steps that are not shown is not claimed
+        if event.resumed is not None:
+            for life in lives.values():
+                if not life.over:
+                    self._end(
+                        life,
+                        index,
+                        microseconds(self._events[index - 1].t_end) if index else life.at,
+                        None,
+                    )
+        for arrived in event.arrived:
+            lives[arrived.request] = _Lifetime(
+                arrived.request,
+                microseconds(arrived.t),
+                queue=-1,
+                since=index,
+                spans=[] if self._keep_spans else None,
+            )
+        for preempted in event.preempted:
+            if preempted.request in lives and not lives[preempted.request].over:
+                life = lives[preempted.request]
+                life.add(BETWEEN, start)
+                life.queue, life.since, life.was_preempted = -1, index, True
+        for finished in event.finished:
+            if (
+                finished.when == "before"
+                and finished.request in lives
+                and not lives[finished.request].over
+            ):
+                self._end(lives[finished.request], index, start, finished.finish_reason)
+        if state.waiting:
+            limit: Limit = event.waiting.why.limit if event.waiting.why else NOT_RECORDED
+            if not self._reasons or self._reasons[-1].limit != limit:
+                self._reasons.append(_Reason(start, index, limit))
+        for request in (*(a.request for a in event.arrived), *(p.request for p in event.preempted)):
+            if request in lives and lives[request].queue == -1:
+                lives[request].queue = max(0, len(self._reasons) - 1)
+        self._passes(index, event, rows, state.running)
+        for finished in event.finished:
+            if (
+                finished.when == "after"
+                and finished.request in lives
+                and not lives[finished.request].over
+            ):
+                lives[finished.request].over, lives[finished.request].reason = (
+                    True,
+                    finished.finish_reason,
+                )
+
+    def _passes(
+        self,
+        index: int,
+        event: StepEvent,
+        rows: Mapping[str, list[Computed]],
+        running: Iterable[str],
+    ) -> None:
+        """What the passes of a step did for those that hold a lane."""
+        ending = {f.request for f in event.finished if f.when == "after"}
+        passes = [self._sizes.time_of(forward, j, event) for j, forward in enumerate(event.passes)]
+        start = microseconds(event.t_start)
+        for request in running:
+            life = self.lives.get(request)
+            if life is None or life.over:
+                continue
+            computed = rows.get(request, [])
+            if life.queue is not None:
+                self._leave_queue(life, index, start)
+                if computed:
+                    life.add(
+                        PREEMPTED if life.was_preempted else QUEUED,
+                        passes[computed[0].segment.pass_index].start,
+                        self._none(life),
+                    )
+            if computed and life.first_step is None:
+                life.first_step = event.step
+            own = {one.segment.pass_index: one for one in computed}
+            last = max(own) if own and request in ending else len(passes) - 1
+            label = STALLED
+            for j, forward in enumerate(passes[: last + 1]):
+                life.add(BETWEEN, forward.start)
+                if j not in own:
+                    life.add(OTHERS if forward.prompts and computed else STALLED, forward.end)
+                    continue
+                label = self._own_pass(life, own[j], forward, label)
+                if own[j].tokens:
+                    self._token(life, index, own[j].tokens)
+            if label == DECODE and any(forward.prompts for forward in passes[: last + 1]):
+                label = OTHERS
+            life.steps[label] += 1
+            if request in ending and not computed:
+                life.add(BETWEEN, microseconds(event.t_end))
+
+    def _own_pass(self, life: _Lifetime, own: Computed, forward: PassTime, label: int) -> int:
+        """A pass that computes the request; what its step counts as."""
+        if own.again:
+            life.again += own.again
+            life.add(AGAIN, forward.end)
+            return AGAIN
+        if own.segment.phase == "prefill":
+            life.add(PREFILL, forward.end)
+            return AGAIN if label == AGAIN else PREFILL
+        if forward.prompts and forward.like is None:
+            life.uncompared += max(0, forward.end - life.at)
+        elif forward.like is not None:
+            life.add(DECODE, min(forward.end, life.at + forward.like))
+            life.add(OTHERS, forward.end)
+        life.add(DECODE, forward.end)
+        return DECODE if label == STALLED else label
+
+    def _token(self, life: _Lifetime, index: int, n: int) -> None:
+        """It got n tokens at once. Those whose time from one moment on went the same way share one
+        gap.
+        """
+        gap = life.at - life.token_at
+        if life.tokens and (gap > self._least or (life.token_at, gap) in self._moments):
+            us = tuple(
+                [now - before for now, before in zip(life.us, life.us_at_token, strict=True)]
+            )
+            shared = next(
+                (k for k, g in enumerate(self.gaps) if (g.start_us, g.us) == (life.token_at, us)),
+                None,
+            )
+            if shared is not None:
+                self.gaps[shared] = self.gaps[shared]._replace(
+                    beside=(*self.gaps[shared].beside, life.request)
+                )
+            else:
+                steps = self._events[life.token_event].step, self._events[index].step
+                again = life.again - life.again_at_token
+                found = Gap(
+                    life.request, life.tokens + 1, life.token_at, gap, us, *steps, again=again
+                )
+                self.gaps = sorted([*self.gaps, found], key=lambda g: -g.whole_us)[:WORST]
+                self._moments = {(g.start_us, g.whole_us) for g in self.gaps}
+                self._least = self.gaps[-1].whole_us if len(self.gaps) == WORST else 0
+        life.tokens += n
+        life.token_at, life.token_event = life.at, index
+        life.us_at_token, life.again_at_token = list(life.us), life.again
+
+    def _leave_queue(self, life: _Lifetime, index: int, until: int) -> None:
+        """It joins at an event, or stops waiting there: the time up to then is queued, by the
+        reasons on record.
+        """
+        reasons, place = self._reasons, life.queue or 0
+        if life.was_preempted:
+            life.add(PREEMPTED, until)
+            life.steps[PREEMPTED] += index - life.since
+        elif index > life.since:
+            life.add(QUEUED, microseconds(self._events[life.since].t_start), "none")
+            for n in range(place, len(reasons)):
+                following = (
+                    reasons[n + 1] if n + 1 < len(reasons) else _Reason(until, index, "none")
+                )
+                steps = min(index, following.event) - max(life.since, reasons[n].event)
+                if steps > 0:
+                    life.add(QUEUED, min(until, following.start), reasons[n].limit)
+                    life.steps[QUEUED] += steps
+                    life.queued_steps[reasons[n].limit] = (
+                        life.queued_steps.get(reasons[n].limit, 0) + steps
+                    )
+        life.add(PREEMPTED if life.was_preempted else QUEUED, until, self._none(life))
+        life.queue = None
+
+    def _none(self, life: _Lifetime) -> Limit | None:
+        return None if life.was_preempted else "none"
+
+    def _end(self, life: _Lifetime, index: int, at: int, reason: str | None) -> None:
+        """It ended before the passes of a step, or the record did."""
+        if life.queue is not None:
+            self._leave_queue(life, index, at)
+        else:
+            life.add(BETWEEN, at)
+        life.over, life.reason = True, reason
+
+    # -- causes ------------------------------------------------------------------------------------
+
+    def explained(self, gap: Gap) -> Gap:
+        """A gap with what the events in it say."""
+        prompts: dict[str, int] = {}
+        together = uncompared = False
+        why, times, longest = None, None, -1
+        for event in self._between(gap.since, gap.step):
+            why = why or next((s.why for s in event.stalled if s.request == gap.request), None)
+            for j, forward in enumerate(event.passes):
+                taken = self._sizes.time_of(forward, j, event)
+                if not gap.start_us <= taken.start < gap.start_us + gap.whole_us:
+                    continue
+                own = next(
+                    (s for s in event.segments if s.request == gap.request and s.pass_index == j),
+                    None,
+                )
+                reading = [
+                    s
+                    for s in event.segments
+                    if s.pass_index == j and s.phase == "prefill" and s.request != gap.request
+                ]
+                for s in reading:
+                    prompts[s.request] = prompts.get(s.request, 0) + s.length
+                if own is None:
+                    continue
+                together |= bool(reading)
+                uncompared |= bool(reading) and own.phase == "decode" and taken.like is None
+                if taken.end - taken.start > longest:
+                    longest, times = taken.end - taken.start, self._sizes.times(j, event)
+        return gap._replace(
+            prompts=tuple(prompts.items()),
+            together=together,
+            uncompared=uncompared,
+            why=why,
+            times=times,
+        )
+
+    def _between(self, first: int, last: int) -> list[StepEvent]:
+        """The events of these steps."""
+        low, high = (
+            bisect(self._events, step, key=lambda e: e.step)
+            for bisect, step in ((bisect_left, first), (bisect_right, last))
+        )
+        return self._events[low:high]
+
+
+def _merged(pieces: Iterable[tuple[int, int, int, Limit | None]]) -> Iterator[Span]:
+    before: Span | None = None
+    for piece in map(Span._make, pieces):
+        if before and (before.part, before.limit) == (piece.part, piece.limit):
+            before = before._replace(end=piece.end)
+            continue
+        if before:
+            yield before
+        before = piece
+    if before:
+        yield before

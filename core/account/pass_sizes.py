@@ -1,0 +1,136 @@
+"""How long the passes of a run took, by their size, so that a pass can be compared with others of
+its size. Reads only the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from core.trace.events import Pass, StepEvent
+
+FAR = 5.0
+"""A step that takes over so many times as long as others of its kind was held up by something other
+than the run.
+"""
+_LIKE = 2  # passes are of similar size if neither has more than so many times the rows of the other
+
+
+class PassTime(NamedTuple):
+    """start, end: in microseconds. prompts: how many requests' prompts it computes. like: how long
+    its decodes alone take in this run; None if the pass does not have both prompts and decodes, or
+    the run has no such pass of decodes alone.
+    """
+
+    start: int
+    end: int
+    prompts: int
+    like: int | None
+
+
+def microseconds(seconds: float) -> int:
+    """A time as a whole number."""
+    return round(seconds * 1e6)
+
+
+def median_low(ordered: list[int]) -> int:
+    """The median of sorted numbers; the smaller of two in the middle, so that it is always one of
+    the numbers.
+    """
+    return ordered[(len(ordered) - 1) // 2]
+
+
+class PassSizes:
+    """How long the passes of a run took, by their size: the number of rows for decodes alone, of
+    tokens for passes with a prompt.
+    """
+
+    def __init__(self, events: Iterable[StepEvent]) -> None:
+        taken: dict[tuple[bool, int], list[int]] = {}
+        for event in events:
+            for j, forward in enumerate(event.passes):
+                size = _size(j, event)
+                if size[1]:
+                    taken.setdefault(size, []).append(_duration(forward))
+        self._taken = {size: sorted(found) for size, found in taken.items()}
+        self._rows = sorted(rows for mixed, rows in taken if not mixed)
+        self._like: dict[int, int | None] = {}
+
+    def time_of(self, forward: Pass, j: int, event: StepEvent) -> PassTime:
+        """The times of pass j of an event."""
+        prompts = decodes = 0
+        for s in event.segments:
+            if s.pass_index == j:
+                if s.phase == "prefill":
+                    prompts += 1
+                else:
+                    decodes += 1
+        like = self.like(decodes + len(forward.finished_rows)) if prompts and decodes else None
+        return PassTime(microseconds(forward.t_start), microseconds(forward.t_end), prompts, like)
+
+    def like(self, rows: int) -> int | None:
+        """How long this run's passes of as many decodes without a prompt took: their median.
+        Without such passes, the median for the nearest number of decodes (the larger of two)
+        between half and twice as many; else None.
+        """
+        if rows not in self._like:
+            near = [n for n in self._rows if rows <= n * _LIKE and n <= rows * _LIKE]
+            nearest = min(near, key=lambda n: (abs(n - rows), -n), default=None)
+            self._like[rows] = None if nearest is None else median_low(self._taken[False, nearest])
+        return self._like[rows]
+
+    def times(self, j: int, event: StepEvent) -> float | None:
+        """How many times as long as the other passes of its size this one took; None if there are
+        no others.
+        """
+        others = self._others(j, event)
+        return _duration(event.passes[j]) / others if others else None
+
+    def step_times(self, event: StepEvent) -> float | None:
+        """How many times as long as other passes of these sizes the whole step took, with what lies
+        between its passes; None if one of its passes has no others, or the step has no pass.
+        """
+        others = [self._others(j, event) for j in range(len(event.passes))]
+        if not others or not all(others):
+            return None
+        return (microseconds(event.t_end) - microseconds(event.t_start)) / sum(filter(None, others))
+
+    def _others(self, j: int, event: StepEvent) -> int | None:
+        """How long the other passes of the size of pass j take: their median; None if there are no
+        others.
+        """
+        mixed, size = _size(j, event)
+        others = [
+            t
+            for (m, n), found in self._taken.items()
+            if m == mixed and size <= n * _LIKE and n <= size * _LIKE
+            for t in found
+        ]
+        if size:
+            others.remove(_duration(event.passes[j]))
+        return median_low(sorted(others)) if others else None
+
+
+def far_steps(
+    events: Sequence[StepEvent], like: Iterable[Sequence[StepEvent]] = ()
+) -> list[tuple[int, float]]:
+    """The steps far from their kind (`FAR`), each with how many times as long it took, the farthest
+    first. like: further rounds of the run, whose passes tell how long a kind takes as its own do.
+    """
+    sizes = PassSizes(chain(events, *like))
+    found = ((event.step, sizes.step_times(event) or 0.0) for event in events)
+    return sorted(((step, times) for step, times in found if times > FAR), key=lambda far: -far[1])
+
+
+def _duration(forward: Pass) -> int:
+    return microseconds(forward.t_end) - microseconds(forward.t_start)
+
+
+def _size(j: int, event: StepEvent) -> tuple[bool, int]:
+    """Whether pass j computes a prompt, and its size: tokens if it does, otherwise rows."""
+    own = [s for s in event.segments if s.pass_index == j]
+    mixed = any(s.phase == "prefill" for s in own)
+    return mixed, (
+        sum(s.length for s in own) if mixed else len(own) + len(event.passes[j].finished_rows)
+    )

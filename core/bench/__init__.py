@@ -1,3 +1,0 @@
-"""Benchmarks, as data: `speed` compares with other ways to serve the same requests, `gpu` measures the CUDA path. Measurements under load are
-in `core.measure.load`.
-"""

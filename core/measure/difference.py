@@ -1,0 +1,140 @@
+"""Why one of two runs of the same requests took less time than the other: a sum whose parts are
+measured in the two traces and add up to the difference. The cost of a pass and of a position is
+fitted to the passes of both runs together; every count is exact. What the fit does not explain
+appears in the sum as two parts: one for steps that mix prefill and decode, one for everything else.
+
+    seconds(after) − seconds(before) = passes × Δpasses + position × Δpositions + KV × ΔKV + left
+        over
+
+The number of steps follows from what each lane did in them, lanes × steps in all, so their part is
+divided by what lanes were held for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.account.metrics import metrics, wall_s
+from core.errors import InflightError
+from core.simulate.fitted import Linear, fit_passes, kv_bytes_per_token, measured
+from core.trace.trace import Trace
+
+FINISHED, IDLE, WORK, PASSES, PADDING, TOKENS, KV, MIXED, REST = (
+    "finished",
+    "idle",
+    "work",
+    "passes",
+    "padding",
+    "tokens",
+    "kv",
+    "mixed",
+    "rest",
+)
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What makes the second run longer (below 0: shorter), in seconds. before, after: the counts in
+    each, None for times.
+
+    finished, idle, work: steps for which lanes were held by requests that had finished, by none, by
+    requests at work. passes: those beyond one per step. padding, tokens: positions. kv: cached
+    positions read. mixed, rest: seconds beyond the fit, of steps that mix prefill and decode, and
+    of all others and between steps.
+    """
+
+    name: str
+    seconds: float
+    before: float | None = None
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """before_s, after_s: wall times of the two runs. error: the median relative error of the fit on
+    passes that it had not seen.
+    """
+
+    before_s: float
+    after_s: float
+    parts: tuple[Contribution, ...]
+    error: float
+
+    @property
+    def seconds(self) -> float:
+        """How much longer it took after the change; negative where it was faster."""
+        return self.after_s - self.before_s
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def difference(before: Trace, after: Trace) -> Difference:
+    """Why two measured runs took different times; raises InflightError if too few passes were
+    measured, and for runs of different engines.
+    """
+    traces = (before, after)
+    if before.header.engine != after.header.engine:
+        raise InflightError(
+            "Passes have different costs in different engines, so no sum explains why one took less"
+            " time."
+        )
+    if not (before.events and after.events):
+        raise InflightError("A run without steps took no time that could be divided into parts.")
+    cost = _fitted(traces)
+    counted = [_counts(trace) for trace in traces]
+    over = [_left_over(trace, cost) for trace in traces]
+    walls = [wall_s(trace) for trace in traces]
+    prices = dict.fromkeys((FINISHED, IDLE, WORK, PASSES), cost.base_s) | {
+        PADDING: cost.per_token_s,
+        TOKENS: cost.per_token_s,
+        KV: cost.per_kv_byte_s * cost.kv_bytes_per_token,
+    }
+    parts = [
+        Contribution(n, price * (counted[1][n] - counted[0][n]), counted[0][n], counted[1][n])
+        for n, price in prices.items()
+    ]
+    parts += [Contribution(name, over[1][name] - over[0][name]) for name in (MIXED, REST)]
+    return Difference(walls[0], walls[1], tuple(parts), float(cost.error["median"]))
+
+
+def _fitted(traces: tuple[Trace, Trace]) -> Linear:
+    """One line for both runs, so that the same work costs the same in both."""
+    per_token = kv_bytes_per_token(traces[0].header)
+    before, after = (measured(trace.events, per_token) for trace in traces)
+    later = before[-1].step + 1 if before else 0
+    return fit_passes(
+        [*before, *(p._replace(step=later + p.step) for p in after)], per_token, typical=True
+    )
+
+
+def _counts(trace: Trace) -> Mapping[str, float]:
+    numbers, lanes = metrics(trace), trace.config.num_lanes
+    held, positions = numbers["lane_steps"], numbers["positions"]
+    loads = [p.load for p in measured(trace.events, 1)]
+    return {
+        FINISHED: held["padding"] / lanes,
+        IDLE: (held["barrier"] + held["empty"]) / lanes,
+        WORK: (held["useful"] + held["stalled"]) / lanes,
+        PASSES: numbers["passes"] - numbers["steps"],
+        PADDING: sum(load.tokens for load in loads) - positions["tokens"],
+        TOKENS: positions["tokens"],
+        KV: sum(load.kv_bytes for load in loads),
+    }
+
+
+def _left_over(trace: Trace, cost: Linear) -> dict[str, float]:
+    """Seconds beyond the fit: of mixed steps, and of everything else, including the time between
+    steps.
+    """
+    found = {MIXED: 0.0, REST: wall_s(trace)}
+    for event in trace.events:
+        passes = measured([event], cost.kv_bytes_per_token)
+        took, expected = sum(p.seconds for p in passes), sum(cost.seconds(p.load) for p in passes)
+        mixed = {s.phase for s in event.segments} == {"prefill", "decode"}
+        found[MIXED] += took - expected if mixed else 0.0
+        found[REST] -= took if mixed else expected
+    return found

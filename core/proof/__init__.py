@@ -1,0 +1,1 @@
+"""How a recorded run is proved: replayed, computed again, compared with `generate`."""

@@ -1,0 +1,494 @@
+"""Decisions taken again by our scheduler: those of a recorded run, and of other engines' recorded
+workloads, without a model and without timing.
+
+A run: the scheduler is given what came from outside (arrivals, cancellations, tokens, failures),
+and each of its decisions is compared with the recorded event, field by field; measured values are
+taken from the record.
+
+A recorded workload is a line of a file: `seqs`, `budget`, `blocks`, `size` and `caching` are its
+limits, `requests` have `id`, `prompt` (token ids), `max_tokens` and `arrival` (a step), and `vllm`
+or `transformers` is what that engine decided in each step that computed anything: `[admitted,
+preempted, [[request, start, length], …], finished]`, each sorted. Some settings may differ from the
+engine's defaults: vLLM's `reserve_full_isl` and `watermark`, transformers' `margin` (a share of the
+pool) and `kv_reads` (tokens). There is no model: after n tokens a request's next token is
+`crc32("request:n") % 1000`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from core.config import EngineConfig
+from core.engine.arrivals import ArrivalQueue, FutureRequests
+from core.engine.clock import ManualClock
+from core.engine.loop import NOBODY, StepLoop
+from core.engine.runner import CARRIED, PassResult, Sample
+from core.engine.step import Step
+from core.errors import InflightError, InvalidWorkload, PolicyFailed, malformed, shown
+from core.policy import POLICIES, Policy
+from core.scheduler.output import SchedulerOutput
+from core.scheduler.scheduler import Scheduler
+from core.scheduler.state import RequestState
+from core.trace.events import StepEvent
+from core.trace.header import Header
+from core.workload.request import Request, SamplingParams
+
+_EARLY = 2e-6  # seconds by which two rounded readings of one clock may appear out of order
+_MOST_SLEEP = 60.0  # seconds that an engine sleeps in one step while it waits for an arrival
+_SPARE_STEPS = 10
+
+
+class Differs(Exception):
+    """The record contains a decision that this policy does not take; the message names it, without
+    a full stop.
+    """
+
+
+class Replay:
+    """Follows a run event by event, as the rules do; `fault(event)` says in a sentence which
+    decision is not the policy's. The steps are those of the engine's own loop, whose runner,
+    arrivals and clock are what is on record.
+
+    With asynchronous execution an event can be judged only once the next one is known, whose step
+    had been launched by then: `fault` judges the event before, and `fault_at_end` the last.
+    Requests are added by `fault_of_request` before the step in which they arrive.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._runner = _RecordedRunner(header.is_asynchronous)
+        self._arrivals = _RecordedArrivals(header)
+        self._clock = ManualClock()
+        self._scheduler = Scheduler(
+            header.config, header.num_blocks, frozenset(header.model.eos_token_ids or ())
+        )
+        self._loop = StepLoop(
+            self._scheduler,
+            self._arrivals,
+            self._clock,
+            lambda: self._runner,
+            record=self._judge,
+            stopped=self._stopped,
+        )
+        self._stops: set[str] = set()  # requests with stop strings
+        self._t_end = 0.0  # of the latest event
+        self._launched: StepEvent | None = None  # of the step in flight
+
+    def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
+        """Add a future request; returns what is wrong if it should have arrived already."""
+        if not self._header.is_interactive and self._arrivals.is_overdue(request.arrival):
+            return f"request {request.id!r} stands after the step in which it was due."
+        self._arrivals.add(request, prompt)
+        if request.sampling.stop:
+            self._stops.add(request.id)
+        return None
+
+    def fault(self, event: StepEvent) -> str | None:
+        """The decision that is not the policy's, as a sentence, or None."""
+        try:
+            self._follow(event)
+        except Differs as difference:
+            return f"{difference}."
+        except PolicyFailed as failure:
+            return f"step {event.step}: {failure}"
+        return None
+
+    def fault_at_end(self, complete: bool) -> str | None:
+        """The same for the last step. In an asynchronous run that was cut short it is not judged,
+        since the next step may have been launched.
+        """
+        if self._launched is None or not complete:
+            return None
+        try:
+            self._loop.settle(ahead=False)
+        except Differs as difference:
+            return f"{difference}."
+        return None
+
+    def _follow(self, event: StepEvent) -> None:
+        """Let the loop launch the event's step, once the step before it is settled or, where that
+        is possible, while that one is in flight.
+        """
+        is_next = event.step == self._loop.number  # otherwise nothing could be launched by then
+        self._runner.event = self._arrivals.event = event
+        self._clock.now = event.t_start
+        if self._launched is not None:
+            self._loop.settle(ahead=is_next)
+        if self._loop.in_flight is None:
+            self._check_number(event)
+        step = self._loop.begin()
+        if step is None:
+            raise Differs(f"step {event.step}: it is on record, and nothing could run")
+        self._launched, self._t_end = event, event.t_end
+        if not step.launched or not self._header.is_asynchronous:
+            self._loop.settle()
+
+    def _check_number(self, event: StepEvent) -> None:
+        """Check the step number: steps are consecutive while there is work; otherwise the engine
+        skips to the next arrival.
+        """
+        first, step = self._loop.number, event.step
+        last = first
+        if not self._scheduler.has_work:
+            # a step that may have nothing else to record
+            cancelled = any(f.when == "before" for f in event.finished)
+            next_one = self._arrivals.future.first
+            if self._header.is_interactive:
+                last = max(first, step)
+            elif self._header.counts_steps:
+                last = max(first, math.ceil(next_one.request.arrival)) if next_one else first
+                first = first if cancelled else last
+            else:
+                last += _SPARE_STEPS + int((event.t_start - self._t_end) / _MOST_SLEEP)
+        if not first <= step <= last:
+            raise Differs(f"step {step}: it cannot follow step {self._loop.number - 1}")
+        self._loop.number = step
+
+    def _stopped(self, step: Step, output: SchedulerOutput, result: PassResult) -> frozenset[str]:
+        """The requests that ended by their text. If the end tokens are recorded, no other request
+        is accepted as stopped.
+        """
+        assert self._launched is not None
+        stopped = {f.request for f in self._launched.finished if f.finish_reason == "stop"}
+        if self._header.model.eos_token_ids is None:
+            return frozenset(stopped)
+        return frozenset(stopped & self._stops)
+
+    def _judge(self, step: Step) -> None:
+        """Compare a settled step with its event; raises Differs for the first decision that
+        differs.
+        """
+        event, self._launched = self._launched, None
+        assert event is not None
+        again = step.event(
+            0.0,
+            event.t_start,
+            event.t_end,
+            self._header.num_blocks,
+            self._header.config.token_budget,
+        )
+        again = again._replace(timings=event.timings)
+        if again != event:
+            raise Differs(next(_differences(event, again)))
+        self._stops.difference_update([f.request for f in event.finished])
+
+
+class _RecordedRunner:
+    """A runner that returns the results on record. event: of the step that is being launched."""
+
+    own_clock = False
+    execution = memory = None
+    notes: Sequence[str] = ()
+    event: StepEvent
+
+    def __init__(self, asynchronous: bool) -> None:
+        self.asynchronous = asynchronous
+        self._step, self._index = -1, 0  # of the next pass
+
+    def begin(self) -> None:
+        """See `Runner`."""
+
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """See `Runner`."""
+        event = self.event
+        if event.step != self._step:
+            self._step, self._index = event.step, 0
+        index, self._index = self._index, self._index + 1
+        drawn = {
+            s.request: Sample(s.token_id, s.logprob or 0.0, s.margin or 0.0)
+            for s in event.sampled
+            if s.pass_index == index
+        }
+        samples = [drawn.get(s.request, _NOT_FINITE) for s in output.scheduled if s.samples]
+        if index >= len(event.passes):
+            return replace(_NO_RESULT, samples=samples)
+        forward = event.passes[index]
+        return replace(
+            _NO_RESULT,
+            samples=samples,
+            t_start=forward.t_start,
+            t_end=forward.t_end,
+            **{name: getattr(forward, name) for name in CARRIED},
+        )
+
+
+class _RecordedArrivals:
+    """The arrivals and cancellations on record. event: of the step that begins."""
+
+    event: StepEvent | None = None
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self.future = FutureRequests()
+        self._num_requests = 0
+        self._latest = 0.0  # the latest arrival so far, by the workload
+
+    def is_overdue(self, arrival: float) -> bool:
+        """Whether a request with this arrival should have come in a step that has begun."""
+        if self.event is None:
+            return False
+        overdue = (
+            arrival <= self.event.step
+            if self._header.counts_steps
+            else arrival < self.event.t_start - _EARLY and not self._header.is_asynchronous
+        )
+        return overdue or arrival < self._latest
+
+    def add(self, request: Request, prompt: Sequence[int]) -> None:
+        """Take in a request that has not arrived."""
+        ids = tuple(request.prompt_token_ids or prompt)
+        self.future.add(RequestState(request, ids, self._num_requests))
+        self._num_requests += 1
+
+    def deliver(self, loop: StepLoop[None]) -> None:
+        """See `Source`: cancellations, each after its request's arrival, then the arrivals that
+        are due.
+        """
+        event = self.event
+        assert event is not None
+        times = {arrived.request: arrived.t for arrived in event.arrived}
+        for finished in event.finished:
+            if finished.when == "before":
+                request = finished.request
+                if request in self.future:
+                    loop.arrive(self.future.take(request), times.get(request, 0.0))
+                loop.scheduler.cancel(request)
+        for request in self._due(event, times):
+            state = self.future.take(request)
+            self._latest = state.request.arrival
+            plan = round(self._latest, 6)
+            if not self._header.counts_steps and times.get(request) != plan:
+                raise Differs(
+                    f"step {event.step}: request {request!r} does not arrive at {plan} s as the"
+                    " workload says"
+                )
+            loop.arrive(state, times.get(request, 0.0))
+
+    def _due(self, event: StepEvent, times: Mapping[str, float]) -> Iterator[str]:
+        """The requests that arrive now. Arrivals in steps follow from the workload; arrivals in
+        seconds are read from the record, as far as the clock permits.
+        """
+        if self._header.is_interactive:
+            yield from [request for request in times if request in self.future]
+            return
+        while state := self.future.first:
+            arrival, overdue = state.request.arrival, event.t_start - _EARLY
+            late = arrival < overdue and not self._header.is_asynchronous
+            if not (
+                arrival <= event.step if self._header.counts_steps else state.id in times or late
+            ):
+                return
+            yield state.id
+
+
+_NOT_FINITE = Sample(None, 0.0, 0.0)
+_NO_RESULT = PassResult(samples=[], t_start=0.0, t_end=0.0, prepare=0.0, forward=0.0, sample=0.0)
+
+
+def _differences(event: StepEvent, again: StepEvent) -> Iterator[str]:
+    for name in event._fields:
+        mine, theirs = getattr(again, name), getattr(event, name)
+        if mine == theirs:
+            continue
+        if type(mine) is tuple:  # the first record that differs
+            pairs = [*zip(mine, theirs, strict=False)]
+            index = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+            mine, theirs = (side[index] if index < len(side) else None for side in (mine, theirs))
+        yield (
+            f"step {event.step}: {name}: {_or_nothing(theirs)} is on record, and the policy decides"
+            f" {_or_nothing(mine)}"
+        )
+
+
+def _or_nothing(record: object) -> str:
+    return "nothing" if record is None else shown(record)
+
+
+# -- other engines' recorded workloads -------------------------------------------------------------
+
+
+Decisions = list[Any]  # of a step: admitted, preempted, computed, finished
+# in the order in which they are taken
+_DECISIONS = ("preempted", "admitted", "computed", "finished")
+_MOST_STEPS = 100_000
+# the engine, and our policy that makes the same decisions
+_POLICIES = {"vllm": "continuous", "transformers": "transformers"}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """steps: taken by the other engine. first_differences: by kind of decision, the number of
+    workloads in which the two first differ in it.
+    """
+
+    workloads: int
+    identical: int
+    steps: int
+    first_differences: dict[str, int]
+
+
+def agree(path: Path) -> Agreement:
+    """Replay every workload of a `.jsonl` or `.jsonl.gz` file; raises InvalidWorkload for anything
+    that is not such a recording.
+    """
+    workloads = steps = 0
+    differences: Counter[str] = Counter()
+    for number, recorded in _lines(path):
+        try:
+            difference = first_difference(recorded[_engine(recorded)], decisions(recorded))
+        except (InflightError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidWorkload(
+                f"{path}, line {number}: this is not a recorded workload: {malformed(error)}."
+            ) from None
+        workloads, steps = workloads + 1, steps + len(recorded[_engine(recorded)])
+        if difference is not None:
+            differences[difference] += 1
+    if not workloads:
+        raise InvalidWorkload(f"{path} holds no workloads.")
+    return Agreement(
+        workloads, workloads - differences.total(), steps, dict(differences.most_common())
+    )
+
+
+def decisions(recorded: dict[str, Any]) -> list[Decisions]:
+    """What our scheduler decides in each step that computes anything."""
+    config = EngineConfig(
+        policy=_policy(POLICIES[_POLICIES[_engine(recorded)]], recorded),
+        max_num_seqs=recorded["seqs"],
+        max_num_batched_tokens=recorded["budget"],
+        block_size=recorded["size"],
+        num_blocks=recorded["blocks"],
+        prefix_caching=recorded["caching"],
+    )
+    arrivals = ArrivalQueue("step")
+    for index, request in enumerate(recorded["requests"]):
+        arrivals.future.add(_state(request, index))
+    loop = StepLoop(
+        Scheduler(config, recorded["blocks"]),
+        arrivals,
+        ManualClock(),
+        _MadeUpTokens,
+        record=_decisions_of,
+        stopped=lambda step, output, result: NOBODY,
+    )
+    decided: list[Decisions] = []
+    while arrivals or loop.scheduler.has_work:
+        if loop.number == _MOST_STEPS:
+            raise InvalidWorkload(f"the workload does not end within {_MOST_STEPS:,} steps.")
+        step = loop.step()
+        if step is None:
+            loop.scheduler.end_step()  # the other engines record no step without a pass
+        else:
+            decided.append(step)
+    return decided
+
+
+def _decisions_of(step: Step) -> Decisions:
+    facts = step.facts
+    admitted, preempted, finished = (
+        sorted(record.request for record in records)
+        for records in (facts.admitted, facts.preempted, facts.finished)
+    )
+    computed = [
+        [s.request, s.start, len(s.tokens)] for output, _ in step.launched for s in output.scheduled
+    ]
+    return [admitted, preempted, sorted(computed), finished]
+
+
+class _MadeUpTokens:
+    """A runner without a model: a token follows from its request and its position."""
+
+    asynchronous = own_clock = False
+    execution = memory = None
+    notes: Sequence[str] = ()
+
+    def begin(self) -> None:
+        """See `Runner`."""
+
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """See `Runner`."""
+        samples = [
+            Sample(next_token(s.request, s.kv_len), 0.0, 0.0) for s in output.scheduled if s.samples
+        ]
+        return replace(_NO_RESULT, samples=samples)
+
+
+def first_difference(theirs: list[Decisions], ours: list[Decisions]) -> str | None:
+    """The kind of decision in which the two first differ, or None; "steps" if one continues after
+    the other has ended.
+    """
+    for before, after in zip_longest(theirs, ours):
+        if before is None or after is None:
+            return "steps"
+        if before != after:
+            by_kind = dict(
+                zip(
+                    ("admitted", "preempted", "computed", "finished"),
+                    zip(before, after, strict=True),
+                    strict=True,
+                )
+            )
+            return next(kind for kind in _DECISIONS if by_kind[kind][0] != by_kind[kind][1])
+    return None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8")
+        ) as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, json.loads(line)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidWorkload(
+            f"{path} cannot be read as recorded workloads: {malformed(error)}."
+        ) from None
+
+
+def _engine(recorded: dict[str, Any]) -> str:
+    """Which engine decided; a workload without decisions is replayed as vLLM's."""
+    return next((name for name in _POLICIES if name in recorded), "vllm")
+
+
+def _policy(policy: Policy, recorded: dict[str, Any]) -> Policy:
+    """The engine's rule under the settings of the recording."""
+    if policy.preemption == "after":
+        pool = recorded["blocks"] * recorded["size"]
+        return replace(
+            policy,
+            margin=recorded.get("margin", policy.margin),
+            kv_reads=recorded.get("kv_reads", pool) / pool,
+        )
+    return replace(
+        policy,
+        reserve="prompt" if recorded.get("reserve_full_isl", True) else "chunk",
+        watermark=float(recorded.get("watermark", 0)),
+    )
+
+
+def _state(recorded: dict[str, Any], index: int) -> RequestState:
+    prompt = tuple(recorded["prompt"])
+    request = Request(
+        recorded["id"],
+        prompt_token_ids=prompt,
+        sampling=SamplingParams(max_new_tokens=recorded["max_tokens"], ignore_eos=True),
+        arrival=recorded["arrival"],
+    )
+    return RequestState(request, prompt, index)
+
+
+def next_token(request: str, num_tokens: int) -> int:
+    """The next token of a request after `num_tokens` tokens."""
+    return zlib.crc32(f"{request}:{num_tokens}".encode()) % 1000

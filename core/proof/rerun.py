@@ -1,0 +1,251 @@
+"""The tokens of a trace, computed again by its model and compared with those on record."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from core.engine.engine import EngineCore
+from core.errors import InflightError, InvalidTrace, shown
+from core.trace.events import StepEvent
+from core.trace.file import TokenizedRequest
+from core.trace.header import Header, ModelFacts
+from core.workload.request import Request
+from core.workload.workload import Workload
+
+# the most by which logits of one model may differ between machines and batches in float32
+_ROUNDED = 1e-3
+_ROUNDED_SHORT = 0.25  # and in 16 bits
+
+
+@dataclass(frozen=True)
+class RerunResult:
+    """What the model computed again. tokens: that are the model's, of which `ties` are not the best
+    here, by less than `rounding` in their logits. parted: tokens in 16 bits that temperature or
+    penalties chose and that are others here; under penalties with all after them. drawn: tokens by
+    another engine's noise, which were not compared. apart: the most by which a log-probability or a
+    margin on record differs from the model's, which is less than `rounding`; None if none are on
+    record. facts: of the model, on record and the same here.
+    """
+
+    tokens: int
+    ties: int
+    parted: int
+    drawn: int
+    rounding: float
+    apart: float | None
+    facts: tuple[str, ...]
+
+
+class _WrittenTokens:
+    """Each token of each request with its log-probability and margin, and how the requests
+    ended.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, array[int]] = {}
+        self.facts: dict[str, list[tuple[float | None, float | None]]] = {}
+        self.ends: dict[str, str] = {}
+
+    def add(self, event: StepEvent) -> None:
+        sampled = [(s.request, s.token_id, (s.logprob, s.margin)) for s in event.sampled]
+        unseen = event.tokens[: len(event.tokens) - len(sampled)]
+        for request, token, facts in [*((r, t, (None, None)) for r, t in unseen), *sampled]:
+            self.tokens.setdefault(request, array("q")).append(token)
+            self.facts.setdefault(request, []).append(facts)
+        self.ends |= {f.request: f.finish_reason for f in event.ends}
+
+
+class ModelRerun:
+    """Runs the requests again, all arriving at once, and compares the outputs with those on record.
+
+    Requests share different batches than in the recording, which must not change a token: that is
+    the engine's promise, tested here. If requests read each other's keys, batches do matter, so
+    they arrive as recorded. Another engine is asked for less: its noise is not ours, and what ended
+    its requests is not on record; its tokens are compared where the most probable one was taken.
+
+    Where the best two logits are nearer than numbers are rounded, another machine may take the
+    other: the request is then run on from the token on record. In 16 bits a draw near another may
+    come out otherwise too, which no margin on record tells from a token that was exchanged: such
+    tokens are counted. Raises InvalidTrace if the model is not the one that the header describes,
+    InflightError if its requests cannot arrive as they did.
+    """
+
+    def __init__(self, engine: EngineCore, header: Header) -> None:
+        self.asked: list[TokenizedRequest] = []
+        self.on_record = _WrittenTokens()
+        self._engine, self._header, self._own = engine, header, header.engine is None
+        self._rounding = _ROUNDED if header.dtype in ("float32", "float64") else _ROUNDED_SHORT
+        self._facts = tuple(_same_facts(engine.trace.header, header))
+        self._ties = self._parted = 0
+        self._apart: float | None = None
+        if header.leak and (
+            header.is_interactive or header.is_asynchronous or not header.counts_steps
+        ):
+            raise InflightError(
+                "Requests read each other's keys in this run: to be run again they would have to"
+                " arrive in the same steps."
+            )
+
+    def run(self) -> RerunResult:
+        """Raises InvalidTrace for the first output that is not the model's."""
+        record, to_run, drawn = self.on_record, list[tuple[Request, int]](), 0
+        for request, prompt in self.asked:
+            tokens = record.tokens.get(request.id, ())
+            if not self._own and request.sampling.temperature > 0:
+                drawn += len(tokens)
+            elif tokens or (self._own and record.ends.get(request.id) == "error"):
+                arrival, sampling = request.arrival if self._header.leak else 0, request.sampling
+                if not self._own:
+                    sampling = replace(
+                        sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
+                    )
+                to_run.append(
+                    (
+                        replace(request.of_tokens(prompt), arrival=arrival, sampling=sampling),
+                        0,
+                    )
+                )
+        num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
+        while to_run:
+            here = _WrittenTokens()
+            for event in self._engine.stream(
+                Workload([request for request, _ in to_run], name="rerun")
+            ):
+                here.add(event)
+            to_run = [
+                more for request, known in to_run if (more := self._compare(request, known, here))
+            ]
+        return RerunResult(
+            num_tokens,
+            self._ties,
+            self._parted,
+            drawn,
+            self._rounding,
+            self._apart,
+            self._facts,
+        )
+
+    def _compare(
+        self, asked: Request, known: int, here: _WrittenTokens
+    ) -> tuple[Request, int] | None:
+        """Compare a request's tokens from `known` on; returns what has still to be run, and from
+        which token on.
+        """
+        request, record = asked.id, self.on_record
+        tokens, ours = record.tokens.get(request, array("q")), here.tokens.get(request, array("q"))
+        for position in range(known, len(tokens)):
+            where = f"new token {position} of request {request!r}"
+            if position - known >= len(ours):
+                raise InvalidTrace(
+                    f"{where} is {tokens[position]} on record, and the model writes none."
+                )
+            found, is_other = (
+                here.facts[request][position - known],
+                ours[position - known] != tokens[position],
+            )
+            may_part = is_other and self._may_part(asked, found[1])
+            for mine, theirs in list(zip(found, record.facts[request][position], strict=True))[
+                may_part:
+            ]:  # not the other token's
+                if theirs is None:
+                    continue
+                self._apart = max(self._apart or 0.0, abs((mine or 0.0) - theirs))
+                if self._apart > self._rounding:
+                    raise InvalidTrace(
+                        f"the probability of {where} is not what the model gives it."
+                    )
+            if may_part and asked.sampling.looks_back:
+                # those after it depend on what was generated
+                self._parted += len(tokens) - position
+                return None
+            if may_part:
+                self._parted += 1
+                return self._from(asked, known, position + 1)
+            if is_other:
+                if not self._may_tie(asked, found[1]):
+                    unless = (
+                        "" if self._own else ", unless it was asked in a way that is not on record"
+                    )
+                    raise InvalidTrace(
+                        f"{where} is {tokens[position]} on record, and the model writes"
+                        f" {ours[position - known]}{unless}."
+                    )
+                self._ties += 1
+                return self._from(asked, known, position + 1)
+        ended, ends_here = record.ends.get(request), here.ends.get(request)
+        if ended in ("length", "stop") and len(ours) > len(tokens) - known:
+            raise InvalidTrace(
+                f"request {request!r} ends after {len(tokens)} tokens on record, and the model"
+                " goes on."
+            )
+        if ended == "error" and ends_here != "error" and self._own:
+            raise InvalidTrace(
+                f"the logits of request {request!r} were not finite on record, and the model's are."
+            )
+        return None
+
+    def _may_tie(self, asked: Request, margin: float | None) -> bool:
+        """Whether numbers rounded otherwise may have made another token the best."""
+        sampling = asked.sampling
+        return (
+            not (sampling.temperature or sampling.looks_back or self._header.leak)
+            and (margin or 0.0) <= self._rounding
+        )
+
+    def _may_part(self, asked: Request, margin: float | None) -> bool:
+        """Whether rounding to 16 bits may have made another token the one that temperature or
+        penalties choose.
+        """
+        sampling = asked.sampling
+        is_near = bool(sampling.temperature) or (
+            sampling.looks_back and (margin or 0.0) <= self._rounding
+        )
+        return is_near and self._own and not self._header.leak and self._rounding == _ROUNDED_SHORT
+
+    def _from(self, asked: Request, known: int, position: int) -> tuple[Request, int] | None:
+        """The rest of a request, whose tokens before `position` are those on record; None if no
+        more are.
+        """
+        tokens, most = (
+            self.on_record.tokens[asked.id],
+            asked.sampling.max_new_tokens - (position - known),
+        )
+        if position == len(tokens):
+            return None
+        taken = tuple(tokens[known:position])
+        prompt = (*(asked.prompt_token_ids or ()), *taken)
+        return (
+            replace(
+                asked,
+                prompt_token_ids=prompt,
+                sampling=replace(asked.sampling, max_new_tokens=most),
+            ),
+            position,
+        )
+
+
+def _same_facts(here: Header, on_record: Header) -> Iterator[str]:
+    """The facts of the model that are on record and the same here; raises InvalidTrace for one that
+    is not. How its attention was reached depends on the engine; another one lays out its cache as
+    it likes, and may limit the context.
+    """
+    for name in (f.name for f in fields(ModelFacts)):
+        is_shared = on_record.tensor_parallel > 1 and name in ("parameters", "kv_bytes_per_token")
+        if (
+            name in ("name", "plug", "more")
+            or is_shared
+            or (on_record.engine and name == "kv_bytes_per_token")
+        ):
+            continue
+        recorded, found = getattr(on_record.model, name), getattr(here.model, name)
+        if recorded is None and (on_record.engine or found is None):
+            continue
+        if recorded != found and not (
+            on_record.engine and name == "context" and (found is None or recorded < found)
+        ):
+            raise InvalidTrace(
+                f"the model's {name} is {shown(recorded)} on record, and {shown(found)} here.", 1
+            )
+        yield name

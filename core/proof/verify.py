@@ -1,0 +1,262 @@
+"""Verifies a trace, reading it line by line and never holding all of it. Its rules are checked, its
+decisions are taken again by the scheduler, its texts are decoded again if the tokenizer is
+available, and on demand its tokens are computed again by the model.
+
+`core.proof.claims` says of every fact in a trace how it is known. What is `sealed` is taken on
+trust: the checksum only shows that it was not altered by mistake.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.collector import uncollected
+from core.engine.engine import EngineCore
+from core.engine.requests import prompt_ids
+from core.errors import InvalidRequest, InvalidTrace
+from core.policy import RecordedPolicy
+from core.proof.claims import PROOFS, Proof
+from core.proof.replay import Replay
+from core.proof.rerun import ModelRerun, RerunResult
+from core.simulate.retimed import Retimed
+from core.trace.detokenize import pieces, plain
+from core.trace.events import SKIPPED, UNRECORDED, Limit, StepEvent
+from core.trace.file import BREAKS_OFF, Reader, TokenizedRequest, TokenTexts, lines_of
+from core.trace.header import Header
+from core.trace.trace import Trace
+from core.workload.request import Request
+
+_ONLY_RERUN = ("request.sampling", "header.leak")  # nothing but a rerun can check them
+# not replayed of a request that was ended from outside
+_UNTIL_ITS_END = ("header.arrival_unit, request.asked", "event.finished")
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A valid trace, or what is left of one. breaks_off: the file ends before its end was written.
+    not_replayed, not_decoded: why its decisions and its texts are taken on trust, None if they were
+    proved. never_bound: limits that never bound, so that nothing shows how large they were. rerun:
+    what the model computed again, None without a rerun. warnings: what breaks a rule of ours in
+    another engine's run, each with its step. texts_as_ids: requests that have their tokens' ids in
+    place of texts. unrecorded: steps with a reason that another engine did not record. is_retimed:
+    the passes of a simulated run take what its cost model says. skipped: steps in which another
+    engine is said to have skipped the head of its queue, whatever the limits were. from_outside: by
+    reason, how many requests were ended by something that is not on record, and taken on trust.
+    """
+
+    header: Header = field(repr=False)
+    complete: bool
+    num_requests: int
+    num_steps: int
+    num_tokens: int
+    not_replayed: str | None
+    not_decoded: str | None
+    never_bound: tuple[Limit, ...] = ()
+    rerun: RerunResult | None = None
+    warnings: tuple[tuple[int, str], ...] = ()
+    texts_as_ids: int = 0
+    unrecorded: int = 0
+    breaks_off: bool = False
+    is_retimed: bool = False
+    skipped: int = 0
+    from_outside: Mapping[str, int] = field(default_factory=dict)
+
+    def proof_of(self, fact: str) -> Proof:
+        """How a fact of `PROOFS` is known for this trace."""
+        proof = PROOFS[fact][0]
+        if self.rerun is None and fact in _ONLY_RERUN:
+            return "sealed"
+        if (
+            (proof == "replayed" and self.not_replayed)
+            or (proof == "rerun" and self.rerun is None)
+            or (fact in _UNTIL_ITS_END and self.from_outside)
+        ):
+            return "bounded"
+        return "sealed" if proof == "decoded" and self.not_decoded else proof
+
+
+def check(run: Trace | str | os.PathLike[str]) -> CheckResult:
+    """Verify a trace, or a file with one, as the command `check` does: its rules, and every
+    decision and text, which are made again. Raises InvalidTrace naming the line at fault.
+    """
+    from core.recorders.texts import tokenizer_of  # loads what reads a model's files
+
+    lines = run.lines() if isinstance(run, Trace) else lines_of(Path(run))
+    return verify(lines, tokenizer_of)
+
+
+def verify(
+    lines: Iterable[str],
+    tokenizer: Callable[[str], Any | None] = lambda model: None,
+    engine: Callable[[Header], EngineCore] | None = None,
+) -> CheckResult:
+    """Check a trace; raises InvalidTrace naming the line at fault.
+
+    tokenizer: returns a model's tokenizer by name, None if it is not available. engine: makes an
+    engine for the model of a header, before the rest is read; with it the requests run again, all
+    arriving at once, and their tokens are compared.
+    """
+    with uncollected():
+        return _verify(Reader(lines), tokenizer, engine)
+
+
+def _verify(
+    reader: Reader,
+    tokenizer: Callable[[str], Any | None],
+    engine: Callable[[Header], EngineCore] | None,
+) -> CheckResult:
+    header = reader.header
+    is_installed = not isinstance(header.policy, RecordedPolicy)
+    replay = Replay(header) if header.engine is None and is_installed else None
+    found = tokenizer(str(header.model.name))
+    texts = (
+        _TextChecker(found, header)
+        if found is not None and "prompts" not in header.absent
+        else None
+    )
+    again = ModelRerun(engine(header), header) if engine else None
+    bound, retimed = _Bound(header), Retimed.of(header)
+    requests = steps = tokens = 0
+    # that logits were not finite, the model can say
+    outside = ("cancelled",) if again and header.engine is None else ("cancelled", "error")
+    ended = Counter[str]()
+    complete = breaks_off = False
+    warnings: list[tuple[int, str]] = []
+    for record in reader.records():
+        if isinstance(record, StepEvent):
+            warnings += [(record.step, warning) for warning in record.warnings]
+            steps, tokens = steps + 1, tokens + len(record.tokens)
+            ended.update(f.finish_reason for f in record.ends)
+            _refuse(replay.fault(record) if replay else None, reader.line)
+            _refuse(retimed.fault(record) if retimed else None, reader.line)
+            bound.add(record)
+            if texts is not None:
+                texts.add(record)
+            if again is not None:
+                again.on_record.add(record)
+        elif isinstance(record, TokenizedRequest):
+            requests += 1
+            _refuse(replay.fault_of_request(*record) if replay else None, reader.line)
+            if texts is not None:
+                _refuse(texts.fault_of_request(*record), reader.line)
+            if again is not None:
+                again.asked.append(record)
+        elif isinstance(record, TokenTexts):
+            if texts is not None:
+                _refuse(texts.fault(record), reader.line)
+        else:
+            complete, breaks_off = record.complete, not record.is_written
+            _refuse(replay.fault_at_end(complete) if replay else None, reader.line)
+    return CheckResult(
+        header,
+        complete,
+        requests,
+        steps,
+        tokens,
+        (
+            None
+            if replay
+            else (
+                "another engine ran, whose scheduler is not ours"
+                if header.engine
+                else f"the policy {header.policy.name} is not installed here"
+            )
+        ),
+        (
+            None
+            if texts
+            else (
+                "the prompts were not recorded"
+                if found is not None
+                else "the model's tokenizer is not here"
+            )
+        ),
+        bound.never,
+        again.run() if again else None,
+        tuple(warnings),
+        texts.as_ids if texts else 0,
+        bound.unrecorded,
+        breaks_off,
+        retimed is not None,
+        bound.skipped,
+        {reason: ended[reason] for reason in outside if ended[reason]},
+    )
+
+
+def _refuse(fault: str | None, line: int) -> None:
+    if fault:
+        raise InvalidTrace(fault, line)
+
+
+class _Bound:
+    """The limits that have bound some request, and in how many steps a reason is not recorded, or
+    the head of the queue was skipped.
+    """
+
+    def __init__(self, header: Header) -> None:
+        limits: tuple[Limit, ...] = ("lanes", "budget", "blocks")
+        absent = {"budget": not header.policy.token_budget, "lanes": header.policy.one_lane}
+        self.never = tuple([limit for limit in limits if not absent.get(limit)])
+        self.unrecorded = self.skipped = 0
+
+    def add(self, event: StepEvent) -> None:
+        reasons = [
+            event.waiting.why,
+            *[s.why for s in event.stalled],
+            *[a.why for a in event.admitted],
+        ]
+        self.unrecorded += UNRECORDED in reasons
+        self.skipped += SKIPPED in reasons
+        bound = {event.budget.binding, *[why.limit for why in reasons if why]} | (
+            {"blocks"} if event.preempted else set()
+        )
+        self.never = tuple([limit for limit in self.never if limit not in bound])
+
+
+class _TextChecker:
+    """Decodes the texts again, and encodes the prompts that were given as texts."""
+
+    def __init__(self, tokenizer: Any, header: Header) -> None:
+        self._tokenizer, self._is_simulated = tokenizer, header.is_simulated
+        self._may_be_ids = header.engine is not None or BREAKS_OFF in header.notes
+        self.as_ids = 0  # requests that have ids in place of texts
+        # prompt and answer, until the texts come
+        self._tokens: dict[str, tuple[Sequence[int], array[int]]] = {}
+
+    def fault_of_request(self, request: Request, prompt: Sequence[int]) -> str | None:
+        self._tokens[request.id] = prompt, array("q")
+        if request.has_text and self._encoded(request) != tuple(prompt):
+            return f"the tokens of request {request.id!r} are not those of its prompt."
+        return None
+
+    def _encoded(self, request: Request) -> tuple[int, ...] | None:
+        """None for a prompt that tokenizer or chat template refuse."""
+        try:
+            return prompt_ids(request, self._tokenizer)
+        except InvalidRequest:
+            return None
+
+    def add(self, event: StepEvent) -> None:
+        for request, token in event.tokens:
+            self._tokens[request][1].append(token)
+
+    def fault(self, of_one: TokenTexts) -> str | None:
+        prompt, output = self._tokens.pop(of_one.request)
+        if pieces(self._tokenizer, prompt) == of_one.prompt and (
+            # no model ran: there is nothing that the tokens say
+            (self._is_simulated and not any(of_one.output))
+            or pieces(self._tokenizer, output, context=prompt) == of_one.output
+        ):
+            return None
+        # converted on a machine without the tokenizer
+        ids = [plain(token) for token in (*prompt, *output)]
+        if self._may_be_ids and ids == [*of_one.prompt, *of_one.output]:
+            self.as_ids += 1
+            return None
+        return f"the texts of request {of_one.request!r} are not those of its tokens."

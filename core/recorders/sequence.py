@@ -1,0 +1,138 @@
+"""Steps of a recording in their order, each to its event. After steps that are missing the run goes
+on at the next snapshot of the engine's whole state, and nothing between is guessed. A recording
+that is read as a whole and one that is followed both go through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from core.errors import InflightError
+from core.recorders.conversion import Conversion
+from core.recorders.missing_steps import MissingSteps, Raw
+from core.trace.events import StepEvent
+
+DAMAGE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    InflightError,
+)
+"""What converting a damaged step may raise."""
+
+
+class Lost(NamedTuple):
+    """No step can be shown from `first` on until the next snapshot. error: what is wrong with it,
+    or None if the steps to `last` are not on record.
+    """
+
+    first: int
+    last: int
+    error: Exception | None = None
+
+    def in_words(self, name: str) -> str:
+        """What is wrong in the recording of this name, without a full stop."""
+        if self.error is not None:
+            return f"Step {self.first} is damaged in {name}"
+        if self.first == self.last:
+            return f"Step {self.first} is missing in {name}"
+        return f"Steps {self.first} to {self.last} are missing in {name}"
+
+
+class Contradiction(NamedTuple):
+    """A snapshot that does not agree with the steps before it."""
+
+    sentence: str
+
+
+class EventSequence:
+    """Takes steps in order and gives their events, each once the step after it is known: an engine
+    that schedules ahead may compute one more row for a request that has just ended.
+
+    missing: steps that cannot be shown, while the state is not known.
+    """
+
+    def __init__(self, conversion: Conversion) -> None:
+        self.conversion = conversion
+        self.missing: MissingSteps | None = None
+        self._ended: MissingSteps | None = None  # that ended with the step that was taken last
+        self._pending: Raw | None = None  # the latest step, which waits for the next one
+        self._last = -1  # the number of the step that was taken last
+
+    def take(self, step: Raw, snapshot: Raw | None) -> Iterator[StepEvent | Lost | Contradiction]:
+        """Take the next step. snapshot: of the state before it, if there is one."""
+        number, expected, before = step["step"], self._last + 1, self._pending
+        later = frozenset[str]()
+        if before and number == expected:
+            with suppress(*DAMAGE):  # of this step, which is found out below
+                later = still_there(before, step)
+        yield from self.settle(later)
+        self._last = number
+        if self.missing is None and number != expected:
+            self.missing = MissingSteps(expected)
+            yield Lost(expected, number - 1)
+        try:
+            if self.missing is None:
+                self._ended = None
+                if snapshot and (odd := self.conversion.contradiction(snapshot, step)):
+                    yield Contradiction(odd)
+            elif not self._goes_on(self.missing, step, snapshot):
+                return
+        except DAMAGE as error:
+            yield self._lose(step, error)
+        else:
+            self._pending = step
+
+    def settle(self, later: frozenset[str] = frozenset()) -> Iterator[StepEvent | Lost]:
+        """Give the event of the step that waits, if one does. later: the requests that are
+        `still_there` in the step after it.
+        """
+        if (step := self._pending) is None:
+            return
+        self._pending = None
+        try:
+            yield self.conversion.event(step, later)
+        except DAMAGE as error:
+            yield self._lose(step, error)
+
+    def restart(self, conversion: Conversion, step: int, error: Exception) -> Lost:
+        """The event of this step, the latest, is not believed: go on from the next snapshot, with
+        nothing known.
+        """
+        self.conversion = conversion
+        return self._lose({"step": step}, error)
+
+    def _goes_on(self, missing: MissingSteps, step: Raw, snapshot: Raw | None) -> bool:
+        """Whether this step has a snapshot of the whole state before it, from which the run goes
+        on.
+        """
+        missing.reach(step)
+        state = snapshot and missing.with_prompts(snapshot, self.conversion.prompts)
+        if not state:
+            missing.pass_over(step)
+            return False
+        self.conversion.resume(step, state, missing)
+        self.missing, self._ended = None, missing
+        return True
+
+    def _lose(self, step: Raw, error: Exception) -> Lost:
+        self.missing = self.missing or self._ended or MissingSteps(step["step"])
+        self._ended = None
+        self.missing.is_damaged(step)
+        return Lost(step["step"], step["step"], error)
+
+
+def still_there(step: Raw, following: Raw) -> frozenset[str]:
+    """Requests that may keep their lanes and blocks through the following step although they have
+    ended: those with a row in it and, if it was scheduled before this step's output was back, those
+    that end in this step.
+    """
+    is_ahead = following["t_start"] < step.get("t_output", step["t_start"])
+    ending = {request for request, _ in step.get("finished", ())} if is_ahead else set[str]()
+    return frozenset({s["request"] for s in following["segments"]} | ending)

@@ -1,0 +1,149 @@
+"""Which attention computes a model's passes: the paged kernel where it is available; otherwise a
+call of SDPA for each sequence, but on a CPU, where numba is, a call of a compiled kernel for all
+decodes and one for all chunks.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+
+from core.config import EngineConfig, Execution
+from core.errors import InvalidConfig
+from core.torch_engine.attention import cpu
+from core.torch_engine.attention.spec import Backend
+from core.torch_engine.cpu.blocks import BlockKernels
+from core.torch_engine.eager import NO_KERNELS, CPUKernels
+from core.torch_engine.models.adapter import ModelAdapter
+
+# numbers of a token in the cache; with fewer, importing numba mostly costs more than it saves
+_WORTH_COMPILING = 2**12
+_NO_GRAPHS = "Without CUDA graphs: no pass with collectives in it has been tried in one."
+
+
+class AttentionChoice(NamedTuple):
+    """How passes are computed here. notes: a sentence for each expected feature that is not
+    available, and one for compiled kernels on a CPU.
+    """
+
+    paged: bool
+    backend: Backend
+    asynchronous: bool = False
+    notes: tuple[str, ...] = ()
+    kernels: CPUKernels = NO_KERNELS
+
+
+def choose_attention(
+    adapter: ModelAdapter, config: EngineConfig, execution: Execution, backend: Backend | None
+) -> AttentionChoice:
+    """Whether the paged kernel runs this model on its device. A backend that the caller gives is
+    always used as it is.
+
+    Raises InvalidConfig if the kernel is requested by name and not available.
+    """
+    obstacle = _obstacle(adapter, backend)
+    if execution.attention == "triton" and obstacle:
+        raise InvalidConfig(f"The paged kernel is not available: {obstacle}.")
+    split = config.policy.layout == "split"
+    if execution.asynchronous and split:
+        raise InvalidConfig(
+            f"Asynchronous execution is not for the policy {config.policy.name}: it reads each pass"
+            " of a step before it plans the next."
+        )
+    paged = execution.attention == "triton" or (
+        execution.attention == "auto" and adapter.device.type == "cuda" and not obstacle
+    )
+    if paged:
+        # Triton is not installed everywhere
+        from core.torch_engine.gpu import paged as triton_paged
+
+        graphless = execution.cuda_graphs and adapter.tensor_parallel > 1
+        ahead = execution.asynchronous
+        if ahead is None:
+            ahead = adapter.device.type == "cuda" and not split
+        return AttentionChoice(
+            True, triton_paged.BACKEND, ahead, (_NO_GRAPHS,) if graphless else ()
+        )
+    if execution.asynchronous:
+        reason = obstacle or f"attention is {execution.attention!r} on {adapter.device.type}"
+        raise InvalidConfig(
+            f"Asynchronous execution needs the paged kernel, which is not in use: {reason}."
+        )
+    notes: tuple[str, ...] = ()
+    if adapter.device.type == "cuda":
+        if execution.attention == "auto" and backend is None:
+            notes += (f"Without the paged kernel, so slower: {obstacle}.",)
+        major, minor = torch.cuda.get_device_capability(adapter.device)
+        if adapter.dtype == torch.float16 and major < 8:
+            notes += (
+                (
+                    "Computed in float16: bfloat16 needs compute capability 8.0, and this GPU has"
+                    f" {major}.{minor}."
+                ),
+            )
+    if (
+        backend is None
+        and execution.attention == "auto"
+        and (kernels := _compiled(adapter)) is not None
+    ):
+        rows = kernels.rows
+        ours = CPUKernels(
+            rows.rms_norm if execution.fused_norms else None,
+            rows.gelu,
+            BlockKernels(kernels.heads.place, rows.gated),
+            rows.logit_stats if execution.fused_sampling else None,
+        )
+        return AttentionChoice(False, kernels.BACKEND, notes=(*notes, kernels.NOTE), kernels=ours)
+    return AttentionChoice(False, backend or cpu.BACKEND, notes=notes)
+
+
+def _compiled(adapter: ModelAdapter) -> ModuleType | None:
+    """The kernels for this CPU, tried for the model's number format; None where SDPA computes
+    all.
+    """
+    numbers = sum(
+        shape.num_kv_heads * (shape.key_size + shape.value_size)
+        for shape in adapter.shapes.values()
+    )
+    if (
+        adapter.device.type != "cpu"
+        or adapter.plug == "cache"
+        or numbers < _WORTH_COMPILING
+        or importlib.util.find_spec("numba") is None
+    ):
+        return None
+    try:
+        # numba is not installed everywhere, and not imported for nothing
+        from core.torch_engine.cpu import kernels
+    except (ImportError, RuntimeError):
+        # not for this Python, say, or nowhere to keep what it compiles
+        return None
+    return None if kernels.obstacle(adapter.dtype) else kernels
+
+
+def _obstacle(adapter: ModelAdapter, backend: Backend | None) -> str | None:
+    """Why the paged kernel cannot run here, as the end of a sentence."""
+    if backend is not None:
+        return "another backend was given"
+    if adapter.plug == "cache":
+        return f"{adapter.name} computes attention itself, through its cache"
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    if adapter.device.type == "cuda" and (
+        capability := torch.cuda.get_device_capability(adapter.device)
+    ) < (8, 0):
+        return (
+            "it is built for compute capability 8.0 and later, and this GPU has"
+            f" {capability[0]}.{capability[1]}"
+        )
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if adapter.device.type != "cuda" and not interpreted:
+        return (
+            f"it runs on CUDA, not on {adapter.device.type} (TRITON_INTERPRET=1 interprets it on a"
+            " CPU, slowly)"
+        )
+    return None

@@ -1,0 +1,284 @@
+"""Layers of a model on a CPU, their attention and gated MLPs, each in a handful of operations where
+modules take dozens.
+
+With few rows an operation takes its time before it computes. What stands in for a module was tried
+beside it, in a pass of the model, and gave the same result, the same keys and the same values. It
+calls no module within, so none stands in where somebody watches those by hooks, or has put others
+in their place since (an adapter, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from transformers.activations import GELUTanh, NewGELUActivation, SiLUActivation
+
+from core.errors import first_sentence
+from core.scheduler.output import ScheduledRequest, SchedulerOutput
+from core.scheduler.state import BlockTable
+from core.torch_engine.attention.batch import pack
+from core.torch_engine.attention.kv_pool import KVPool
+from core.torch_engine.attention.plug import current_context
+from core.torch_engine.attention.spec import AttentionSpec, Backend
+from core.torch_engine.cpu.modules import CPUModules, Operation
+from core.torch_engine.fused_norms import epsilon
+from core.torch_engine.models.adapter import ModelAdapter
+from core.torch_engine.stand_ins import Forwards
+
+
+class BlockKernels(NamedTuple):
+    """What computes between products: `core.torch_engine.cpu.heads.place`, which turns projections
+    into queries and writes keys and values to the pool, and `core.torch_engine.cpu.rows.gated`.
+    """
+
+    place: Callable[..., torch.Tensor]
+    gated: Callable[[torch.Tensor, str], torch.Tensor]
+
+
+_PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("qkv_proj",))
+_BESIDE = {"q_norm", "k_norm", "rotary_emb"}  # parts that an attention may have, too
+_LAYER = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
+_GATED = {"gate_proj", "up_proj", "down_proj", "act_fn"}
+_ACTIVATIONS = {
+    SiLUActivation: "silu",
+    torch.nn.SiLU: "silu",
+    NewGELUActivation: "gelu",
+    GELUTanh: "gelu",
+}
+
+
+@dataclass
+class _Attention:
+    """Stands in for an attention module. product: queries, keys and values of some rows; out: the
+    product after attention; norms, eps: the RMS norms of queries and keys, if they are normed;
+    spec: what its layer asks of attention, known after a first call of the module.
+    """
+
+    layer: int
+    product: Operation
+    out: torch.nn.Module
+    place: Callable[..., torch.Tensor]
+    norms: Sequence[torch.nn.Module]
+    eps: float
+    spec: AttentionSpec | None = None
+
+    def __call__(
+        self,
+        hidden_states: torch.Tensor,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        **_: Any,
+    ) -> tuple[torch.Tensor, None]:
+        context, size = current_context(), hidden_states.shape[:2]
+        keys, values = context.pool.layers[self.layer]
+        rotation = position_embeddings and tuple(
+            part.expand(*size, -1).contiguous() for part in position_embeddings
+        )
+        weights = tuple(norm.get_parameter("weight") for norm in self.norms)
+        slots = context.batch.slot_mapping
+        rows = self.product(hidden_states)
+        query = self.place(rows, rotation, weights, self.eps, keys, values, slots)
+        assert self.spec is not None
+        attended = context.backend.attend(query, keys, values, context.batch, self.spec)
+        return self.out.forward(attended.flatten(2)), None
+
+
+@dataclass
+class _GatedMLP:
+    """Stands in for a gated MLP. product: gates, then what goes through them."""
+
+    product: Operation
+    out: torch.nn.Module
+    gated: Callable[[torch.Tensor, str], torch.Tensor]
+    activation: str
+
+    def __call__(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        return self.out.forward(self.gated(self.product(hidden_states), self.activation))
+
+
+@dataclass
+class _Layer:
+    """Stands in for a layer that adds to its rows what attention makes of them, and then what an
+    MLP does, each after a norm.
+    """
+
+    norm: torch.nn.Module
+    attention: torch.nn.Module
+    second_norm: torch.nn.Module
+    mlp: torch.nn.Module
+
+    def __call__(self, hidden_states: torch.Tensor, *_: None, **given: Any) -> torch.Tensor:
+        attended, _weights = self.attention.forward(self.norm.forward(hidden_states), **given)
+        hidden_states = hidden_states + attended
+        return hidden_states + self.mlp.forward(self.second_norm.forward(hidden_states))
+
+
+Block = _Attention | _GatedMLP | _Layer
+
+
+class Blocks:
+    """What stands in for modules of a model in its passes, inside `modules.in_use()`. failures: a
+    sentence for each kind of module whose trial ended with an exception.
+    """
+
+    def __init__(
+        self, blocks: Mapping[torch.nn.Module, Block], failures: Sequence[str] = ()
+    ) -> None:
+        self.failures = failures
+        self._blocks = [
+            (module.__dict__, block, _Within.of(module)) for module, block in blocks.items()
+        ]
+
+    @property
+    def forwards(self) -> Forwards:
+        """All but those for modules in which somebody watches or has exchanged others."""
+        return [(names, block) for names, block, within in self._blocks if within.is_as_it_was]
+
+
+class _Within(NamedTuple):
+    """What a module is made of. hooks: those that calls of the modules within would call, as they
+    are now; parts: modules by name, as they are now, and as they were.
+    """
+
+    hooks: Sequence[Mapping[int, Any]]
+    parts: Sequence[tuple[Mapping[str, Any], list[Any]]]
+
+    @classmethod
+    def of(cls, module: torch.nn.Module) -> _Within:
+        _, *within = module.modules()
+        everywhere = torch.nn.modules.module
+        hooks = [hooks for one in within for hooks in (one._forward_hooks, one._forward_pre_hooks)]
+        return cls(
+            [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks, *hooks],
+            [(one._modules, [*one._modules.values()]) for one in (module, *within) if one._modules],
+        )
+
+    @property
+    def is_as_it_was(self) -> bool:
+        return not any(self.hooks) and all([*now.values()] == then for now, then in self.parts)
+
+
+def cpu_blocks(
+    adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, backend: Backend, norms: bool
+) -> Blocks:
+    """What stands in for the modules of a model that give the same in a pass. norms: whether for
+    attention with norms of its own, too.
+    """
+    blocks = dict(_candidates(adapter, modules, kernels, norms))
+    agreed: dict[torch.nn.Module, Block] = {}
+    failures: dict[str, str] = {}
+    specs: list[AttentionSpec] = []  # of the latest call of attention
+
+    def attend(*given: Any) -> torch.Tensor:
+        specs[:] = [given[-1]]
+        return backend.attend(*given)
+
+    def after(
+        module: torch.nn.Module, args: tuple[Any, ...], given: dict[str, Any], own: Any
+    ) -> None:
+        block = blocks[module]
+        try:
+            if isinstance(block, _Attention):
+                block.spec = specs[0]
+            if _agrees(block, args, given, own):
+                agreed[module] = block
+        except Exception as error:  # modules of others can be called in any way
+            name = type(module).__name__
+            failures.setdefault(name, f"Nothing stands in for {name}: {first_sentence(error)}.")
+
+    with ExitStack() as stack:
+        stack.enter_context(modules.in_use())
+        for module in blocks:
+            stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+        if blocks:
+            _run(adapter, replace(backend, attend=attend))
+    return Blocks(agreed, tuple(failures.values()))
+
+
+def _candidates(
+    adapter: ModelAdapter, modules: CPUModules, kernels: BlockKernels, norms: bool
+) -> Iterator[tuple[torch.nn.Module, Block]]:
+    """What may stand in for the modules that are made of the right parts."""
+    for module in adapter.model.modules():
+        if "forward" in module.__dict__:
+            continue
+        parts, layer = dict(module.named_children()), getattr(module, "layer_idx", None)
+        if parts.keys() == {*_LAYER}:
+            yield module, _Layer(*(parts[name] for name in _LAYER))
+        if parts.keys() == _GATED:
+            product = modules.product_of((parts["gate_proj"], parts["up_proj"]))
+            activation = _ACTIVATIONS.get(type(parts["act_fn"]))
+            if product and activation:
+                yield module, _GatedMLP(product, parts["down_proj"], kernels.gated, activation)
+        for projections in _PROJECTIONS:
+            needed = {*projections, "o_proj"}
+            if layer not in adapter.shapes or not needed <= parts.keys() <= needed | _BESIDE:
+                continue
+            product = modules.product_of([parts[name] for name in projections])
+            own = [parts[name] for name in ("q_norm", "k_norm") if name in parts]
+            size = adapter.shapes[layer].key_size
+            eps = _shared_epsilon(own, size) if norms or not own else None
+            if product and eps is not None:
+                out = parts["o_proj"]
+                yield module, _Attention(layer, product, out, kernels.place, own, eps)
+
+
+def _shared_epsilon(norms: Sequence[torch.nn.Module], size: int) -> float | None:
+    """That of two RMS norms of heads of this size, or of none; None for others."""
+    epsilons = {epsilon(norm) for norm in norms if norm.get_parameter("weight").shape == (size,)}
+    return epsilons.pop() if len(norms) == 2 and len(epsilons) == 1 else None if norms else 0.0
+
+
+def _agrees(block: Block, args: Sequence[Any], given: Mapping[str, Any], own: Any) -> bool:
+    """Whether a stand-in gives what its module has just given, `own`, and writes the same keys and
+    values; not where it would leave out what attention is asked for, or the module is given.
+    """
+    written: list[torch.Tensor] = []
+    context = current_context()
+    if isinstance(block, _Attention):
+        assert block.spec is not None
+        if block.spec.softcap is not None or block.spec.sinks is not None:
+            return False
+        rotation = given.get("position_embeddings") or ()
+        if any(part.dtype != own[0].dtype for part in rotation):
+            return False
+        written = list(context.pool.layers[block.layer])
+    slots = context.batch.slot_mapping
+    before = [pool[slots] for pool in written]
+    if any(other is not None for other in args[1:]) and isinstance(block, _Layer):
+        return False
+    mine: Any = block(*args, **given)
+    if isinstance(own, tuple) != isinstance(mine, tuple):
+        return False
+    if isinstance(own, tuple):
+        if own[1:] != (None,):
+            return False
+        mine, own = mine[0], own[0]
+    now = [pool[slots] for pool in written]
+    return all(map(_are_close, (mine, *now), (own, *before)))
+
+
+def _run(adapter: ModelAdapter, backend: Backend) -> None:
+    """A pass of two prompts, one of them at the end of the model's context, and of a decode."""
+    size = 8
+    pool = KVPool(adapter.shapes, 3, size, adapter.dtype, adapter.device)
+    ids = torch.arange(1, 11).remainder(adapter.vocab_size).tolist()
+    parts = (("prompt", ids[:6], 0), ("far", ids[6:9], 0), ("decode", ids[9:], 5))
+    scheduled = tuple(
+        ScheduledRequest(name, lane, "prefill", tuple(tokens), start, BlockTable((lane,)), True)
+        for lane, (name, tokens, start) in enumerate(parts)
+    )
+    batch = pack(SchedulerOutput("packed", scheduled), size, pool.trash_slot, adapter.device)
+    shift = torch.zeros_like(batch.position_ids)
+    shift[0, 6:9] = max(0, (adapter.max_model_len or 0) - 3)
+    adapter.forward(replace(batch, position_ids=batch.position_ids + shift), pool, backend)
+
+
+def _are_close(mine: torch.Tensor, own: torch.Tensor) -> bool:
+    error = 1e-3 if own.dtype == torch.float32 else 4 * torch.finfo(own.dtype).eps
+    return mine.shape == own.shape and torch.allclose(
+        mine, own, rtol=error, atol=error * float(own.abs().max())
+    )

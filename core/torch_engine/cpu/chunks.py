@@ -1,0 +1,246 @@
+"""Attention of chunks: many queries of a request over the same keys.
+
+Here products count. A vector holds a number each of as many queries as it has lanes, so a block of
+queries is computed side by side and nothing has to be added up across a vector. Eight sums stay in
+registers while numbers of keys or values pass by: of eight keys and one vector of queries, or of
+four keys and two vectors where these have eight lanes.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from core.torch_engine.cpu.formats import exp, narrow, wide
+from core.torch_engine.cpu.kernel import Kernel, within
+from core.torch_engine.cpu.segments import read
+from core.torch_engine.cpu.vectors import LANES, at, fma, load, spread, store
+
+_QUERIES = 16  # of a block
+_TOGETHER = LANES // 2  # keys, or numbers of a value, that are computed with together
+_EACH = _TOGETHER // 4  # of them, for two of the eight sums
+# where the second of these takes its queries: from the second vector, if there are two
+_OTHER = _QUERIES - LANES
+_LOWEST = np.finfo(np.float32).min  # and not -inf, which taken from itself is NaN
+
+
+def room_of_chunks(key_size: int, value_size: int, length: int) -> int:
+    """Numbers that a thread needs room for. length: the most keys of a request."""
+    return (length + _TOGETHER) * (key_size + value_size + _QUERIES) + _QUERIES * (
+        key_size + value_size + 2
+    )
+
+
+@within
+def _gather(pool, size, slot, slots, count, out):
+    """A head's keys or values of some slots, side by side. slot: numbers from one to the next."""
+    for place in range(count):
+        there, here = at(pool, slots[place] * slot), at(out, place * size)
+        for i in range(0, size, LANES):
+            store(here, i, load(there, i))
+
+
+@within
+def _ask(s, row, head, column, lanes, factor, asked):
+    """Queries from a column on, turned: `asked [Dk, _QUERIES]`; after the last one it stands
+    again.
+    """
+    for lane in range(_QUERIES):
+        query = at(
+            s.query, row * s.row + head * s.head + (column + min(lane, lanes - 1)) * s.column
+        )
+        for i in range(s.key_size):
+            asked[i * _QUERIES + lane] = wide(query[i]) * factor
+
+
+@within
+def _scores(asked, size, keys, first, end, scores):
+    """Products of queries `[Dk, _QUERIES]` with keys first to end, into `scores [keys, _QUERIES]`,
+    and of some more keys that nobody needs.
+    """
+    for place in range(first, end, _TOGETHER):
+        a = b = c = d = e = f = g = h = spread(np.float32(0.0))
+        key_a, key_b = at(keys, place * size), at(keys, (place + _EACH - 1) * size)
+        key_c, key_d = at(key_a, _EACH * size), at(key_b, _EACH * size)
+        key_e, key_f = at(key_c, _EACH * size), at(key_d, _EACH * size)
+        key_g, key_h = at(key_e, _EACH * size), at(key_f, _EACH * size)
+        for i in range(size):
+            query, other = load(asked, i * _QUERIES), load(asked, i * _QUERIES + _OTHER)
+            a, b = fma(query, spread(key_a[i]), a), fma(other, spread(key_b[i]), b)
+            c, d = fma(query, spread(key_c[i]), c), fma(other, spread(key_d[i]), d)
+            e, f = fma(query, spread(key_e[i]), e), fma(other, spread(key_f[i]), f)
+            g, h = fma(query, spread(key_g[i]), g), fma(other, spread(key_h[i]), h)
+        _store_eight(at(scores, place * _QUERIES), a, b, c, d, e, f, g, h)
+
+
+@within
+def _mask(scores, first, end, query, pads, window):
+    """No query attends to a key after it, nor to one that has left its window, and a pad to none.
+    query: the first one's place among the keys; pads: how many of the queries are.
+    """
+    for place in range(max(first, query + 1), end):
+        for lane in range(min(place - query, _QUERIES)):
+            scores[place * _QUERIES + lane] = np.float32(-np.inf)
+    for place in range(first, min(end, query + _QUERIES - window)):
+        for lane in range(max(place - query + window, 0), _QUERIES):
+            scores[place * _QUERIES + lane] = np.float32(-np.inf)
+    for place in range(first, end):
+        for lane in range(pads):
+            scores[place * _QUERIES + lane] = np.float32(-np.inf)
+
+
+@within
+def _softmax(scores, first, end, highest, totals):
+    """Of every column, in its place, but for the division by `totals`, which are 0 where there is
+    no key to attend to.
+    """
+    for lane in range(_QUERIES):
+        highest[lane], totals[lane] = _LOWEST, np.float32(0.0)
+    for place in range(first, end):
+        for lane in range(_QUERIES):
+            highest[lane] = max(highest[lane], scores[place * _QUERIES + lane])
+    for place in range(first, end):
+        for lane in range(_QUERIES):
+            weight = exp(scores[place * _QUERIES + lane] - highest[lane])
+            scores[place * _QUERIES + lane] = weight
+            totals[lane] += weight
+
+
+@within
+def _sums(weights, values, size, first, end, sums):
+    """Of values first to end, weighted, into `sums [Dv, _QUERIES]`."""
+    for i in range(0, size, _TOGETHER):
+        a = b = c = d = e = f = g = h = spread(np.float32(0.0))
+        for place in range(first, end):
+            weight, other = (
+                load(weights, place * _QUERIES),
+                load(weights, place * _QUERIES + _OTHER),
+            )
+            value_a, value_b = (
+                at(values, place * size + i),
+                at(values, place * size + i + _EACH - 1),
+            )
+            a, b = fma(weight, spread(value_a[0]), a), fma(other, spread(value_b[0]), b)
+            c, d = fma(weight, spread(value_a[_EACH]), c), fma(other, spread(value_b[_EACH]), d)
+            e, f = (
+                fma(weight, spread(value_a[2 * _EACH]), e),
+                fma(other, spread(value_b[2 * _EACH]), f),
+            )
+            g, h = (
+                fma(weight, spread(value_a[3 * _EACH]), g),
+                fma(other, spread(value_b[3 * _EACH]), h),
+            )
+        _store_eight(at(sums, i * _QUERIES), a, b, c, d, e, f, g, h)
+
+
+@within
+def _store_eight(place, a, b, c, d, e, f, g, h):
+    store(place, 0, a)
+    store(place, LANES, b)
+    store(place, 2 * LANES, c)
+    store(place, 3 * LANES, d)
+    store(place, 4 * LANES, e)
+    store(place, 5 * LANES, f)
+    store(place, 6 * LANES, g)
+    store(place, 7 * LANES, h)
+
+
+@numba.njit(inline="always")
+def _keys(query, lanes, pads, length, window):
+    """The keys that a block of queries is computed with: from the first one that any of them may
+    see to the last. query: the first one's place among the keys. A block with pads, which see
+    nothing, is computed with all keys.
+    """
+    if pads > 0:
+        return 0, length
+    return max(query - window + 1, 0) // _TOGETHER * _TOGETHER, query + lanes
+
+
+@within
+def _work(s):
+    """Keys that the blocks of one head are computed with, all segments together."""
+    work, end = 0, 0
+    for index in range(s.num_segments):
+        begin, end = end, s.ends[index]
+        count, query, pads = (
+            s.places[5 * index + 2],
+            s.places[5 * index + 3],
+            s.places[5 * index + 4],
+        )
+        for block in range(0, count, _QUERIES):
+            low, high = _keys(
+                query + block, min(_QUERIES, count - block), pads - block, end - begin, s.window
+            )
+            work += high - low
+    return work
+
+
+def _share(like, numbers, scaling, thread, threads):
+    """The blocks of queries of the first segment's first head, then of its second, and so on are
+    one list, and every thread takes a stretch of it with as many keys in all as the others.
+    """
+    s = read(like, numbers, thread)
+    groups, key_size, value_size = s.heads // s.kv_heads, s.key_size, s.value_size
+    asked, sums = s.room, at(s.room, _QUERIES * key_size)
+    highest, totals, keys = (
+        at(sums, _QUERIES * value_size),
+        at(sums, _QUERIES * (value_size + 1)),
+        at(sums, _QUERIES * (value_size + 2)),
+    )
+    work, before, end = _work(s) * s.heads, 0, 0
+    first_key, end_key = work * thread // threads, work * (thread + 1) // threads
+    for index in range(s.num_segments):
+        begin, end = end, s.ends[index]
+        length, slots = end - begin, at(s.slots, begin)
+        values = at(keys, (length + _TOGETHER) * key_size)
+        scores = at(values, length * value_size)
+        row, column, count = s.places[5 * index], s.places[5 * index + 1], s.places[5 * index + 2]
+        query, pads = s.places[5 * index + 3], s.places[5 * index + 4]
+        for kv_head in range(s.kv_heads):
+            gathered = False
+            for head in range(kv_head * groups, (kv_head + 1) * groups):
+                for block in range(0, count, _QUERIES):
+                    lanes = min(_QUERIES, count - block)
+                    low, high = _keys(query + block, lanes, pads - block, length, s.window)
+                    place, before = before, before + high - low
+                    if not first_key <= place < end_key:
+                        continue
+                    if not gathered:
+                        _gather(
+                            at(s.keys, kv_head * key_size),
+                            key_size,
+                            s.kv_heads * key_size,
+                            slots,
+                            length,
+                            keys,
+                        )
+                        _gather(
+                            at(s.values, kv_head * value_size),
+                            value_size,
+                            s.kv_heads * value_size,
+                            slots,
+                            length,
+                            values,
+                        )
+                        gathered = True
+                    _ask(s, row, head, column + block, lanes, np.float32(scaling), asked)
+                    _scores(asked, key_size, keys, low, high, scores)
+                    _mask(scores, low, high, query + block, min(pads - block, lanes), s.window)
+                    _softmax(scores, low, high, highest, totals)
+                    _sums(scores, values, value_size, low, high, sums)
+                    for lane in range(lanes):
+                        share = (
+                            np.float32(0.0) if totals[lane] == 0 else np.float32(1.0) / totals[lane]
+                        )
+                        out = at(
+                            s.out,
+                            ((row * s.width + column + block + lane) * s.heads + head) * value_size,
+                        )
+                        for i in range(value_size):
+                            out[i] = narrow(sums[i * _QUERIES + lane] * share, like)
+
+
+attend_chunks = Kernel(_share)
+"""The queries of each segment over its keys; numbers: see `Segments`; factor: on the scores. Head
+sizes are multiples of LANES.
+"""

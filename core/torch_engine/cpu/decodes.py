@@ -1,0 +1,182 @@
+"""Attention of decodes: queries that are the only one of their request.
+
+Such a query reads all keys and values of its request once and computes little with them, so what
+counts is to read them where they are, in the format they have, and in the order in which they lie
+in memory.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from core.torch_engine.cpu.formats import exp, narrow, wide
+from core.torch_engine.cpu.kernel import Kernel, within
+from core.torch_engine.cpu.segments import read
+from core.torch_engine.cpu.vectors import LANES, at, fetch, fma, load, spread, store, store_sums
+
+# positions, of which keys and values are asked for before they are needed: pools are larger than
+# caches
+_AHEAD = 8
+
+
+def room_of_decodes(heads: int, key_size: int, value_size: int, length: int) -> int:
+    """Numbers that a thread needs room for. length: the most keys of a request."""
+    return heads * (key_size + value_size + length + 3)
+
+
+@numba.njit(inline="always")
+def _four(slots, place, end):
+    """Four slots from a place on; where there are fewer, the last again."""
+    last = end - 1
+    return (
+        slots[place],
+        slots[min(place + 1, last)],
+        slots[min(place + 2, last)],
+        slots[min(place + 3, last)],
+    )
+
+
+@within
+def _scores(s, asked, lowest, count, begin, end, weights, room):
+    """Products of queries `[count * groups, Dk]` with the keys of slots begin to end, into `weights
+    [count * groups, room]`.
+    """
+    size, groups = s.key_size, s.heads // s.kv_heads
+    slot, value_slot = s.kv_heads * size, s.kv_heads * s.value_size
+    keys, values, slots = at(s.keys, lowest * size), at(s.values, lowest * s.value_size), s.slots
+    for place in range(begin, end, 4):
+        for later in range(place + _AHEAD, place + _AHEAD + 4):
+            if later < end:
+                fetch(at(keys, slots[later] * slot), count * size)
+            elif later - end < end - begin:
+                fetch(at(values, slots[begin + later - end] * value_slot), count * s.value_size)
+        a, b, c, d = _four(slots, place, end)
+        keys_a, keys_b, keys_c, keys_d = (
+            at(keys, a * slot),
+            at(keys, b * slot),
+            at(keys, c * slot),
+            at(keys, d * slot),
+        )
+        for head in range(count * groups):
+            query, first = at(asked, head * size), head // groups * size
+            sum_a = sum_b = sum_c = sum_d = spread(np.float32(0.0))
+            for i in range(0, size, LANES):
+                part = load(query, i)
+                sum_a = fma(part, load(keys_a, first + i), sum_a)
+                sum_b = fma(part, load(keys_b, first + i), sum_b)
+                sum_c = fma(part, load(keys_c, first + i), sum_c)
+                sum_d = fma(part, load(keys_d, first + i), sum_d)
+            store_sums(weights, head * room + place - begin, sum_a, sum_b, sum_c, sum_d)
+
+
+@within
+def _softmax(weights, length, room):
+    """Of the first `length` scores of a row, in their place; the others become 0."""
+    highest, total = np.float32(-np.inf), np.float32(0.0)
+    for position in range(length):
+        highest = max(highest, weights[position])
+    for position in range(length):
+        weight = exp(weights[position] - highest)
+        weights[position] = weight
+        total += weight
+    share = np.float32(1.0) / total
+    for position in range(length):
+        weights[position] *= share
+    for position in range(length, room):
+        weights[position] = np.float32(0.0)
+
+
+@within
+def _sums(s, weights, room, lowest, count, begin, end, sums):
+    """Of the values of slots begin to end, weighted, into `sums [count * groups, Dv]`. Ends with
+    the first keys of the next request on their way.
+    """
+    size, groups = s.value_size, s.heads // s.kv_heads
+    slot, key_slot = s.kv_heads * size, s.kv_heads * s.key_size
+    values, slots, last = at(s.values, lowest * size), s.slots, s.ends[s.num_segments - 1]
+    for i in range(count * groups * size):
+        sums[i] = np.float32(0.0)
+    for place in range(begin, end, 4):
+        for later in range(place + _AHEAD, place + _AHEAD + 4):
+            if later < end:
+                fetch(at(values, slots[later] * slot), count * size)
+            elif later < last:
+                fetch(at(s.keys, slots[later] * key_slot), key_slot)
+        a, b, c, d = _four(slots, place, end)
+        values_a, values_b, values_c, values_d = (
+            at(values, a * slot),
+            at(values, b * slot),
+            at(values, c * slot),
+            at(values, d * slot),
+        )
+        for head in range(count * groups):
+            four, first, sum_ = (
+                at(weights, head * room + place - begin),
+                head // groups * size,
+                at(sums, head * size),
+            )
+            weight_a, weight_b, weight_c, weight_d = (
+                spread(four[0]),
+                spread(four[1]),
+                spread(four[2]),
+                spread(four[3]),
+            )
+            for i in range(0, size, LANES):
+                part = fma(weight_a, load(values_a, first + i), load(sum_, i))
+                part = fma(weight_b, load(values_b, first + i), part)
+                part = fma(weight_c, load(values_c, first + i), part)
+                store(sum_, i, fma(weight_d, load(values_d, first + i), part))
+
+
+@numba.njit(inline="always")
+def _heads_before(work, length, heads):
+    """How many of a request's heads are begun within this much work, of which each takes as much as
+    the request has keys.
+    """
+    return min(max(-(-work // length), 0), heads)
+
+
+def _share(like, numbers, scaling, thread, threads):
+    """The heads of the first request, then those of the second, and so on are one list, and every
+    thread takes an equal stretch of it. So it mostly has all heads of a request, which lie side by
+    side in a slot. Four positions are computed together: they share a head's query and sums.
+    """
+    s = read(like, numbers, thread)
+    groups, factor = s.heads // s.kv_heads, np.float32(scaling)
+    work, begin, end = s.ends[s.num_segments - 1] * s.kv_heads, 0, 0
+    for index in range(s.num_segments):
+        begin, end = end, s.ends[index]
+        length = end - begin
+        lowest = _heads_before(work * thread // threads - begin * s.kv_heads, length, s.kv_heads)
+        count = (
+            _heads_before(work * (thread + 1) // threads - begin * s.kv_heads, length, s.kv_heads)
+            - lowest
+        )
+        if count == 0:
+            continue
+        row, column, heads, room = (
+            s.places[5 * index],
+            s.places[5 * index + 1],
+            count * groups,
+            (length + 3) // 4 * 4,
+        )
+        asked, sums = s.room, at(s.room, heads * s.key_size)
+        weights = at(sums, heads * s.value_size)
+        for head in range(heads):
+            query = at(s.query, row * s.row + (lowest * groups + head) * s.head + column * s.column)
+            for i in range(s.key_size):
+                asked[head * s.key_size + i] = wide(query[i]) * factor
+        _scores(s, asked, lowest, count, begin, end, weights, room)
+        for head in range(heads):
+            _softmax(at(weights, head * room), length, room)
+        _sums(s, weights, room, lowest, count, begin, end, sums)
+        out = at(s.out, ((row * s.width + column) * s.heads + lowest * groups) * s.value_size)
+        for i in range(heads * s.value_size):
+            out[i] = narrow(sums[i], like)
+
+
+attend_decodes = Kernel(_share)
+"""Each query over its own keys; numbers: see `Segments`; factor: on the scores. Head sizes are
+multiples of LANES.
+"""

@@ -1,0 +1,108 @@
+"""Functions that numba compiles for each number format, and that torch's threads compute together.
+
+They are given numbers: addresses of tensors, sizes, strides. A loop of numba's own over threads,
+which takes arrays, is compiled three times over, and converting a tensor takes as long as computing
+with a row of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, local
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import prange, types
+from numba.extending import intrinsic
+
+from core.torch_engine.cpu.formats import MATH, number_type
+
+within = numba.njit(
+    fastmath=MATH, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
+"""For functions that kernels call."""
+
+# torch's own threads: others would compete with them for the cores
+numba.config.THREADING_LAYER = "omp"
+_compiling = Lock()
+_asked_for = local()  # numba, by this thread: how many are to compute
+
+
+@intrinsic
+def _call(typing, function, numbers, factor, thread, threads):
+    """Calls the function at an address."""
+
+    def generate(context, builder, signature, arguments):
+        function, numbers, *rest = arguments
+        numbers = context.make_array(signature.args[1])(context, builder, numbers).data
+        kinds = [ir.IntType(8).as_pointer(), numbers.type, *(argument.type for argument in rest)]
+        address = builder.inttoptr(function, ir.FunctionType(ir.VoidType(), kinds).as_pointer())
+        builder.call(address, [ir.Constant(kinds[0], None), numbers, *rest])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, numbers, types.float64, types.int64, types.int64), generate
+
+
+def _forget_older() -> None:
+    """Remove compiled code that is older than a file of this folder: numba looks only at the file
+    that a kernel stands in, not at what it calls. Where this may not be written, numba keeps its
+    code elsewhere.
+    """
+    folder = Path(__file__).parent
+    newest = max(file.stat().st_mtime for file in folder.glob("*.py"))
+    for index in folder.glob("__pycache__/*.nbi"):
+        if index.stat().st_mtime < newest:
+            with suppress(OSError):
+                index.unlink()
+
+
+_forget_older()
+
+
+@numba.njit("void(int64, int64[::1], float64, int64)", parallel=True, nogil=True, cache=True)
+def _on_threads(function, numbers, factor, threads):
+    for thread in prange(threads):
+        _call(function, numbers, factor, thread, threads)
+
+
+class Kernel:
+    """`body(like, numbers, factor, thread, threads)`: one thread's share of the work. like: a
+    pointer of the number format, to tell it by its type; numbers: a pointer to int64; factor: a
+    float64; threads: how many share the work.
+    """
+
+    def __init__(self, body: Callable[..., None]) -> None:
+        self._body = body
+        self._compiled: dict[torch.dtype, Any] = {}
+
+    def prepare(self, dtype: torch.dtype) -> int:
+        """Compile it for a number format, or read it from the disk; its address."""
+        with _compiling:
+            if dtype not in self._compiled:
+                kind = types.void(
+                    types.CPointer(number_type(dtype)),
+                    types.CPointer(types.int64),
+                    types.float64,
+                    types.int64,
+                    types.int64,
+                )
+                self._compiled[dtype] = numba.cfunc(
+                    kind, cache=True, fastmath=MATH, error_model="numpy"
+                )(self._body)
+        return self._compiled[dtype].address
+
+    def __call__(self, dtype: torch.dtype, numbers: Sequence[int], factor: float = 0.0) -> None:
+        """Compute with a number format. Tensors whose addresses are given must live until then."""
+        address = (
+            compiled.address if (compiled := self._compiled.get(dtype)) else self.prepare(dtype)
+        )
+        threads = torch.get_num_threads()
+        if getattr(_asked_for, "threads", None) != threads:
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            _asked_for.threads = threads
+        _on_threads(address, np.array(numbers, dtype=np.int64), factor, threads)

@@ -1,0 +1,71 @@
+"""CPU threads: how they wait for each other, and how many of them each run gets.
+
+OpenMP's threads meet at the end of every operation. Spinning there is fastest on a quiet machine
+and ruinous on a shared one: a team spins waiting for a thread that is not running. So servers wait
+passively and divide the cores among the active runs, while measurements on a quiet machine
+(`run`, `compare`) spin, which is OpenMP's default.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+
+PASSIVE = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+"""Settings of OpenMP: never ruinous beside a neighbour, and all cores are used. On two cores and
+the built-in model one thread fared a little better (at worst 1.11 times the best way, against 1.27;
+`tests/measure/threads.py`), but it would leave the rest of a larger machine idle.
+"""
+
+
+def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
+    """Make this process's threads wait passively, unless the environment says otherwise; returns
+    whether that is still possible.
+
+    OpenMP reads the setting once, when torch is loaded: after that it is too late.
+    """
+    for name, value in PASSIVE.items():
+        environment.setdefault(name, value)
+    return "torch" not in sys.modules
+
+
+class CoreShares:
+    """The cores of a machine, divided evenly among the active runs. A run is a thread that computes
+    with torch.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._whole, self._at_work = 0, 0
+        self._mine = threading.local()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Counts a run as active while it computes."""
+        with self._lock:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+    def apply(self) -> int:
+        """Give the calling thread its current share; call between steps. Returns the number of
+        threads.
+        """
+        import torch  # late: a server of recorded runs never needs it
+
+        with self._lock:
+            self._whole = self._whole or torch.get_num_threads()
+            share = max(1, self._whole // max(1, self._at_work))
+        if getattr(self._mine, "threads", None) != share:
+            torch.set_num_threads(share)
+            self._mine.threads = share
+        return share
+
+
+CORE_SHARES = CoreShares()

@@ -1,0 +1,101 @@
+"""Runs one scheduled pass: pack, forward, sample. Owns the KV tensors, returns tokens and timings,
+changes nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from core.engine.runner import PassResult, current_observer, sampling_rows
+from core.scheduler.output import SchedulerOutput
+from core.torch_engine.attention import cpu
+from core.torch_engine.attention.batch import pack
+from core.torch_engine.attention.kv_pool import KVPool
+from core.torch_engine.attention.spec import Backend
+from core.torch_engine.cpu.blocks import BlockKernels, Blocks, cpu_blocks
+from core.torch_engine.cpu.modules import Operation, cpu_modules
+from core.torch_engine.fused_norms import RMSNorm, fused_norms
+from core.torch_engine.models.adapter import ModelAdapter
+from core.torch_engine.pool_size import memory_used
+from core.torch_engine.sampling import LogitStats, sample
+from core.torch_engine.stand_ins import replaced_in
+from core.workload.request import SamplingParams
+
+
+class CPUKernels(NamedTuple):
+    """What computes on a CPU in place of operations of torch, beside attention."""
+
+    norm: RMSNorm | None = None
+    gelu: Operation | None = None
+    blocks: BlockKernels | None = None
+    stats: LogitStats | None = None
+
+
+NO_KERNELS = CPUKernels()
+
+
+class ModelRunner:
+    """A model and its KV pool of `num_blocks` blocks."""
+
+    asynchronous = own_clock = False
+    execution = None
+
+    def __init__(
+        self,
+        adapter: ModelAdapter,
+        num_blocks: int,
+        block_size: int,
+        backend: Backend = cpu.BACKEND,
+        clock: Callable[[], float] = time.perf_counter,
+        notes: Sequence[str] = (),
+        kernels: CPUKernels = NO_KERNELS,
+    ) -> None:
+        self.adapter, self.backend, self.clock, self.notes = adapter, backend, clock, notes
+        self.pool = KVPool(adapter.shapes, num_blocks, block_size, adapter.dtype, adapter.device)
+        self._modules = cpu_modules(getattr(adapter, "model", None))
+        self._kernels = kernels
+        self._norms = (
+            tuple(fused_norms(adapter.model, kernels.norm)) if kernels.norm is not None else ()
+        )
+        self._blocks = Blocks({})
+        if kernels.blocks is not None:
+            self._blocks = cpu_blocks(
+                adapter, self._modules, kernels.blocks, backend, norms=kernels.norm is not None
+            )
+            self.notes = (*notes, *self._blocks.failures)
+
+    @property
+    def memory(self) -> dict[str, int] | None:
+        """See `Runner`."""
+        return memory_used(self.adapter, self.pool)
+
+    def begin(self) -> None:
+        """See `Runner`."""
+        if self.adapter.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.adapter.device)
+
+    def launch(self, output: SchedulerOutput, params: Mapping[str, SamplingParams]) -> PassResult:
+        """See `Runner`: computed at once."""
+        t0 = self.clock()
+        batch = pack(output, self.pool.block_size, self.pool.trash_slot, self.adapter.device)
+        rows = sampling_rows(output, params)
+        t1 = self.clock()
+        replaced = [*self._norms, *self._blocks.forwards]
+        with self._modules.in_use(self._kernels.gelu), replaced_in(self.adapter, replaced):
+            logits = self.adapter.forward(batch, self.pool, self.backend)
+        if self.adapter.device.type != "cpu":
+            # otherwise sampling would be charged for work the device is still doing
+            torch.accelerator.synchronize()
+        t2 = self.clock()
+        observer = current_observer()
+        if observer is not None:
+            observer(rows, logits)
+        samples = sample(logits, rows, self._kernels.stats) if rows else []
+        t3 = self.clock()
+        return PassResult(
+            samples=samples, t_start=t0, t_end=t3, prepare=t1 - t0, forward=t2 - t1, sample=t3 - t2
+        )

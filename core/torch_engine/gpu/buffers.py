@@ -1,0 +1,255 @@
+"""A scheduled pass on its way to the device: laid out as NumPy arrays on the host, and copied to
+tensors that stay in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from core.scheduler.output import SchedulerOutput
+from core.torch_engine.attention.batch import PackedBatch
+from core.torch_engine.gpu.paged_layout import PagedLayout, Tiles
+
+
+class LaneTables:
+    """The block table of the request in each lane: int32 `[lanes, blocks]`, kept from pass to pass.
+
+    A lane's row is never cleared: entries after a request's last block are never read.
+    """
+
+    def __init__(self, num_lanes: int, blocks: int) -> None:
+        self.blocks = np.zeros((num_lanes, blocks), np.int32)
+        self._held: list[tuple[int, ...]] = [()] * num_lanes
+
+    def update(self, output: SchedulerOutput) -> tuple[np.ndarray, np.ndarray]:
+        """Store a pass's tables; returns the flat indices that changed and their new values."""
+        indices: list[int] = []
+        values: list[int] = []
+        width = self.blocks.shape[1]
+        for scheduled in output.scheduled:
+            lane, now = scheduled.lane, scheduled.block_table.blocks
+            before = self._held[lane]
+            if now is before:
+                continue
+            same = len(before) if now[: len(before)] == before else 0
+            self._held[lane] = now
+            indices += range(lane * width + same, lane * width + len(now))
+            values += now[same:]
+        changed, blocks = np.array(indices, np.int64), np.array(values, np.int32)
+        self.blocks.reshape(-1)[changed] = blocks
+        return changed, blocks
+
+
+@dataclass(frozen=True)
+class HostPass:
+    """What a pass of `rows` x `width` positions computes; pads have id and position 0 and write to
+    the trash slot.
+
+    ids, lanes, positions, slots: int64 `[rows * width]`; an id of UNREAD is the last token of its
+    lane. sample_rows, sample_lanes: int64 `[n]`, flat positions whose logits are sampled, and their
+    lanes. query_rows, query_lens, kv_lens: int32 `[lanes]`, see `PagedLayout`; a lane is a
+    sequence.
+    """
+
+    layout: str
+    rows: int
+    width: int
+    ids: np.ndarray
+    lanes: np.ndarray
+    positions: np.ndarray
+    slots: np.ndarray
+    sample_rows: np.ndarray
+    sample_lanes: np.ndarray
+    query_rows: np.ndarray
+    query_lens: np.ndarray
+    kv_lens: np.ndarray
+
+
+def lay_out(
+    output: SchedulerOutput, tables: LaneTables, block_size: int, trash_slot: int
+) -> HostPass:
+    """Lay out a pass whose block tables are in `tables`. Left padding: a row's real positions are
+    its last ones.
+    """
+    scheduled = output.scheduled
+    ids = np.array([i for s in scheduled for i in s.tokens], np.int64)
+    lane = np.array([s.lane for s in scheduled], np.int64)
+    start = np.array([s.start for s in scheduled], np.int64)
+    length = np.array([len(s.tokens) for s in scheduled], np.int64)
+    samples = np.array([s.samples for s in scheduled], bool)
+    ends = length.cumsum()
+    lanes = lane.repeat(length)
+    positions = np.arange(ids.size) + (start - (ends - length)).repeat(length)
+    slots = (
+        tables.blocks[lanes, positions // block_size].astype(np.int64) * block_size
+        + positions % block_size
+    )
+    last = ends - 1
+    rows, width = output.rows, output.width
+    first = ends - length
+    if output.layout == "padded":
+        last = np.arange(1, rows + 1) * width - 1
+        first = last + 1 - length
+        flat = np.arange(ids.size) + (first - (ends - length)).repeat(length)
+        ids, lanes, positions = (
+            _scattered(values, flat, rows * width, 0) for values in (ids, lanes, positions)
+        )
+        slots = _scattered(slots, flat, rows * width, trash_slot)
+    query_rows, query_lens, kv_lens = np.zeros((3, len(tables.blocks)), np.int32)
+    query_rows[lane], query_lens[lane], kv_lens[lane] = first, length, start + length
+    return HostPass(
+        output.layout,
+        rows,
+        width,
+        ids,
+        lanes,
+        positions,
+        slots,
+        last[samples],
+        lane[samples],
+        query_rows,
+        query_lens,
+        kv_lens,
+    )
+
+
+def _scattered(values: np.ndarray, at: np.ndarray, size: int, pad: int) -> np.ndarray:
+    """An array of `size` with `values` at `at` and `pad` elsewhere."""
+    filled = np.full(size, pad, np.int64)
+    filled[at] = values
+    return filled
+
+
+# -- on the device ---------------------------------------------------------------------------------
+
+
+class PassShape(NamedTuple):
+    """The sizes of a pass's tensors: positions in `rows` of `width`, rows of logits, tiles of
+    either kind.
+
+    Passes of one shape run through the same buffers and, captured once, the same CUDA graph.
+    """
+
+    layout: str
+    rows: int
+    width: int
+    samples: int
+    prefill_tiles: int
+    decode_tiles: int
+
+    @property
+    def positions(self) -> int:
+        """Rows × width, padding included."""
+        return self.rows * self.width
+
+
+class Staged(NamedTuple):
+    """Pinned host memory, from which the device copies asynchronously."""
+
+    data: torch.Tensor
+    small: torch.Tensor
+
+
+class Buffers:
+    """Device tensors of one shape. tables: int32 `[lanes, blocks]`, shared by all shapes.
+
+    Until the first `load`, and beyond what a pass fills, everything is a pad: it writes to the
+    trash slot and attends to nothing.
+    """
+
+    def __init__(
+        self,
+        shape: PassShape,
+        tables: torch.Tensor,
+        block_size: int,
+        queries_per_tile: int,
+        trash_slot: int,
+    ) -> None:
+        self.shape, self._trash_slot, self._device = shape, trash_slot, tables.device
+        self._parts = (
+            shape.positions,
+            shape.positions,
+            shape.positions,
+            shape.positions,
+            shape.samples,
+            shape.samples,
+        )
+        lanes, prefill, decode = len(tables), shape.prefill_tiles, shape.decode_tiles
+        self._small_parts = (
+            lanes,
+            lanes,
+            lanes,
+            prefill,
+            prefill,
+            decode,
+            decode,
+            decode,
+            lanes,
+            lanes,
+        )
+        self._data = torch.zeros(sum(self._parts), dtype=torch.int64, device=self._device)
+        self._small = torch.zeros(sum(self._small_parts), dtype=torch.int32, device=self._device)
+        self.ids, self.lanes, self.positions, self.slots, self.sample_rows, self.sample_lanes = (
+            self._data.split(self._parts)
+        )
+        self.slots.fill_(trash_slot)
+        query_rows, query_lens, kv_lens, *tiles = self._small.split(self._small_parts)
+        self.paged = PagedLayout(
+            block_size, queries_per_tile, tables, query_rows, query_lens, kv_lens, *tiles
+        )
+        for name in ("prefill_sequences", "decode_sequences"):
+            getattr(self.paged, name).fill_(-1)
+
+    def stage(self, host: HostPass, tiles: Tiles) -> Staged:
+        """Copy a pass into pinned host memory in this layout."""
+        data, small = _pinned(self._data), _pinned(self._small)
+        array = data.numpy()
+        ids, lanes, positions, slots, sample_rows, sample_lanes = _split(array, self._parts)
+        array[:] = 0
+        slots[:] = self._trash_slot
+        real = host.ids.size
+        ids[:real], lanes[:real], positions[:real], slots[:real] = (
+            host.ids,
+            host.lanes,
+            host.positions,
+            host.slots,
+        )
+        sample_rows[: host.sample_rows.size], sample_lanes[: host.sample_lanes.size] = (
+            host.sample_rows,
+            host.sample_lanes,
+        )
+        np.concatenate((host.query_rows, host.query_lens, host.kv_lens, *tiles), out=small.numpy())
+        return Staged(data, small)
+
+    def load(self, staged: Staged) -> None:
+        """Overwrite the previous pass."""
+        self._data.copy_(staged.data, non_blocking=True)
+        self._small.copy_(staged.small, non_blocking=True)
+
+    def batch(self, last_tokens: torch.Tensor) -> PackedBatch:
+        """last_tokens: int64 `[lanes]`, used in place of ids that the host has not read."""
+        shape = (self.shape.rows, self.shape.width)
+        ids = torch.where(self.ids < 0, last_tokens[self.lanes], self.ids)
+        return PackedBatch(
+            self.shape.layout,
+            ids.view(shape),
+            self.positions.view(shape),
+            self.slots,
+            self.sample_rows,
+            paged=self.paged,
+        )
+
+
+def _split(array: np.ndarray, parts: tuple[int, ...]) -> list[np.ndarray]:
+    return np.split(array, np.cumsum(parts)[:-1])
+
+
+def _pinned(like: torch.Tensor) -> torch.Tensor:
+    """Pinned host memory, from which the device copies asynchronously; torch's allocator keeps it
+    until the copy is done.
+    """
+    return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.device.type == "cuda")

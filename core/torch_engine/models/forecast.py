@@ -1,0 +1,187 @@
+"""What a model is and what it will take, before its weights are read: from its config, the headers
+of its weight files, and a pass without numbers.
+
+The model is built on torch's "meta" device, where tensors have shapes and no contents, so
+parameters and the size of its KV cache are exact.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from huggingface_hub import hf_hub_download
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AttentionInterface, AttentionMaskInterface
+
+from core.errors import UnsupportedModel, first_sentence
+from core.torch_engine.attention.kv_pool import KVShape
+from core.torch_engine.attention.observe import ObservingCache
+from core.torch_engine.attention.plug import given_cache
+from core.torch_engine.models.adapter import context_of
+from core.torch_engine.models.hub import check_hub
+from core.torch_engine.models.load import (
+    check_config,
+    folder_of,
+    hub_files,
+    resolve_device,
+    resolve_dtype,
+    source_of,
+    unloadable,
+)
+from core.torch_engine.models.pretrained import read_config
+from core.torch_engine.models.probe import known_obstacle
+from core.torch_engine.models.tokenizer import is_tokenizer
+from core.torch_engine.models.weight_files import BadWeights, stored_weights
+
+_SHAPES_ONLY = "inflight_shapes"
+_asked: ContextVar[dict[int, KVShape]] = ContextVar("inflight_shapes")  # of attention, by layer
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """stored: number formats of the weight files. dtype: the one to compute in. weights: bytes in
+    memory. kv_bytes_per_token: over all layers, None if only loading can tell. context: in tokens,
+    None if the config states none. download: bytes to be fetched first.
+    """
+
+    name: str
+    architecture: str
+    parameters: int
+    layers: int
+    vocab_size: int
+    context: int | None
+    stored: tuple[str, ...]
+    dtype: str
+    device: str
+    weights: int
+    kv_bytes_per_token: int | None
+    has_tokenizer: bool
+    has_chat_template: bool
+    download: int
+
+
+def forecast(name: str, device: str = "auto", dtype: str = "auto") -> Forecast:
+    """The forecast of a built-in model, a folder or a hub id; raises UnsupportedModel, in the
+    sentence that loading would end with, if it is already certain that the model cannot be run.
+    """
+    where = resolve_device(device)
+    number = resolve_dtype(dtype, where)
+    source = source_of(name)
+    try:
+        if folder := folder_of(source):
+            config = read_config(folder)
+            stored, files, download = stored_weights(folder).dtypes, os.listdir(folder), 0
+        else:
+            config, stored, files, download, folder = _on_the_hub(source)
+        kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(check_config(config, name))]
+        with torch.device("meta"):
+            model = kind(
+                config
+                # not by transformers' own functions, which change torch's defaults under runs in
+                # other threads
+            ).eval()
+    except UnsupportedModel:
+        raise
+    except BadWeights as error:
+        raise unloadable(name, str(error)) from None
+    except Exception as error:  # configs fail in many ways, including bare exceptions of libraries
+        raise unloadable(name, first_sentence(error)) from None
+    if obstacle := known_obstacle(model):
+        raise UnsupportedModel(
+            f"{name} ({config.model_type}) cannot be run in packed batches: {obstacle}."
+        )
+    parameters = sum(p.numel() for p in model.parameters())
+    buffers = sum(b.numel() * b.element_size() for b in model.buffers())
+    text, shapes = model.config.get_text_config(), _kv_shapes(model)
+    per_token = (
+        sum(s.num_kv_heads * (s.key_size + s.value_size) for s in shapes.values())
+        if shapes
+        else None
+    )
+    return Forecast(
+        name=name,
+        architecture=next(iter(config.architectures or ()), type(model).__name__),
+        parameters=parameters,
+        layers=text.num_hidden_layers,
+        vocab_size=text.vocab_size,
+        context=context_of(text),
+        stored=stored,
+        dtype=str(number).removeprefix("torch."),
+        device=where.type,
+        weights=parameters * number.itemsize + buffers,
+        kv_bytes_per_token=None if per_token is None else per_token * number.itemsize,
+        has_tokenizer=is_tokenizer(files),
+        has_chat_template=_has_template(folder, files),
+        download=download,
+    )
+
+
+def _on_the_hub(source: str) -> tuple[Any, tuple[str, ...], list[str], int, str]:
+    """The config of a model that is on the hub only, number formats of its weights, names of its
+    files, bytes to fetch, and where its small files are.
+    """
+    check_hub(source)
+    files = hub_files(source)
+    config = read_config(source, offline=False)
+    folder = os.path.dirname(hf_hub_download(source, "config.json"))
+    if "tokenizer_config.json" in files:
+        hf_hub_download(source, "tokenizer_config.json")
+    stored = () if config.dtype is None else (str(config.dtype).removeprefix("torch."),)
+    return config, stored, list(files), sum(files.values()), folder
+
+
+def _has_template(folder: str, names: list[str]) -> bool:
+    """Whether the tokenizer of a folder brings a chat template; names: of its files."""
+    if any(name.startswith("chat_template.") for name in names):
+        return True
+    try:
+        with open(os.path.join(folder, "tokenizer_config.json"), encoding="utf-8") as file:
+            return bool(json.load(file).get("chat_template"))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _kv_shapes(model: Any) -> dict[int, KVShape]:
+    """The cache that each layer would fill, from a pass over tensors without contents; empty if the
+    model cannot take one.
+    """
+    cache, layers = ObservingCache(), set(range(model.config.get_text_config().num_hidden_layers))
+    token = _asked.set({})
+    ids = torch.zeros(1, 4, dtype=torch.long, device="meta")
+    try:
+        model.to(torch.bfloat16)  # the only format that the kernels of experts take
+        model.set_attn_implementation(_SHAPES_ONLY)
+        with torch.inference_mode():
+            positions = torch.arange(4, device="meta")[None]
+            model(
+                input_ids=ids, position_ids=positions, use_cache=True, **given_cache(model, cache)
+            )
+    except Exception:  # what looks at contents
+        return {}
+    finally:
+        asked = _asked.get()
+        _asked.reset(token)
+    return next(
+        (shapes for shapes in (asked, cache.shapes) if set(shapes) == layers), {}
+    )  # in the order in which the probe tries them
+
+
+def _no_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: Any,
+    **kwargs: Any,
+) -> Any:
+    _asked.get()[module.layer_idx] = KVShape(key.shape[1], key.shape[3], value.shape[3])
+    rows, heads, width, _ = query.shape
+    return value.new_zeros(rows, width, heads, value.shape[3]), None
+
+
+AttentionInterface.register(_SHAPES_ONLY, _no_attention)
+AttentionMaskInterface.register(_SHAPES_ONLY, lambda **kwargs: None)

@@ -1,0 +1,56 @@
+"""How a model is named: built in, a folder, a GGUF file, or an id on the hub. Imports nothing but
+the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+
+from core.config import BUILTIN_MODELS, SMOLLM2, model_source
+
+_QUOTES = "\"'`“”„‘’"
+
+
+def model_named(text: str) -> str:
+    """The name in what somebody typed or pasted: without quotes and blanks around it, `~` being the
+    home folder.
+    """
+    name = text.strip().strip(_QUOTES).strip()
+    if name in BUILTIN_MODELS or not is_path(name):
+        return name
+    folder = os.path.normpath(os.path.expanduser(name))
+    # normalised, "./model" would be an id on the hub
+    return folder if is_path(folder) else os.path.join(".", folder)
+
+
+def is_path(name: str) -> bool:
+    """Whether a name can only be a folder's: a hub id has at most one slash."""
+    return name.startswith(("/", ".", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def public_name(name: str) -> str:
+    """What clients call a model: where it lies is its server's affair."""
+    return os.path.basename(os.path.abspath(name)) if os.path.exists(name) else name
+
+
+def is_fetched() -> bool:
+    """Whether `smollm2` is on this machine."""
+    return os.path.isfile(os.path.join(model_source(SMOLLM2), "config.json"))
+
+
+def folder_fault(name: str) -> str | None:
+    """Why a name is neither a folder of a model nor a GGUF file, as the end of a sentence; None if
+    it is one, or may be an id on the hub.
+    """
+    if name.lower().endswith(".gguf"):
+        return None if os.path.isfile(name) else "there is no such file"
+    if name == SMOLLM2:
+        return None  # where it is not here, it is fetched
+    source = model_source(name)
+    if os.path.exists(source):
+        return (
+            None
+            if os.path.isfile(os.path.join(source, "config.json"))
+            else "there is no config.json in that folder"
+        )
+    return "there is no such folder" if is_path(name) else None

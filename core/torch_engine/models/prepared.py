@@ -1,0 +1,23 @@
+"""Models whose folder is made here first: `smollm2`, which is fetched once, and GGUF files."""
+
+from __future__ import annotations
+
+from core.config import SMOLLM2, model_source, models_folder
+from core.torch_engine.models import gguf, smollm2
+from core.torch_engine.models.names import folder_fault
+from core.torch_engine.models.watch import Watch, nobody
+
+
+def prepared(name: str, watch: Watch = nobody) -> str:
+    """The folder of such a model, made now if it is not there; of any other its source, see
+    `model_source`. Raises UnsupportedModel where `smollm2` cannot be had, BadWeights for a file
+    that is not read here, and OSError where there is no room.
+    """
+    if name == SMOLLM2:
+        smollm2.fetch(watch)
+    elif gguf.is_gguf(name) and folder_fault(name) is None:
+        folder = gguf.folder_for(name, models_folder() / "gguf")
+        if not folder.exists():
+            gguf.make_folder(name, folder, lambda done, total: watch("load", done, total))
+        return str(folder)
+    return model_source(name)

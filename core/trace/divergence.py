@@ -1,0 +1,241 @@
+"""The first step at which two runs of the same requests decide differently.
+
+What is compared of a step, in the order in which it is decided: who is preempted, who is admitted
+and to which lane, who computes how much, how the pass is laid out, which tokens come out, who
+finishes. The reason why a request waits is reported, but waiting for a different reason is no fork;
+times never count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.errors import InflightError
+from core.trace.events import StepEvent
+from core.trace.messages import english
+from core.trace.phrases import reason, setting
+from core.trace.ran import Ran
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A limit that differs between the two runs."""
+
+    name: str
+    before: Any
+    after: Any
+
+    def of(self, value: Any) -> str:
+        """The limit at a value, in words."""
+        return english(setting(self.name, value))
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first step that differs. aspect: the kind of decision; before and after: that decision in
+    each run, as a text of `core.trace.messages`.
+
+    steps: how long each run is. same_tokens: whether the two runs generated the same tokens.
+    """
+
+    step: int
+    aspect: str
+    request: str | None
+    before: str
+    after: str
+    knobs: tuple[Knob, ...]
+    steps: tuple[int, int]
+    same_tokens: bool
+
+    def sentence(self, name: Callable[[str], str] = str) -> str:
+        """The fork in words; `name` turns a request id into the name to show."""
+        with_before = (
+            f"With {_listed([k.of(k.before) for k in self.knobs])} "
+            if self.knobs
+            else "In the first run "
+        )
+        with_after = (
+            f"with {_listed([k.of(k.after) for k in self.knobs])} "
+            if self.knobs
+            else "in the second "
+        )
+        who = f"{name(self.request)} " if self.request else ""
+        before, after = english(self.before), english(self.after)
+        return (
+            f"Fork at step {self.step}: {with_before[0].lower() + with_before[1:]}{who}{before};"
+            f" {with_after}{who}{after}."
+        )
+
+    __str__ = sentence
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, and the sentence that tells it."""
+        data = asdict(self)
+        data["knobs"] = [{"name": k.name, "before": k.before, "after": k.after} for k in self.knobs]
+        return {
+            **data,
+            "before": english(self.before),
+            "after": english(self.after),
+            "sentence": self.sentence(),
+        }
+
+
+def divergence(before: Ran, after: Ran) -> Divergence | None:
+    """Where two runs diverge, or None if every step decides the same; raises InflightError for runs
+    of different requests.
+    """
+    if before.asked != after.asked:
+        raise InflightError(
+            "These two runs were asked for different requests, so nothing can be said about where"
+            " they part."
+        )
+    found = _first_difference(before, after)
+    if found is None:
+        return None
+    step, aspect, request, first, second = found
+    if aspect == "admission":
+        first, second = _unlimited(first, before, second), _unlimited(second, after, first)
+    steps = (len(before.events), len(after.events))
+    return Divergence(
+        step,
+        aspect,
+        request,
+        first,
+        second,
+        knobs(before, after),
+        steps,
+        before.outputs == after.outputs,
+    )
+
+
+def knobs(before: Ran, after: Ran) -> tuple[Knob, ...]:
+    """The limits that differ between two runs."""
+    first, second = (trace.config.to_json() for trace in (before, after))
+    return tuple(
+        Knob(name, first[name], second[name]) for name in first if first[name] != second[name]
+    )
+
+
+_Found = tuple[int, str, str | None, str, str]
+# of a request in a step: pass, phase, start, length
+_Segments = tuple[tuple[int, str, int, int], ...]
+
+
+def _first_difference(before: Ran, after: Ran) -> _Found | None:
+    first, second = ({e.step: e for e in t.events} for t in (before, after))
+    for step in sorted(first.keys() | second.keys()):
+        a, b = first.get(step), second.get(step)
+        if a is None or b is None:
+            ended = [t.events[-1].step if t.events else -1 for t in (before, after)]
+            words = [
+                "has nothing left to do" if step > end else "computes nothing" for end in ended
+            ]
+            done = [_work(e) if e is not None else words[i] for i, e in enumerate((a, b))]
+            return step, "work", None, done[0], done[1]
+        difference = _difference(a, b)
+        if difference:
+            return (step, *difference)
+    return None
+
+
+def _difference(a: StepEvent, b: StepEvent) -> tuple[str, str | None, str, str] | None:
+    """aspect, request and both decisions in words; None if the two steps decide the same."""
+    for aspect, (facts, words) in _ASPECTS.items():
+        first, second = facts(a), facts(b)
+        changed = [
+            request for request in (*first, *second) if first.get(request) != second.get(request)
+        ]
+        if changed:
+            request = changed[0]
+            return (
+                aspect,
+                request,
+                words(a, request, first.get(request)),
+                words(b, request, second.get(request)),
+            )
+    return None
+
+
+def _segments(event: StepEvent) -> dict[str | None, _Segments]:
+    work: dict[str | None, _Segments] = {}
+    for s in event.segments:
+        work[s.request] = (*work.get(s.request, ()), (s.pass_index, s.phase, s.start, s.length))
+    return work
+
+
+def _work(event: StepEvent) -> str:
+    tokens = sum(p.tokens for p in event.passes)
+    return f"computes {tokens:,} [token|tokens]"
+
+
+def _preemption(event: StepEvent, request: str | None, lost: int | None) -> str:
+    return (
+        "goes on"
+        if lost is None
+        else f"is preempted and loses its cache of {lost:,} [token|tokens]"
+    )
+
+
+_TAKES = "takes lane"
+
+
+def _admission(event: StepEvent, request: str | None, lane: int | None) -> str:
+    if lane is not None:
+        return f"{_TAKES} {lane}"
+    why = event.waiting.why
+    return f"waits: {reason(why)}" if why is not None else "is not admitted"
+
+
+def _unlimited(decided: str, trace: Ran, otherwise: str) -> str:
+    """An admission, with why the budget that makes the other run wait is no reason here."""
+    policy = trace.config.policy
+    if policy.token_budget or not decided.startswith(_TAKES) or "budget" not in otherwise:
+        return decided
+    barrier = ", only the barrier between waves" if policy.admission == "barrier" else ""
+    return f"{decided}: this policy has no token budget{barrier}"
+
+
+def _computes(event: StepEvent, request: str | None, work: _Segments | None) -> str:
+    if not work:
+        stalled = next((s.why for s in event.stalled if s.request == request), None)
+        return f"computes nothing: {reason(stalled)}" if stalled else "computes nothing"
+    what = f"computes {sum(length for *_, length in work):,} [token|tokens]"
+    return (
+        what if len(event.passes) < 2 else f"{what} in pass {work[0][0] + 1} of {len(event.passes)}"
+    )
+
+
+def _layout(event: StepEvent) -> str:
+    """The passes in words."""
+    tokens, padding = sum(p.tokens for p in event.passes), sum(p.padding for p in event.passes)
+    passes = "one pass" if len(event.passes) == 1 else f"{len(event.passes)} passes"
+    pads = f" and {padding:,} [pad|pads]" if padding else ", no padding"
+    return f"{passes} of {tokens:,} [token|tokens]{pads}"
+
+
+_Facts = Callable[[StepEvent], dict[str | None, Any]]
+_ASPECTS: dict[str, tuple[_Facts, Callable[[StepEvent, str | None, Any], str]]] = {
+    "preemption": (lambda e: {p.request: p.tokens_lost for p in e.preempted}, _preemption),
+    "admission": (lambda e: {a.request: a.lane for a in e.admitted}, _admission),
+    "work": (_segments, _computes),
+    "layout": (lambda e: {None: _layout(e)}, lambda event, request, layout: layout),
+    "token": (
+        lambda e: {s.request: s.token_id for s in e.sampled},
+        lambda event, request, token: (
+            "writes nothing" if token is None else f"writes token {token}"
+        ),
+    ),
+    "finish": (
+        lambda e: {f.request: f.finish_reason for f in e.finished},
+        lambda event, request, why: "goes on" if why is None else "finishes",
+    ),
+}
+"""What is compared of a step, in the order in which it is decided: the facts by request, and a
+function that puts one into words.
+"""
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

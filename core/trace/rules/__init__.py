@@ -1,0 +1,1 @@
+"""The rules that a step must obey for a page to draw it."""

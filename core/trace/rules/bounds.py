@@ -1,0 +1,113 @@
+"""Bounds for what was measured and cannot be recomputed: times, graphs, and token probabilities.
+Needs no run state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from core.trace.events import (
+    NOTHING_BINDS,
+    SKIPPED,
+    UNRECORDED,
+    Arrived,
+    LimitReached,
+    Pass,
+    Sampled,
+    StepEvent,
+)
+from core.trace.header import ExecutionFacts
+
+ROUNDING = 1e-5  # seconds: times are recorded in microseconds
+_APART = 1e-3  # seconds by which the clocks of a host and its device may differ
+# seconds for which a host may still be busy with a step after its device has finished the passes
+_AHEAD = 1.0
+_LOGITS = 1e-3  # by which rounded logits and probabilities may differ
+
+
+def in_order(event: StepEvent, since: float) -> bool:
+    """Whether the step's times run forwards from `since`, the end of the step before."""
+    times = [
+        since,
+        event.t_start,
+        *(t for p in event.passes for t in (p.t_start, p.t_end)),
+        event.t_end,
+    ]
+    return times == sorted(times)
+
+
+def parts_fit(event: StepEvent, one_clock: bool) -> bool:
+    """Whether the parts of a step fit into it. one_clock: preparing, forward and sampling make up
+    the passes, and scheduling is outside them; otherwise only the device's parts must fit, since
+    the host's overlap another step.
+    """
+    schedule, prepare, forward, sample = (
+        getattr(event.timings, part) or 0.0 for part in ("schedule", "prepare", "forward", "sample")
+    )
+    whole = event.t_end - event.t_start
+    if min(schedule, prepare, forward, sample) < 0:
+        return False
+    if not one_clock:
+        return forward + sample <= whole + _APART and max(schedule, prepare) <= event.t_end + _AHEAD
+    passes = sum([p.t_end - p.t_start for p in event.passes])
+    rounding = ROUNDING + 1e-6 * len(event.passes)
+    return (
+        abs(prepare + forward + sample - passes) <= rounding
+        and schedule + passes <= whole + rounding
+    )
+
+
+def plausible_arrival(arrived: Arrived, event: StepEvent, one_clock: bool, by_step: bool) -> bool:
+    """Whether a request can have arrived at that time: before the first pass and, where arrivals
+    count steps, within the step.
+    """
+    latest = event.passes[0].t_start if event.passes and one_clock else event.t_end
+    earliest = event.t_start - ROUNDING if by_step and one_clock else 0.0
+    return earliest <= arrived.t <= latest
+
+
+def plausible_greedy(s: Sampled, vocab_size: int | None) -> bool:
+    """Whether a token can be the most probable one, given its probability and its margin: no other
+    token is more probable than the runner-up.
+    """
+    runner_up, others = math.exp(-(s.margin or 0.0)), (vocab_size or 2**31) - 1
+    least, most = -math.log1p(others * runner_up), -math.log1p(runner_up)
+    return least - _LOGITS <= (s.logprob or 0.0) <= most + _LOGITS
+
+
+def plausible_margin(s: Sampled) -> bool:
+    """Whether a token, the most probable one or not, can have its probability, given how far apart
+    the two best are.
+    """
+    if s.logprob is None or s.margin is None:
+        return True
+    return s.logprob <= -math.log1p(math.exp(-s.margin)) + _LOGITS
+
+
+def plausible_graph(forward: Pass, execution: ExecutionFacts | None) -> bool:
+    """Whether the pass can have been a CUDA graph of the recorded size: the next power of two, or
+    exactly these rows.
+    """
+    if execution is None or not execution.cuda_graphs:
+        return False
+    least, most = execution.min_graph_positions or 1, execution.max_graph_positions or 0
+    positions, bucket = forward.rows * forward.width, forward.bucket or 0
+    if forward.layout == "padded":
+        return forward.width == 1 and bucket == positions
+    return positions <= bucket <= min(most, max(least, 2 * positions - 1))
+
+
+def plausible_reason(why: LimitReached | None, totals: Mapping[str, int | None]) -> bool:
+    """Whether a reason names an existing limit of which less was left than was needed. totals: the
+    total of each limit.
+    """
+    return (
+        why is None
+        or why in (NOTHING_BINDS, SKIPPED, UNRECORDED)
+        or (
+            why.total == totals.get(why.limit)
+            and 0 <= why.have < why.need
+            and why.have <= why.total
+        )
+    )

@@ -1,0 +1,265 @@
+"""The rules of another engine's step that follow from what the header says of it: from the rules by
+which lanes, queue and reasons were inferred, from its order and its limits, and from arithmetic.
+Reads the events and the state before each part.
+
+What an engine does not record, such as that it skipped a request, is believed; `assets/checks.toml`
+lists it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from core.trace.events import NOT_RECORDED, SKIPPED, UNRECORDED, Resumed, StepEvent
+from core.trace.header import Header, windows_of
+from core.trace.inferred import WINDOWS, inferred_by, inferred_reasons, lowest_free
+from core.trace.rules.blocks import BY_POSITION
+from core.trace.rules.bounds import ROUNDING, plausible_reason
+from core.trace.rules.followable import quoted
+from core.trace.run_state import RunState
+
+_MAY_BE_ABSENT = ("prepare", "sample", "logprob", "margin", "tokens", "prompts")
+
+
+def oddity(header: Header) -> str | None:
+    """What is odd about a header, or None: its lanes, queue and reasons are always inferred, by the
+    rules known here, and what is absent has a name.
+    """
+    rules, stated = inferred_by(header.policy), header.inferred
+    if any(
+        stated.get(fact) != (rules | {"windows": WINDOWS}).get(fact) for fact in [*rules, *stated]
+    ):
+        return (
+            "the header does not name the rules by which lanes, queue and reasons are inferred here"
+        )
+    if header.model.windows != windows_of(header.kv_groups):
+        return "the model's windows are not those of its KV cache groups"
+    if unknown := [fact for fact in header.absent if fact not in _MAY_BE_ABSENT]:
+        return f"the header says that {quoted(unknown[0])} is absent, which no step has"
+    return None
+
+
+class RecordedRules:
+    """The rules of one run, each for a part of a step: it says in words what the part contradicts,
+    or returns None.
+    """
+
+    def __init__(self, header: Header) -> None:
+        engine = header.engine
+        self._header, self._config, self._policy = header, header.config, header.policy
+        self._groups = header.groups
+        self._longest = engine.long_prefill_token_threshold if engine else None
+        self._holds_blocks = bool(engine and engine.kv_connector)
+        self._proposes = engine.num_spec_tokens if engine else None
+        self.ahead = 2 * (self._proposes or 0)
+        """Positions beyond its tokens for which a request may have blocks: proposed tokens, and
+        those of the step before that were not accepted.
+        """
+        self._step = -1
+        # the head of the queue after the step before, if it is known why it waited
+        self._next: str | None = None
+
+    def numbering(self, event: StepEvent, state: RunState) -> str | None:
+        """Steps follow one another, except where the record says that some are missing."""
+        before, self._step, resumed = self._step, event.step, event.resumed
+        self.ahead = max(self.ahead, *(2 * draft.drafted for draft in event.drafts), 0)
+        if resumed is not None:
+            self._next = None
+            follows = resumed.last + 1 == event.step and (before < 0 or resumed.first == before + 1)
+        else:
+            follows = event.step == before + 1
+        return None if follows else "steps are missing before it, and it does not say so"
+
+    def times(self, event: StepEvent, state: RunState) -> str | None:
+        """The parts that are recorded are those between the recorded times."""
+        if not event.passes:
+            return None
+        scheduling, computing = (
+            event.passes[0].t_start - event.t_start,
+            event.passes[-1].t_end - event.passes[0].t_start,
+        )
+        if (
+            max(abs(event.timings.schedule - scheduling), abs(event.timings.forward - computing))
+            > ROUNDING
+        ):
+            return "scheduling and the pass do not take as long as its times say"
+        return None
+
+    def lanes_after(self, resumed: Resumed, before: RunState) -> str | None:
+        """Requests from before the steps that are not shown keep their lanes."""
+        held = {
+            request: lane
+            for lane, request in before.lanes.items()
+            if request not in before.finished
+        }
+        kept = {c.request: held[c.request] for c in resumed.running if c.request in held}
+        return self._lowest(
+            ((c.request, c.lane) for c in resumed.running if c.request not in kept), kept.values()
+        ) or next(
+            (
+                self._elsewhere(c.request)
+                for c in resumed.running
+                if kept.get(c.request, c.lane) != c.lane
+            ),
+            None,
+        )
+
+    def preemptions(self, event: StepEvent, state: RunState) -> str | None:
+        """The newest gives way if that is the rule, and only for want of blocks; unless an engine
+        takes back the blocks of all.
+        """
+        running, gone = state.running, {p.request for p in event.preempted}
+        if not gone or gone == set(running):
+            return None
+        if self._policy.victim == "newest" and gone != set(running[-len(gone) :]):
+            return (
+                f"request {quoted(min(gone - set(running[-len(gone) :])))} was preempted but is not"
+                " the newest"
+            )
+        free = self._header.num_blocks - len(
+            {block for request in state.tables for block in state.blocks_of(request)}
+        )
+        kept = int(self._policy.watermark * (self._header.num_blocks + 1))
+        if not self._holds_blocks and free - kept >= (
+            need := sum([self._lacks(request, event, state) for request in running])
+        ):
+            return (
+                f"request {quoted(event.preempted[0].request)} was preempted although {free} blocks"
+                f" were free and {need} needed"
+            )
+        return None
+
+    def admissions(self, event: StepEvent, state: RunState) -> str | None:
+        """Lanes are taken from the lowest on, and the queue is left in its order."""
+        joining = {admitted.request for admitted in event.admitted}
+        if fault := self._lowest(((a.request, a.lane) for a in event.admitted), state.lanes):
+            return fault
+        # whoever is passed over waits for something that is not recorded
+        skips = event.waiting.why in (SKIPPED, UNRECORDED)
+        if (
+            self._policy.order_by == "arrival"
+            and not skips
+            and not joining <= set(list(state.waiting)[: len(joining)])
+        ):
+            early = next(
+                a.request
+                for a in event.admitted
+                if a.request not in list(state.waiting)[: len(joining)]
+            )
+            return f"request {quoted(early)} was admitted before another that came first"
+        return None
+
+    def queue(self, event: StepEvent, state: RunState) -> str | None:
+        """Who is next: the first in order of arrival, or else whoever was next, until it joins or
+        another comes.
+        """
+        head, before = event.waiting.request, self._next
+        self._next = None if event.waiting.why in (SKIPPED, UNRECORDED) else head
+        if head is None or self._holds_blocks or self._policy.order_by == NOT_RECORDED:
+            return None
+        if self._policy.order_by == "arrival":
+            is_next = head == state.waiting[0] if state.waiting else False
+        else:
+            new = {a.request for a in event.arrived} | {p.request for p in event.preempted}
+            stays = before is not None and before in state.waiting
+            is_next = not stays or (
+                head in {before, *new} and {a.request for a in event.admitted} <= new
+            )
+        return (
+            None
+            if is_next
+            else f"request {quoted(head)} is said to be the head of the queue, but is not"
+        )
+
+    def reasons(self, event: StepEvent, state: RunState) -> str | None:
+        """Each reason is the one that follows from lanes, budget and blocks, or not recorded where
+        none does; but the head of the queue may have been skipped. state: while the passes run.
+        """
+        why = event.waiting.why
+        totals = {
+            "lanes": self._config.num_lanes,
+            "budget": event.budget.limit,
+            "blocks": self._header.num_blocks,
+            "chunk": self._longest,
+        }
+        stated = [why, *(a.why for a in event.admitted), *(s.why for s in event.stalled)]
+        if not all([plausible_reason(reason, totals) for reason in stated]):
+            return "a reason has numbers that do not fit its limit"
+        if event.budget.binding != (why.limit if why else "none"):
+            return f"it was not held back by “{event.budget.binding}”"
+        follows = inferred_reasons(event, state, self._header)
+        if stated[why == SKIPPED :] != follows[why == SKIPPED :]:
+            return "a reason does not follow from the lanes, budget and blocks that are free"
+        return None
+
+    def chunks(self, event: StepEvent, state: RunState) -> str | None:
+        """What a pass may hold, and how far each request may be computed in one step. state: while
+        the passes run, before any of them.
+        """
+        over, drafted = (
+            {row.request for row in event.overrun},
+            {d.request: d.drafted for d in event.drafts},
+        )
+        longest, context = self._longest, self._header.model.context
+        alone = len(state.running) + len(state.waiting) < 2
+        if any(forward.layout != self._policy.layout for forward in event.passes):
+            return "its passes are not laid out as the header says"
+        if self._proposes is not None and max(drafted.values(), default=0) > self._proposes:
+            return f"more than {self._proposes} tokens were proposed for a request"
+        for s in event.segments:
+            if s.request in over:
+                continue
+            end = s.kv_len - drafted.get(s.request, 0)
+            if context is not None and end > context:
+                return (
+                    f"request {quoted(s.request)} computes more positions than the model's context"
+                    f" of {context}"
+                )
+            if longest and not alone and s.length - drafted.get(s.request, 0) > longest:
+                return (
+                    f"request {quoted(s.request)} computes more than {longest} tokens of its prompt"
+                    " in one step"
+                )
+            if (
+                not self._config.chunked_prefill
+                and not longest
+                and end < state.num_tokens[s.request]
+            ):
+                return (
+                    f"request {quoted(s.request)} computes a prompt in chunks although that is off"
+                )
+        return None
+
+    def _lowest(self, joining: Iterable[tuple[str, int | None]], held: Iterable[int]) -> str | None:
+        """The first of these requests that does not take the lowest lane that is free, in words."""
+        taken = set(held)
+        for request, lane in joining:
+            if lane != lowest_free(taken):
+                return self._elsewhere(request)
+            taken.add(lane)
+        return None
+
+    def _elsewhere(self, request: str) -> str:
+        return f"request {quoted(request)} does not take the lane that the header's rule gives it"
+
+    def _lacks(self, request: str, event: StepEvent, state: RunState) -> int:
+        """At least as many blocks as the request needed in this step beyond its own."""
+        most = (
+            max(
+                [
+                    state.num_tokens[request],
+                    *(s.kv_len for s in event.segments if s.request == request),
+                ]
+            )
+            + self.ahead
+        )
+        lacks = 0
+        for index, group in enumerate(self._groups):
+            kept = min(most, group.window or most) if group.kind == "ring" else most
+            needed = -(-kept // (group.block_size or self._config.block_size)) - len(
+                state.tables.get(request, {}).get(index, ())
+            )
+            lacks += max(needed, 0 if group.kind in BY_POSITION else 1 + self.ahead) * (
+                group.units or 1
+            )
+        return lacks

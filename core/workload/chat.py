@@ -1,0 +1,50 @@
+"""Messages as the text and the tokens that a model reads: its chat template writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from core.errors import InvalidRequest, first_sentence
+from core.workload.request import Message
+from core.workload.template import TemplateProcess
+
+_TEMPLATES = TemplateProcess()
+
+
+def has_template(tokenizer: Any) -> bool:
+    """Whether a model's tokenizer has a chat template; the built-in models' have none."""
+    return bool(getattr(tokenizer, "chat_template", None))
+
+
+def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """A conversation as the tokenizer's own template writes it, up to where the answer begins;
+    raises InvalidRequest if there is none, or if it refuses the conversation or takes too much.
+    """
+    if not has_template(tokenizer):
+        raise InvalidRequest(
+            "the model has no chat template, so its prompts must be text.", param="messages"
+        )
+    try:
+        template = tokenizer.get_chat_template()
+    except ValueError as error:  # there are several, and none is the default
+        raise InvalidRequest(
+            f"the model's chat template cannot be told: {first_sentence(error)}.", param="messages"
+        ) from None
+    return _TEMPLATES.text(
+        template,
+        {
+            "messages": [dict(message) for message in messages],
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": True,
+            **tokenizer.special_tokens_map,
+        },
+    )
+
+
+def chat_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """The token ids of a conversation as `chat_text` gives it: the template has written the special
+    tokens already.
+    """
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])

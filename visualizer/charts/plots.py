@@ -1,0 +1,146 @@
+"""What a trace and a comparison draw in a script or a notebook: figures of Plotly's own Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from core.errors import InflightError, shown
+from core.measure.compare import Comparison
+from core.trace.run_state import LaneRow
+from core.trace.trace import Trace
+from visualizer.charts.comparison import FIGURES, traced
+from visualizer.charts.figure import Figure
+from visualizer.charts.step_figure import NOTHING, coloured, step_figure
+from visualizer.charts.theme import HUES, UNNAMED, deal, titled
+from visualizer.words import verdicts
+
+_LANE_PIXELS = 26
+
+
+def plotted(what: Trace | Comparison, view: str, step: int | None) -> Any:
+    """The figure of a view; raises InflightError for one that there is not, or has nothing to
+    draw.
+    """
+    import plotly.graph_objects as go  # takes half a second
+
+    if isinstance(what, Comparison):
+        made = _one_of(_COMPARED, view)(what)
+        if what.is_simulated:
+            made.update_layout(title=f"Simulated: {made.layout['title']['text']}")
+    elif not what.events:
+        raise InflightError("An empty trace: nothing has run yet.")
+    elif view == "mask" and step is None:
+        raise InflightError("Which step? A mask is of one: give step=.")
+    elif view != "mask" and step is not None:
+        raise InflightError(f"step= is for the mask; {shown(view)} shows all of them.")
+    else:
+        made = _one_of(_OF_A_RUN, view)(what, step)
+    return go.Figure(made.to_json())
+
+
+def _one_of(views: dict[str, Callable[..., Figure]], view: str) -> Callable[..., Figure]:
+    if view not in views:
+        raise InflightError(f"There is no view {shown(view)} of it; there are {', '.join(views)}.")
+    return views[view]
+
+
+def lanes(trace: Trace, _: None = None) -> Figure:
+    """Who held which lane in each step: pale while it read its prompt, full while it wrote."""
+    picture = Figure()
+    cells = _lane_cells(trace, [(event.step, event.step + 1) for event in trace.events])
+    picture.add_heatmap(**cells)
+    picture.update_xaxes(title="step")
+    picture.update_yaxes(title="lane", dtick=1, **_LANE_AXIS)
+    height = 180 + _LANE_PIXELS * len(cells["z"])
+    return titled(picture, name_of(trace), height=height)
+
+
+def kv(trace: Trace, _: None = None) -> Figure:
+    """KV blocks in use in each step."""
+    picture = Figure()
+    last = trace.events[-1]
+    picture.add_scatter(
+        x=[*(event.step for event in trace.events), last.step + 1],
+        y=[*(event.kv.used for event in trace.events), last.kv.used],
+        mode="lines",
+        line={"shape": "hv", "width": 2, "color": HUES[0]},
+        fill="tozeroy",
+        hovertemplate=f"step %{{x}}: %{{y:,}} of {last.kv.total:,} blocks{UNNAMED}",
+    )
+    picture.update_xaxes(title="step")
+    picture.update_yaxes(title="KV blocks in use", range=[0, last.kv.total])
+    return titled(picture, name_of(trace), showlegend=False)
+
+
+def race(comparison: Comparison) -> Figure:
+    """The lanes of every contender, over the same seconds."""
+    runs = traced(comparison)
+    spans = [
+        [(event.t_start - run.start, event.t_end - run.start) for event in run.trace.events]
+        for run in runs
+    ]
+    cells = [_lane_cells(run.trace, times) for run, times in zip(runs, spans, strict=True)]
+    heights = [len(one["z"]) for one in cells]
+    picture = Figure.stacked(heights, gap=0.2 / len(runs))
+    longest = max(times[-1][1] for times in spans)
+    for cell, (run, one) in enumerate(zip(runs, cells, strict=True), 1):
+        picture.add_heatmap(cell, **one)
+        picture.update_xaxes(cell, range=[0, longest], showticklabels=cell == len(runs))
+        middle = (len(one["z"]) - 1) / 2
+        picture.update_yaxes(cell, **_LANE_AXIS, tickvals=[middle], ticktext=[run.name])
+    picture.update_xaxes(len(runs), title="seconds since the run began")
+    height = 180 + _LANE_PIXELS * sum(heights)
+    return titled(picture, verdicts.total_time(comparison), height=height)
+
+
+_LANE_AXIS: dict[str, Any] = {"autorange": "reversed", "showgrid": False}
+_OF_A_RUN: dict[str, Callable[..., Figure]] = {"lanes": lanes, "kv": kv, "mask": step_figure}
+_COMPARED: dict[str, Callable[..., Figure]] = {
+    "race": race,
+    **{name: chart.draw for name, chart in FIGURES.items()},
+}
+
+
+def name_of(trace: Trace) -> str:
+    """What it is, and that it is simulated or cut short, where it is."""
+    return repr(trace).strip("<>").removeprefix("Trace of ")
+
+
+def _lane_cells(trace: Trace, spans: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """A heatmap of the lanes. spans: from where to where each event is drawn."""
+    hues, edges = deal(trace), [spans[0][0]]
+    columns: list[dict[int, LaneRow]] = []
+    unseen = (spans[-1][1] - spans[0][0]) / 2000  # less than half a pixel
+    for frame, (start, end) in zip(trace.frames(), spans, strict=True):
+        if start - edges[-1] > unseen:  # nothing ran
+            columns.append({})
+            edges.append(start)
+        columns.append({row.lane: row for row in frame.lanes})
+        edges.append(end)
+    count = 1 + max((lane for column in columns for lane in column), default=0)
+    return {
+        "x": edges,
+        "y": list(range(count)),
+        "z": [[cell_of(column.get(lane), hues) for column in columns] for lane in range(count)],
+        "text": [[_said(column.get(lane)) for column in columns] for lane in range(count)],
+        "hovertemplate": "%{text}" + UNNAMED,
+        "ygap": 2,
+        **coloured(),
+    }
+
+
+def cell_of(row: LaneRow | None, hues: dict[str, int]) -> int:
+    """What a lane did in a step, as a place in `CELLS`: grey where it computed nothing that
+    counts.
+    """
+    if row is None:
+        return 0
+    decodes, reads = "decode" in row.doing, "prefill" in row.doing
+    return 1 + 2 * (hues.get(row.request, 0) if decodes or reads else NOTHING) + decodes
+
+
+def _said(row: LaneRow | None) -> str:
+    if row is None:
+        return "empty"
+    return f"{row.request}: {' and '.join(row.doing) or 'nothing'}, {row.kv_len:,} in its cache"

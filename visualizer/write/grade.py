@@ -1,0 +1,146 @@
+"""Grades a file for tasks of Write, each in a process of its own. What comes back is judged here:
+the values of an exercise's cases, or the run that a policy made, which has to keep the rules of
+every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from core import __version__
+from core.config import EngineConfig
+from core.errors import InflightError
+from core.trace.messages import english
+from core.trace.trace import Trace
+from visualizer.write import policy_answers
+from visualizer.write.cases import Reply, Result
+from visualizer.write.code import Fault
+from visualizer.write.exercises import EXERCISES, cases_of, checking
+from visualizer.write.process import Process
+from visualizer.write.tasks import PolicyTask, task_named
+
+SCHEMA = "exercises/1"
+BY_DEFAULT = tuple(EXERCISES)  # their answers fit into one file
+
+
+class Grade(NamedTuple):
+    """seconds: that the code computed."""
+
+    task: str
+    result: Result
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        result, fault, case = self.result, self.result.fault, None
+        if result.lines:
+            case = {"lines": list(result.lines), "expected": result.expected, "got": result.got}
+        return {
+            "name": self.task,
+            "passed": result.is_right,
+            "cases": result.right,
+            "of": result.of,
+            "seconds": round(self.seconds, 4),
+            "message": None if fault is None else str(fault),
+            "line": None if fault is None else fault.line,
+            "case": case,
+        }
+
+    def said(self) -> str:
+        """The verdict, and the case that shows why, to be pasted into Python."""
+        result, what = self.result, "cases" if self.task in EXERCISES else "goals"
+        if result.is_right:
+            return f"{self.task}: right. {result.of} {what} in {self.seconds:.2f} s"
+        lines = [f"{self.task}: {_plain(str(result.fault))}"]
+        if result.lines:
+            lines[0] += f" (case {result.right + 1} of {result.of}, {self.seconds:.2f} s)"
+            lines += ["", *(f"    {line}" for line in result.lines)]
+            for mark, text in (("expected", result.expected), ("got     ", result.got)):
+                lines += [f"    # {mark} {_plain(text)}"] if text is not None else []
+            lines.append("")
+        if result.printed.strip():
+            printed = (f"    | {_plain(line)}" for line in result.printed.splitlines())
+            lines += ["    It printed:", *printed, ""]
+        return "\n".join(lines)
+
+
+def as_json(file: str, source: bytes, seed: int, grades: Sequence[Grade]) -> dict[str, Any]:
+    """See docs/grading.md."""
+    return {
+        "schema": SCHEMA,
+        "inflight": __version__,
+        "file": file,
+        "sha256": hashlib.sha256(source).hexdigest(),
+        "seed": seed,
+        "passed": sum(grade.result.is_right for grade in grades),
+        "of": len(grades),
+        "exercises": [grade.to_json() for grade in grades],
+    }
+
+
+def graded(names: Sequence[str], source: bytes, seed: int = 0) -> Iterator[Grade]:
+    """One task after the other. Raises InflightError for a name that no task has."""
+    for task in [task_named(name) for name in names]:
+        if isinstance(task, PolicyTask):
+            with Process(source, policy_answers.__name__) as process:
+                result = judged(task, process.ask([task.name]))
+        else:
+            cases_of(task.name, seed)  # kept: making them takes none of the file's time
+            with Process(source) as process:
+                result = ended(checking(task.name, process.ask, seed))
+        yield Grade(task.name, result, process.seconds)
+
+
+def ended(going: Generator[int, None, Result]) -> Result:
+    """What a check comes to."""
+    while True:
+        try:
+            next(going)
+        except StopIteration as end:
+            return end.value
+
+
+def judged(task: PolicyTask, reply: Reply) -> Result:
+    """Of a policy: right, of: goals that are met, and all there are."""
+    of = len(task.goals)
+    if reply.ended:
+        return Result(0, of, reply.ended)
+    try:
+        lines, says, line = reply.values
+        trace = Trace.from_lines(map(str, lines)) if lines else None
+    except (InflightError, TypeError, ValueError) as error:
+        return Result(0, of, Fault("What came back is no run: {why}", why=error))
+    if says is not None or trace is None:
+        at = line if isinstance(line, int) else None
+        return Result(0, of, Fault("{why}", at, why=says), trace=trace)
+    if not (trace.complete and _is_of(task, trace)):
+        return Result(0, of, Fault("What came back is a run of something else."))
+    missed = [goal for goal in task.goals if not goal.is_met(trace)]
+    fault = None
+    if missed:
+        said = [f"{goal.asks} {goal.counts.found(trace)}" for goal in missed]
+        help = next((one.says for one in task.help if one.is_for(trace, False)), None)
+        fault = Fault("{why}", why=english(" ".join([*said, *([help] if help else [])])))
+    return Result(of - len(missed), of, fault, trace=trace)
+
+
+def _is_of(task: PolicyTask, trace: Trace) -> bool:
+    """Whether it is the task's requests that ran, within its limits."""
+    config, due = trace.config, task.config("continuous")
+    free = {"policy", *task.may_change}
+    return (
+        [one.request for one in trace.asked.values()] == list(task.workload)
+        and trace.header.engine is None
+        and all(
+            getattr(config, f.name) == getattr(due, f.name)
+            for f in fields(EngineConfig)
+            if f.name not in free
+        )
+    )
+
+
+def _plain(text: str) -> str:
+    """A learner's text, which may be anything, on a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,55 @@
+"""A policy in the process of its own that `process.py` starts: the task that is asked, run on a
+simulated engine, whose decisions are those of any other.
+"""
+
+from __future__ import annotations
+
+from importlib.util import decode_source
+from typing import Any
+
+from core.config import EngineConfig
+from core.simulate.engine import SimulatedEngine
+from core.simulate.named import cost_named
+from core.torch_engine.models.tokenizer import describe_model
+from visualizer.jobs.limits import IN_TAB
+from visualizer.write.attempt import Attempt
+from visualizer.write.code import told
+from visualizer.write.tasks import MODEL, PolicyTask, task_named
+
+
+class PolicyAnswers:
+    """source: of the learner's module."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+
+    def to(self, lines: list[str]) -> dict[str, Any]:
+        """lines: a task's name, or nothing. The values: the lines of the run's trace, up to a
+        fault, what that says, and where in the code it is.
+        """
+        values: list[Any] = []
+        for task in lines:
+            attempt, says, line = None, None, None
+            try:
+                asked = task_named(task)
+                assert isinstance(asked, PolicyTask)
+                attempt = Attempt(asked, decode_source(self._source), IN_TAB)
+                for _ in attempt.steps_taken(_engine):
+                    pass
+            except BaseException as error:
+                fault = told(error)
+                says, line = str(fault), fault.line
+            trace = None if attempt is None else attempt.trace
+            values = [[] if trace is None else list(trace.lines()), says, line]
+        return {"values": values, "raised": None, "printed": []}
+
+
+def _engine(config: EngineConfig) -> SimulatedEngine:
+    known = describe_model(MODEL)
+    return SimulatedEngine(
+        cost_named("h100:8b"),
+        config,
+        known.tokenizer,
+        vocab_size=known.vocab_size,
+        max_model_len=known.context,
+    )
