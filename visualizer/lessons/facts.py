@@ -22,7 +22,7 @@ from typing import Any
 
 from core.account.metrics import metrics, preemption_s
 from core.account.request_times import request_times
-from core.config import ASSETS, EngineConfig
+from core.config import ASSETS, SMOLLM2, EngineConfig
 from core.errors import InflightError
 from core.trace.divergence import divergence
 from core.trace.events import Finished, Sampled, Segment, StepEvent
@@ -179,7 +179,7 @@ Value = int | float | str | Who
 NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 PADDED = "comparisons/where-padding-costs/comparison.json"
 GAINS = {
-    "differing": ("gpt2-six", "continuous"),
+    "differing": ("six-questions", "continuous"),
     "arriving": ("poisson-32", "continuous"),
     "alike": ("equal-lengths", "continuous, budget 256"),
 }
@@ -199,7 +199,7 @@ FACTS: dict[str, Callable[[At], Any]] = {
     "config": lambda at: at.config,
     "model": lambda at: at.trace.header.model,
     "metrics": lambda at: metrics(at.trace),
-    "measured": lambda at: _json("comparisons/gpt2-six/comparison.json"),
+    "measured": lambda at: _measured(at),
     "company": lambda at: {name: Company(*pair) for name, pair in PAIRS.items()},
     # the step's passes and its mask
     "positions": lambda at: _positions(at.event),
@@ -254,22 +254,22 @@ FACTS: dict[str, Callable[[At], Any]] = {
     ),
     "number_bytes": lambda at: NUMBER_BYTES[at.trace.header.dtype],
     # the cost of a pass, as measured
-    "largest_pass": lambda at: _measured_passes()[-1]["tokens"],
+    "largest_pass": lambda at: _measured_passes(at)[-1]["tokens"],
     "pass_cost": lambda at: (
-        _measured_passes()[-1]["median_s"] / _measured_passes()[0]["median_s"]
+        _measured_passes(at)[-1]["median_s"] / _measured_passes(at)[0]["median_s"]
     ),  # of the largest, in passes of one token
     # by its number of tokens
-    "pass_ms": lambda at: {str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes()},
+    "pass_ms": lambda at: {str(p["tokens"]): p["median_s"] * 1e3 for p in _measured_passes(at)},
     # in the largest
     "ms_a_token": (
-        lambda at: _measured_passes()[-1]["median_s"] * 1e3 / _measured_passes()[-1]["tokens"]
+        lambda at: _measured_passes(at)[-1]["median_s"] * 1e3 / _measured_passes(at)[-1]["tokens"]
     ),
 }
 """The first name of a path, and the numbers that have to be computed."""
 
 REQUEST_FACTS: dict[str, Callable[[At, str], Any]] = {
     "prompt": lambda at, r: at.trace.prompts[r],
-    "prompt_text": lambda at, r: _shown("".join(at.trace.texts.prompt[r])),
+    "prompt_text": lambda at, r: _shown(asked_text(at.trace, r)),
     "sampling": lambda at, r: at.trace.asked[r].request.sampling,
     "times": lambda at, r: request_times(at.trace)[r],
     "step_after": lambda at, r: (request_times(at.trace)[r].finish_step or 0) + 1,
@@ -407,8 +407,20 @@ def _model_file(at: At) -> dict[str, Any]:
     return _json(f"models/{at.trace.header.model.name}/config.json")
 
 
-def _measured_passes() -> list[dict[str, Any]]:
-    return _json("comparisons/gpt2-six/comparison.json")["cost_curve"]["by_tokens"]
+def _measured(at: At) -> dict[str, Any]:
+    """The comparison in which the run's model was measured."""
+    name = "six-questions" if at.trace.header.model.name == SMOLLM2 else "gpt2-six"
+    return _json(f"comparisons/{name}/comparison.json")
+
+
+def _measured_passes(at: At) -> list[dict[str, Any]]:
+    return _measured(at)["cost_curve"]["by_tokens"]
+
+
+def asked_text(trace: Trace, request: str) -> str:
+    """What a request asks: its prompt, or the last of its messages."""
+    messages = trace.asked[request].request.messages
+    return messages[-1]["content"] if messages else "".join(trace.texts.prompt[request])
 
 
 def _shown(text: str) -> str:

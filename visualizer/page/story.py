@@ -15,11 +15,14 @@ from functools import cache
 from html import escape
 from typing import Any
 
+from core.account.request_times import request_times
 from core.config import ASSETS
 from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
+from visualizer.documents import conversations
 from visualizer.documents.comparison import RECORDED, load
+from visualizer.documents.opening import COMPARISON
 from visualizer.lessons.arithmetic import best_seating
 from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
 from visualizer.lessons.places import Place
@@ -30,7 +33,7 @@ from visualizer.page.figure import figure_replay, figure_words
 FOLDER = ASSETS / "story"
 ENTRY = "story/story.js"
 FONTS = FOLDER / "fonts"
-HERO = ("verses-static", "verses-continuous")
+HERO = ("brief-static", "brief-continuous")
 WORDS_A_MINUTE = 220
 
 
@@ -88,10 +91,10 @@ def story_html(
     page = words(language)["page"]
     (other, address), *_ = others.items()
     place, places = (
-        "verses-continuous start",
+        "brief-continuous start",
         {
-            "static": "verses-static start",
-            "continuous": "verses-continuous start",
+            "static": "brief-static start",
+            "continuous": "brief-continuous start",
         },
     )
 
@@ -249,13 +252,13 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
     spec, texts, page = sections()[name], words(language)[name], words(language)["page"]
     there = at(spec["place"])
     run = spec["place"].split()[0]
-    named = run if "views" in spec or len(spec["runs"]) else "gpt2-six"
+    named = run
     source, link = page["recorded"], f"{player}#run={run}&step={there.step}"
     if spec.get("drawing") in ("cost", "worth"):
         source, link, named = (
             page["measured"],
-            f"{player}#part=compare&comparison=gpt2-six",
-            "gpt2-six",
+            f"{player}#part=compare&comparison={COMPARISON}",
+            COMPARISON,
         )
 
     def moment(rule: str) -> int:
@@ -287,19 +290,26 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
 
 def _token(spec: dict[str, Any]) -> dict[str, Any]:
     there = at(spec["place"])
-    request = there.request("B")
-    texts = there.trace.texts
-    return {
-        "prompt": texts.prompt[request],
-        "output": texts.output[request],
-        "hue": _hues(there.trace)["B"],
-    }
+    prompt, output = _pieces(there.trace, there.request("B"))
+    return {"prompt": prompt, "output": output, "hue": _hues(there.trace)["B"]}
+
+
+def _pieces(trace: Trace, request: str) -> tuple[list[str], list[str]]:
+    """The pieces of a request's prompt and of its answer; those that nobody said, of the chat
+    template and of the token that ends an answer, are empty.
+    """
+    prompt, output = trace.texts.prompt[request], list(trace.texts.output[request])
+    if messages := trace.asked[request].request.messages:
+        prompt = [piece or "" for piece in conversations.said(prompt, messages)]
+    if request_times(trace)[request].finish_reason == "stop":
+        output[-1] = ""
+    return prompt, output
 
 
 def _cost(spec: dict[str, Any]) -> dict[str, Any]:
     there = at(spec["place"])
     trace, hues, named = there.trace, _hues(there.trace), letters(there.trace)
-    seats = best_seating(recorded_run("verses-static"))
+    seats = best_seating(recorded_run("brief-static"))
     order = []
     for request, tokens in trace.outputs.items():
         lane, before = next(
@@ -337,7 +347,7 @@ def _fold(spec: dict[str, Any]) -> dict[str, Any]:
             "hue": hues[named[s.request]],
             "phase": s.phase,
             "pads": forward.width - s.length,
-            "pieces": [there.trace.token_text(s.request, p) for p in range(s.start, s.kv_len)],
+            "pieces": sum(_pieces(there.trace, s.request), [])[s.start : s.kv_len],
         }
         for s in there.event.segments
     ]
@@ -355,7 +365,8 @@ def _fold(spec: dict[str, Any]) -> dict[str, Any]:
 
 def _times(spec: dict[str, Any]) -> dict[str, Any]:
     there = at(spec["place"])
-    request = there.request("E")
+    request = there.event.admitted[0].request
+    letter = there.letters[request]
 
     def steps(run: str) -> list[list[float]]:
         return [
@@ -369,13 +380,14 @@ def _times(spec: dict[str, Any]) -> dict[str, Any]:
 
     return {
         "runs": [{"steps": steps(run)} for run in spec["runs"]],
-        "letter": "E",
-        "hue": _hues(there.trace)["E"],
+        "letter": letter,
+        "hue": _hues(there.trace)[letter],
     }
 
 
 def _worth(spec: dict[str, Any]) -> dict[str, Any]:
-    compared = load(RECORDED / "gpt2-six").comparison.runs
+    compared = load(RECORDED / COMPARISON).comparison.runs
+    measured = _json(f"comparisons/{COMPARISON}/comparison.json")
     lanes = []
     for policy in ("static", "continuous"):
         trace = compared[policy].trace
@@ -396,12 +408,7 @@ def _worth(spec: dict[str, Any]) -> dict[str, Any]:
         lanes.append(
             {
                 "policy": policy,
-                "seconds": round(
-                    _json("comparisons/gpt2-six/comparison.json")["policies"][policy]["wall_s"][
-                        "median"
-                    ],
-                    4,
-                ),
+                "seconds": round(measured["policies"][policy]["wall_s"]["median"], 4),
                 "bars": bars,
             }
         )

@@ -7,6 +7,7 @@ import { canvasIn, h, setAttr } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { fillBox, setFont, shorten, Surface } from "../parts/surface.js";
 import { Card } from "../figure/card.js";
+import { visible } from "../run/passes.js";
 
 const SMALL = 420; // pixels: narrower ones are drawn for a phone
 
@@ -18,6 +19,12 @@ const SMALL = 420; // pixels: narrower ones are drawn for a phone
  * => number}, point?: (x: number, y: number, state: State, data: any, size: {w: number, h: number,
  * small: boolean}) => State | null}} Kind
  */
+
+/**
+ * A token as it is written; what nobody said, of the chat template and at an answer's end, is empty.
+ * @param {string} piece
+ */
+export const shownPiece = (piece) => (piece ? visible(piece).trim() || "␣" : "·");
 
 export class Pen {
   /** @param {Ink} g @param {number} w @param {number} h @param {Palette} palette */

@@ -6,7 +6,7 @@
 import { clamp } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
-import { visible } from "../run/passes.js";
+import { shownPiece } from "./drawing.js";
 
 /**
  * @typedef {{rows: {letter: string, hue: number, phase: string, pads: number, pieces: string[]}[],
@@ -114,7 +114,7 @@ export const fold = {
           pen.font(each > 40 ? 12 : 11, 400, true);
           if (each >= 18)
             pen.text(
-              pen.fit(visible(piece).trim() || "␣", each - 5),
+              pen.fit(shownPiece(piece), each - 5),
               x + each / 2 - 1,
               yy + height / 2,
               row.phase === "decode" ? colours.text : palette.ink,

@@ -8,12 +8,11 @@ import { mix } from "../parts/colours.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
 import { measure } from "../parts/surface.js";
-import { visible } from "../run/passes.js";
+import { shownPiece } from "./drawing.js";
 
 /** @typedef {import("./drawing.js").Pen} Pen @typedef {import("./drawing.js").State} State */
 /** @typedef {{prompt: string[], output: string[], hue: number}} TokenData */
 
-const shown = (/** @type {string} */ piece) => visible(piece).trim() || "␣";
 /**
  * Where the triangle lies on a canvas. @param {{w: number, h: number, small: boolean}} size @param
  * {TokenData} data
@@ -165,7 +164,7 @@ export const token = {
     const colours = palette.hues[data.hue];
     const at = placeOf(state, data);
     const { k, last, size } = at;
-    const pieces = [...data.prompt, ...data.output].map(shown);
+    const pieces = [...data.prompt, ...data.output].map(shownPiece);
     const p = data.prompt.length;
     const fold = ease(state.fold);
     const off = Math.round(state.off || 0) === 1;
@@ -252,7 +251,7 @@ export const token = {
   },
   says(state, data) {
     const { k, size } = placeOf(state, data);
-    const pieces = [...data.prompt, ...data.output].map(shown);
+    const pieces = [...data.prompt, ...data.output].map(shownPiece);
     if (state.fold > 0.5 && state.kept < 0.5) {
       const row = Math.min(state.row ?? data.prompt.length + 5, size - 1);
       return row
@@ -262,6 +261,8 @@ export const token = {
     const which = t(`Token ${k + 1} of ${data.output.length}:`);
     if (Math.round(state.off || 0))
       return `${which} ${t(`without the cache all ${size} tokens are computed again, to get “${pieces[size]}”.`)}`;
+    if (data.output[k] === "")
+      return `${which} ${t(`one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered; out comes the sign that the answer is over.`)}`;
     if (!k)
       return `${which} ${t(`${size} tokens go in, all at once; out comes “${pieces[size]}”.`)}`;
     return `${which} ${t(`one goes in, “${pieces[size - 1]}”; ${size - 1} [is|are] remembered; out comes “${pieces[size]}”.`)}`;
