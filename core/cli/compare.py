@@ -66,8 +66,8 @@ def compare(
         list[str] | None,
         typer.Option(
             help=(
-                f"Compare with {', '.join(BASELINES)} too; then all decode greedily, to full"
-                " length."
+                f"Compare with {', '.join(BASELINES)} too; then all decode greedily, without stop"
+                " strings."
             )
         ),
     ] = None,
@@ -153,7 +153,8 @@ def compare(
     requests = greedily(asked.workload) if outside else asked.workload
     contenders = [engine_contender(engine, requests) for engine in engines]
     if outside:
-        work, limits_of_all = baseline_requests(requests, first.tokenizer), configs[-1]
+        ends, limits_of_all = first.adapter.eos_token_ids, configs[-1]
+        work = baseline_requests(requests, first.tokenizer, ends)
         lanes, budget = limits_of_all.max_num_seqs, limits_of_all.max_num_batched_tokens
         contenders += [
             baseline_contender(name, first.adapter.model, work, lanes, budget) for name in outside

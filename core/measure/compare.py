@@ -363,11 +363,11 @@ def engine_contender(
 
 
 def greedily(workload: Workload) -> Workload:
-    """The same requests without sampling, stops or an end of sequence: every contender can run
-    these.
-    """
+    """The same requests without sampling or stop strings: every contender can run these."""
     plain = [
-        replace(r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=True))
+        replace(
+            r, sampling=SamplingParams(r.sampling.max_new_tokens, ignore_eos=r.sampling.ignore_eos)
+        )
         for r in workload
     ]
     return Workload(plain, workload.name, workload.arrival_unit)

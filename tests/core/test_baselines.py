@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -110,6 +111,45 @@ def test_every_baseline_writes_what_our_engine_writes(build):
         assert run.outputs == expected
     # the model says something
     assert len({len(set(ids)) for ids in expected.values()}) > 1 or len(set(expected["r1"])) > 4
+
+
+@pytest.mark.parametrize("build", [_gpt2, _llama])
+def test_every_baseline_ends_an_answer_where_our_engine_does(build):
+    """The token that ends an answer is one that some have in their midst and others do not."""
+    model = build()
+    limits = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16)
+    whole = Engine(model, None, limits).run(_workload()).outputs
+    end = next(t for t in whole["r1"] if 0 < sum(t in ids[:-1] for ids in whole.values()) < 5)
+    model.generation_config.eos_token_id = end
+    workload = Workload(
+        [replace(r, sampling=SamplingParams(r.sampling.max_new_tokens)) for r in _workload()]
+    )
+    expected = {
+        request: ids[: ids.index(end) + 1] if end in ids else ids for request, ids in whole.items()
+    }
+    assert Engine(model, None, limits).run(workload).outputs == expected != whole
+    lengths = {request: len(ids) for request, ids in expected.items()}
+    work = baseline_requests(workload, None, {end})
+    with passes_of(model) as waves:
+        found = generate_waves(model, work, 3)
+    first, second = (max(list(lengths.values())[a:b]) for a, b in ((0, 3), (3, 5)))
+    assert len(waves) == found.steps == first + second  # each wave as long as its longest answer
+    for run in (
+        found,
+        generate_serial(model, work),
+        in_turns(model, work, 3, 16),
+        article(model, work, 3),
+    ):
+        assert run.outputs == expected
+        assert not run.cut and all(
+            len(times) == lengths[request] for request, times in (run.token_times or {}).items()
+        )
+
+
+def test_generate_ends_all_requests_alike():
+    work = baseline_requests(_workload(), None)
+    with pytest.raises(InflightError, match="ends all requests alike"):
+        generate_waves(_gpt2(), [work[0]._replace(ends=frozenset({3})), *work[1:]], 3)
 
 
 @pytest.mark.parametrize("build", [_gpt2, _llama])
@@ -297,7 +337,7 @@ def test_the_models_own_settings_survive():
     "sampling, arrival",
     [
         (SamplingParams(4, temperature=0.5, ignore_eos=True), 0),
-        (SamplingParams(4), 0),
+        (SamplingParams(4, stop=("a",)), 0),
         (SamplingParams(4, ignore_eos=True), 2),
     ],
 )

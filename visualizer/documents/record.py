@@ -179,7 +179,10 @@ class ShippedComparison(NamedTuple):
 
 _BUDGET_256 = PolicyVariant("continuous", "continuous, budget 256", {"max_num_batched_tokens": 256})
 RECORDINGS = {  # by preset
-    "six-questions": ShippedComparison(("static", "continuous", "sequential", "dynamic", "split")),
+    "six-questions": ShippedComparison(
+        ("static", "continuous", "sequential", "dynamic", "split"),
+        ("generate-waves", "generate-serial", "transformers-continuous"),
+    ),
     "gpt2-six": ShippedComparison(
         ("static", "continuous", "sequential", "dynamic", "split"),
         ("generate-waves", "generate-serial", "transformers-continuous"),
@@ -261,7 +264,7 @@ def _compare_policies(name: str, repeats: int, device: str, say: Say) -> Shown:
     ]
     if recording.outside:
         limits = (asked.config.max_num_seqs, asked.config.max_num_batched_tokens)
-        work = baselines.baseline_requests(workload, tokenizer)
+        work = baselines.baseline_requests(workload, tokenizer, adapter.eos_token_ids)
         contenders += [
             baselines.contender(other, adapter.model, work, *limits) for other in recording.outside
         ]

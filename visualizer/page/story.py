@@ -347,9 +347,10 @@ def _fold(spec: dict[str, Any]) -> dict[str, Any]:
             "hue": hues[named[s.request]],
             "phase": s.phase,
             "pads": forward.width - s.length,
-            "pieces": sum(_pieces(there.trace, s.request), [])[s.start : s.kv_len],
+            "pieces": [*prompt, *output][s.start : s.kv_len],
         }
         for s in there.event.segments
+        for prompt, output in [_pieces(there.trace, s.request)]
     ]
     steps = [
         [sum(p.tokens for p in e.passes), sum(p.padding for p in e.passes)]

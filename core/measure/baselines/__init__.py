@@ -1,9 +1,9 @@
 """Other ways to serve the same requests: transformers' own, and the GPT-2 article's. None of them
 uses our engine.
 
-Each baseline answers every request greedily, continues past end-of-sequence tokens as `ignore_eos`
-does, and returns plain records. What cannot be observed is None. Setup (caches, threads) happens
-before timing starts, as for our engine.
+Each baseline answers every request greedily, up to the model's end-of-sequence token unless the
+request ignores it, and returns plain records. What cannot be observed is None. Setup (caches,
+threads) happens before timing starts, as for our engine.
 """
 
 from __future__ import annotations

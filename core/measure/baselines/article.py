@@ -50,9 +50,9 @@ def article(
         steps, now = steps + 1, clock() - started
         for row in running:
             times[row.request.id].append(now)
-            if len(row.output) == row.request.max_new_tokens:
+            if row.request.is_over(row.output):
                 outputs[row.request.id] = row.output
-        running = [row for row in running if len(row.output) < row.request.max_new_tokens]
+        running = [row for row in running if not row.request.is_over(row.output)]
     return BaselineRun(
         outputs, clock() - started, prompt_lengths(work), times, steps, {"lanes": lanes}
     )

@@ -6,34 +6,33 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, StoppingCriteria
 
+from core.errors import InflightError
 from core.measure.baselines.records import BaselineRun, Work, prompt_lengths
 
 
 class _Clock(StoppingCriteria):
-    """Records when each token of a wave was generated; stops the wave at `deadline`, on the same
-    clock.
+    """Records when each token of a wave was generated; stops a row that has all its tokens, and the
+    wave at `deadline`, on the same clock.
     """
 
     def __init__(
-        self, rows: int, device: torch.device, clock: Callable[[], float], deadline: float
+        self, wave: Work, device: torch.device, clock: Callable[[], float], deadline: float
     ) -> None:
         self.times: list[float] = []
-        self._unfinished, self._clock, self._deadline = (
-            torch.zeros(rows, dtype=torch.bool, device=device),
-            clock,
-            deadline,
-        )
+        self._limits = torch.tensor([request.max_new_tokens for request in wave], device=device)
+        self._clock, self._deadline = clock, deadline
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
         self.times.append(self._clock())
-        return self._unfinished if self.times[-1] < self._deadline else ~self._unfinished
+        is_late = self.times[-1] >= self._deadline
+        return self._limits <= (math.inf if is_late else len(self.times))
 
 
 def generate_waves(
@@ -46,20 +45,27 @@ def generate_waves(
     """`model.generate` on left-padded waves of `lanes` requests, each wave as long as its longest
     answer: static batching.
 
-    After `limit_s` seconds it is cut short: outputs are then shorter, or missing.
+    After `limit_s` seconds it is cut short: outputs are then shorter, or missing. Raises
+    InflightError where some requests end at an end-of-sequence token and others do not.
     """
     outputs, times, steps, cut = {}, {}, 0, False
+    ends = {request.ends for request in work}
+    if len(ends) > 1:
+        raise InflightError(
+            "model.generate ends all requests alike: either all ignore end-of-sequence tokens, or"
+            " none."
+        )
     started = clock()
-    with _greedy(model), torch.inference_mode():
+    with _greedy(model, *ends), torch.inference_mode():
         for first in range(0, len(work), lanes):
             wave = work[first : first + lanes]
-            observer = _Clock(len(wave), model.device, clock, started + limit_s)
+            observer = _Clock(wave, model.device, clock, started + limit_s)
             rows = _generate(model, wave, observer)
             steps += len(observer.times)
             for request, row in zip(wave, rows, strict=True):
-                outputs[request.id] = row[: request.max_new_tokens]
-                times[request.id] = [t - started for t in observer.times[: request.max_new_tokens]]
-            cut = any(len(outputs[request.id]) < request.max_new_tokens for request in wave)
+                answer = outputs[request.id] = request.answer(row)
+                times[request.id] = [t - started for t in observer.times[: len(answer)]]
+            cut = not all(request.is_over(outputs[request.id]) for request in wave)
             if cut:
                 break
     return BaselineRun(
@@ -98,12 +104,12 @@ def _generate(model: Any, wave: Work, observer: _Clock) -> list[list[int]]:
 
 
 @contextmanager
-def _greedy(model: Any) -> Iterator[None]:
-    """Greedy decoding without an end-of-sequence token, overriding the model's own generation
-    settings.
-    """
+def _greedy(model: Any, ends: Iterable[int] = ()) -> Iterator[None]:
+    """Greedy decoding up to one of these tokens, overriding the model's own generation settings."""
     before = model.generation_config
-    model.generation_config = GenerationConfig(do_sample=False, pad_token_id=0)
+    model.generation_config = GenerationConfig(
+        do_sample=False, pad_token_id=0, eos_token_id=sorted(ends) or None
+    )
     try:
         yield
     finally:

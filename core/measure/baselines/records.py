@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,11 +15,23 @@ from core.workload.workload import Workload
 
 
 class BaselineRequest(NamedTuple):
-    """A request as a baseline sees it."""
+    """A request as a baseline sees it. ends: the tokens with which the model ends its answer; none
+    if it is to go on past them.
+    """
 
     id: str
     prompt: tuple[int, ...]
     max_new_tokens: int
+    ends: frozenset[int] = frozenset()
+
+    def answer(self, tokens: Sequence[int]) -> list[int]:
+        """Its own of the tokens that were generated for it: up to the first that ends it."""
+        last = next((n for n, token in enumerate(tokens, 1) if token in self.ends), len(tokens))
+        return list(tokens[: min(last, self.max_new_tokens)])
+
+    def is_over(self, answer: Sequence[int]) -> bool:
+        """Whether these tokens are all of its answer."""
+        return len(answer) == self.max_new_tokens or (bool(answer) and answer[-1] in self.ends)
 
 
 Work = Sequence[BaselineRequest]
@@ -79,26 +91,23 @@ class BaselineRun:
         return numbers
 
 
-def baseline_requests(workload: Workload, tokenizer: Any | None) -> list[BaselineRequest]:
-    """A workload for the baselines, which support no arrivals, sampling or stops; raises
-    InflightError for requests that need them.
+def baseline_requests(
+    workload: Workload, tokenizer: Any | None, ends: Iterable[int] = ()
+) -> list[BaselineRequest]:
+    """A workload for the baselines, which support no arrivals, sampling or stop strings; raises
+    InflightError for requests that need them. ends: the model's end-of-sequence tokens.
     """
-    found = []
+    found, eos = [], frozenset(ends)
     for request in workload:
         sampling = request.sampling
-        if (
-            sampling.temperature
-            or sampling.adjusts
-            or sampling.stop
-            or not sampling.ignore_eos
-            or request.arrival
-        ):
+        if sampling.temperature or sampling.adjusts or sampling.stop or request.arrival:
             raise InflightError(
-                f"Request {request.id}: outside baselines run greedily, to the full length, and"
+                f"Request {request.id}: outside baselines run greedily, without stop strings, and"
                 " everything arrives at the start."
             )
         ids = prompt_ids(request, tokenizer)
-        found.append(BaselineRequest(request.id, ids, sampling.max_new_tokens))
+        stops = frozenset() if sampling.ignore_eos else eos
+        found.append(BaselineRequest(request.id, ids, sampling.max_new_tokens, stops))
     return found
 
 

@@ -137,13 +137,13 @@ class TransformersContinuous:
             self.add(request)
 
     def add(self, request: BaselineRequest) -> None:
-        """Hand it one request, which no end-of-sequence token ends."""
+        """Hand it one request."""
         self._manager.add_request(
             list(request.prompt),
             request_id=request.id,
             max_new_tokens=request.max_new_tokens,
             record_timestamps=True,
-            eos_token_id=-1,
+            eos_token_id=sorted(request.ends) or -1,
         )
 
     @torch.no_grad()
