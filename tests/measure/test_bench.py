@@ -101,7 +101,8 @@ def test_a_report_names_bars_met_and_missed():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in WITH_VLLM])
-def test_every_benchmark_runs(name):
+def test_every_benchmark_runs(name, users_models, monkeypatch):
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_models)
     report = BENCHMARKS[name](Options(repeats=1, quick=True))
     assert report.name == name and (report.ratios or report.limits)
     assert report.outputs_identical is not False

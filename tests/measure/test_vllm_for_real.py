@@ -202,8 +202,9 @@ def test_it_decides_as_ours_on_a_preset(python, name):
 
 
 @pytest.mark.parametrize("name", WITH_VLLM)
-def test_the_benchmark_beside_it(python, name, monkeypatch):
+def test_the_benchmark_beside_it(python, name, monkeypatch, users_models):
     """It answers in every round; in float32 with our tokens."""
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_models)
     monkeypatch.setenv(PYTHON, python)
     report = BENCHMARKS[name](Options(repeats=1, quick=True))
     assert (

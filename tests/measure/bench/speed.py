@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from core.config import DEFAULT_MODEL, EngineConfig
+from core.config import DEFAULT_MODEL, SMOLLM2, EngineConfig
+from core.engine.requests import prompt_ids
 from core.measure import baselines
 from core.measure.baselines.article import article_rows, article_step
 from core.measure.baselines.generate import generate_waves
@@ -33,6 +34,7 @@ from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.models.probe import probe
 from core.trace.trace import Trace
 from core.workload.presets import preset
+from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from measure.bench.floor import FLOOR, Floor
 from measure.bench.report import Options, Report, SpeedBar, race
@@ -128,7 +130,7 @@ def static_step(options: Options) -> Report:
 
     Medians of the steps after the prompts; one wave of answers of the same length.
     """
-    adapter, _ = _built_in()
+    adapter, _ = _loaded(DEFAULT_MODEL)
     rows, new = (8, 48) if not options.quick else (3, 6)
     workload = requests([6 + 5 * i for i in range(rows)], [new] * rows, adapter.vocab_size)
     work = baselines.baseline_requests(workload, None)
@@ -217,11 +219,41 @@ def _mixed_requests(
     )
 
 
+def chats(options: Options) -> Report:
+    """The 32 chats of the presets on SmolLM2, which ends each answer itself."""
+    adapter, tokenizer = _loaded(SMOLLM2)
+    workload = _chats(options)
+    work = baselines.baseline_requests(workload, tokenizer, adapter.eos_token_ids)
+    engine = Engine(adapter, tokenizer, _CHATS)
+    lanes, budget = _CHATS.max_num_seqs, _CHATS.max_num_batched_tokens
+    bars = (
+        SpeedBar("inflight", "transformers-continuous", 1.5),
+        SpeedBar("inflight", "generate-waves", 1.5),
+    )
+    others = [baselines.contender(bar.than, adapter.model, work, lanes, budget) for bar in bars]
+    ours = engine_contender(engine, workload, name="inflight")
+    return _race_with_floor("chats", _OF_CHATS, engine, [ours, *others], bars, options)
+
+
+_CHATS = EngineConfig(max_num_seqs=16, max_num_batched_tokens=512)
+_OF_CHATS = "32 chats on SmolLM2, 16 lanes, ended by the model"
+
+
+def _chats(options: Options) -> Workload:
+    names = ("six-questions", "sixteen-questions", "shared-system-prompt", "chat-under-pressure")
+    asked = [request for name in names for request in preset(name).workload]
+    most = 4 if options.quick else 160
+    return Workload(
+        Request(f"r{index}", messages=request.messages, sampling=SamplingParams(most))
+        for index, request in enumerate(asked[:3] if options.quick else asked)
+    )
+
+
 def gpt2_six(options: Options) -> Report:
     """Whole runs of the GPT-2 article's six requests: continuous against static batching and
     against `generate`, in waves and one by one.
     """
-    adapter, tokenizer = _built_in()
+    adapter, tokenizer = _loaded(DEFAULT_MODEL)
     chosen = preset("gpt2-six")
     workload = greedy(chosen.workload, most_tokens=4 if options.quick else None)
     lanes, work = chosen.config.max_num_seqs, baselines.baseline_requests(workload, tokenizer)
@@ -282,16 +314,38 @@ def vllm_decodes(options: Options, dtype: torch.dtype) -> Report:
 _SHORT = {torch.float32: "", torch.bfloat16: "-bf16", torch.float16: "-fp16"}
 
 
+def vllm_chats(options: Options, dtype: torch.dtype) -> Report:
+    """The 32 chats of `chats`, beside vLLM."""
+    adapter, tokenizer = _loaded(SMOLLM2)
+    workload = Workload(
+        replace(request, messages=None, prompt_token_ids=prompt_ids(request, tokenizer))
+        for request in _chats(options)
+    )
+    return _workload_beside_vllm(
+        "vllm-chats", _OF_CHATS, adapter.model, workload, _CHATS, dtype, options
+    )
+
+
 def _beside_vllm(
     name: str, title: str, model, count: int, prompts, new, dtype: torch.dtype, options: Options
+) -> Report:
+    workload = mixed(count, model.config.vocab_size, prompts, new)
+    config = EngineConfig(max_num_seqs=count)
+    return _workload_beside_vllm(name, title, model, workload, config, dtype, options)
+
+
+def _workload_beside_vllm(
+    name: str,
+    title: str,
+    model: Any,
+    workload: Workload,
+    config: EngineConfig,
+    dtype: torch.dtype,
+    options: Options,
 ) -> Report:
     """In 16 bits our float32 runs too, for its time alone: what two number formats write may
     differ. There is a bar where the CPU multiplies such numbers.
     """
-    workload, config = (
-        mixed(count, model.config.vocab_size, prompts, new),
-        EngineConfig(max_num_seqs=count),
-    )
     half = dtype != torch.float32
     wide = (
         [_time_alone("inflight-float32", Engine(copy.deepcopy(model), None, config), workload)]
@@ -306,7 +360,8 @@ def _beside_vllm(
         *(SpeedBar("inflight", other.name, 1.6 if native else None) for other in wide),
     ]
     options.on_run("starting vllm")
-    with vllm_contender(model, config, baselines.baseline_requests(workload, None)) as vllm:
+    work = baselines.baseline_requests(workload, None, engine.adapter.eos_token_ids)
+    with vllm_contender(model, config, work) as vllm:
         contenders = [engine_contender(engine, workload, name="inflight"), vllm, *wide]
         called = str(dtype).removeprefix("torch.")
         return _race_with_floor(
@@ -339,10 +394,10 @@ def _time_alone(name: str, engine: Engine, workload: Workload) -> Contender:
     return replace(engine_contender(engine, workload, name=name), read=lambda trace: RunResult({}))
 
 
-def _built_in() -> tuple[ModelAdapter, object]:
+def _loaded(name: str) -> tuple[ModelAdapter, object]:
     logging.disable_progress_bar()
-    model, tokenizer = models.load(DEFAULT_MODEL, torch.device("cpu"), torch.float32)
-    return probe(model, DEFAULT_MODEL), tokenizer
+    model, tokenizer = models.load(name, torch.device("cpu"), torch.float32)
+    return probe(model, name), tokenizer
 
 
 BENCHMARKS: dict[str, Callable[[Options], Report]] = {
@@ -351,11 +406,13 @@ BENCHMARKS: dict[str, Callable[[Options], Report]] = {
     "gpt2-124m": gpt2_124m,
     "static-step": static_step,
     "gpt2-six": gpt2_six,
+    "chats": chats,
     **{f"vllm-mixed{short}": partial(vllm_mixed, dtype=dtype) for dtype, short in _SHORT.items()},
     **{
         f"vllm-decodes{short}": partial(vllm_decodes, dtype=dtype)
         for dtype, short in _SHORT.items()
     },
+    **{f"vllm-chats{short}": partial(vllm_chats, dtype=dtype) for dtype, short in _SHORT.items()},
 }
 WITH_VLLM = tuple(name for name in BENCHMARKS if name.startswith("vllm-"))
 """Those that need `measure.bench.vllm.vllm_python`."""

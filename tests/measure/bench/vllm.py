@@ -71,7 +71,7 @@ def vllm_contender(model: Any, config: EngineConfig, work: Work) -> Iterator[Con
         "max_model_len": max(len(request.prompt) + request.max_new_tokens for request in work),
         "enforce_eager": True,
     }
-    asked = [(request.prompt, request.max_new_tokens) for request in work]
+    asked = [(request.prompt, request.max_new_tokens, sorted(request.ends)) for request in work]
 
     def read(answer: dict[str, Any]) -> RunResult:
         outputs = {request.id: ids for request, ids in zip(work, answer["outputs"], strict=True)}

@@ -1,9 +1,9 @@
 """vLLM in a process of its own, driven by lines of JSON; vLLM's own output is kept out of them.
 
 The first line holds the arguments of `vllm.LLM`; the answer is `{"ready": version}` once the model
-is loaded. Each line after that is a list of `[prompt ids, number of new tokens]`, and the answer is
-`{"seconds": …, "outputs": [ids, …]}`: from the requests handed over to the last token. Run by the
-Python of an environment that has vLLM and knows nothing of this project.
+is loaded. Each line after that is a list of `[prompt ids, number of new tokens, ids that end the
+answer]`, and the answer is `{"seconds": …, "outputs": [ids, …]}`: from the requests handed over to
+the last token. Run by the Python of an environment that has vLLM and knows nothing of this project.
 """
 
 import json
@@ -13,14 +13,16 @@ import time
 from typing import IO, Any
 
 
-def run(llm: Any, work: list[tuple[list[int], int]]) -> dict[str, Any]:
-    """Answer these requests greedily from an empty engine, past any end of sequence."""
+def run(llm: Any, work: list[tuple[list[int], int, list[int]]]) -> dict[str, Any]:
+    """Answer these requests greedily from an empty engine."""
     from vllm import SamplingParams
 
-    prompts = [{"prompt_token_ids": ids} for ids, _ in work]
+    prompts = [{"prompt_token_ids": ids} for ids, *_ in work]
     params = [
-        SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True, detokenize=False)
-        for _, new in work
+        SamplingParams(
+            temperature=0.0, max_tokens=new, ignore_eos=True, stop_token_ids=ends, detokenize=False
+        )
+        for _, new, ends in work
     ]
     started = time.perf_counter()
     answers = llm.generate(prompts, params, use_tqdm=False)
