@@ -68,7 +68,7 @@ def test_no_number_of_the_story_is_typed(language):
 
 def test_the_numbers_are_those_of_the_trace_files():
     static, dynamic, packed, alone = (
-        steps(f"verses-{run}") for run in ("static", "dynamic", "continuous", "sequential")
+        steps(f"brief-{run}") for run in ("static", "dynamic", "continuous", "sequential")
     )
     written = sum(len(step["sampled"]) for step in static)
     places = 3 * len(static)
@@ -90,13 +90,13 @@ def test_the_numbers_are_those_of_the_trace_files():
     pads, tokens = (sum(p[n] for step in dynamic for p in step["passes"]) for n in (4, 3))
     assert f"{pads} of {pads + tokens} positions were pads" in spoken("padding")
     assert f"After {len(packed)} steps instead of {len(static)}" in spoken("packed")
-    gone = [one for step in steps("kv-pressure") for one in step["preempted"]]
+    gone = [one for step in steps("chat-under-pressure") for one in step["preempted"]]
     assert (
         f"it happened {len(gone)} times, and {sum(one[1] for one in gone)} tokens were computed"
         " twice" in spoken("blocks")
     )
     measured = json.loads(
-        (ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8")
+        (ASSETS / "comparisons/six-questions/comparison.json").read_text(encoding="utf-8")
     )["policies"]
     waves, ours = (measured[policy]["wall_s"]["median"] for policy in ("static", "continuous"))
     assert (
@@ -113,8 +113,7 @@ def test_the_numbers_are_those_of_the_trace_files():
 def test_what_the_story_claims_holds():
     """Sentences without a number that the runs could contradict."""
     texts = {
-        run: {}
-        for run in ("verses-static", "verses-continuous", "verses-dynamic", "verses-sequential")
+        run: {} for run in ("brief-static", "brief-continuous", "brief-dynamic", "brief-sequential")
     }
     for run, of in texts.items():
         for step in steps(run):
@@ -122,23 +121,22 @@ def test_what_the_story_claims_holds():
                 of.setdefault(request, []).append(token)
     # "every text is the same, token for token"
     assert len({json.dumps(of, sort_keys=True) for of in texts.values()}) == 1
-    lengths = [len(tokens) for tokens in texts["verses-static"].values()]
-    assert (
-        len(steps("verses-continuous")) == -(-sum(lengths) // 3) + 1
-    )  # "the best seating there is": sixteen, though fifteen lanes' worth of tokens
+    lengths = [len(tokens) for tokens in texts["brief-static"].values()]
+    # "the best seating there is": the longest answer alone takes as many
+    assert len(steps("brief-continuous")) == max(lengths) > sum(lengths) / 3
     assert list(sections()).index("packed") == 5  # "by the sixth section"
-    whole, sliced = (steps(run) for run in ("long-prompt-arrives", "long-prompt-chunked"))
+    whole, sliced = (steps(run) for run in ("page-at-once", "page-to-summarize"))
 
     def reads(run):
         return [
             step["t_end"] - step["t_start"]
             for step in run
-            if any(s[1] == "r4" and s[3] == "prefill" for s in step["segments"])
+            if any(s[1] == "r2" and s[3] == "prefill" for s in step["segments"])
         ]
 
     assert max(reads(sliced)) < max(reads(whole)) / 2 and sum(reads(sliced)) > sum(reads(whole))
     curve = json.loads(
-        (ASSETS / "comparisons/gpt2-six/comparison.json").read_text(encoding="utf-8")
+        (ASSETS / "comparisons/six-questions/comparison.json").read_text(encoding="utf-8")
     )["cost_curve"]["by_tokens"]
     assert curve[-1]["median_s"] / curve[0]["median_s"] < curve[-1]["tokens"] / 4
 
@@ -196,12 +194,12 @@ def test_the_scroll_drives_a_figure_and_the_hand_takes_it(essay):
     read(page, "packed", 1)
     join = next(
         i
-        for i, step in enumerate(steps("verses-continuous"))
+        for i, step in enumerate(steps("brief-continuous"))
         if any(s[1] == "r3" for s in step["segments"])
     )
     settled(page, f"{card}.drawn.at === {join + 1}")
     said = page.inner_text("#packed .figure-says")
-    assert said.startswith(f"Step {join}.") and page.inner_text("#packed .row .key") == "16 tokens"
+    assert said.startswith(f"Step {join}.") and page.inner_text("#packed .row .key") == "24 tokens"
     page.click("#packed .figure-next")
     settled(page, f"{card}.drawn.at === {join + 2}")
     page.get_by_role("button", name="Back to the text").click()
@@ -209,7 +207,7 @@ def test_the_scroll_drives_a_figure_and_the_hand_takes_it(essay):
     page.click("#packed .figure-prev")
     settled(page, f"{card}.held")
     read(page, "packed", 2)  # another paragraph takes it back
-    settled(page, f"!{card}.held && {card}.drawn.at === {len(steps('verses-continuous'))}")
+    settled(page, f"!{card}.held && {card}.drawn.at === {len(steps('brief-continuous'))}")
     read(page, "packed", 1)  # backwards, as forwards
     settled(page, f"{card}.drawn.at === {join + 1}")
     assert page.inner_text("#packed .figure-says") == said
@@ -299,7 +297,7 @@ def test_keys_guess_and_headings(essay):
     read(page, "waiting", 1)
     start = next(
         i
-        for i, step in enumerate(steps("verses-static"))
+        for i, step in enumerate(steps("brief-static"))
         if any(s[1] == "r3" for s in step["segments"])
     )
     guess = page.locator(".guess button")
@@ -405,7 +403,7 @@ def test_a_server_has_the_story_and_every_figure_leads_into_the_player(fresh, pa
     read(page, "blocks", 1)
     page.click("#blocks .figure-source")
     settled(page, "inflight.drawn >= 0 && inflight.entry?.name === 'kv-pressure'")
-    first = next(step["step"] for step in steps("kv-pressure") if step["preempted"])
+    first = next(step["step"] for step in steps("chat-under-pressure") if step["preempted"])
     assert page.evaluate("inflight.frame.event.step") == first
     assert not errors
 

@@ -46,7 +46,9 @@ def figure_replay(trace: Trace, language: str = "en") -> dict[str, Any]:
             {key: header[key] for key in _HEADER if key in header}
             | {
                 "model": {
-                    key: header["model"][key] for key in ("windows",) if key in header["model"]
+                    key: header["model"][key]
+                    for key in ("windows", "eos_token_ids")
+                    if key in header["model"]
                 },
                 "workload": {"requests": asked},
             }

@@ -6,6 +6,7 @@ import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
 import { t } from "../parts/speech.js";
 import { ease } from "../figure/card.js";
+import { roundUnit } from "../run/lane_layout.js";
 
 /** @typedef {{runs: {steps: number[][]}[], letter: string, hue: number}} TimesData */
 
@@ -33,7 +34,8 @@ export const times = {
     const slot = (w - left) / count;
     const Y = (/** @type {number} */ ms) => base - (base - top) * Math.min(1, ms / most);
     pen.font(12);
-    for (let ms = 0; ms <= most; ms += 10) {
+    const unit = roundUnit(most, 8, true);
+    for (let ms = 0; ms <= most; ms += unit) {
       pen.line(
         [
           [left, Y(ms)],

@@ -6,6 +6,7 @@
 import { clamp } from "../parts/dom.js";
 import { mix } from "../parts/colours.js";
 import { t } from "../parts/speech.js";
+import { clockLabel, roundUnit } from "../run/lane_layout.js";
 
 /**
  * @typedef {{lanes: {policy: string, seconds: number, bars: [number, number, number, string,
@@ -98,9 +99,10 @@ function clocks(pen, state, { lanes }) {
       );
     if (n < lanes.length - 1) return;
     pen.font(12);
-    for (let s = 0; s <= end; s += 0.5)
+    const unit = roundUnit(end, 6, false);
+    for (let s = 0; s <= end; s += unit)
       pen.text(
-        t(`${s} s`),
+        clockLabel(s, end),
         (s / end) * w,
         top + count * (height + 4) + 12,
         palette.soft,
