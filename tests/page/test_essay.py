@@ -402,7 +402,7 @@ def test_a_server_has_the_story_and_every_figure_leads_into_the_player(fresh, pa
     page.goto(f"{page_url}/story?lang=en")
     read(page, "blocks", 1)
     page.click("#blocks .figure-source")
-    settled(page, "inflight.drawn >= 0 && inflight.entry?.name === 'kv-pressure'")
+    settled(page, "inflight.drawn >= 0 && inflight.entry?.name === 'chat-under-pressure'")
     first = next(step["step"] for step in steps("chat-under-pressure") if step["preempted"])
     assert page.evaluate("inflight.frame.event.step") == first
     assert not errors

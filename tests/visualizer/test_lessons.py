@@ -138,7 +138,7 @@ def test_a_changed_trace_changes_the_sentence():
     """Ask for more tokens, and the lesson says so; add padding, and the question has another
     answer.
     """
-    trace = TRACES("verses-static")
+    trace = TRACES("brief-static")
     first = trace.events[0]
     wider = first.passes[0]._replace(
         width=first.passes[0].width + 2, padding=first.passes[0].padding + 6
@@ -150,7 +150,7 @@ def test_a_changed_trace_changes_the_sentence():
     def padding(of: Trace) -> tuple[str, str]:
         made = lesson_document(
             next(x for x in LESSONS if x.name == "static-batching"),
-            lambda n: of if n == "verses-static" else TRACES(n),
+            lambda n: of if n == "brief-static" else TRACES(n),
             "en",
         )
         stop = next(s for s in made["stops"] if s["name"] == "padding")
@@ -166,7 +166,7 @@ def test_a_changed_trace_changes_the_sentence():
 
 
 def test_a_text_that_mentions_what_is_not_there_is_refused():
-    at = At(TRACES("verses-static"), 0)
+    at = At(TRACES("brief-static"), 0)
     for template in (
         "{nonsense}",
         "{Z}",
@@ -288,7 +288,7 @@ def test_a_sheet_says_what_the_lesson_says_and_keeps_the_answers_apart(kind):
 
 
 def test_a_picture_has_a_cell_for_every_position_that_was_computed():
-    at = At(TRACES("verses-static"), TRACES("verses-static").events[-1].step)
+    at = At(TRACES("brief-static"), TRACES("brief-static").events[-1].step)
     drawn = len(lanes_picture(at).findall("rect")) - at.config.num_lanes
     assert drawn == sum(
         len(e.segments) + len(p.finished_rows) for e in at.trace.events for p in e.passes
@@ -339,7 +339,7 @@ def test_a_run_of_other_requests_meets_no_goal_and_is_named_so():
 
 
 def test_texts_speak_of_keys_or_of_fingers():
-    at = At(TRACES("verses-static"), 0)
+    at = At(TRACES("brief-static"), 0)
     spans = filled("<Press →|Tap the arrow> and watch {A}.", at, {}, "en")
     assert spans == [
         {"keys": "Press →", "touch": "Tap the arrow"},
