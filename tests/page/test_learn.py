@@ -301,7 +301,7 @@ def test_a_link_to_a_run_leaves_the_lesson_for_that_run_and_back_returns(learn, 
     settled(
         page,
         "document.documentElement.dataset.part === 'learn' && inflight.entry.name ==="
-        " 'verses-static' && inflight.frame.event.step === 0",
+        " 'brief-static' && inflight.frame.event.step === 0",
     )
     expect(page.locator(".stop-count")).to_have_text("2 of 9")
     page.evaluate("location.hash = 'part=learn&lesson=paged-kv&stop=full'")
@@ -329,7 +329,7 @@ def test_large_type_shows_the_sentence_whole_and_only_what_the_stop_is_about(lea
     page = learn("lesson=static-batching&stop=sum&large=1", size=(1280, 720))
     drawn(page, "static-batching", "sum")
     settled(page)
-    assert page.inner_text("#watch .sentence").endswith("it asked for.")
+    assert page.inner_text("#watch .sentence").endswith("the answer.")
     assert page.evaluate(_UNREADABLE) == []
     page.keyboard.press("p")
     settled(
@@ -362,7 +362,7 @@ def test_on_a_phone_a_wrong_answer_gets_its_reason_in_sight_and_texts_speak_of_f
 ):
     page = learn("lesson=static-batching&stop=padding", size="phone")
     drawn(page, "static-batching", "padding")
-    wrong = page.locator(".option", has_text="21")
+    wrong = page.locator(".option", has_text="68")
     wrong.tap()
     expect(page.locator(".option.wrong + .answer.wrong")).to_be_visible()
     settled(

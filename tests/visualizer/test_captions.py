@@ -252,8 +252,8 @@ def test_who_stops_at_a_stop_string_did_not_stop_at_an_end_token():
     assert any(told in sentence for sentence in why(trace, last.step))
     model = dataclasses.replace(trace.header.model, eos_token_ids=(trace.outputs["r0"][-1],))
     trace.header = dataclasses.replace(trace.header, model=model)
-    assert say(trace, last.step).endswith("r0 stops at a stop.")
-    told = f"its token number {written} is where it stops"
+    assert say(trace, last.step).endswith("r0 stops, as the model has ended the answer.")
+    told = f"its token number {written} ends the answer"
     assert any(told in sentence for sentence in why(trace, last.step))
 
 

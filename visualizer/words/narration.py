@@ -239,7 +239,11 @@ def _ends(m: CaptionContext) -> Clause | None:
         if len(ended) != 1
         else {
             "length": f" with the {m.written(ended[0].request):,} [token|tokens] it asked for",
-            "stop": " at a stop string" if m.has_stop_string(ended[0].request) else " at a stop",
+            "stop": (
+                " at a stop string"
+                if m.has_stop_string(ended[0].request)
+                else ", as the model has ended the answer"
+            ),
             "cancelled": ", cancelled" if m.own else ", ended from outside (stop string or client)",
             "error": ", as its logits were not finite",
         }[ended[0].finish_reason]

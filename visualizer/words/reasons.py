@@ -360,7 +360,7 @@ def _finished(m: CaptionContext, f: Finished) -> Sentence:
         "length": f"it has the {written:,} [token|tokens] it asked for",
         "stop": (
             f"its token number {written} "
-            f"{'completes a stop string' if m.has_stop_string(f.request) else 'is where it stops'}"
+            f"{'completes a stop string' if m.has_stop_string(f.request) else 'ends the answer'}"
         ),
         "cancelled": (
             f"it was {'cancelled' if m.own else 'ended from outside (stop string or client)'} after"
