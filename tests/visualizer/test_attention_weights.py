@@ -4,16 +4,21 @@ nothing else.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from core.config import EngineConfig
+from core.config import SMOLLM2, EngineConfig
 from core.errors import InflightError
 from core.torch_engine.engine import Engine
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.jobs.attention import attention_weights
+from visualizer.jobs.limits import Limits
 from visualizer.server.attention_weights import weigh_by
+from visualizer.server.models import model_of
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +62,21 @@ def test_the_model_runs_as_before_afterwards(ran):
     before = adapter.model.config._attn_implementation
     weights_of(trace, adapter, trace.events[0].step, 0, 0, 0)
     assert adapter.model.config._attn_implementation == before
+
+
+def test_what_the_page_offers_is_loaded_for_a_recorded_run_and_nothing_else(ran):
+    trace, _ = ran
+    header = replace(trace.header, model=replace(trace.header.model, name=SMOLLM2))
+    loaded, none = SimpleNamespace(has=lambda *_: True), SimpleNamespace(has=lambda *_: False)
+    at_home = Limits()
+    offering = replace(at_home, offered=(SMOLLM2,), any_model=False)
+    assert model_of(header, offering, none) == (SMOLLM2, "cpu", "auto")
+    recorded = (SMOLLM2, header.device, header.dtype)
+    assert model_of(header, offering, loaded) == model_of(header, at_home, loaded) == recorded
+    with pytest.raises(InflightError, match="not loaded now"):
+        model_of(header, at_home, none)
+    with pytest.raises(InflightError, match="own models only"):
+        model_of(header, replace(at_home, any_model=False), loaded)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ export class Weights {
     this._timer = undefined;
     this.on = false;
     this.layer = this.head = 0;
+    // in a trained model the first token often takes nearly all, and the rest could not be seen
+    this.withoutFirst = true;
     this.reset();
   }
 
@@ -40,12 +42,13 @@ export class Weights {
    * @returns {WeightsState}
    */
   state(frame, pass) {
-    const { offered, on, layer, head, error } = this;
+    const { offered, on, layer, head, withoutFirst, error } = this;
     const wanted = Boolean(on && !error && offered && pass);
     const key = pass && `${frame.event.step}/${pass.index}/${layer}/${head}`;
     if (wanted && pass && !this.known.has(key)) this._soon(key, frame.event.step, pass.index);
     const found = wanted ? this.known.get(key) || null : null;
-    return { offered, on, layer, head, error, found, loading: wanted && !found };
+    const loading = wanted && !found;
+    return { offered, on, layer, head, withoutFirst, error, found, loading };
   }
 
   _soon(key, step, passIndex) {
