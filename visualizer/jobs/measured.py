@@ -117,8 +117,8 @@ class Compare(Measurement):
 
 
 class _TimedRun:
-    """A run that is being timed, as another thread sees it: from its trace, which grows, and of that
-    what has come since it looked last. turn: the progress with which it began.
+    """A run that is being timed, as another thread sees it: from its trace, which grows, and of
+    that what has come since it looked last. turn: the progress with which it began.
     """
 
     def __init__(self, turn: dict[str, Any], trace: Trace) -> None:
