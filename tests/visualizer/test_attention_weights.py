@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from core.config import SMOLLM2, EngineConfig
 from core.errors import InflightError
@@ -19,6 +20,7 @@ from visualizer.jobs.attention import attention_weights
 from visualizer.jobs.limits import Limits
 from visualizer.server.attention_weights import weigh_by
 from visualizer.server.models import model_of
+from worlds import families
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,28 @@ def test_weights_lie_where_the_mask_permits_and_add_up_to_one(ran):
             assert (weights[~allowed] == 0).all() and np.allclose(weights.sum(1), 1, atol=0.01)
             rows, columns = rows + weights.shape[0], columns + weights.shape[1]
         assert (rows, columns) == mask.shape
+
+
+@pytest.mark.slow  # models are made
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3_text", "gpt_oss", "falcon"])
+def test_they_are_those_that_the_model_itself_tells(family):
+    """Of every layer and head, without keeping those of other layers."""
+    world = families.world(family)
+    ids = list(world.requests[0].prompt_token_ids)
+    model = world.adapter.model
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    told = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    model.set_attn_implementation(before)
+
+    def hooks() -> int:
+        return sum(len(module._forward_hooks) for module in model.modules())
+
+    weigh, hooked = weigh_by(world.adapter), hooks()
+    for layer, heads in enumerate(told):
+        for head, rows in enumerate(heads[0].detach().numpy()):
+            np.testing.assert_allclose(weigh(ids, layer, head), rows, atol=1e-6)
+    assert hooks() == hooked
 
 
 def test_the_model_runs_as_before_afterwards(ran):
