@@ -106,11 +106,14 @@ def test_edited_messages_are_run_and_answered(visit, real_url):
 
 
 def test_a_comparison_says_how_far_it_is_until_its_end(visit, real_url):
-    page = visit(f"{real_url}/", hash="part=compare", drawn=False)
+    page = visit(f"{real_url}/", hash="part=compare", size=(1280, 800), drawn=False)
     form = page.locator(".inflight-compare .drawer")
     page.click(".inflight-compare .new-button")
     form.locator("[name=preset]").select_option("six-questions")
     form.locator("[name=repeats]").fill("1")
+    settled(page, "inflightCompare.doc")
+    bar = "document.querySelector('.inflight-compare .top')"  # beside the open form
+    assert page.evaluate(f"{bar}.scrollWidth <= {bar}.clientWidth")
     page.evaluate("""() => { const at = document.querySelector('.inflight-compare .run-message');
         window.told = []; new MutationObserver(() => told.push(at.textContent))
             .observe(at, { childList: true, characterData: true, subtree: true }); }""")
