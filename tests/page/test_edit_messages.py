@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.workload.presets import PRESETS
+from worlds.axe import serious
 from worlds.own_models import save
 
 SPEC = "inflight.editor.spec()"
@@ -125,6 +126,7 @@ def test_a_row_opens_to_its_messages_which_can_be_added_and_removed(visit, page_
             for m in messages.all()
         ]
     )
+    assert serious(page) == []
     last.fill("In one word?")
     expect(messages.nth(2).locator("textarea")).to_have_value("In one word?")
     messages.nth(2).locator("textarea").fill("In two words?")

