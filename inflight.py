@@ -17,7 +17,7 @@ Or step by step, with your own code in between:
 Read it:
 
     len(trace), trace[-1]     how many steps; the last of them; `for event in trace[10:20]`
-    trace.text("a")           the text of a request
+    trace.text("a")           the answer to a request
     trace.event(3)            step 3: who arrived, joined, waited and why; passes, tokens, blocks
     trace.mask(step=3)        who could attend to whom
     metrics(trace)            TTFT, ITL, throughput, padding, occupancy

@@ -374,6 +374,7 @@ interface WeightsState {
   readonly on: boolean;
   readonly layer: number;
   readonly head: number;
+  readonly withoutFirst: boolean; // the scale leaves out each request's first token
   readonly loading: boolean;
   readonly error: string | null;
   readonly found: Map<string, { weights: number[][] }> | null;
@@ -411,7 +412,15 @@ interface ViewActions {
   scrub(index: number): void;
   choosePass(index: number): void;
   toggleLeak(): void;
-  weigh(change: Partial<{ on: boolean; layer: number; head: number; error: null }>): void;
+  weigh(
+    change: Partial<{
+      on: boolean;
+      layer: number;
+      head: number;
+      withoutFirst: boolean;
+      error: null;
+    }>,
+  ): void;
   /** Put the other run of a pair on screen. */
   turnTo(step: number): void;
   /** Go to a moment of all ranks. */

@@ -151,12 +151,28 @@ class Trace(OnPage):
         )
 
     def text(self, request: str) -> str:
-        """The generated text of a request, empty in a simulated run; raises InflightError if there
-        is no such request.
+        """The answer to a request as it is read: without the token by which the model ended it.
+        `texts` has every token. Empty in a simulated run; raises InflightError if there is no such
+        request.
         """
         if require(request, str, "A request has an id") not in self.asked:
             raise InflightError(f"This trace has no request {request!r}.")
-        return "".join(self.texts.output[request])
+        return self._answers[request]
+
+    @cached_property
+    def _answers(self) -> dict[str, str]:
+        written, ends = self.outputs, self.header.model.eos_token_ids or ()
+        stopped = {
+            ended.request
+            for event in self.events
+            for ended in event.finished
+            if ended.finish_reason == "stop"
+        }
+        answers = {r: "".join(pieces) for r, pieces in self.texts.output.items()}
+        for request in stopped:
+            if written[request] and written[request][-1] in ends:
+                answers[request] = "".join(self.texts.output[request][:-1])
+        return answers
 
     def token_text(self, request: str, position: int) -> str:
         """The text of one token by its position in prompt + output; `NO_TEXT` for an output of a

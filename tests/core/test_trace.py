@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import InflightError, Trace, Workload
-from core.config import POLICIES
+from core.config import ASSETS, POLICIES
 from core.errors import InvalidTrace
 from core.proof.verify import verify
 from core.trace.file import BREAKS_OFF, lines_of
@@ -70,6 +70,19 @@ def test_save_and_load(policy: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["t.jsonl"]
     loaded.save(tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "t.jsonl").read_bytes()
+
+
+def test_a_text_is_without_the_token_by_which_the_model_ended_it():
+    """And has every token where the model did not end it."""
+    trace = Trace.load(ASSETS / "traces" / "six-questions.jsonl", trusted=True)
+    assert trace.text("r0") == "The capital of France is Paris."
+    for name, pieces in trace.texts.output.items():
+        assert pieces[-1] == "<|im_end|>" and trace.text(name) == "".join(pieces[:-1])
+    cut = [event._replace(finished=()) for event in trace.events]
+    assert replace(trace, events=cut).text("r0").endswith("Paris.<|im_end|>")
+    model = replace(trace.header.model, eos_token_ids=(7,))
+    other = replace(trace, header=replace(trace.header, model=model))
+    assert other.text("r0").endswith("Paris.<|im_end|>")
 
 
 def test_preemption_cancels_and_prefixes_survive_the_disk(tmp_path: Path) -> None:

@@ -122,25 +122,19 @@ const AT = {
   words: null,
 };
 
+const weights = {
+  a: [
+    [0.2, 0.3, 0.5],
+    [0.1, 0.2, 0.3, 0.4],
+    [0.5, 0.2, 0.1, 0.1, 0.1],
+  ],
+  b: [[1]],
+};
+const found = (rows) => new Map(Object.entries(rows).map(([id, of]) => [id, { weights: of }]));
+
 test("a cell's weight is that of its own query and key, relative to the strongest of its row", () => {
-  const weights = {
-    a: [
-      [0.2, 0.3, 0.5],
-      [0.1, 0.2, 0.3, 0.4],
-      [0.5, 0.2, 0.1, 0.1, 0.1],
-    ],
-    b: [[1]],
-  };
   const g = new Recorder();
-  inkWeights(
-    g,
-    g.palette,
-    AT,
-    padded.items,
-    null,
-    null,
-    new Map(Object.entries(weights).map(([id, rows]) => [id, { weights: rows }])),
-  );
+  inkWeights(g, g.palette, AT, padded.items, null, null, found(weights), false);
   const drawn = g.boxes
     .filter(({ style }) => style.endsWith("solid"))
     .map(({ x, y, alpha, style }) => [style[0], y / 10, x, Number((alpha ** 2).toFixed(6))]);
@@ -153,6 +147,43 @@ test("a cell's weight is that of its own query and key, relative to the stronges
     ),
   );
   assert.deepEqual(drawn, expected);
+});
+
+test("without the first token the strongest of the others is full, and the first is grey", () => {
+  const g = new Recorder();
+  inkWeights(g, g.palette, AT, padded.items, null, null, found(weights), true);
+  const drawn = g.boxes
+    .filter(({ style, w }) => !style.endsWith("tint") && w)
+    .map(({ style, x, y, alpha }) => [style, y / 10, x, Number((alpha ** 2).toFixed(6))]);
+  const { soft } = g.palette;
+  assert.deepEqual(drawn, [
+    [soft, 0, 0, 1],
+    ["A solid", 0, 1, 0.6],
+    ["A solid", 0, 2, 1],
+    [soft, 1, 0, 1],
+    ["A solid", 1, 1, 0.5],
+    ["A solid", 1, 2, 0.75],
+    ["A solid", 1, 3, 1],
+    [soft, 2, 0, 1],
+    ["A solid", 2, 1, 1],
+    ["A solid", 2, 2, 0.5],
+    ["A solid", 2, 3, 0.5],
+    ["A solid", 2, 4, 0.5],
+    [soft, 5, 5, 1],
+  ]);
+});
+
+test("of keys that share a column of pixels the strongest is seen", () => {
+  const g = new Recorder();
+  const narrow = { ...AT, x: (k) => Math.floor(k / 2), cw: 0.5 };
+  inkWeights(g, g.palette, narrow, padded.items, null, null, found(weights), false);
+  const drawn = g.boxes
+    .filter(({ style, y }) => style === "A solid" && y === 10)
+    .map(({ x, w, alpha }) => [x, w, Number((alpha ** 2).toFixed(6))]);
+  assert.deepEqual(drawn, [
+    [0, 1, 0.5],
+    [1, 1, 1],
+  ]);
 });
 
 test("cells are pale where the key was cached and full where it is new; a leak is the next request's keys, pads see nothing", () => {

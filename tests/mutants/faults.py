@@ -2326,4 +2326,32 @@ FAULTS = (
         "key=lambda n: (abs(n - rows), n)",
         ("core/test_delays.py",),
     ),
+    Fault(
+        "a weight that is off the scale sets it",
+        "assets/player/views/mask/cells.js",
+        "item.k0 + n < onScale ? m : Math.max(m, w)",
+        "Math.max(m, w)",
+        (MASK_JS,),
+    ),
+    Fault(
+        "progress of a run is told of the next one",
+        "visualizer/jobs/measured.py",
+        "if run is not None and run.turn is progress else progress",
+        "if run is not None else progress",
+        ("page/test_compare_tab.py::test_a_comparison_says_how_far_the_run_at_work_has_come",),
+    ),
+    Fault(
+        "an answer loses its last token whoever ended it",
+        "core/trace/trace.py",
+        "if written[request] and written[request][-1] in ends:",
+        "if written[request]:",
+        ("core/test_trace.py",),
+    ),
+    Fault(
+        "a message changed in an opened row is not what the row says",
+        "assets/player/watch/messages.js",
+        "      row.prompt.value = said[placeOfLast(said)].content;\n",
+        "",
+        ("page/test_edit_messages.py",),
+    ),
 )

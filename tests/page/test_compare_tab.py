@@ -24,6 +24,7 @@ from measure.record_engines import ENGINE_PRESETS
 from visualizer.documents.comparison import Shown, document, recorded
 from visualizer.documents.record import RECORDINGS
 from visualizer.jobs.limits import HERE, Limits
+from visualizer.jobs.measured import Compare
 from visualizer.page.bundle import page_html, script
 from visualizer.page.tabs import packed_plotly, part, tab_script, write_files
 from visualizer.server.comparisons import catalogue, job, open_recorded
@@ -114,6 +115,41 @@ def test_a_comparison_is_measured_and_kept_as_a_document(tmp_path):
     assert made["says"]["outputs"] == "Every run wrote the same tokens."
     assert {f["name"] for f in made["figures"]} >= {"total_time", "lane_steps", "cost_curve"}
     assert sum(len(e["sampled"]) for e in made["runs"]["static"]["events"]) == 25
+
+
+class Watched:
+    """A host that is asked for news between the steps of a timed run, as another thread may."""
+
+    def __init__(self, spec: dict) -> None:
+        self.work, self.news = Compare(spec, Limits()), []
+
+    def engine(self, spec, config, leaks=False):
+        return Engine(Plain(), None, config)
+
+    def between(self) -> None:
+        self.news += filter(None, [self.work.news()])
+
+    def keep_document(self, document) -> str:
+        return ""
+
+
+def test_a_comparison_says_how_far_the_run_at_work_has_come():
+    """Step by step, and nothing of another run."""
+    here = Watched({**SPEC, "policies": ["static", "continuous"], "repeats": 1})
+    before_turns = []
+    for _ in here.work.run(here):
+        before_turns.append(here.work.so_far())
+    assert all("tokens" not in progress for progress in before_turns)
+    told = [delta["progress"] for delta in here.news]
+    assert {progress["requests"] for progress in told} == {len(ROWS)}
+    for turn, name in enumerate(("static", "continuous", "continuous", "static")):
+        of_turn = [progress for progress in told if progress["index"] == turn]
+        assert {progress["contender"] for progress in of_turn} == {name}
+        written = [progress["tokens"] for progress in of_turn]
+        assert len(set(written)) > 3 and written == sorted(written)
+        assert written[-1] == sum(new for _, new in ROWS)
+        ended = [progress["ended"] for progress in of_turn]
+        assert ended[0] == 0 and ended == sorted(ended) and ended[-1] == len(ROWS)
 
 
 def test_equivalence_with_and_without_the_leak(tmp_path):

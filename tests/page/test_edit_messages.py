@@ -11,11 +11,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.workload.presets import PRESETS
+from worlds.axe import serious
 from worlds.own_models import save
 
 SPEC = "inflight.editor.spec()"
 ASKED = f"{SPEC}.workload.requests"
-EARLIER = ".request-row .earlier"
+OPENED = ".request-row .conversation"
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +65,8 @@ def test_a_preset_that_nobody_changed_asks_the_same_again(visit, page_url):
 def test_a_row_is_what_the_user_says_last_and_earlier_messages_stay(visit, page_url):
     page = visit(page_url, hash="detail=full")
     edit(page, "chat-under-pressure")
-    expect(page.locator(EARLIER)).to_have_count(5)
-    expect(page.locator(f"{EARLIER} summary").first).to_have_text("+2 earlier messages")
-    earlier = "user: What is the capital of France?\nassistant: The capital of France is Paris."
-    assert page.get_attribute(f"{EARLIER} summary >> nth=0", "title") == earlier
+    expect(page.locator(OPENED)).to_have_count(5)
+    expect(page.locator(f"{OPENED} summary").first).to_have_text("3 messages")
     text = page.locator(".request-row textarea").first
     expect(text).to_have_value("Describe it in one sentence.")
     text.fill("Describe it in two words.")
@@ -84,7 +83,7 @@ def test_a_row_is_what_the_user_says_last_and_earlier_messages_stay(visit, page_
     expect(text).to_have_value(
         "What is the capital of France?\nThe capital of France is Paris.\nDescribe it in two words."
     )
-    expect(page.locator(EARLIER)).to_have_count(0)
+    expect(page.locator(OPENED)).to_have_count(0)
     assert all("messages" not in one for one in page.evaluate(ASKED))
     page.locator(".request-row textarea").nth(1).fill("Who?")
     page.check("[name=as_messages]")
@@ -100,6 +99,78 @@ def test_a_row_is_what_the_user_says_last_and_earlier_messages_stay(visit, page_
     assert again.evaluate(ASKED)[0]["messages"] == first["messages"]
 
 
+def said(page: Page, row: int = 0) -> list[tuple[str, str]]:
+    """Roles and texts of a request's messages, as it would be sent."""
+    return [(one["role"], one["content"]) for one in page.evaluate(ASKED)[row]["messages"]]
+
+
+def test_a_row_opens_to_its_messages_which_can_be_added_and_removed(visit, page_url):
+    """By keys alone; the row's own text stays what the user says last."""
+    page = visit(page_url, hash="detail=full")
+    edit(page, "chat-under-pressure")
+    untouched = page.evaluate(ASKED)[1:]
+    row = page.locator(".request-row").first
+    last, messages = row.locator("> textarea"), row.locator(".conversation li")
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(messages).to_have_count(3)
+    asked = [
+        (one["role"], one["content"])
+        for one in PRESETS["chat-under-pressure"].workload.requests[0].messages
+    ]
+    assert (
+        said(page)
+        == asked
+        == [
+            (m.locator("select").input_value(), m.locator("textarea").input_value())
+            for m in messages.all()
+        ]
+    )
+    assert serious(page) == []
+    last.fill("In one word?")
+    expect(messages.nth(2).locator("textarea")).to_have_value("In one word?")
+    messages.nth(2).locator("textarea").fill("In two words?")
+    expect(last).to_have_value("In two words?")
+
+    messages.first.get_by_label("Add a message above").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("Be brief.")
+    row.get_by_text("Add a message", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type("Paris")
+    expect(row.locator("summary")).to_have_text("5 messages")
+    added = [("system", "Be brief."), *asked[:2], ("user", "In two words?"), ("assistant", "Paris")]
+    assert said(page) == added
+    expect(last).to_have_value("In two words?")  # the user's, not the last of all
+    messages.nth(4).locator("select").select_option("user")
+    expect(last).to_have_value("Paris")
+    messages.nth(3).get_by_label("Remove this message").focus()
+    page.keyboard.press("Enter")
+    kept = [*added[:3], ("user", "Paris")]
+    assert said(page) == kept
+    assert page.evaluate("document.activeElement.value") == "Paris"
+
+    link = page.evaluate("inflight.editor.packed(inflight.editor.spec())")
+    messages.nth(1).locator("textarea").fill("")
+    page.click("#watch .run-button")
+    expect(page.locator("#watch .run-message")).to_have_text("Request 1 has an empty message.")
+    expect(messages.nth(1).locator("textarea")).to_be_focused()
+    assert page.evaluate(ASKED)[1:] == untouched
+    again = visit(page_url, hash=f"detail=full&spec={link}")
+    again.wait_for_function("window.inflight?.editor?.rows.length === 5")
+    assert said(again) == kept
+
+
+def test_the_only_message_of_a_request_stays(visit, page_url):
+    page = visit(page_url, hash="detail=full")
+    edit(page, "six-questions")
+    page.click(f"{OPENED} summary >> nth=0")
+    expect(page.get_by_label("Remove this message")).to_be_disabled()
+    page.click(f"{OPENED} >> nth=0 >> text='Add a message'")
+    assert [role for role, _ in said(page)] == ["user", "assistant"]
+    expect(page.get_by_label("Remove this message").first).to_be_enabled()
+
+
 def test_who_chooses_a_model_with_a_chat_template_asks_by_messages(visit, page_url, folder):
     """And by prompts, once it is another."""
     page = visit(page_url, hash="detail=full")
@@ -108,8 +179,8 @@ def test_who_chooses_a_model_with_a_chat_template_asks_by_messages(visit, page_u
     expect(page.locator("[name=as_messages]")).to_be_hidden()
     choose(page, folder)
     expect(page.locator("[name=as_messages]")).to_be_checked()
-    said = [[{"role": "user", "content": text}] for text in texts]
-    assert [one["messages"] for one in page.evaluate(ASKED)] == said
+    by_messages = [[{"role": "user", "content": text}] for text in texts]
+    assert [one["messages"] for one in page.evaluate(ASKED)] == by_messages
     page.uncheck("[name=as_messages]")
     page.select_option("[name=dtype]", "bfloat16")  # the same model
     expect(page.locator("#watch .model-says")).to_contain_text("bfloat16")

@@ -128,10 +128,11 @@ def test_a_legend_is_shown_whole(visit, traces, size):
     # in a narrow heading whole numbers are left out, and none is cut
     assert set(page.evaluate(totals, 300)) == {True}
     weighed = page.evaluate(
-        "(document.querySelector('.panel.mask').classList.add('weighed'),"
-        f" [document.querySelector('.legend-weights').getClientRects().length, {cut}])"
+        "(document.querySelector('.panel.mask').classList.add('weighed', 'without-first'),"
+        " [document.querySelector('.legend-weights').getClientRects().length,"
+        f" document.querySelector('.legend-first').getClientRects().length, {cut}])"
     )
-    assert weighed == [1, []]
+    assert weighed == [1, 1, []]
 
 
 @pytest.mark.parametrize(

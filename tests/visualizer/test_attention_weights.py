@@ -4,16 +4,23 @@ nothing else.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
-from core.config import EngineConfig
+from core.config import SMOLLM2, EngineConfig
 from core.errors import InflightError
 from core.torch_engine.engine import Engine
 from core.workload.request import Request, SamplingParams
 from core.workload.workload import Workload
 from visualizer.jobs.attention import attention_weights
+from visualizer.jobs.limits import Limits
 from visualizer.server.attention_weights import weigh_by
+from visualizer.server.models import model_of
+from worlds import families
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +59,48 @@ def test_weights_lie_where_the_mask_permits_and_add_up_to_one(ran):
         assert (rows, columns) == mask.shape
 
 
+@pytest.mark.slow  # models are made
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3_text", "gpt_oss", "falcon"])
+def test_they_are_those_that_the_model_itself_tells(family):
+    """Of every layer and head, without keeping those of other layers."""
+    world = families.world(family)
+    ids = list(world.requests[0].prompt_token_ids)
+    model = world.adapter.model
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    told = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    model.set_attn_implementation(before)
+
+    def hooks() -> int:
+        return sum(len(module._forward_hooks) for module in model.modules())
+
+    weigh, hooked = weigh_by(world.adapter), hooks()
+    for layer, heads in enumerate(told):
+        for head, rows in enumerate(heads[0].detach().numpy()):
+            np.testing.assert_allclose(weigh(ids, layer, head), rows, atol=1e-6)
+    assert hooks() == hooked
+
+
 def test_the_model_runs_as_before_afterwards(ran):
     trace, adapter = ran
     before = adapter.model.config._attn_implementation
     weights_of(trace, adapter, trace.events[0].step, 0, 0, 0)
     assert adapter.model.config._attn_implementation == before
+
+
+def test_what_the_page_offers_is_loaded_for_a_recorded_run_and_nothing_else(ran):
+    trace, _ = ran
+    header = replace(trace.header, model=replace(trace.header.model, name=SMOLLM2))
+    loaded, none = SimpleNamespace(has=lambda *_: True), SimpleNamespace(has=lambda *_: False)
+    at_home = Limits()
+    offering = replace(at_home, offered=(SMOLLM2,), any_model=False)
+    assert model_of(header, offering, none) == (SMOLLM2, "cpu", "auto")
+    recorded = (SMOLLM2, header.device, header.dtype)
+    assert model_of(header, offering, loaded) == model_of(header, at_home, loaded) == recorded
+    with pytest.raises(InflightError, match="not loaded now"):
+        model_of(header, at_home, none)
+    with pytest.raises(InflightError, match="own models only"):
+        model_of(header, replace(at_home, any_model=False), loaded)
 
 
 @pytest.mark.parametrize(

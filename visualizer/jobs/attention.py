@@ -7,16 +7,16 @@ rounding, which tests of the engine prove.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from core.errors import InflightError, shown
 from core.trace.trace import Trace
 
 MAX_CELLS = 60_000
-Weigh = Callable[[list[int], int, int], Sequence[Sequence[float]]]
-"""From the ids of a text, a layer and a head to a row of weights for each token; raises
-InflightError for a head that does not exist.
+Weigh = Callable[[list[int], int, int], Any]
+"""From the ids of a text, a layer and a head to a list or an array with a row of weights for each
+token; raises InflightError for a head that does not exist.
 """
 
 
@@ -46,7 +46,7 @@ def attention_weights(
     found = []
     for s in segments:
         rows = weigh((trace.prompts[s.request] + outputs[s.request])[: s.kv_len], layer, head)
-        weights = [[round(weight, 4) for weight in row] for row in rows[s.start :]]
+        weights = [[round(float(weight), 6) for weight in row] for row in rows[s.start :]]
         found.append({"request": s.request, "start": s.start, "weights": weights})
     return found
 

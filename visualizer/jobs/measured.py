@@ -40,6 +40,7 @@ class Compare(Measurement):
     """The same requests under several policies. spec: also "policies" and "repeats"."""
 
     noun = "comparison"
+    period = 0.5
 
     def __init__(self, spec: dict[str, Any], limits: Limits) -> None:
         super().__init__(spec, limits)
@@ -59,6 +60,13 @@ class Compare(Measurement):
         ):
             raise Refused(f"Each policy can run 1 to {limits.repeats} times here.")
         self._configs, self._repeats = [self.spec.config.under(name) for name in policies], repeats
+        self._timed_run: _TimedRun | None = None
+
+    def so_far(self) -> dict[str, Any]:
+        """Of a turn also how far its run has come."""
+        # in this order: a run is set after the progress of its turn
+        run, progress = self._timed_run, self.progress
+        return progress | run.so_far() if run is not None and run.turn is progress else progress
 
     def run(self, host: Host) -> Going:
         engines = [host.engine(self.spec, config) for config in self._configs]
@@ -97,6 +105,7 @@ class Compare(Measurement):
     def _timed(self, host: Host, engine: EngineCore, workload: Workload) -> Iterator[StepEvent]:
         """The steps of a timed run."""
         steps = self.steps(engine, workload)
+        self._timed_run = _TimedRun(self.progress, engine.trace)
 
         def taken() -> Iterator[StepEvent]:
             for event in steps:
@@ -105,6 +114,24 @@ class Compare(Measurement):
                     yield event
 
         return taken()
+
+
+class _TimedRun:
+    """A run that is being timed, as another thread sees it: from its trace, which grows, and of
+    that what has come since it looked last. turn: the progress with which it began.
+    """
+
+    def __init__(self, turn: dict[str, Any], trace: Trace) -> None:
+        self.turn, self._trace = turn, trace
+        self._steps = self._ended = self._tokens = 0
+
+    def so_far(self) -> dict[str, Any]:
+        """Requests that have ended, of how many, and tokens written."""
+        new = self._trace.events[self._steps :]
+        self._steps += len(new)
+        self._ended += sum(len(event.finished) for event in new)
+        self._tokens += sum(len(event.sampled) for event in new)
+        return {"ended": self._ended, "requests": len(self._trace.asked), "tokens": self._tokens}
 
 
 class Fork(Measurement):

@@ -77,10 +77,15 @@ class Work:
         """The next delta, None if there is nothing new. May be called from another thread than the
         work.
         """
-        if self.progress == self._last_news:
+        progress = self.so_far()
+        if progress == self._last_news:
             return None
-        self._last_news = dict(self.progress)
+        self._last_news = dict(progress)
         return {"progress": self._last_news}
+
+    def so_far(self) -> dict[str, Any]:
+        """The progress now; called as `news` is."""
+        return self.progress
 
     def stopped(self) -> str:
         """The reason for an early end, in a sentence."""

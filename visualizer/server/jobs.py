@@ -351,7 +351,7 @@ class Jobs:
             now = time.monotonic()
             news = job.work.news()
             if news is not None or (now - sent_at > _ALIVE and not ended):
-                job.event_log.append({"job": job.id, **(news or {"progress": job.work.progress})})
+                job.event_log.append({"job": job.id, **(news or {"progress": job.work.so_far()})})
                 sent_at = now
             if job.is_idle != idle:
                 idle = job.is_idle

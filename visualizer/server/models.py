@@ -51,9 +51,11 @@ def model_of(header: Header, limits: Limits, models: ModelCache) -> tuple[str, s
         return name, "cpu", "auto"
     if not limits.any_model and name not in limits.offered:
         raise Refused("Attention weights are shown for this page's own models only.")
-    if not models.has(name, header.device, header.dtype):
-        raise Refused(
-            "The model of this run is not loaded now: run its requests again to see its attention"
-            " weights."
-        )
-    return name, header.device, header.dtype
+    if models.has(name, header.device, header.dtype):
+        return name, header.device, header.dtype
+    if name in limits.offered:
+        return name, "cpu", "auto"
+    raise Refused(
+        "The model of this run is not loaded now: run its requests again to see its attention"
+        " weights."
+    )

@@ -4,6 +4,7 @@ import { h, setText } from "../parts/dom.js";
 import { Drawer } from "../parts/drawer.js";
 import { DeviceField } from "../engine/device_field.js";
 import { ModelField, loadingWords } from "../parts/model_field.js";
+import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
 const WATCHED = ""; // the requests of the Watch tab, among presets by name
@@ -175,7 +176,7 @@ export class NewComparison {
     this._running = false;
   }
 
-  _progress({ ahead, total, index, round, contender, loading }) {
+  _progress({ ahead, total, index, round, contender, loading, ended = 0, requests = 1, tokens }) {
     if (loading) {
       const [share, words] = loadingWords(loading);
       this.drawer.progress(share);
@@ -183,12 +184,13 @@ export class NewComparison {
     }
     if (ahead) this.drawer.say(`${ahead} ahead of you.`);
     if (ahead || !total) return;
-    this.drawer.progress(index / total);
+    this.drawer.progress((index + ended / requests) / total);
     const turn = t(round ? `round ${round}` : "warm-up");
-    this.drawer.say(
-      contender
-        ? t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn })
-        : "The cost of a step on this device …",
+    if (!contender) return this.drawer.say("The cost of a step on this device …");
+    const run = t(`Run ${index + 1} of ${total}: {who}, {turn}.`, { who: contender, turn });
+    const far = t(
+      `${count(ended)} of ${count(requests)} [request|requests] done, ${count(tokens)} [token|tokens] written.`,
     );
+    this.drawer.say(tokens === undefined ? run : `${run} ${far}`);
   }
 }

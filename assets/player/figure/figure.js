@@ -74,6 +74,7 @@ const ALONE = {
     on: false,
     layer: 0,
     head: 0,
+    withoutFirst: false,
     loading: false,
     error: null,
     found: null,

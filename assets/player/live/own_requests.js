@@ -237,6 +237,7 @@ export class OwnList {
     const row = {
       chip: h("span", { class: "own-chip" }),
       state: h("span", { class: "own-state" }),
+      prompt: h("span", { class: "prompt" }, own.prompt),
       text: h("span", { class: "output" }),
       request: null,
       held: null,
@@ -254,11 +255,7 @@ export class OwnList {
       "li",
       { class: "own-row" },
       h("div", { class: "own-head" }, row.chip, row.state, row.button),
-      h(
-        "p",
-        { class: "own-words" },
-        h("bdi", { dir: "auto" }, h("span", { class: "prompt" }, own.prompt), row.text),
-      ),
+      h("p", { class: "own-words" }, h("bdi", { dir: "auto" }, row.prompt, row.text)),
     );
     this.rows.set(own, row);
     return row;
@@ -278,6 +275,8 @@ export class OwnList {
       );
     }
     setText(row.state, whereabouts(run, own));
+    // an answer is no continuation of the prompt: a blank stands before it
+    if (request && run.isTemplate(request, 0)) setText(row.prompt, `${own.prompt} `);
     setText(row.text, own.text);
     const over = Boolean(own.ended || own.lost);
     tell(row.button, over ? "Remove" : "Cancel");

@@ -21,7 +21,7 @@ export class Editor {
   constructor(drawer, app) {
     this.drawer = drawer;
     this.app = app;
-    this.rows = []; // {el, prompt, tokens, arrival, request, messages}
+    this.rows = []; // {el, prompt, tokens, arrival, request, messages, conversation}
     this.limits = {};
     this._opening = false; // a recording that matches the form
     this.isChosenByHand = false; // the model, about which nothing may be known yet
@@ -438,6 +438,8 @@ export class Editor {
     for (const [i, row] of this.rows.entries()) {
       const who = `Request ${i + 1}`;
       if (!row.prompt.value) return bad(row.prompt, `${who} has an empty prompt.`);
+      const unsaid = row.conversation?.empty;
+      if (unsaid) return bad(unsaid, `${who} has an empty message.`);
       if (!/^\d+$/.test(row.tokens.value) || Number(row.tokens.value) < 1)
         return bad(row.tokens, `${who}: new tokens must be a whole number of at least 1.`);
       if (row.arrival.value === "" || !(Number(row.arrival.value) >= 0))

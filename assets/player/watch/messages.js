@@ -1,16 +1,15 @@
 // Prompts as messages, for a model with a chat template, which turns them into tokens on the
-// server. A row's text is what the user says last; what comes before it stays with the row.
+// server. A row's text is what the user says last; the row opens to all of them.
 
-import { find, h } from "../parts/dom.js";
-import { count } from "../parts/format.js";
-import { t } from "../parts/speech.js";
+import { find } from "../parts/dom.js";
+import { Conversation } from "./conversation.js";
 
 /**
  * A row of the editor's form. messages: what it asks, up to changes of its text; null where that
  * is a prompt. raw: its text when it became a prompt, and what its messages were.
- * @typedef {{role: string, content: string}} Message
+ * @typedef {import("./conversation.js").Message} Message
  * @typedef {{el: HTMLElement, prompt: HTMLTextAreaElement, request: any, messages?: Message[] |
- * null, raw?: {text: string, messages: Message[]}}} Row
+ * null, raw?: {text: string, messages: Message[]}, conversation?: Conversation | null}} Row
  */
 
 /** The place of what the user says last. @param {Message[]} messages */
@@ -67,6 +66,9 @@ export class Messages {
   added(row) {
     const { messages } = row.request;
     if (messages) this._write(row, messages);
+    row.prompt.addEventListener("input", () => {
+      if (row.messages) row.conversation?.show(withLast(row.messages, row.prompt.value));
+    });
     this.offer(this.takes);
   }
 
@@ -92,20 +94,15 @@ export class Messages {
   /** @param {Row} row @param {Message[] | null} messages */
   _write(row, messages) {
     row.messages = messages;
-    row.el.querySelector(".earlier")?.remove();
+    row.conversation?.el.remove();
+    row.conversation = null;
     if (!messages) return;
-    const at = placeOfLast(messages);
-    row.prompt.value = messages[at].content;
-    const others = messages.toSpliced(at, 1);
-    if (!others.length) return;
-    const said = others.map(({ role, content }) => `${role}: ${content}`).join("\n");
-    row.el.append(
-      h(
-        "details",
-        { class: "earlier" },
-        h("summary", { title: said }, t(`+${count(others.length)} earlier [message|messages]`)),
-        said,
-      ),
-    );
+    row.prompt.value = messages[placeOfLast(messages)].content;
+    row.conversation = new Conversation(messages, (said) => {
+      row.messages = said;
+      row.prompt.value = said[placeOfLast(said)].content;
+      this.touched();
+    });
+    row.el.append(row.conversation.el);
   }
 }

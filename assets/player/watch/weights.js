@@ -9,6 +9,8 @@ export class Weights {
     this._timer = undefined;
     this.on = false;
     this.layer = this.head = 0;
+    // in a trained model the first token often takes nearly all, and the rest could not be seen
+    this.withoutFirst = true;
     this.reset();
   }
 
@@ -16,8 +18,8 @@ export class Weights {
     [this.on, this.layer, this.head] = [false, 0, 0];
     /** @type {Map<string | null, Map<string, any> | null>} */
     this.known = new Map(); // step/pass/layer/head -> Map of request id -> {start, weights}
-    /** @type {string | null} */
-    this.error = null; // a sentence
+    /** @type {{key: string | null, says: string} | null} */
+    this.error = null; // why those of a pass cannot be had
   }
 
   /** Only runs that an engine has can be computed again. */
@@ -40,12 +42,14 @@ export class Weights {
    * @returns {WeightsState}
    */
   state(frame, pass) {
-    const { offered, on, layer, head, error } = this;
-    const wanted = Boolean(on && !error && offered && pass);
+    const { offered, on, layer, head, withoutFirst } = this;
     const key = pass && `${frame.event.step}/${pass.index}/${layer}/${head}`;
+    const error = this.error?.key === key ? this.error.says : null;
+    const wanted = Boolean(on && !error && offered && pass);
     if (wanted && pass && !this.known.has(key)) this._soon(key, frame.event.step, pass.index);
     const found = wanted ? this.known.get(key) || null : null;
-    return { offered, on, layer, head, error, found, loading: wanted && !found };
+    const loading = wanted && !found;
+    return { offered, on, layer, head, withoutFirst, error, found, loading };
   }
 
   _soon(key, step, passIndex) {
@@ -72,7 +76,7 @@ export class Weights {
       if (answer.error) {
         // past the last head: start over
         if (this.head > 0 && /no head/.test(answer.error)) this.head = 0;
-        else this.error = answer.error;
+        else this.error = { key, says: answer.error };
         this.known.delete(key);
       } else this.known.set(key, new Map(answer.segments.map((s) => [s.request, s])));
       app.redraw();

@@ -66,11 +66,14 @@ export function inkLeaks(g, palette, at, items, focus) {
 }
 
 /**
- * The allowed cells, each as strong as its weight relative to the strongest in its row.
+ * The allowed cells, each as strong as its weight relative to the strongest in its row; of keys that
+ * share a column of pixels the strongest is seen. withoutFirst: a request's first token is not on
+ * this scale, and grey.
  * @param {Ink} g @param {Palette} palette @param {MaskLayout} at @param {PassItem[]} items @param
  * {number | null} window @param {Focus} focus @param {Map<string, {weights: number[][]}>} weights
+ * @param {boolean} withoutFirst
  */
-export function inkWeights(g, palette, at, items, window, focus, weights) {
+export function inkWeights(g, palette, at, items, window, focus, weights, withoutFirst) {
   const [q0, q1, k0, k1] = at.view;
   for (const item of items) {
     const found = weights.get(item.request.id);
@@ -81,17 +84,26 @@ export function inkWeights(g, palette, at, items, window, focus, weights) {
     for (let q = Math.max(first, q0); q < Math.min(first + item.length, q1); q += 1) {
       const row = found.weights[q - first];
       const [a, b] = allowedKeys(item, q, window) || [0, 0];
-      const most = row.reduce((m, w) => Math.max(m, w), 1e-6);
+      const onScale = item.k0 + Number(withoutFirst); // the first key that is
+      const most = row.reduce((m, w, n) => (item.k0 + n < onScale ? m : Math.max(m, w)), 1e-6);
       const [y, height] = [at.y(q), at.y(q + 1) - at.y(q)];
       const [left, end] = [Math.max(a, k0), Math.min(b, k1)];
       if (end <= left) continue;
+      const scaled = at.x(Math.min(Math.max(left, onScale), end));
       g.globalAlpha = strength;
+      g.fillStyle = palette.soft;
+      g.fillRect(at.x(left), y, scaled - at.x(left), height);
       g.fillStyle = colours.tint;
-      g.fillRect(at.x(left), y, at.x(end) - at.x(left), height);
+      g.fillRect(scaled, y, at.x(end) - scaled, height);
       g.fillStyle = colours.solid;
-      for (let k = left; k < end; k += 1) {
-        g.globalAlpha = strength * Math.sqrt((row[k - item.k0] || 0) / most);
-        g.fillRect(at.x(k), y, at.x(k + 1) - at.x(k), height);
+      let [x, here] = [scaled, 0];
+      for (let k = Math.max(left, onScale); k < end; k += 1) {
+        here = Math.max(here, row[k - item.k0] || 0);
+        const right = at.x(k + 1);
+        if (right === x) continue;
+        g.globalAlpha = strength * Math.sqrt(here / most);
+        g.fillRect(x, y, right - x, height);
+        [x, here] = [right, 0];
       }
     }
   }

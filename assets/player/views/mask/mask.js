@@ -96,7 +96,7 @@ export class MaskView extends CanvasView {
       palette,
       focus,
       leak,
-      weights: { found: weights },
+      weights: { on, withoutFirst },
     } = state;
     const moving = surface.visible && pass ? movingIn(state) : null;
     if (this.minimap) this.state = null; // a part of it is no picture of the step
@@ -109,7 +109,9 @@ export class MaskView extends CanvasView {
       );
     this.state = state;
     this.tools.show(state);
-    this.panel.classList.toggle("weighed", Boolean(weights));
+    this.panel.classList.toggle("weighed", Boolean(state.weights.found));
+    this.panel.classList.toggle("weighing", on);
+    this.panel.classList.toggle("without-first", withoutFirst);
     this.panel.classList.toggle("leaking", leak.on);
     if (!surface.visible) return;
     const g = surface.begin();
@@ -127,6 +129,9 @@ export class MaskView extends CanvasView {
     const bottom = at.y(q1);
     const window = this.window(run);
     const items = pass.items.filter((i) => i.q0 < q1 && i.q0 + i.pads + i.length > q0);
+    // not where a row of pixels would be several queries
+    const weights = at.ch * surface.d >= 1 ? state.weights.found : null;
+    if (!weights) this.panel.classList.remove("weighed");
     this.drawn = { pass, at, window, weights };
     const pads = pass.padding ? `, of them ${count(pass.padding)} [pad|pads]` : "";
     tell(
@@ -170,7 +175,7 @@ export class MaskView extends CanvasView {
         g.fillRect(at.gutter, y, right - at.gutter, at.y(Math.min(first, q1)) - y);
       }
     }
-    if (weights && at.exact) inkWeights(g, palette, at, items, window, focus, weights);
+    if (weights) inkWeights(g, palette, at, items, window, focus, weights, withoutFirst);
     else if (at.exact) inkCells(g, palette, at, items, window, focus, reach);
     else this.tiles.ink(g, palette, at, pass, items, window, focus, surface.d, grown);
     if (grown === 1) inkLeaks(g, palette, at, items, focus);
@@ -354,5 +359,7 @@ function explainCell({ run, weights }, { pass, window, weights: found }, q, k) {
     lines.push([
       `Weight ${weighed.weights[offset][keyPosition]} in layer ${weights.layer}, head ${weights.head}`,
     ]);
+  if (weighed && weights.withoutFirst && keyPosition === 0)
+    lines.push(["The first token: it is not on the scale of the others"]);
   return { request: query.request, allowed, reason, lines, position, keyPosition };
 }

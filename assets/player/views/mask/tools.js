@@ -129,7 +129,7 @@ export class MaskTools {
  * Switched on: whose weights, of which layer and head. @param {Run} run @param {Omit<WeightsState,
  * "found">} weights @param {ViewActions} actions
  */
-function weightTools(run, { offered, on, layer, head, loading, error }, actions) {
+function weightTools(run, { offered, on, layer, head, withoutFirst, loading, error }, actions) {
   if (!offered) return [];
   const turn = (/** @type {boolean} */ to) => actions.weigh({ on: to, error: null });
   const toggle = h(
@@ -172,10 +172,24 @@ function weightTools(run, { offered, on, layer, head, loading, error }, actions)
     },
     t(`head ${head}`),
   );
+  const scale = h(
+    "button",
+    {
+      type: "button",
+      class: "mini",
+      "aria-pressed": String(withoutFirst),
+      title: t(
+        "Many models attend mostly to a request's first token: without it, the rest has the whole scale",
+      ),
+      onclick: () => actions.weigh({ withoutFirst: !withoutFirst }),
+    },
+    t("without the first token"),
+  );
   return [
     toggle,
     select,
     next,
+    scale,
     ...(loading ? [h("span", { class: "weights-loading", role: "status" }, t("computing …"))] : []),
   ];
 }

@@ -1,0 +1,112 @@
+// The messages of a request, which its row opens to: each with its role and text, to change, to add
+// and to remove.
+
+import { find, h, icon, setText } from "../parts/dom.js";
+import { count } from "../parts/format.js";
+import { t } from "../parts/speech.js";
+
+/** @typedef {{role: string, content: string}} Message */
+
+const ROLES = ["system", "user", "assistant"];
+
+export class Conversation {
+  /**
+   * changed: called with the messages after each change that is made here. @param {Message[]}
+   * messages @param {(messages: Message[]) => void} changed
+   */
+  constructor(messages, changed) {
+    this.messages = messages;
+    this.changed = changed;
+    this.summary = h("summary", {});
+    this.list = h("ol", {});
+    this.el = h(
+      "details",
+      { class: "conversation", ontoggle: () => this._fill() },
+      this.summary,
+      this.list,
+      h(
+        "button",
+        { type: "button", class: "link", onclick: () => this._insert(this.messages.length) },
+        t("Add a message"),
+      ),
+    );
+    this.show(messages);
+  }
+
+  /** @param {Message[]} messages */
+  show(messages) {
+    this.messages = messages;
+    setText(this.summary, t(`${count(messages.length)} [message|messages]`));
+    this._fill();
+  }
+
+  /** The field of a message that has no text, null if each has one. */
+  get empty() {
+    if (this.messages.every(({ content }) => content)) return null;
+    this.el.open = true;
+    this._fill();
+    return [...this.list.querySelectorAll("textarea")].find(({ value }) => !value);
+  }
+
+  _fill() {
+    if (this.el.open) this.list.replaceChildren(...this.messages.map((_, n) => this._message(n)));
+  }
+
+  /** @param {number} n */
+  _message(n) {
+    const role = h(
+      "select",
+      { "aria-label": t(`Role of message ${n + 1}`) },
+      ...ROLES.map((name) => h("option", { value: name }, name)),
+    );
+    const text = h("textarea", { "aria-label": t(`Message ${n + 1}`), spellcheck: "false" });
+    [role.value, text.value] = [this.messages[n].role, this.messages[n].content];
+    const say = () => this._say(this.messages.with(n, { role: role.value, content: text.value }));
+    role.addEventListener("change", say);
+    text.addEventListener("input", say);
+    const button = (/** @type {string} */ name, /** @type {string} */ label, act) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "icon-button",
+          "aria-label": t(label),
+          title: t(label),
+          onclick: act,
+        },
+        icon(name),
+      );
+    const remove = button("trash", "Remove this message", () => this._remove(n));
+    remove.disabled = this.messages.length === 1;
+    const above = button("plus", "Add a message above", () => this._insert(n));
+    return h("li", {}, role, above, remove, text);
+  }
+
+  /** An empty message at a place: a system message before all others, else whose turn it is. */
+  _insert(n) {
+    const before = this.messages[n - 1];
+    const isFirst = !before && this.messages[0].role !== "system";
+    const role = isFirst ? "system" : before?.role === "user" ? "assistant" : "user";
+    this._say(this.messages.toSpliced(n, 0, { role, content: "" }));
+    this.show(this.messages);
+    this._enter(n);
+  }
+
+  /** @param {number} n */
+  _remove(n) {
+    this._say(this.messages.toSpliced(n, 1));
+    this.show(this.messages);
+    this._enter(Math.min(n, this.messages.length - 1));
+  }
+
+  /** @param {number} n */
+  _enter(n) {
+    find(this.list.children[n], "textarea").focus();
+  }
+
+  /** @param {Message[]} messages */
+  _say(messages) {
+    this.messages = messages;
+    this.changed(messages);
+  }
+}
