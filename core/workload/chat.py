@@ -19,8 +19,11 @@ def has_template(tokenizer: Any) -> bool:
 
 def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     """A conversation as the tokenizer's own template writes it, up to where the answer begins;
-    raises InvalidRequest if there is none, or if it refuses the conversation or takes too much.
+    raises InvalidRequest if there is none, or if it refuses the conversation or takes too much. A
+    tokenizer that writes conversations without a template has `chat_text`.
     """
+    if own := getattr(tokenizer, "chat_text", None):
+        return str(own(messages))
     if not has_template(tokenizer):
         raise InvalidRequest(
             "the model has no chat template, so its prompts must be text.", param="messages"
