@@ -24,13 +24,16 @@ _NOBODY = -1
 
 class BrowserModel(Protocol):
     """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads
-    of a layer.
+    of a layer. tokenizer, between: of a model that brings them, see `PlainTokenizer`; otherwise ""
+    and "null".
 
     Its numbers come as an object whose `to_py()` is a buffer of float64.
     """
 
     facts: str
     heads: int
+    tokenizer: str
+    between: str
 
     def pool(self, slots: int) -> int:
         """Make room for the K and V of so many tokens; what was kept before is gone. Returns a

