@@ -1,5 +1,5 @@
-// Prompts as messages, for a model with a chat template, which turns them into tokens on the
-// server. A row's text is what the user says last; what comes before it stays with the row.
+// Prompts as messages, for a model with a chat template, which turns them into tokens. A
+// row's text is what the user says last; what comes before it stays with the row.
 
 import { find, h } from "../parts/dom.js";
 import { count } from "../parts/format.js";
