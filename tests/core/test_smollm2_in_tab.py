@@ -11,6 +11,7 @@ import struct
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
@@ -222,6 +223,18 @@ def test_alone_beside_others_and_in_chunks_an_answer_is_the_same_to_the_bit(mode
     assert len(alone) == 5
     for found in others:
         assert found == alone
+
+
+def test_attention_weights_are_torchs(here, model):
+    adapter, library = load_adapter(SMOLLM2, "cpu", "float32")
+    ids = library("Why is the sky blue in summer?")["input_ids"]
+    adapter.model.set_attn_implementation("eager")
+    attentions = adapter.model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    executor = engine(model).executor
+    for layer, head in ((0, 0), (17, 4), (29, 8)):
+        ours = executor.attention(ids, layer, head)
+        for row, other in zip(ours, attentions[layer][0, head].tolist(), strict=True):
+            assert row == pytest.approx(other, abs=1e-4)
 
 
 def test_a_recording_is_computed_again(model):

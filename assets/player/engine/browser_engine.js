@@ -122,7 +122,9 @@ export class BrowserEngine {
         signal?.throwIfAborted();
         if (!(error instanceof NoEngine) || error.lasting) throw error;
         if (error.more.size) {
-          if (!(await this.bar.offer(model, error.more, signal)))
+          const isWanted = await this.bar.offer(model, error.more, signal);
+          signal?.throwIfAborted();
+          if (!isWanted)
             throw new Error("Nothing was run, because its model was not fetched.", {
               cause: error,
             });
