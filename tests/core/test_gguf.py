@@ -3,6 +3,7 @@ those of the file's own steps, and a file that is not read here is refused and l
 """
 
 import itertools
+import json
 import os
 import shutil
 from hashlib import sha256
@@ -15,7 +16,10 @@ from gguf import GGUFWriter, TokenType, quants
 from transformers import AutoModelForCausalLM
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
+from core.browser.executor import BrowserExecutor
+from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_MODELS, SMOLLM2
+from core.engine.engine import EngineCore
 from core.errors import UnsupportedModel
 from core.policy import POLICIES
 from core.recorders.texts import tokenizer_of
@@ -23,10 +27,12 @@ from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter
 from core.torch_engine.models.names import is_fetched, packed_smollm2
+from core.torch_engine.models.packed import pack_gguf
 from core.torch_engine.models.tokenizer import describe_model
 from core.workload.chat import chat_ids, chat_text
 from visualizer.server.limits import owners_models
 from worlds.commands import call, refusal
+from worlds.node_model import node_model
 
 CPU = torch.device("cpu")
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS = 64, 4, 2, 96, 2
@@ -214,6 +220,43 @@ def test_a_file_cut_short_is_refused(tmp_path, models_dir):
         with pytest.raises(UnsupportedModel, match="it is no GGUF file, or not a whole one"):
             describe_model(str(tmp_path / "cut.gguf"))
     assert not (models_dir / "gguf").exists()
+
+
+# -- for a browser's tab --------------------------------------------------------------------------
+
+
+def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path):
+    """In Node: conversations, chunks, one row and several at a time."""
+    file = write(tmp_path / "tiny.gguf", head=Kind.Q8_0)
+    (tmp_path / "tiny.bin").write_bytes(pack_gguf(file, "tiny"))
+    said = ("hell 12 the", "he", "t h e l l 1 2 1", "the 3 hells")
+    workload = Workload(
+        Request(f"r{i}", messages=[{"role": "user", "content": text}], sampling=SamplingParams(12))
+        for i, text in enumerate(said)
+    )
+    config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=8)
+    there = Engine(*load_adapter(file, "cpu", "float32"), config).run(workload)
+    with node_model("tiny", tmp_path) as model:
+        tokenizer = PlainTokenizer(model.tokenizer, json.loads(model.between))
+        executor = BrowserExecutor(model, {"device_name": "Node", "versions": {}})
+        here = EngineCore(executor, tokenizer, config).run(workload)
+    assert here.prompts == there.prompts and here.outputs == there.outputs
+    assert len({tokens for tokens in map(tuple, here.outputs.values())}) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"arch": "qwen2"}, "GGUF files of Llamas with tied embeddings"),
+        ({"spoiled": [("output.weight", (len(TOKENS), HIDDEN))]}, "Llamas with tied embeddings"),
+        ({"head": Kind.Q4_1}, "computes token_embd in panels of Q8_0"),
+        ({"kind": Kind.Q8_0}, "computes blk.0.attn_q in panels of Q4_1"),
+    ],
+)
+def test_what_a_tab_does_not_compute_is_not_packed(tmp_path, given, said):
+    file = write(tmp_path / "tiny.gguf", **{"head": Kind.Q8_0, **given})
+    with pytest.raises(UnsupportedModel, match=said):
+        pack_gguf(file, "tiny")
 
 
 # -- smollm2 ---------------------------------------------------------------------------------------
