@@ -23,7 +23,15 @@ IN V halves(const void *p) {
 
 // What is done with each input's eight weights, w0 and w1, in turn: the panel in float32, or R rows times it. p: the input.
 #define WIDEN(p, w0, w1) { ST(to + 8 * (p), w0); ST(to + 8 * (p) + 4, w1); }
-#define ADD(p, w0, w1) { V u = w0, v = w1; for (int r = 0; r < R; r++) { V s = wasm_v128_load32_splat(x + r * k + (p)); a[r] = MADD(s, u, a[r]); c[r] = MADD(s, v, c[r]); } }
+#define ADD(p, w0, w1)                                                                               \
+  {                                                                                                  \
+    V u = w0, v = w1;                                                                                \
+    for (int r = 0; r < R; r++) {                                                                    \
+      V s = wasm_v128_load32_splat(x + r * k + (p));                                                 \
+      a[r] = MADD(s, u, a[r]);                                                                       \
+      c[r] = MADD(s, v, c[r]);                                                                       \
+    }                                                                                                \
+  }
 
 #define Q4_1(DO)                                                                                     \
   for (int b = 0; b < k; b += 32, w += 160) {                                                        \

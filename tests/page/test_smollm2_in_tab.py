@@ -251,3 +251,15 @@ def test_a_browser_without_memory_is_told_before_anything_is_fetched(site, fresh
     said = page.evaluate("engine.ready('smollm2').catch(e => e.message)")
     assert said == "This browser has too little memory for the model: 99 MB."
     assert not [path for path in site.asked if path.endswith(".gz")]
+
+
+def test_a_question_that_nobody_answers_holds_nothing_up(site, fresh):
+    page = fresh()
+    page.goto(f"{site.url}engine.html")
+    address = next(path.name for path in (site.folder / "engine").glob("????????????"))
+    page.evaluate("(name) => start(`engine/${name}/`)", address)
+    page.evaluate("() => { window.asked = engine.ready('smollm2').catch((e) => e.message); }")
+    expect(page.locator(BAR)).to_contain_text(OFFER)
+    page.evaluate("engine.ready('shakespeare-char')")
+    assert page.evaluate("asked") == "Nothing was run, because its model was not fetched."
+    assert not fetched(site)

@@ -20,6 +20,7 @@ export class LoadingBar {
   constructor() {
     this.element = null;
     /** @type {Element | undefined} */ this.host = undefined;
+    /** @type {((chosen: boolean) => void) | undefined} */ this._answer = undefined;
   }
 
   /**
@@ -72,15 +73,17 @@ export class LoadingBar {
   }
 
   /**
+   * A question, to which no is the answer as well once anything else is shown.
    * @param {string} words @param {string} yes @param {string} no @param {AbortSignal | undefined}
    * signal chooses no @returns {Promise<boolean>}
    */
   _choice(words, yes, no, signal = undefined) {
     this.close();
     return new Promise((resolve) => {
+      this._answer = resolve;
       const choose = (/** @type {boolean} */ chosen) => {
-        if (this.element === question) this.close();
         resolve(chosen);
+        if (this._answer === resolve) this.close();
       };
       const button = (/** @type {string} */ text, /** @type {boolean} */ chosen) =>
         h(
@@ -93,8 +96,8 @@ export class LoadingBar {
           t(text),
         );
       this._put(button(yes, true), button(no, false));
-      const question = this.element;
       if (this.part?.parentElement) this.part.parentElement.hidden = true;
+      this.part = null; // what is loaded meanwhile is not drawn over it
       if (this.words) setText(this.words, words);
       signal?.addEventListener("abort", () => choose(false), { once: true });
       this.host?.addEventListener("close", () => choose(false), { once: true });
@@ -118,6 +121,8 @@ export class LoadingBar {
 
   close() {
     clearTimeout(this._later);
+    this._answer?.(false);
+    this._answer = undefined;
     this.element?.remove();
     this.element = this.words = null;
   }
