@@ -55,6 +55,21 @@ def users_models() -> str:
         return str(models_folder())
 
 
+@pytest.fixture(scope="session")
+def users_packed(users_models: str) -> str:
+    """The same folder, with the file with which a tab runs SmolLM2."""
+    from core.errors import UnsupportedModel
+    from core.torch_engine.models.smollm2 import packed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFLIGHT_MODELS_DIR", users_models)
+        try:
+            packed()
+        except UnsupportedModel as error:
+            pytest.skip(str(error))
+    return users_models
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now stays: a collection of garbage, which every timed round begins with,
     need not walk through it (0.3 s each).

@@ -22,9 +22,11 @@ from core.cli.output import (
     print_line,
     print_note,
 )
-from core.errors import InflightError
+from core.config import SMOLLM2
+from core.errors import InflightError, UnsupportedModel
 from core.files import require_file, require_writable, written
 from core.start import own_process
+from core.torch_engine.models.names import is_fetched
 
 
 def page(context: typer.Context) -> None:
@@ -120,7 +122,8 @@ def export_site(
     from visualizer.page.engine_files import EngineFiles, find_pyodide
     from visualizer.page.site import export_site as export
 
-    files = EngineFiles(find_pyodide(pyodide)) if engine or pyodide else None
+    found = find_pyodide(pyodide) if engine or pyodide else None
+    files = None if found is None else EngineFiles(found, _smollm2())
     with ProgressReporter(f"Writing {folder}"):
         first = export(folder, url=url, engine=files)
 
@@ -143,6 +146,21 @@ def export_site(
         print_it,
         json,
     )
+
+
+def _smollm2() -> Path | None:
+    """The file with which tabs run it, where it was fetched; a note where that cannot be had."""
+    if not is_fetched():
+        return None
+    from core.torch_engine.models import smollm2
+    from core.torch_engine.models.watch import ProgressBar
+
+    try:
+        with ProgressBar(SMOLLM2) as bar:
+            return smollm2.packed(bar)
+    except UnsupportedModel as error:
+        print_note(f"{error} The site is written without it.")
+        return None
 
 
 def grade(

@@ -209,12 +209,12 @@ def application(
     millisecond.
     """
     engine = engine_files()
-    in_tab = {"engine": engine.address} if engine else {}
+    in_tab = engine.options if engine else {}
     # its owner came to see an engine
     opening = None if isinstance(shared, Followed) else server.opening
     page = build(
         server,
-        parts_of(files, address, shared.options if shared else None, **in_tab),
+        parts_of(files, address, shared.options if shared else None, in_tab),
         traceHosts=origins,
         uploadBytes=here.upload_bytes,
         opening=opening,

@@ -1,14 +1,6 @@
 // The arithmetic of a packed pass, in float32. Pointers lie in the memory that the page gives; nothing is allocated here. No operation is
 // fused and every sum has one order, whoever shares the batch: all machines compute the same numbers. `sh build.sh` makes kernels.wasm.
-#include <wasm_simd128.h>
-#define API __attribute__((visibility("default")))
-#define IN static inline __attribute__((always_inline))
-typedef v128_t V;
-
-#define MADD(a, b, c) wasm_f32x4_add(c, wasm_f32x4_mul(a, b))
-#define S(x) wasm_f32x4_splat(x)
-#define LD(p) wasm_v128_load(p)
-#define ST(p, v) wasm_v128_store(p, v)
+#include "panel.h"
 
 IN float sum(V a) {
   return (wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 1)) + (wasm_f32x4_extract_lane(a, 2) + wasm_f32x4_extract_lane(a, 3));
@@ -24,36 +16,12 @@ IN V expv(V x) {  // 2^n times a polynomial of what is left
   return wasm_f32x4_mul(p, wasm_i32x4_shl(wasm_i32x4_add(wasm_i32x4_trunc_sat_f32x4(n), wasm_i32x4_splat(127)), 23));
 }
 
-// R rows times one panel of eight columns.
-IN void block(const int R, float *y, const float *x, const float *w, V b0, V b1, int k, int n, int columns) {
-  V a[4], c[4];
-  for (int r = 0; r < R; r++) a[r] = b0, c[r] = b1;
-  for (int p = 0; p < k; p++, w += 8) {
-    V w0 = LD(w), w1 = LD(w + 4);
-    for (int r = 0; r < R; r++) {
-      V v = wasm_v128_load32_splat(x + r * k + p);
-      a[r] = MADD(v, w0, a[r]);
-      c[r] = MADD(v, w1, c[r]);
-    }
-  }
-  for (int r = 0; r < R; r++, y += n) {
-    if (columns >= 8) { ST(y, a[r]); ST(y + 4, c[r]); continue; }
-    float last[8];
-    ST(last, a[r]); ST(last + 4, c[r]);
-    for (int j = 0; j < columns; j++) y[j] = last[j];
-  }
-}
-
 // y[m, n] = x[m, k] w + b. w: panels [n / 8][k][8], the last one filled up with zeros. b: as long as the panels, or null. Panel by panel: a
 // single row is as fast as memory is read in one stream; several panels at a time were slower.
 API void linear(float *y, const float *x, const float *w, const float *b, int m, int k, int n) {
   for (int j = 0; j < n; j += 8, w += k * 8) {
     V b0 = b ? LD(b + j) : S(0), b1 = b ? LD(b + j + 4) : S(0);
-    int i = 0, columns = n - j;
-    for (; i + 4 <= m; i += 4) block(4, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
-    if (m - i == 3) block(3, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
-    if (m - i == 2) block(2, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
-    if (m - i == 1) block(1, y + i * n + j, x + i * k, w, b0, b1, k, n, columns);
+    panel(y + j, x, w, b0, b1, m, k, n, n - j);
   }
 }
 

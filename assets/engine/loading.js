@@ -21,12 +21,13 @@ const TYPES = { mjs: "text/javascript", wasm: "application/wasm", json: "applica
 
 /**
  * Why there is no engine in this tab: one sentence for its visitor. lasting: trying again is of no
- * use.
+ * use. more: what the page may make of it.
  */
 export class Refused extends Error {
-  constructor(sentence, lasting = false) {
+  constructor(sentence, lasting = false, more = {}) {
     super(sentence);
     this.lasting = lasting;
+    this.more = more;
   }
 }
 
@@ -39,6 +40,23 @@ export function obstacle() {
   return able
     ? null
     : "This browser cannot run the engine: WebAssembly with SIMD is missing or turned off.";
+}
+
+/**
+ * Memory for a model, before anything of it is fetched: there must be room for it, and for much
+ * else. @param {number} bytes
+ */
+export function roomFor(bytes) {
+  const { deviceMemory = Infinity } = /** @type {any} GiB, roughly, where it is told */ (navigator);
+  try {
+    if (deviceMemory * 2 ** 30 < 16 * bytes) throw new RangeError("of the device");
+    return new WebAssembly.Memory({ initial: Math.ceil(bytes / 65536) });
+  } catch {
+    throw new Refused(
+      `This browser has too little memory for the model: ${Math.ceil(bytes / 1e6)} MB.`,
+      true,
+    );
+  }
 }
 
 /** The engine's files at one address, which names their version. */
@@ -54,10 +72,14 @@ export class Files {
     this.sizes = {}; // of what was asked for, packed
     this.arrived = {}; // bytes so far
     this.keeps = true;
+    this.beside = {}; // files that have a version of their own, by their places
     this.fetched = 0; // bytes from the network, as they were sent
   }
 
-  /** {version, package, files: {name: bytes}, models: {name: [files]}} */
+  /**
+   * {version, package, files: {name: bytes}, models: {name: [files]}, memory: {model: bytes},
+   * beside: {file: its place}}
+   */
   async manifest() {
     this._manifest ??= this._told();
     this._manifest.catch(() => {
@@ -70,7 +92,9 @@ export class Files {
     this.keeps = Boolean(await opened());
     const bytes = await this._bytes("manifest.json");
     try {
-      return JSON.parse(new TextDecoder().decode(bytes));
+      const manifest = JSON.parse(new TextDecoder().decode(bytes));
+      this.beside = manifest.beside;
+      return manifest;
     } catch {
       throw new Refused(BROKEN);
     }
@@ -97,6 +121,11 @@ export class Files {
     );
   }
 
+  /** Whether a file is in this browser already. @param {string} name */
+  async has(name) {
+    return Boolean(await this._kept(name));
+  }
+
   /** The picture of the interpreter's memory that was kept, or undefined. */
   async snapshot() {
     return (await this._kept(SNAPSHOT))?.arrayBuffer();
@@ -110,17 +139,29 @@ export class Files {
     await (await opened())?.delete(this.base + SNAPSHOT).catch(() => {});
   }
 
-  /** Forget everything kept, or what other versions left. @param {boolean} all */
+  /**
+   * Forget everything kept, or what other versions left; what has a version of its own stays.
+   * @param {boolean} all
+   */
   async forget(all) {
     const cache = await opened();
+    const manifest = await this.manifest().catch(() => null);
+    if (!manifest && !all) return;
+    const stays = Object.keys(manifest?.beside ?? {}).map((name) => this._place(name));
     for (const { url } of (await cache?.keys().catch(() => [])) || [])
-      if (all || !url.startsWith(this.base)) await cache?.delete(url).catch(() => {});
+      if (!stays.includes(url) && (all || !url.startsWith(this.base)))
+        await cache?.delete(url).catch(() => {});
+  }
+
+  /** The address under which a file is kept. @param {string} name */
+  _place(name) {
+    return new URL(this.beside[name] ?? name, this.base).href;
   }
 
   async _bytes(name, size = 0) {
     let bytes = await (await this._kept(name))?.arrayBuffer();
     if (!bytes) {
-      bytes = await this._fetched(size ? `${name}.gz` : name, size, (n) => {
+      bytes = await this._fetched(this._place(name) + (size ? ".gz" : ""), size, (n) => {
         this.arrived[name] = Math.min(size, n);
         this._tell();
       });
@@ -142,8 +183,8 @@ export class Files {
     });
   }
 
-  async _fetched(name, size, count) {
-    const answer = await fetch(this.base + name).catch(() => null);
+  async _fetched(address, size, count) {
+    const answer = await fetch(address).catch(() => null);
     if (!answer) throw new Refused(UNREACHED);
     if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);
     try {
@@ -157,7 +198,7 @@ export class Files {
   }
 
   async _kept(name) {
-    return (await opened())?.match(this.base + name).catch(() => undefined);
+    return (await opened())?.match(this._place(name)).catch(() => undefined);
   }
 
   async _keep(name, bytes) {
@@ -166,7 +207,7 @@ export class Files {
     await (
       await opened()
     )
-      ?.put(this.base + name, new Response(bytes, { headers: { "Content-Type": type } }))
+      ?.put(this._place(name), new Response(bytes, { headers: { "Content-Type": type } }))
       .catch(() => {});
   }
 }

@@ -3,6 +3,7 @@
  *
  *     const model = new Model(weights, kernels);   // weights: ArrayBuffer, a file of core/browser/weights.py; kernels: WebAssembly.Module of kernels.wasm
  *     model.facts                                  // JSON of core.trace.header.ModelFacts
+ *     model.tokenizer, model.between               // of a file that has them: its tokenizer.json, and JSON of core.browser.chat.Between
  *     const owner = model.pool(slots)              // room for the K and V of so many tokens; the pool of before is gone, and so is its owner
  *     model.pass(told, rows)                       // Int32Array that begins with the owner, array of objects; gives a Float64Array
  *     model.compute(told, rows)                    // the same for Python: its array of 32-bit integers, and rows as JSON
@@ -36,6 +37,7 @@ for (let h = 0; h < 65536; h++) {
 /**
  * @typedef {{layers: number, hidden: number, heads: number, kv_heads: number, head_size: number, inner: number, positions: number,
  *   epsilon: number, rope_theta?: number}} Sizes
+ * @typedef {{w: number, b: number, outputs: number, inputs: number, kind?: string}} Matrix kind: of its blocks, where it is quantized
  * @typedef {{row: number, count: number, start: number, reads: number, blocks: Int32Array, seen?: number, at?: number}} Part
  * @typedef {{getBuffer: (type: string) => {data: Int32Array, release: () => void}}} PythonArray
  * @typedef {{ids: number[], places: number[], slots: number[], parts: Part[], keys: number[], picked: number[]}} Laid
@@ -46,22 +48,26 @@ export class Model {
   /** @type {Record<string, number>} where activations lie */ #at = {};
   #room = { rows: 0, keys: 0, samples: 0 };
 
-  /** @param {ArrayBuffer} weights @param {WebAssembly.Module} kernels */
-  constructor(weights, kernels) {
+  /**
+   * memory: where all of it is placed, grown as it needs. @param {ArrayBuffer} weights @param
+   * {WebAssembly.Module} kernels @param {WebAssembly.Memory} memory
+   */
+  constructor(weights, kernels, memory = new WebAssembly.Memory({ initial: 32 })) {
     const length = new DataView(weights).getUint32(0, true);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(weights, 4, length)));
-    const halves = new Uint16Array(weights, 4 + length);
-    this.facts = JSON.stringify(header.model);
+    const { model, float16, tokenizer = "", between = null } = header;
+    this.facts = JSON.stringify(model);
+    this.tokenizer = tokenizer;
+    this.between = JSON.stringify(between);
     /** @type {Sizes} */ this.sizes = header.sizes;
-    this.vocabulary = header.model.vocab_size;
-    this.memory = new WebAssembly.Memory({ initial: 32 });
+    this.vocabulary = model.vocab_size;
+    this.memory = memory;
     this.#ops = new WebAssembly.Instance(kernels, { env: { memory: this.memory } }).exports;
     this.top = this.#ops.__heap_base.value; // the kernels' own stack lies below
-    this.weights = this.#take(halves.length);
-    this.f = new Float32Array(this.memory.buffer);
-    this.i = new Int32Array(this.memory.buffer);
-    const to = this.f.subarray(this.weights >> 2);
-    for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
+    this.f = new Float32Array(memory.buffer);
+    this.i = new Int32Array(memory.buffer);
+    this.weights = this.#place(weights, 4 + length, float16);
+    this.panel = this.#take(8 * Math.max(this.sizes.hidden, this.sizes.inner)); // a quantized one, widened
     this.#name(header.tensors);
     this.table = this.sizes.rope_theta ? this.#rope() : 0;
     this.slots = 0;
@@ -79,24 +85,42 @@ export class Model {
   }
 
   /**
+   * A file's numbers: float16 as float32, others as they are. Returns where they lie. @param
+   * {ArrayBuffer} file @param {number} from @param {boolean} float16
+   */
+  #place(file, from, float16) {
+    if (!float16) {
+      const bytes = new Uint8Array(file, from),
+        at = this.#take(Math.ceil(bytes.length / 4));
+      new Uint8Array(this.memory.buffer).set(bytes, at);
+      return at;
+    }
+    const halves = new Uint16Array(file, from),
+      at = this.#take(halves.length),
+      to = this.f.subarray(at >> 2);
+    for (let n = 0; n < halves.length; n++) to[n] = HALF[halves[n]];
+    return at;
+  }
+
+  /**
    * Where each tensor begins, in bytes; 0 for one that there is not. @param {Record<string,
-   * [number, number, number]>} tensors
+   * [number, number, number, string?]>} tensors
    */
   #name(tensors) {
     /** @param {string} name */
-    const at = (name) => (name in tensors ? this.weights + 4 * tensors[name][0] : 0);
+    const at = (name) => (name in tensors ? this.weights + tensors[name][0] : 0);
     /** @param {string} name */
     const matrix = (name) => ({
       w: at(name),
       b: at(name + ".bias"),
       outputs: tensors[name][1],
       inputs: tensors[name][2],
+      kind: tensors[name][3],
     });
     /** @param {string} name */
     const norm = (name) => ({ g: at(name), b: at(name + ".bias") });
     /**
      * @typedef {{g: number, b: number}} Norm
-     * @typedef {{w: number, b: number, outputs: number, inputs: number}} Matrix
      * @type {{norm: Norm, qkv: Matrix, out: Matrix, mlpNorm: Norm, up: Matrix, down: Matrix}[]}
      */
     this.layers = Array.from({ length: this.sizes.layers }, (_, l) => ({
@@ -187,6 +211,7 @@ export class Model {
       mixed: this.#take(room.rows * heads * head_size),
       wide: this.#take(TILE * 2 * inner),
       narrow: this.#take(TILE * inner),
+      ids: this.#take(room.rows),
       places: this.#take(room.rows),
       slots: this.#take(room.rows),
       keys: this.#take(room.keys),
@@ -245,11 +270,11 @@ export class Model {
   }
 
   /**
-   * @param {number} y @param {number} x @param {{w: number, b: number, outputs: number, inputs:
-   * number}} matrix @param {number} rows
+   * @param {number} y @param {number} x @param {Matrix} matrix @param {number} rows
    */
-  #linear(y, x, { w, b, outputs, inputs }, rows) {
-    this.#ops.linear(y, x, w, b, rows, inputs, outputs);
+  #linear(y, x, { w, b, outputs, inputs, kind }, rows) {
+    if (kind) this.#ops[`linear_${kind}`](y, x, w, this.panel, rows, inputs, outputs);
+    else this.#ops.linear(y, x, w, b, rows, inputs, outputs);
   }
 
   /**
@@ -270,6 +295,11 @@ export class Model {
       x = this.#at.x >> 2,
       head = this.head.w >> 2,
       at = this.positions >> 2;
+    if (this.head.kind) {
+      this.i.set(ids, this.#at.ids >> 2);
+      this.#ops.embed_q8_0(this.#at.x, this.head.w, this.#at.ids, ids.length, hidden);
+      return;
+    }
     ids.forEach((id, row) => {
       const from = head + (id >> 3) * hidden * 8 + (id & 7),
         to = x + row * hidden;

@@ -1,13 +1,14 @@
 // The engine's worker: Python decides, `model.js` computes. What it can be asked, and answers to each `id`:
 //
-//   {id, do: "load", model, fresh}     loading {what, done, total} …, ready {facts}; model: one of the built-in ones, or none; fresh: forget what was kept
+//   {id, do: "load", model, agreed, fresh}  loading {what, done, total} …, ready {facts}; model: one that this engine has, or none; agreed: its
+//                                      visitor wants it, however large; fresh: forget what was kept
 //   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
 //   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
 //   {id, do: "cancel", of}             ends what was begun with that id
 //
-// or failed {sentence, lasting}. One job computes at a time, those behind it wait; calls are answered between its turns.
+// or failed {sentence, lasting, more}; more: {size, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
 
-import { Files, Refused, interpreter, obstacle } from "./loading.js";
+import { Files, Refused, interpreter, obstacle, roomFor } from "./loading.js";
 import { Model } from "./model.js";
 
 const BASE = new URL("./", import.meta.url).href;
@@ -16,6 +17,7 @@ const SAID = 50; // ms between two words about loading
 // ms after which Python is told again that its time is over, and then at every look
 const AGAIN = 250;
 const HEARD = 500; // ms between two signs of life of a timed run
+const UNASKED = 2e7; // bytes of a model that are fetched without a question
 
 /** @type {any} */ let python;
 /** @type {any} see visualizer/browser/tab.py */ let tab;
@@ -108,21 +110,35 @@ async function start(/** @type {Files} */ files) {
   return found.restored;
 }
 
-async function model(/** @type {Files} */ files, name) {
-  const { models: known } = await files.manifest();
+/**
+ * Room for a model, once nothing speaks against fetching it.
+ * @param {Files} files @param {string} name @param {boolean} agreed
+ */
+async function admitted(files, name, agreed) {
+  const { models: known, memory, files: sizes } = await files.manifest();
   if (!Object.hasOwn(known, name))
-    throw new Refused("The engine in this tab has the built-in models, and no other.", true);
+    throw new Refused("The engine in this tab does not have this model.", true);
+  const room = roomFor(memory[name]);
+  const weights = `${name}/weights`;
+  const size = sizes[`${weights}.gz`];
+  if (size > UNASKED && !agreed && !(await files.has(weights)))
+    throw new Refused("The model is not in this browser yet.", false, { size, kept: files.keeps });
+  return room;
+}
+
+async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
   const found = await files.get([`${name}/weights`, "kernels.wasm"]);
   const made = new Model(
     /** @type {ArrayBuffer} */ (found.get(`${name}/weights`)),
     await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
+    room,
   );
   await begun;
   tab.add(name, made);
   return made;
 }
 
-async function load({ id, model: name, fresh = false }) {
+async function load({ id, model: name, agreed = false, fresh = false }) {
   const began = performance.now();
   const obstructed = obstacle();
   if (obstructed) throw new Refused(obstructed, true);
@@ -137,8 +153,9 @@ async function load({ id, model: name, fresh = false }) {
   files ??= new Files(BASE, (now) => progress(now));
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
+  const room = name && !models.has(name) ? await admitted(files, name, agreed) : null;
   if (!begun) begun = start(files);
-  if (name && !models.has(name)) models.set(name, model(files, name));
+  if (room && !models.has(name)) models.set(name, model(files, name, room));
   try {
     const [restored] = await Promise.all([begun, models.get(name)]);
     const bytes =
@@ -228,6 +245,7 @@ self.onmessage = async ({ data }) => {
       error instanceof Refused
         ? error.message
         : "The engine in this tab failed: the browser's console says how.";
-    say({ kind: "failed", id: data.id, sentence, lasting: Boolean(error.lasting) });
+    const { lasting = false, more = {} } = error instanceof Refused ? error : {};
+    say({ kind: "failed", id: data.id, sentence, lasting, more });
   }
 };

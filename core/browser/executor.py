@@ -18,19 +18,22 @@ from core.scheduler.output import SchedulerOutput
 from core.trace.header import ModelFacts
 from core.workload.request import SamplingParams
 
-_MOST_POOL = 2**27  # bytes: a phone's tab has few hundred MB
+MOST_POOL = 2**27  # bytes: a phone's tab has few hundred MB
 _NOBODY = -1
 
 
 class BrowserModel(Protocol):
     """What is asked of the `Model` of `model.js`. facts: `ModelFacts` as JSON. heads: query heads
-    of a layer.
+    of a layer. tokenizer, between: of a model that brings them, see `PlainTokenizer`; otherwise ""
+    and "null".
 
     Its numbers come as an object whose `to_py()` is a buffer of float64.
     """
 
     facts: str
     heads: int
+    tokenizer: str
+    between: str
 
     def pool(self, slots: int) -> int:
         """Make room for the K and V of so many tokens; what was kept before is gone. Returns a
@@ -66,16 +69,16 @@ class BrowserExecutor:
     def check_config(self, config: EngineConfig) -> None:
         """See `Executor`: a pool larger than a tab should hold."""
         size = (config.num_blocks or 0) * self._block_bytes(config)
-        if size > _MOST_POOL:
+        if size > MOST_POOL:
             raise InvalidConfig(
                 f"A KV pool of {config.num_blocks:,} blocks of {config.block_size} tokens takes"
                 f" {size / 2**20:,.0f} MiB; in a browser's tab it may take"
-                f" {_MOST_POOL / 2**20:,.0f} MiB."
+                f" {MOST_POOL / 2**20:,.0f} MiB."
             )
 
     def most_blocks(self, config: EngineConfig, longest: int, drop_pool: Callable[[], None]) -> int:
         """See `Executor`."""
-        return _MOST_POOL // self._block_bytes(config)
+        return MOST_POOL // self._block_bytes(config)
 
     def new_runner(
         self, config: EngineConfig, num_blocks: int, clock: Callable[[], float]

@@ -1,7 +1,7 @@
-"""The tokenizer of a built-in model in plain Python, read from its tokenizer.json: the same ids and
-texts as the `tokenizers` library gives.
+"""The tokenizer of a model of the tab in plain Python, read from its tokenizer.json: the same ids
+and texts as the `tokenizers` library gives.
 
-Two kinds are known: byte-level BPE, and one token a character.
+Two kinds are known: byte-level BPE, digits one by one before it or not, and one token a character.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from core.browser.chat import Between, written
 from core.errors import UnsupportedModel
 
 # GPT-2's words: a contraction, letters, digits or other signs with one blank before them, blanks.
@@ -20,6 +22,13 @@ from core.errors import UnsupportedModel
 _WORDS = re.compile(
     r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
 )
+_DIGITS = re.compile("[0-9]|[^0-9]+", re.ASCII)
+# what a text is cut by, one after the other: by the kind of the model and of the steps before it
+_CUTS: dict[tuple[str, ...], tuple[re.Pattern[str], ...]] = {
+    ("BPE", "ByteLevel"): (_WORDS,),
+    ("BPE", "Digits", "ByteLevel"): (_DIGITS, _WORDS),
+    ("WordLevel", "Split"): (),
+}
 _ALIKE = {"L": "a", "N": "1", "Z": "\t"}  # by the first letter of a character's category
 
 
@@ -47,22 +56,24 @@ def byte_characters() -> dict[int, str]:
 
 
 class PlainTokenizer:
-    """What an engine asks of a tokenizer. text: of a tokenizer.json. Raises UnsupportedModel for a
-    kind that is not known.
+    """What an engine asks of a tokenizer. text: of a tokenizer.json. between: how its model's chat
+    template writes, see `core.browser.chat`, where it has one. Raises UnsupportedModel for a kind
+    that is not known.
     """
 
     unk_token = unk_token_id = None
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, between: Between | None = None) -> None:
+        self.chat_text = partial(written, between) if between else None
         data = json.loads(text)
-        kind, steps = data["model"]["type"], (data["pre_tokenizer"] or {}).get("type")
-        if (kind, steps) not in (("BPE", "ByteLevel"), ("WordLevel", "Split")) or data[
-            "normalizer"
-        ]:
+        kind, before = data["model"]["type"], data["pre_tokenizer"] or {}
+        steps = [step["type"] for step in before.get("pretokenizers", [before] if before else [])]
+        if (kind, *steps) not in _CUTS or data["normalizer"]:
             raise UnsupportedModel(
-                f"A tokenizer of the kind {kind} with {steps or 'no'} steps before it cannot be"
-                " read here."
+                f"A tokenizer of the kind {kind} with {' and '.join(steps) or 'no'} steps before it"
+                " cannot be read here."
             )
+        self._cuts = _CUTS[(kind, *steps)]
         self._ids: dict[str, int] = data["model"]["vocab"]
         self._special = {t["content"]: t["id"] for t in data["added_tokens"]}
         self._by_bytes = kind == "BPE"
@@ -80,20 +91,22 @@ class PlainTokenizer:
         }
         self._known: dict[str, list[int]] = {}  # ids of words met before
         self._specials = (
-            re.compile("(" + "|".join(map(re.escape, self._special)) + ")")
+            re.compile(f"({'|'.join(re.escape(s) for s in sorted(self._special, reverse=True))})")
             if self._special
             else None
         )
 
     def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
-        """`{"input_ids"}` of a text; raises KeyError for a character that has no token."""
+        """`{"input_ids"}` of a text. A byte that has no token is left out; where characters have
+        tokens, one without raises KeyError.
+        """
         ids: list[int] = []
         for part in self._specials.split(text) if self._specials else (text,):
             if part in self._special:
                 ids.append(self._special[part])
             elif self._by_bytes:
-                for word in _WORDS.finditer(_shadow(part)):
-                    ids += self._ids_of(part[word.start() : word.end()])
+                for word in self._words(part):
+                    ids += self._ids_of(word)
             else:
                 ids += [self._ids[character] for character in part]
         return {"input_ids": ids}
@@ -107,10 +120,21 @@ class PlainTokenizer:
             errors="replace"
         )
 
+    def _words(self, text: str) -> list[str]:
+        words = [text]
+        for cut in self._cuts:
+            words = [
+                word[found.start() : found.end()]
+                for word in words
+                for found in cut.finditer(_shadow(word))
+            ]
+        return words
+
     def _ids_of(self, word: str) -> list[int]:
         """The ids of a word: its bytes, merged pair by pair, the earliest learned pair first."""
         if word not in self._known:
-            parts = [self._characters[byte] for byte in word.encode()]
+            characters = (self._characters[byte] for byte in word.encode())
+            parts = [character for character in characters if character in self._ids]
             while len(parts) > 1:
                 pairs = [self._ranks.get(pair, len(self._ranks)) for pair in pairwise(parts)]
                 rank = min(pairs)

@@ -1,9 +1,10 @@
 """A built-in model's weights as `assets/engine/kernels.c` reads them: float16, put in order once
-when a site is made, so that a tab only widens them.
+when a site is made, so that a tab only widens them. A GGUF file is packed elsewhere, in
+`core/torch_engine/models/packed.py`.
 
-A packed file is a header's length (4 bytes), the header (JSON), and float16 numbers. The header
-says what the model is, see `ModelFacts`, its sizes, and of each tensor where its numbers begin,
-counted behind the header in numbers, and its outputs and inputs.
+A packed file is a header's length (4 bytes), the header (JSON), and the numbers. The header says
+what the model is, see `ModelFacts`, its sizes, whether the numbers are "float16", and of each
+tensor where it begins, in bytes of a tab's memory behind the first one, its outputs and inputs.
 
 A matrix stands in panels of eight outputs, `[outputs / 8][inputs][8]`, the last one filled up with
 zeros: eight outputs are two of the machine's registers. Matrices that read the same input stand
@@ -16,7 +17,7 @@ import json
 import math
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from core.errors import UnsupportedModel
 from core.trace.header import ModelFacts
 
 PANEL = 8
-_FLOAT32 = 4  # bytes of a number in the KV pool
+_FLOAT32 = 4  # bytes of a number in a tab's memory
 
 Rows = Iterator["array[int]"]
 
@@ -42,23 +43,59 @@ def pack_weights(folder: Path) -> bytes:
             f"A browser computes models of the types gpt2 and llama, not {config['model_type']}."
         )
     sizes = lay_out(config, reader, packed)
-    facts = ModelFacts(
-        name=folder.name,
+    header = {
+        "model": model_facts(
+            folder.name, config, sizes, reader.parameters, _end_tokens(folder, config)
+        ).to_json(),
+        "sizes": sizes,
+        "float16": True,
+        "tensors": packed.tensors,
+    }
+    return packed_file(header, packed.numbers.tobytes())
+
+
+def model_facts(
+    name: str,
+    config: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    parameters: int,
+    ends: tuple[int, ...],
+) -> ModelFacts:
+    """What a trace will say of the model. ends: tokens at which generation stops."""
+    return ModelFacts(
+        name=name,
         type=config["model_type"],
-        parameters=reader.parameters,
+        parameters=parameters,
         layers=sizes["layers"],
         vocab_size=config["vocab_size"],
         context=sizes["positions"],
-        eos_token_ids=_end_tokens(folder, config),
+        eos_token_ids=ends,
         windows=(None,) * sizes["layers"],
         plug="attention",
         kv_bytes_per_token=2 * _FLOAT32 * sizes["layers"] * sizes["kv_heads"] * sizes["head_size"],
     )
-    header = json.dumps(
-        {"model": facts.to_json(), "sizes": sizes, "tensors": packed.tensors}
-    ).encode()
-    header += b" " * (-len(header) % 4)
-    return struct.pack("<I", len(header)) + header + packed.numbers.tobytes()
+
+
+def llama_sizes(config: Mapping[str, Any], rope_theta: float) -> dict[str, Any]:
+    """The sizes of a Llama, from its config."""
+    return {
+        "layers": config["num_hidden_layers"],
+        "hidden": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "kv_heads": config["num_key_value_heads"],
+        "head_size": config["head_dim"],
+        "inner": config["intermediate_size"],
+        "positions": config["max_position_embeddings"],
+        "epsilon": config["rms_norm_eps"],
+        "rope_theta": rope_theta,
+    }
+
+
+def packed_file(header: Mapping[str, Any], numbers: bytes) -> bytes:
+    """Header and numbers as one file."""
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 4)
+    return struct.pack("<I", len(text)) + text + numbers
 
 
 def _end_tokens(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
@@ -108,8 +145,8 @@ class _Safetensors:
 
 
 class _Packed:
-    """Tensors in the order in which they are added. tensors: by name, where its numbers begin, its
-    outputs and its inputs.
+    """Tensors in the order in which they are added. tensors: by name, where one begins once it is
+    widened, its outputs and its inputs.
     """
 
     def __init__(self) -> None:
@@ -130,7 +167,7 @@ class _Packed:
         self._add(name, numbers + array("H", bytes(2 * (-len(numbers) % PANEL))), len(numbers), 1)
 
     def _add(self, name: str, numbers: array[int], outputs: int, inputs: int) -> None:
-        self.tensors[name] = len(self.numbers), outputs, inputs
+        self.tensors[name] = _FLOAT32 * len(self.numbers), outputs, inputs
         self.numbers += numbers
 
 
@@ -159,17 +196,7 @@ def _llama(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[
         packed.matrix(f"{layer}.up", *rows(mlp + "gate", mlp + "up"))
         packed.matrix(f"{layer}.down", *rows(mlp + "down"))
     packed.vector("norm", read("model.norm.weight")[0])
-    return {
-        "layers": config["num_hidden_layers"],
-        "hidden": config["hidden_size"],
-        "heads": config["num_attention_heads"],
-        "kv_heads": config["num_key_value_heads"],
-        "head_size": config["head_dim"],
-        "inner": config["intermediate_size"],
-        "positions": config["max_position_embeddings"],
-        "epsilon": config["rms_norm_eps"],
-        "rope_theta": config["rope_parameters"]["rope_theta"],
-    }
+    return llama_sizes(config, config["rope_parameters"]["rope_theta"])
 
 
 def _gpt2(config: dict[str, Any], read: _Safetensors, packed: _Packed) -> dict[str, Any]:

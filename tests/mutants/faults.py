@@ -57,6 +57,7 @@ ROOFLINE, SIMULATED = "core/test_roofline.py", "core/test_simulated_commands.py"
 TOTALS = (
     "core/test_simulate.py::test_totals_count_whoever_ends_by_itself_and_nobody_who_is_sent_away"
 )
+PACKED = "core/test_gguf.py::test_a_packed_file_is_computed_as_torch_computes_the_folder"
 SERVED_RERUN = "core/test_served_rerun.py"
 TURNS, SITES, REFUSALS = (
     "core/test_turns.py",
@@ -1996,6 +1997,42 @@ FAULTS = (
         '"budget" and e.waiting.count',
         '"budget"',
         (PLACES,),
+    ),
+    # -- a chat model in the visitor's tab
+    Fault(
+        "the rows of packed heads stay where llama.cpp turned them",
+        "core/torch_engine/models/packed.py",
+        "turned_back(part, turn) for part in rows[:-1]",
+        "part for part in rows[:-1]",
+        (PACKED,),
+    ),
+    Fault(
+        "a tab reads digits together",
+        "core/browser/tokenizer.py",
+        '"[0-9]|[^0-9]+"',
+        '"[0-9]+|[^0-9]+"',
+        (PACKED,),
+    ),
+    Fault(
+        "a tab takes what a template writes first for what it writes between",
+        "core/browser/chat.py",
+        'pairwise(("", *(m["role"] for m in messages), ""))',
+        'pairwise(("", *("" for _ in messages), ""))',
+        (PACKED,),
+    ),
+    Fault(
+        "a large model is fetched where a server has it",
+        "assets/player/engine/engines.js",
+        'LARGE.includes(model) ? "server" : "tab"',
+        '"tab"',
+        ("js/engines.test.js",),
+    ),
+    Fault(
+        "a site's old copy of a large model stays",
+        "visualizer/page/engine_files.py",
+        '*folder.glob("engine/*/weights.gz")',
+        "",
+        ("visualizer/test_engine_files.py",),
     ),
     # -- what the browser draws
     Fault(

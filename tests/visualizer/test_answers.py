@@ -22,6 +22,7 @@ from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.browser import kept
 from visualizer.browser.answers import Answers
+from visualizer.browser.tab import Tab
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
 from visualizer.page.step import PLOTLY
@@ -220,6 +221,18 @@ def test_what_is_not_accepted_is_refused_at_once(answers: Answers, kind, asked, 
 def test_a_request_that_the_model_cannot_read_is_named(answers: Answers):
     *_, last = done(answers.begin("run", spec("日本語")))
     assert last["error"].startswith("Request A: the tokenizer cannot encode")
+
+
+def test_a_model_that_is_not_in_the_tab_yet_is_asked_for():
+    tab = Tab(json.dumps({"device_name": "Node", "versions": {}}))
+    rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,12,4\n"
+
+    def dataset(model: str) -> dict:
+        return json.loads(tab.call("dataset", json.dumps([rows, "azure.csv", model])))
+
+    assert dataset("smollm2") == {"needs": "smollm2"}
+    assert "This page runs its own models only" in dataset("gpt2")["error"]
+    assert len(dataset("shakespeare-bpe")["workload"]["requests"]) == 1
 
 
 def test_work_on_the_model_of_a_tab(tmp_path):

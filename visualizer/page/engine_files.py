@@ -1,9 +1,11 @@
 """The engine in the visitor's own tab as files: an interpreter, the sources that run in it, the
-kernels, and the built-in models.
+kernels, and the models.
 
 They lie in one folder that is named by what is in it, so that a browser may keep them for ever:
-`engine/VERSION/manifest.json` lists the others. What the worker fetches is packed here (`.gz`),
-because not every host packs what it sends; the scripts, which the browser itself loads, are not.
+`engine/VERSION/manifest.json` lists the others. `smollm2`, where it is there, lies beside that
+folder, and browsers keep it when all else has another version. What the worker fetches is packed
+here (`.gz`), because not every host packs what it sends; the scripts, which the browser itself
+loads, are not.
 
 The interpreter is Pyodide, whose five files come from the npm package of that name: see
 `find_pyodide`.
@@ -22,10 +24,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
+from core.browser.executor import MOST_POOL
 from core.browser.weights import pack_weights
-from core.config import ASSETS, BUILTIN_FOLDER, BUILTIN_MODELS
+from core.config import ASSETS, BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
 from core.errors import InflightError
+from core.torch_engine.models.names import PACKED, packed_smollm2
 from visualizer.lessons.tasks import runs_of_tasks
 
 PYODIDE = "314.0.7"
@@ -56,10 +61,14 @@ _READ = (  # of assets: what they read
 
 
 class EngineFiles:
-    """The files of the engine in the tab, around one copy of Pyodide."""
+    """The files of the engine in the tab, around one copy of Pyodide. smollm2: its packed file,
+    where it is offered.
+    """
 
-    def __init__(self, pyodide: Path) -> None:
+    def __init__(self, pyodide: Path, smollm2: Path | None = None) -> None:
         self._pyodide, self._making = pyodide, Lock()
+        self._large = {SMOLLM2: smollm2} if smollm2 else {}
+        self.models = (*BUILTIN_MODELS, *self._large)
 
     @cached_property
     def version(self) -> str:
@@ -73,12 +82,29 @@ class EngineFiles:
         for path in (*self._plain().values(), *weights, _ROOT / "core" / "browser" / "weights.py"):
             content = path if isinstance(path, bytes) else path.read_bytes()
             found.update(f"{len(content)} ".encode() + content)
+        found.update(repr(self._sizes).encode())
         return found.hexdigest()[:12]
 
     @property
     def address(self) -> str:
         """Where a page finds them, from its own folder."""
         return f"engine/{self.version}/"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a page is told of them."""
+        return {"engine": self.address, "engineModels": list(self.models)}
+
+    def facts(self) -> dict[str, Any]:
+        """By the name of a model that is not built in, what a form says of it, as
+        `core.torch_engine.models.forecast` does of those of a server.
+        """
+        return {model: _facts(path) for model, path in self._large.items()}
+
+    @property
+    def beside(self) -> dict[str, Path]:
+        """Files by their places beside the folder."""
+        return {f"{model}-{PACKED}/weights.gz": path for model, path in self._large.items()}
 
     def contents(self) -> dict[str, bytes]:
         """Name to bytes, with the manifest. Made once, which takes a second or two."""
@@ -89,13 +115,17 @@ class EngineFiles:
         """Write them to where a page in `folder` finds them, in place of another version; returns
         their size in bytes.
         """
-        for old in folder.glob("engine/*/manifest.json"):
+        for old in (*folder.glob("engine/*/manifest.json"), *folder.glob("engine/*/weights.gz")):
             shutil.rmtree(old.parent)
+        for name, source in self.beside.items():
+            path = folder / "engine" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, path)
         for name, content in self.contents().items():
             path = folder / self.address / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        return sum(map(len, self.contents().values()))
+        return sum((*map(len, self.contents().values()), *self._sizes.values()))
 
     @cached_property
     def _made(self) -> dict[str, bytes]:
@@ -112,16 +142,24 @@ class EngineFiles:
             for name, content in files.items()
             if name not in scripts
         }
+        weights = {model: f"{model}/weights.gz" for model in self.models}
         manifest = {
             "version": self.version,
             "package": _PACKAGE,
-            "files": {name: len(content) for name, content in packed.items()},
-            "models": {
-                model: [name for name in packed if name.startswith(f"{model}/")]
-                for model in BUILTIN_MODELS
-            },
+            "files": {name: len(content) for name, content in packed.items()}
+            | {weights[model]: size for model, size in self._sizes.items()},
+            "models": {model: [name] for model, name in weights.items()},
+            # bytes that a model takes once it is placed: float16 is widened
+            "memory": {model: 2 * len(files[f"{model}/weights"]) for model in BUILTIN_MODELS}
+            | {model: _unpacked_size(path) for model, path in self._large.items()},
+            "beside": {f"{model}/weights": f"../{model}-{PACKED}/weights" for model in self._large},
         }
         return {"manifest.json": json.dumps(manifest, indent=1).encode()} | scripts | packed
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of the large models, packed."""
+        return {model: path.stat().st_size for model, path in self._large.items()}
 
     def _plain(self) -> dict[str, Path | bytes]:
         """All but the models."""
@@ -134,8 +172,9 @@ class EngineFiles:
 
 def engine_files() -> EngineFiles | None:
     """Those that a page can offer, None where there is no Pyodide."""
+    smollm2 = packed_smollm2()
     try:
-        return EngineFiles(find_pyodide())
+        return EngineFiles(find_pyodide(), smollm2 if smollm2.is_file() else None)
     except InflightError:
         return None
 
@@ -164,6 +203,32 @@ def find_pyodide(folder: Path | None = None) -> Path:
             " --pyodide or in INFLIGHT_PYODIDE."
         )
     return found
+
+
+def _unpacked_size(path: Path) -> int:
+    """Of a file that gzip has packed, which says so at its end."""
+    with path.open("rb") as file:
+        file.seek(-4, os.SEEK_END)
+        return int.from_bytes(file.read(), "little")
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    with gzip.open(path) as file:
+        header = json.loads(file.read(int.from_bytes(file.read(4), "little")))
+    kinds = {place[3].upper() for place in header["tensors"].values() if len(place) > 3}
+    return {
+        **header["model"],
+        "architecture": header["model"]["type"],
+        "stored": sorted(kinds),
+        "dtype": min(kinds),
+        "weights": _unpacked_size(path),
+        "free": None,
+        "pool": MOST_POOL,
+        "loaded": False,
+        "has_tokenizer": True,
+        "has_chat_template": True,
+        "download": path.stat().st_size,
+    }
 
 
 # -- our own Python --------------------------------------------------------------------------------

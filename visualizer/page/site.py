@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,8 @@ def export_site(
         if engine is not None:
             engine.write(folder)
             in_tab = {
-                "engine": engine.address,
-                "offers": _brought(folder, "engine/offers.js", _offers(parts)),
+                **engine.options,
+                "offers": _brought(folder, "engine/offers.js", _offers(parts, engine)),
             }
             for given in (options, *(found["options"] for found in parts.values())):
                 given |= in_tab
@@ -120,13 +121,17 @@ def export_site(
     return folder / _FIRST
 
 
-def _offers(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _offers(parts: dict[str, dict[str, Any]], engine: EngineFiles) -> dict[str, Any]:
     """What the engine in the tab can run, by a server's address for it: the page says so before
     that engine is loaded.
     """
+    limits, facts = replace(IN_TAB, offered=engine.models), engine.facts()
     listed = parts["compare"]["options"]["comparisons"] if "compare" in parts else []
-    compared = offers.for_comparisons(IN_TAB) | {"recorded": listed, "note": ""}
-    return {"inflight/state": offers.for_runs(IN_TAB), "inflight/comparisons": compared}
+    compared = offers.for_comparisons(limits, facts=facts) | {"recorded": listed, "note": ""}
+    return {
+        "inflight/state": offers.for_runs(limits, facts=facts),
+        "inflight/comparisons": compared,
+    }
 
 
 def _story(folder: Path, picture: str) -> None:

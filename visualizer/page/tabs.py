@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from core.config import ASSETS, POLICIES
@@ -89,13 +90,13 @@ def options(
     paths: dict[str, Path],
     url: Callable[[Path], str],
     live: dict[str, Any] | None = None,
-    engine: str | None = None,
+    engine: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """What `parts/tabs.js` needs to know about a page with a server. url: the address under which a
     file is served. live: the options of the Live tab, see live.js, if there is one. engine: the
-    address of the engine that runs in the visitor's tab, if there is one.
+    options of the engine that runs in the visitor's tab, see `EngineFiles`, if there is one.
     """
-    of_a_server = {"server": True, "base": "", "engine": engine}
+    of_a_server = {"server": True, "base": "", **engine}
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
@@ -108,10 +109,10 @@ def options(
                 STORY,
             ],
         )
-    if engine is not None:
+    if engine:
         found["write"], tabs = (
             {
-                "engine": engine,
+                "engine": engine["engine"],
                 "codemirror": url(paths["codemirror"]),
             },
             with_write(tabs),

@@ -8,11 +8,15 @@ import { LoadingBar } from "./loading_bar.js";
 const GONE = "This run is no longer in this tab: run it again.";
 const ENDS = 3000; // ms in which a cancelled job may end by itself
 
-/** Why there is no engine, in a sentence. lasting: trying again is of no use. */
+/**
+ * Why there is no engine, in a sentence. lasting: trying again is of no use. more: {size, kept} of
+ * a model that is fetched once its visitor has agreed.
+ */
 export class NoEngine extends Error {
-  constructor(sentence, lasting = false) {
+  constructor(sentence, lasting = false, /** @type {{size?: number, kept?: boolean}} */ more = {}) {
     super(sentence);
     this.lasting = lasting;
+    this.more = more;
   }
 }
 
@@ -28,6 +32,8 @@ export class BrowserEngine {
     this._asked = new Map();
     /** @type {Map<string, Promise<any>>} by the model's name, "" for none */
     this._loaded = new Map();
+    /** @type {Set<string>} models that its visitor wants, however large */
+    this._agreed = new Set();
     /** @type {Map<string, TabJob>} */
     this._jobs = new Map();
     window.addEventListener("pagehide", () => this.end());
@@ -104,8 +110,8 @@ export class BrowserEngine {
   // -- the worker --------------------------------------------------------------------------------
 
   /**
-   * Load the engine, with a model if one is named; a bar says how far. Throws NoEngine, and what
-   * `signal` says. @param {string} model @param {AbortSignal | undefined} signal
+   * Load the engine, with a model if one is named, a large one once its visitor has agreed; a bar
+   * says how far. Throws NoEngine, and what `signal` says. @param {string} model @param {AbortSignal | undefined} signal
    */
   async ready(model = "", /** @type {AbortSignal | undefined} */ signal = undefined) {
     for (;;) {
@@ -114,12 +120,16 @@ export class BrowserEngine {
         return await this._load(model, signal);
       } catch (error) {
         signal?.throwIfAborted();
-        if (
-          !(error instanceof NoEngine) ||
-          error.lasting ||
-          !(await this.bar.failed(error.message))
-        )
-          throw error;
+        if (!(error instanceof NoEngine) || error.lasting) throw error;
+        if (error.more.size) {
+          const isWanted = await this.bar.offer(model, error.more, signal);
+          signal?.throwIfAborted();
+          if (!isWanted)
+            throw new Error("Nothing was run, because its model was not fetched.", {
+              cause: error,
+            });
+          this._agreed.add(model);
+        } else if (!(await this.bar.failed(error.message))) throw error;
       }
     }
   }
@@ -141,9 +151,8 @@ export class BrowserEngine {
     const cancel = () =>
       this._jobs.size || this.end("The engine was not loaded, because that was cancelled.");
     if (!this._loaded.has(model)) {
-      const loading = this._ask({ do: "load", model, fresh: this._crashed }, (message) =>
-        this.bar.progress(message),
-      );
+      const asked = { do: "load", model, agreed: this._agreed.has(model), fresh: this._crashed };
+      const loading = this._ask(asked, (message) => this.bar.progress(message));
       this._crashed = false;
       this._loaded.set(model, loading);
       this.bar.open(cancel);
@@ -206,7 +215,8 @@ export class BrowserEngine {
     if (kind === "loading" || kind === "delta") asked.heard(message);
     if (kind === "ready" || kind === "answer")
       asked.resolve(kind === "ready" ? message : message.value);
-    if (kind === "failed") asked.reject(new NoEngine(message.sentence, message.lasting));
+    if (kind === "failed")
+      asked.reject(new NoEngine(message.sentence, message.lasting, message.more));
     if (kind === "ready" || kind === "answer" || kind === "failed" || message.delta?.done)
       this._asked.delete(id);
   }

@@ -54,7 +54,7 @@ export class DeviceField {
     ];
     select.replaceChildren(...options.map(([value, name]) => h("option", { value }, t(name))));
     select.value =
-      fits && device === "auto" && engines?.prefersTab
+      fits && device === "auto" && engines?.prefersTab(this.asked())
         ? TAB
         : options.some(([value]) => value === device)
           ? device
@@ -63,7 +63,7 @@ export class DeviceField {
   }
 
   _chosen() {
-    if (this.engines?.both) this.engines.prefersTab = this.select.value === TAB;
+    if (this.engines?.both) this.engines.choose(this.select.value === TAB);
     this.device = this.value;
     this._say();
   }
@@ -76,8 +76,9 @@ export class DeviceField {
         select.value === TAB
           ? "The engine runs in this tab: what you type stays on your machine."
           : engines?.tab && !engines.fits(this.asked())
-            ? "This tab computes the two built-in models in float32, the server all else."
+            ? "This tab computes {models} in float32, the server all else."
             : "Where it computes them.",
+        { models: engines?.models.join(", ") || "" },
       ),
     );
   }

@@ -1,5 +1,6 @@
 // Who computes what the page asks for: the engine of the visitor's own tab, a server's, or both behind one interface, that of parts/server.js.
-// Runs, leaks, forks and comparisons of the built-in models go to the tab first; whatever it cannot do goes to the server, if there is one.
+// Runs, leaks, forks and comparisons of the built-in models go to the tab first; whatever it cannot do goes to the server, if there is one, and so
+// does a model that is large, unless its visitor wants it on their own machine.
 //
 //   a kind and its spec, a call, a run's id, a file ─→ the tab ("tab-…") or the server
 
@@ -12,7 +13,7 @@ import { BrowserEngine } from "./browser_engine.js";
  * | "cancel" | "call" | "get" | "send">} Engine
  */
 
-// in this browser: "server" if its visitor wants that where both are
+// in this browser: "tab" or "server", what its visitor chose where both are
 const CHOICE = "inflight-engine";
 const OURS = "tab-"; // begins the ids of what the tab made
 /** What the tab can do: kinds of jobs, calls and files. */
@@ -28,6 +29,7 @@ const IN_TAB = [
   "uploads",
   "datasets",
 ];
+const LARGE = ["smollm2"]; // models that take long to fetch
 const EXACT = ["auto", "float32"]; // the number formats that the tab computes in
 
 /** @type {Engines | null} the ones of this page, whose parts share them */
@@ -36,27 +38,28 @@ let found = null;
 export class Engines {
   /**
    * Those that the page was given; null if it has none. engine: where the files of the one in the
-   * tab are. offers: where a page without a server keeps what can be run on it.
-   * @param {{server?: boolean, base?: string, engine?: string, offers?: string}} options
+   * tab are; engineModels: the models that it has. offers: where a page without a server keeps what
+   * can be run on it.
+   * @param {{server?: boolean, base?: string, engine?: string, engineModels?: string[], offers?: string}} options
    */
-  static of({ server = false, base = "", engine = "", offers = "" }) {
+  static of({ server = false, base = "", engine = "", engineModels = [], offers = "" }) {
     if (!found && (server || engine))
       found = new Engines(
         engine ? new BrowserEngine(engine) : null,
         server ? new Server(base) : null,
-        offers,
+        { models: engineModels, offers },
       );
     return found;
   }
 
-  /** @param {Engine | null} tab @param {Server | null} server @param {string} offers */
-  constructor(tab, server, offers = "") {
+  /** @param {Engine | null} tab @param {Server | null} server */
+  constructor(tab, server, { models = /** @type {string[]} */ ([]), offers = "" } = {}) {
     this.tab = tab;
     this.server = server;
+    this.models = models;
     this.offers = offers;
     /** @type {Map<string, Engine>} */
     this._jobs = new Map();
-    this._builtin = /** @type {string[] | null} */ (null);
   }
 
   /**
@@ -75,13 +78,15 @@ export class Engines {
     return Boolean(this.tab && this.server);
   }
 
-  /** Whether the tab is the first choice: its visitor may have chosen the server. */
-  get prefersTab() {
-    return Boolean(this.tab && (!this.server || kept("good", CHOICE) !== "server"));
+  /** Whether the tab is the first choice for a spec. @param {{model?: string}} spec */
+  prefersTab({ model = "" }) {
+    const chosen = kept("good", CHOICE) || (LARGE.includes(model) ? "server" : "tab");
+    return Boolean(this.tab && (!this.server || chosen === "tab"));
   }
 
-  set prefersTab(on) {
-    keep("good", CHOICE, on ? null : "server");
+  /** Their visitor chooses, for every form. @param {boolean} tab */
+  choose(tab) {
+    keep("good", CHOICE, tab ? "tab" : "server");
   }
 
   /**
@@ -91,7 +96,7 @@ export class Engines {
   fits({ model, dtype = "auto", device = "auto" }) {
     return Boolean(
       this.tab &&
-      (!model || !this._builtin || this._builtin.includes(model)) &&
+      (!model || this.models.includes(model)) &&
       EXACT.includes(dtype) &&
       (!this.server || device === "auto"),
     );
@@ -102,7 +107,8 @@ export class Engines {
    * @returns {Engine}
    */
   whose(kind, spec) {
-    if (this.prefersTab && IN_TAB.includes(kind) && this.tab && this.fits(spec)) return this.tab;
+    if (this.prefersTab(spec) && IN_TAB.includes(kind) && this.tab && this.fits(spec))
+      return this.tab;
     if (this.server) return this.server;
     throw new Error("The engine in this tab cannot run this: it takes a page with a server.");
   }
@@ -170,11 +176,7 @@ export class Engines {
    * started to say it.
    */
   async get(path, headers = {}) {
-    const answer = this.server
-      ? await this.server.get(path, headers)
-      : (await fetchJson(this.offers))[path];
-    this._builtin ??= (answer.offered || answer).builtin || null;
-    return answer;
+    return this.server ? this.server.get(path, headers) : (await fetchJson(this.offers))[path];
   }
 
   /**

@@ -19,6 +19,8 @@ function nameOf(file) {
 export class LoadingBar {
   constructor() {
     this.element = null;
+    /** @type {Element | undefined} */ this.host = undefined;
+    /** @type {((chosen: boolean) => void) | undefined} */ this._answer = undefined;
   }
 
   /**
@@ -52,28 +54,53 @@ export class LoadingBar {
   }
 
   /**
-   * It did not come: say why; resolves to whether to try again. @param {string} sentence @returns
-   * {Promise<boolean>}
+   * It did not come: say why; resolves to whether to try again. @param {string} sentence
    */
   failed(sentence) {
+    return this._choice(t(sentence), "Try again", "Close");
+  }
+
+  /**
+   * A model is large: resolves to whether to fetch it. @param {string} model @param {{size?:
+   * number, kept?: boolean}} about @param {AbortSignal | undefined} signal ends the question
+   */
+  offer(model, { size = 0, kept }, signal) {
+    const megabytes = Math.round(size / 1e6);
+    const words = kept
+      ? t(`To run here, {name} is fetched once: ${megabytes} MB.`, { name: model })
+      : t(`To run here, {name} is fetched: ${megabytes} MB.`, { name: model });
+    return this._choice(words, "Fetch it", "Cancel", signal);
+  }
+
+  /**
+   * A question, to which no is the answer as well once anything else is shown.
+   * @param {string} words @param {string} yes @param {string} no @param {AbortSignal | undefined}
+   * signal chooses no @returns {Promise<boolean>}
+   */
+  _choice(words, yes, no, signal = undefined) {
     this.close();
     return new Promise((resolve) => {
-      const button = (text, again) =>
+      this._answer = resolve;
+      const choose = (/** @type {boolean} */ chosen) => {
+        resolve(chosen);
+        if (this._answer === resolve) this.close();
+      };
+      const button = (/** @type {string} */ text, /** @type {boolean} */ chosen) =>
         h(
           "button",
           {
             type: "button",
-            class: `button${again ? " primary" : ""}`,
-            onclick: () => {
-              this.close();
-              resolve(again);
-            },
+            class: `button${chosen ? " primary" : ""}`,
+            onclick: () => choose(chosen),
           },
           t(text),
         );
-      this._put(button("Try again", true), button("Close", false));
+      this._put(button(yes, true), button(no, false));
       if (this.part?.parentElement) this.part.parentElement.hidden = true;
-      if (this.words) setText(this.words, t(sentence));
+      this.part = null; // what is loaded meanwhile is not drawn over it
+      if (this.words) setText(this.words, words);
+      signal?.addEventListener("abort", () => choose(false), { once: true });
+      this.host?.addEventListener("close", () => choose(false), { once: true });
     });
   }
 
@@ -87,11 +114,15 @@ export class LoadingBar {
       h("div", {}, this.words, h("div", { class: "run-progress" }, this.part)),
       ...buttons,
     );
-    document.body.append(this.element);
+    // a modal dialog lets nobody press what is outside
+    this.host = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
+    this.host.append(this.element);
   }
 
   close() {
     clearTimeout(this._later);
+    this._answer?.(false);
+    this._answer = undefined;
     this.element?.remove();
     this.element = this.words = null;
   }

@@ -13,7 +13,8 @@ const MOST_KEPT = 5;
 
 /**
  * What the page says about its models: `inflight/state`. @typedef {{models: string[], builtin:
- * string[], any_model: boolean, dtypes: string[], model: string}} Offered
+ * string[], any_model: boolean, dtypes: string[], model: string, facts: Record<string, any>}}
+ * Offered facts: what is known of models where nobody can be asked, by their names
  */
 
 /** @returns {HTMLElement} */
@@ -42,7 +43,14 @@ export class ModelField {
     /** @type {HTMLElement} */
     this.says = find(form, ".model-says");
     /** @type {Offered} */
-    this.offered = { models: [], builtin: [], any_model: false, dtypes: ["auto"], model: "" };
+    this.offered = {
+      models: [],
+      builtin: [],
+      any_model: false,
+      dtypes: ["auto"],
+      model: "",
+      facts: {},
+    };
     /** @type {any} what the server says about the chosen one, null until it has */
     this.facts = null;
     this._asked = 0;
@@ -128,13 +136,17 @@ export class ModelField {
   _chosen() {
     const own = this.select.value === OWN;
     labelOf(this.own).hidden = !own;
-    this.facts = null;
+    this.facts = this.offered.facts[this.select.value] ?? null;
     this.error = "";
     this._asked += 1;
     this.looking = false;
     if (own && this.own.value.trim()) this._look(this.own.value);
     else if (own) this.own.focus();
-    else if (this.isOwn && [...this.offered.models, ...this._kept].includes(this.value))
+    else if (
+      !this.facts &&
+      this.isOwn &&
+      [...this.offered.models, ...this._kept].includes(this.value)
+    )
       this._look(this.value);
     this._show();
     this.options.changed();

@@ -1,5 +1,5 @@
-// Prompts as messages, for a model with a chat template, which turns them into tokens on the
-// server. A row's text is what the user says last; the row opens to all of them.
+// Prompts as messages, for a model with a chat template, which turns them into tokens. A row's text
+// is what the user says last; the row opens to all of them.
 
 import { find } from "../parts/dom.js";
 import { Conversation } from "./conversation.js";

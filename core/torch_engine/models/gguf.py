@@ -41,7 +41,7 @@ def make_folder(file: str, folder: Path, progress: Progress = lambda done, total
     """Make the folder, whole or not at all; raises BadWeights for a file that is not read here, and
     OSError where there is no room for it.
     """
-    content = _read(file)
+    content = read_file(file)
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
@@ -54,8 +54,8 @@ def make_folder(file: str, folder: Path, progress: Progress = lambda done, total
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _read(file: str) -> tuple[dict[str, Any], Any]:
-    """What the file says of its model, by name, and its tensors."""
+def read_file(file: str) -> tuple[dict[str, Any], Any]:
+    """What the file says of its model, by name, and its tensors; raises BadWeights and OSError."""
     from gguf import GGUFReader
 
     try:
@@ -72,7 +72,7 @@ def _write(facts: Mapping[str, Any], tensors: Any, made: Path, progress: Progres
 
     try:
         shapes = {tensor.name: tuple(map(int, tensor.shape)) for tensor in tensors}
-        config, tokenizer = _config(facts, shapes), _tokenizer(facts)
+        config, tokenizer = config_of(facts, shapes), tokenizer_of(facts)
         weights = _weights(tensors, config, progress)
     except KeyError as error:
         raise BadWeights(f"the file does not have {error.args[0]}") from None
@@ -84,7 +84,7 @@ def _write(facts: Mapping[str, Any], tensors: Any, made: Path, progress: Progres
         ("config.json", config),
         ("generation_config.json", stops),
         ("tokenizer.json", tokenizer),
-        ("tokenizer_config.json", _tokenizer_config(facts)),
+        ("tokenizer_config.json", tokenizer_config_of(facts)),
     ):
         (made / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
@@ -94,7 +94,8 @@ def _write(facts: Mapping[str, Any], tensors: Any, made: Path, progress: Progres
 _CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 
 
-def _config(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+def config_of(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """What `config.json` says. shapes: of the tensors, by name."""
     kind = facts["general.architecture"]
     if kind not in _CLASSES:
         raise BadWeights(f"a GGUF file of the kind {shown(kind)} is not read here")
@@ -164,10 +165,15 @@ def _weights(tensors: Any, config: Mapping[str, Any], progress: Progress) -> dic
         part = tensor.name.split(".")[-2]
         # llama.cpp turns the rows of a Llama's heads for its own rotary embedding
         if config["model_type"] == "llama" and part in ("attn_q", "attn_k"):
-            rows = values.reshape(-1, config["head_dim"] // 2, 2, *values.shape[1:])
-            values = rows.swapaxes(1, 2).reshape(values.shape)
+            values = turned_back(values, config["head_dim"])
         weights[_name(tensor.name)] = np.ascontiguousarray(values, dtype=np.float32)
     return weights
+
+
+def turned_back(rows: Any, head_dim: int) -> Any:
+    """The rows of a Llama's heads where transformers has them."""
+    pairs = rows.reshape(-1, head_dim // 2, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _name(name: str) -> str:
@@ -206,7 +212,7 @@ _STEPS = {
 _CONTROL, _OWN = 3, 4  # kinds of tokens
 
 
-def _tokenizer(facts: Mapping[str, Any]) -> dict[str, Any]:
+def tokenizer_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What `tokenizer.json` says."""
     kind, before = facts["tokenizer.ggml.model"], facts.get("tokenizer.ggml.pre")
     if kind != "gpt2" or before not in _STEPS:
@@ -266,7 +272,8 @@ def _begin(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tokenizer_config(facts: Mapping[str, Any]) -> dict[str, Any]:
+def tokenizer_config_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What `tokenizer_config.json` says."""
     tokens = facts["tokenizer.ggml.tokens"]
     names = {
         f"{name}_token": tokens[id]

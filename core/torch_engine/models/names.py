@@ -5,8 +5,12 @@ the standard library.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from core.config import BUILTIN_MODELS, SMOLLM2, model_source
+from core.config import BUILTIN_MODELS, SMOLLM2, model_source, models_folder
+
+PACKED = 1
+"""How `smollm2` is packed for a tab. Another number for another file: browsers keep it by that."""
 
 _QUOTES = "\"'`“”„‘’"
 
@@ -36,6 +40,11 @@ def public_name(name: str) -> str:
 def is_fetched() -> bool:
     """Whether `smollm2` is on this machine."""
     return os.path.isfile(os.path.join(model_source(SMOLLM2), "config.json"))
+
+
+def packed_smollm2() -> Path:
+    """Where the file lies with which a browser's tab runs `smollm2`, if it is there."""
+    return models_folder() / f"{SMOLLM2}-{PACKED}.gz"
 
 
 def folder_fault(name: str) -> str | None:

