@@ -16,13 +16,13 @@ from core.torch_engine.models.load import load_adapter
 from core.torch_engine.models.names import packed_smollm2
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
-from visualizer.documents.catalogue import TRACES
 from visualizer.page.bundle import script, style
 from visualizer.page.engine_files import EngineFiles, find_pyodide
 from visualizer.page.site import export_site
 from worlds.browser import open_editor, settled
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
+from worlds.tab_runs import accept
 
 pytestmark = pytest.mark.slow
 
@@ -148,24 +148,17 @@ def test_six_questions_of_ones_own_are_answered_in_three_lanes(
     assert len(fetched(site)) == 1 and trace(page).outputs
 
 
-def test_every_recorded_run_is_written_again(site, files, fresh):
+def test_every_recorded_run_is_written_again(site, files, fresh, users_packed, monkeypatch):
+    """Token for token, and torch accepts each trace."""
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
     page = fresh()
     page.goto(f"{site.url}blank.html")
     engine = TabEngine(page, files.address + "worker.js")
     engine.ask("load", model=SMOLLM2, agreed=True)
-    names = [name for name, preset in PRESETS.items() if preset.model == SMOLLM2]
-    assert len(names) == 5
-    for name in names:
-        preset = PRESETS[name]
-        spec = {
-            "workload": preset.workload.to_json(),
-            "config": preset.config.to_json(),
-            "model": SMOLLM2,
-        }
-        recorded, found = Trace.load(TRACES / f"{name}.jsonl"), Trace.from_lines(engine.trace(spec))
-        assert found.outputs == recorded.outputs, name
-        assert found.prompts == recorded.prompts and found.header.model == recorded.header.model
-        assert found.header.device_name.startswith("Chromium")
+    recorded = {name: preset for name, preset in PRESETS.items() if preset.model == SMOLLM2}
+    assert len(recorded) == 5
+    for name, preset in recorded.items():
+        accept(engine, name, "Chromium", preset.workload)
 
 
 def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):
