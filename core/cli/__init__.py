@@ -149,7 +149,9 @@ def main(args: list[str] | None = None, app: typer.Typer = app, name: str = PROG
             _share(sys.argv[1:] if args is None else args)
         try:
             given = sys.argv[1:] if args is None else args
-            code = app(given or ["--help"], prog_name=name, standalone_mode=False)
+            if not given and app.info.no_args_is_help:
+                given = ["--help"]
+            code = app(given, prog_name=name, standalone_mode=False)
         finally:
             sys.stdout.flush()  # what fails here is said here
         sys.exit(code or 0)

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.cli.options import Json
 from core.cli.output import ProgressReporter, finish, percent, table
+from core.config import DEFAULT_MODEL, SMOLLM2
 from core.errors import InflightError
 from core.recorders.convert import open_run
 from core.simulate.fitted import fit, measured, time_between_steps
@@ -24,7 +25,6 @@ from measure import script
 ROOT = Path(__file__).resolve().parents[2]
 
 WITHIN = 0.95  # of a run's passes have to lie within what was measured
-ALIKE = ("shakespeare-bpe", "float32")  # model and dtype
 OURS = sorted((ROOT / "assets/traces").glob("*.jsonl"))
 VLLM = [
     ROOT / f"tests/data/vllm-http/{name}.raw.jsonl.gz"
@@ -32,14 +32,17 @@ VLLM = [
 ]
 
 
-def total_errors(files: Iterable[Path], ours: bool) -> list[tuple[float, bool]]:
-    """For each pair of runs: by what share the other's total is off, and whether it lies within
-    what was measured.
+def total_errors(
+    files: Iterable[Path], ours: bool, model: str = DEFAULT_MODEL
+) -> list[tuple[float, bool]]:
+    """For each pair of runs of a model in float32: by what share the other's total is off, and
+    whether it lies within what was measured.
     """
     runs = [
         run
         for run in map(open_run, files)
-        if (run.header.model.name, run.header.dtype, run.header.engine is None) == (*ALIKE, ours)
+        if (run.header.model.name, run.header.dtype, run.header.engine is None)
+        == (model, "float32", ours)
     ]
     found = []
     for run in runs:
@@ -74,16 +77,19 @@ def fits(json: Json = False) -> None:
     each other one.
     """
     rows = {}
-    with ProgressReporter("recordings", len(OURS) + len(VLLM)) as work:
-        for done, (name, files, ours) in enumerate(
-            (("ours", OURS, True), ("vLLM under HTTP traffic", VLLM, False))
-        ):
-            found = total_errors(files, ours)
+    kinds = (
+        ("ours", OURS, True),
+        ("ours, SmolLM2", OURS, True, SMOLLM2),
+        ("vLLM under HTTP traffic", VLLM, False),
+    )
+    with ProgressReporter("kinds of runs", len(kinds)) as work:
+        for done, (name, *runs) in enumerate(kinds):
+            work.update(done, name)
+            found = total_errors(*runs)
             rows[name] = said([error for error, _ in found])
             rows[f"{name}, where {WITHIN:.0%} of the passes were within what was measured"] = said(
                 [e for e, within in found if within]
             )
-            work.update(len(OURS) + done * len(VLLM), name)
 
     def print_rows(data: dict[str, dict[str, float]]) -> None:
         columns = ("runs", "pairs", "median", "nine in ten", "worst")

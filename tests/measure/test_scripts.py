@@ -134,3 +134,10 @@ def test_recording_is_measured_where_events_are_made():
     engine.run = lambda workload: run(workload).events.pop()  # type: ignore[method-assign]
     with pytest.raises(InflightError, match="not known"):
         recording_share(engine, workload, perf_counter)
+
+
+@pytest.mark.slow
+def test_a_script_that_is_given_nothing_runs():
+    """It has no commands among which to choose, so it does not print its help instead."""
+    done = called("fits.py")
+    assert done.returncode == 0 and "ours, SmolLM2" in done.stdout and "Usage" not in done.stdout
