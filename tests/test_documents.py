@@ -155,10 +155,11 @@ def test_readme_is_short_and_leads_to_every_document():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_command_of_the_readme_runs(tmp_path):
+def test_every_command_of_the_readme_runs(tmp_path, users_models, monkeypatch):
     """In a clean clone, in the order of reading, each at its cheapest. Of `make` only that the
     target is there: CI runs it.
     """
+    monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_models)
     clone = tmp_path / "clone"
     names = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True

@@ -250,7 +250,7 @@ def test_the_recorded_comparisons_open(tmp_path):
     store = Store(tmp_path, 2**24, str)
     names = [entry["name"] for entry in catalogue(HERE)["recorded"]]
     known = {*RECORDINGS, *(f"engines-{name}" for name in ENGINE_PRESETS)}
-    assert names[0] == "gpt2-six" and known >= set(names) == {e["name"] for e in recorded()}
+    assert names[0] == "six-questions" and known >= set(names) == {e["name"] for e in recorded()}
     made = json.loads(Path(open_recorded("gpt2-six", store)).read_text())
     assert made["source"] == "recorded" and made["equivalence"]["honest"]["differing_tokens"] == 0
     assert made["equivalence"]["leak"]["differing_tokens"] > 0

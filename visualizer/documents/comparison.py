@@ -447,8 +447,8 @@ def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The list entries of the recorded comparisons, `gpt2-six` first and those with a group last,
-    without loading a run.
+    """The list entries of the recorded comparisons, that of the opening first and those with a
+    group last, without loading a run.
     """
     entries = []
     for path in folder.glob("*/comparison.json"):
@@ -461,5 +461,5 @@ def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
         }
         entries.append({**found, "group": plain.get("group", "")})
     return sorted(
-        entries, key=lambda entry: (entry["group"], entry["name"] != "gpt2-six", entry["name"])
+        entries, key=lambda entry: (entry["group"], entry["name"] != "six-questions", entry["name"])
     )
