@@ -40,8 +40,12 @@ async def over(bots: Bots) -> None:
 
 
 async def asked(serving: ServingEngine) -> list[dict]:
-    excerpt = await anext(serving.event_log.read(coalesce_s=0))
-    return [m for m in json.loads(excerpt.messages) if m["kind"] == "request"]
+    told: list[dict] = []
+    async for excerpt in serving.event_log.read(coalesce_s=0):
+        told += json.loads(excerpt.messages)
+        if excerpt.last == serving.event_log._next - 1:
+            break
+    return [message for message in told if message["kind"] == "request"]
 
 
 def test_each_asks_its_rounds_under_a_bots_name_and_stops(monkeypatch):
