@@ -179,7 +179,7 @@ def test_a_site_brings_the_fetched_model_and_is_written_without_it_where_it_cann
 
 
 def test_the_interpreter_is_the_one_that_npm_is_asked_for() -> None:
-    assert json.loads((ROOT / "package.json").read_text())["devDependencies"]["pyodide"] == PYODIDE
+    assert json.loads((ROOT / "package.json").read_text())["dependencies"]["pyodide"] == PYODIDE
 
 
 def test_where_it_is_absent_a_sentence_says_how_to_get_it(pyodide, tmp_path, monkeypatch) -> None:
