@@ -148,17 +148,15 @@ def test_six_questions_of_ones_own_are_answered_in_three_lanes(
     assert len(fetched(site)) == 1 and trace(page).outputs
 
 
-def test_every_recorded_run_is_written_again(site, files, fresh, users_packed, monkeypatch):
+@pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if p.model == SMOLLM2])
+def test_every_recorded_run_is_written_again(site, files, fresh, users_packed, monkeypatch, name):
     """Token for token, and torch accepts each trace."""
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", users_packed)
     page = fresh()
     page.goto(f"{site.url}blank.html")
     engine = TabEngine(page, files.address + "worker.js")
     engine.ask("load", model=SMOLLM2, agreed=True)
-    recorded = {name: preset for name, preset in PRESETS.items() if preset.model == SMOLLM2}
-    assert len(recorded) == 5
-    for name, preset in recorded.items():
-        accept(engine, name, "Chromium", preset.workload)
+    accept(engine, name, "Chromium", PRESETS[name].workload)
 
 
 def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):
