@@ -421,7 +421,7 @@ def test_a_site_begins_with_the_story_and_old_links_go_on_to_the_player(fresh, t
     settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
     # Asked for, as Chromium may lose what a page of a file keeps if it is left in the same instant.
     assert page.evaluate("localStorage.getItem('inflight-language')") == "de"
-    page.wait_for_timeout(3000)  # for the same reason: nobody comes back sooner
+    page.wait_for_timeout(8000)  # for the same reason: on a busy machine it is kept late
     page.goto(first.as_uri())
     settled(page, "window.inflightStory && document.documentElement.lang === 'de'")
     page.goto(f"{first.as_uri()}?lang=en#run=chunk-7-by-4&step=1")
