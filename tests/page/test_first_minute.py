@@ -11,8 +11,8 @@ import pytest
 from core.config import ASSETS
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES, recorded_runs
-from visualizer.documents.comparison import RECORDED, load
-from visualizer.documents.opening import AFTER, BEFORE, COMPARISON, opening
+from visualizer.documents.comparison import COMPARISON, RECORDED, load
+from visualizer.documents.opening import AFTER, BEFORE, opening
 from visualizer.documents.replay import replay
 from worlds.browser import settled
 

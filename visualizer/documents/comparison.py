@@ -39,6 +39,8 @@ from visualizer.words import findings, verdicts
 from visualizer.words.language import elsewhere, t
 
 RECORDED = ASSETS / "comparisons"
+COMPARISON = "six-questions"
+"""The one that the page opens with."""
 SCHEMA = 1
 NOT_OBSERVABLE = "not observable"
 BASELINES = {
@@ -447,7 +449,7 @@ def trace_in(folder: Path, name: str) -> tuple[str, Trace]:
 
 
 def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
-    """The list entries of the recorded comparisons, that of the opening first and those with a
+    """The list entries of the recorded comparisons, `COMPARISON` first and those with a
     group last, without loading a run.
     """
     entries = []
@@ -461,5 +463,5 @@ def recorded(folder: Path = RECORDED) -> list[dict[str, str]]:
         }
         entries.append({**found, "group": plain.get("group", "")})
     return sorted(
-        entries, key=lambda entry: (entry["group"], entry["name"] != "six-questions", entry["name"])
+        entries, key=lambda entry: (entry["group"], entry["name"] != COMPARISON, entry["name"])
     )

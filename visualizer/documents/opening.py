@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualizer.documents.comparison import RECORDED, trace_in
+from visualizer.documents.comparison import COMPARISON, RECORDED, trace_in
 from visualizer.documents.replay import captions_in, drawn, replay
 from visualizer.words.language import OTHERS
 
-COMPARISON, BEFORE, AFTER = "six-questions", "static", "continuous"
+BEFORE, AFTER = "static", "continuous"
 
 
 def opening(folder: Path = RECORDED) -> dict[str, Any] | None:

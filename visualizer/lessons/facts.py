@@ -30,7 +30,7 @@ from core.trace.mask import Mask
 from core.trace.phrases import letters
 from core.trace.run_state import Frame
 from core.trace.trace import Trace
-from visualizer.documents.comparison import RECORDED, load
+from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.lessons import arithmetic
 
 
@@ -179,7 +179,7 @@ Value = int | float | str | Who
 NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 PADDED = "comparisons/where-padding-costs/comparison.json"
 GAINS = {
-    "differing": ("six-questions", "continuous"),
+    "differing": (COMPARISON, "continuous"),
     "arriving": ("poisson-32", "continuous"),
     "alike": ("equal-lengths", "continuous, budget 256"),
 }
@@ -409,7 +409,7 @@ def _model_file(at: At) -> dict[str, Any]:
 
 def _measured(at: At) -> dict[str, Any]:
     """The comparison in which the run's model was measured."""
-    name = "six-questions" if at.trace.header.model.name == SMOLLM2 else "gpt2-six"
+    name = COMPARISON if at.trace.header.model.name == SMOLLM2 else "gpt2-six"
     return _json(f"comparisons/{name}/comparison.json")
 
 

@@ -21,8 +21,7 @@ from core.trace.phrases import letters
 from core.trace.trace import Trace
 from visualizer.charts.theme import deal
 from visualizer.documents import conversations
-from visualizer.documents.comparison import RECORDED, load
-from visualizer.documents.opening import COMPARISON
+from visualizer.documents.comparison import COMPARISON, RECORDED, load
 from visualizer.lessons.arithmetic import best_seating
 from visualizer.lessons.facts import At, _json, fact, measured_gains, recorded_run
 from visualizer.lessons.places import Place
@@ -252,14 +251,11 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
     spec, texts, page = sections()[name], words(language)[name], words(language)["page"]
     there = at(spec["place"])
     run = spec["place"].split()[0]
-    named = run
-    source, link = page["recorded"], f"{player}#run={run}&step={there.step}"
+    source = page["recorded"].replace("{name}", run)
+    link = f"{player}#run={run}&step={there.step}"
     if spec.get("drawing") in ("cost", "worth"):
-        source, link, named = (
-            page["measured"],
-            f"{player}#part=compare&comparison={COMPARISON}",
-            COMPARISON,
-        )
+        source = page["measured"].replace("{name}", COMPARISON)
+        link = f"{player}#part=compare&comparison={COMPARISON}"
 
     def moment(rule: str) -> int:
         """How many steps are over at a step's end."""
@@ -280,7 +276,7 @@ def _figure(name: str, language: str, player: str) -> dict[str, Any]:
         "drawing": spec.get("drawing", ""),
         "views": spec.get("views", []),
         "claim": texts["claim"],
-        "source": source.replace("{name}", named),
+        "source": source,
         "link": link,
         "columns": len(recorded_run(spec["columns"]).events) if "columns" in spec else 0,
         "print": moment(spec.get("print", spec["place"].partition(" ")[2])) - 1,

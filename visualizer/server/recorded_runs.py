@@ -24,8 +24,8 @@ from visualizer.documents.catalogue import (
     recorded_ranks,
     recorded_runs,
 )
-from visualizer.documents.comparison import RECORDED
-from visualizer.documents.opening import COMPARISON, is_recorded, opening
+from visualizer.documents.comparison import COMPARISON, RECORDED
+from visualizer.documents.opening import is_recorded, opening
 from visualizer.documents.replay import captions_in, ranks_captions_in, ranks_document, replay
 from visualizer.lessons.document import document, recorded
 from visualizer.lessons.sheets import plan, sheet
