@@ -5,6 +5,7 @@
 #   make test-page  all tests of the page, in Chromium (SLOW=1: in Firefox, too)
 #   make lint     ruff, mypy; Prettier, tsc and ESLint where Node is there
 #   make mutants  make each fault of tests/mutants/faults.py, one by one, and see the tests notice it; ARGS choose by words
+#   make docs     the documents as a site, in build/docs
 #   make traces   record the shipped runs anew
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ MARKS := $(if $(SLOW),not page,(smoke or not page) and not slow)
 LIMITS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13.0)
 
-.PHONY: run test test-page lint mutants traces clean
+.PHONY: run test test-page lint mutants docs traces clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.run $(VENV)/.pyodide
@@ -41,11 +42,14 @@ lint: $(VENV)/.test
 mutants: $(VENV)/.test
 	$(BIN)/python tests/mutants $(ARGS)
 
+docs: $(VENV)/.test
+	$(BIN)/zensical build --strict
+
 traces: $(VENV)/.run
 	$(BIN)/python -m inflight record $(ARGS)
 
 clean:
-	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Inflight needs Python 3.11 or later, not %d.%d: make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'

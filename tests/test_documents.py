@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from click import Context
+from typer.main import get_group
 
 import core
 from core.config import POLICIES
+from visualizer.__main__ import commands as program
 from worlds.documented import IN_PYTHON, examples
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,8 +152,37 @@ def test_paths_in_the_docs_exist(name):
 
 
 def test_readme_is_short_and_leads_to_every_document():
-    assert len(README.splitlines()) <= 80
-    assert not [path.name for path in DOCS if f"(docs/{path.name})" not in README]
+    assert len(README.splitlines()) <= 80 and "(docs/index.md)" in README
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    listed = re.findall(r"[\w-]+\.md", str(site["nav"]))
+    assert sorted(listed) == [path.name for path in DOCS]
+
+
+def test_every_command_in_the_documents_exists():
+    group = get_group(program)
+    known = {
+        name: {
+            option
+            for parameter in group.resolve_command(Context(group), [name])[1].params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        for name in group.commands
+    }
+    said = [
+        words.split("#")[0].split()
+        for path in DOCS
+        for block in re.findall(
+            r"^```(?:sh|bash)\n(.*?)^```",
+            path.read_text(encoding="utf-8"),
+            re.MULTILINE | re.DOTALL,
+        )
+        for words in re.findall(r"python -m inflight ([a-z]+ .*)", block)
+    ]
+    assert len(said) > 40
+    for name, *words in said:
+        if name != "page":  # its options are those of app.py
+            options = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert name in known and options <= known[name], [name, *words]
 
 
 @pytest.mark.slow

@@ -116,6 +116,10 @@ def export_site(
         Path | None,
         typer.Option(help="Folder of the npm package pyodide, if npm has not put it here."),
     ] = None,
+    docs: Annotated[
+        Path | None,
+        typer.Option(help="The documents to bring along: build/docs, after `make docs`."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write the recorded runs and comparisons as a static site."""
@@ -125,7 +129,7 @@ def export_site(
     found = find_pyodide(pyodide) if engine or pyodide else None
     files = None if found is None else EngineFiles(found, _smollm2())
     with ProgressReporter(f"Writing {folder}"):
-        first = export(folder, url=url, engine=files)
+        first = export(folder, url=url, engine=files, docs=docs)
 
     def print_it(_: object) -> None:
         if files is None:

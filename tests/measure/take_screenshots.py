@@ -1,5 +1,5 @@
-"""`python tests/measure/take_screenshots.py`: the README's pictures of the page, from the recorded
-runs, into assets/screenshots/.
+"""`python tests/measure/take_screenshots.py`: the documents' pictures of the page, from what is
+recorded, into docs/pictures/, and the one that previews of links show.
 """
 
 from __future__ import annotations
@@ -17,32 +17,39 @@ from playwright.sync_api import Route, sync_playwright
 
 from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
+from visualizer.documents.comparison import RECORDED, load
 from visualizer.documents.replay import replay
-from visualizer.page.bundle import page_html
+from visualizer.page.bundle import PICTURE, page_html
+from visualizer.page.one_file import comparison_html
 from worlds.browser import FLAGS, HERE, SIZES, executable, still
 
-FOLDER = TRACES.parent / "screenshots"
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 
 class Shot(NamedTuple):
-    """A picture: of which recorded run, at which step (None: its first preemption), how large, and
-    what else the address says.
+    """A picture: where it goes, of which recorded run or comparison, how large, and what the
+    address says.
     """
 
-    name: str
-    run: str
-    step: int | None
+    path: Path
+    of: str
     size: str
-    more: str = ""
+    address: str
 
 
 SHOTS = (
-    Shot("desktop", "gpt2-six", 6, "desk"),
-    Shot("preemption-dark", "kv-pressure", None, "desk", "&theme=dark&detail=full"),
-    Shot("tablet", "long-prompt-chunked", 12, "tablet"),
-    Shot("phone", "shared-prefix", 6, "phone"),
-    Shot("presenter", "short-and-long", 16, "presenter", "&present=1"),
+    Shot(PICTURE, "six-questions", "desk", "#step=12"),
+    Shot(PICTURES / "watch.png", "six-questions", "desk", "#step=12&detail=full"),
+    Shot(PICTURES / "memory.png", "chat-under-pressure", "desk", "#step=26&detail=full"),
+    Shot(PICTURES / "presenter.png", "six-questions", "presenter", "#step=12&present=1"),
+    Shot(PICTURES / "compare.png", "six-questions", "desk", ""),
 )
+
+
+def _html(shot: Shot) -> str:
+    if shot.path.stem == "compare":
+        return comparison_html(load(RECORDED / shot.of).comparison)
+    return page_html({"replay": replay(Trace.load(TRACES / f"{shot.of}.jsonl"))})
 
 
 def _answer(html: str, route: Route) -> None:
@@ -50,28 +57,18 @@ def _answer(html: str, route: Route) -> None:
 
 
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=FLAGS.split())
         for shot in SHOTS:
             width, height = SIZES[shot.size]
-            page = browser.new_context(
-                viewport={"width": width, "height": height},
-                device_scale_factor=2 if width < 500 else 1,
-            ).new_page()
-            trace = Trace.load(TRACES / f"{shot.run}.jsonl")
-            step = (
-                next(e.step for e in trace.events if e.preempted)
-                if shot.step is None
-                else shot.step
-            )
-            html = page_html({"replay": replay(trace)})
-            page.route("**/*", partial(_answer, html))
-            page.goto(f"{HERE}#step={step}{shot.more}")
-            page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+            page = browser.new_page(viewport={"width": width, "height": height})
+            page.route("**/*", partial(_answer, _html(shot)))
+            page.goto(f"{HERE}{shot.address}")
+            page.wait_for_function("() => window.inflight?.drawn >= 0 || window.inflightCompare")
             still(page)
-            page.screenshot(path=FOLDER / f"{shot.name}.png")
-            print(shot.name)
+            page.screenshot(path=shot.path)
+            print(shot.path.stem)
         browser.close()
 
 

@@ -6,11 +6,18 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import shutil
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 import visualizer  # noqa: F401
 from core.config import EngineConfig
@@ -36,22 +43,54 @@ def site(tmp_path_factory):
     return folder
 
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
 
-def test_the_site_works_on_any_web_server(site, visit):
-    (site / "favicon.ico").touch()
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A folder on a server of files; yields its address."""
+    (folder / "favicon.ico").touch()
     server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=site)
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=folder)
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    page = visit(url=f"http://127.0.0.1:{server.server_port}/", hash="run=chunk-7-by-4&step=1")
-    first = Trace.load(TRACES / "chunk-7-by-4.jsonl")
-    assert page.evaluate("inflight.run.length") == len(first.events)
-    assert page.evaluate("inflight.frame.event.step") == 1
+    yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
+
+
+def test_the_site_works_on_any_web_server(site, visit):
+    with served(site) as url:
+        page = visit(url=url, hash="run=chunk-7-by-4&step=1")
+        first = Trace.load(TRACES / "chunk-7-by-4.jsonl")
+        assert page.evaluate("inflight.run.length") == len(first.events)
+        assert page.evaluate("inflight.frame.event.step") == 1
+
+
+@pytest.mark.slow
+def test_the_documents_come_along_and_are_searched_without_any_other_site(tmp_path, visit):
+    with pytest.raises(InflightError, match="holds no documents; `make docs` builds them"):
+        export_site(tmp_path / "none", docs=tmp_path)
+    build = [Path(sys.executable).with_name("zensical"), "build", "--strict"]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    export_site(tmp_path, docs=ROOT / "build" / "docs")
+    with served(tmp_path) as url:
+        page = visit(url=url, hash="run=chunk-7-by-4")
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.click(".more-button")
+        page.get_by_text("Documents").click()
+        expect(page.locator("h1")).to_have_text(re.compile("Start"))
+        page.locator(".md-tabs").get_by_text("Reference").click()
+        expect(page.locator("h3", has_text="SamplingParams")).to_be_visible()
+        page.click(".md-search__button")
+        page.get_by_placeholder("Search").fill("preempted")
+        expect(page.get_by_text(re.compile(r"[1-9]\d* results"))).to_be_visible()
+        assert asked and all(address.startswith((url, "data:", "blob:")) for address in asked)
 
 
 def test_the_site_opens_from_disk(site, fresh):

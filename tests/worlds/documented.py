@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-IN_PYTHON = ("README.md", "docs/python.md", "docs/policies.md", "docs/simulation.md")
+IN_PYTHON = (
+    "README.md",
+    "docs/python.md",
+    "docs/policies.md",
+    "docs/first-policy.md",
+    "docs/simulation.md",
+)
 """Pages for those who import it."""
 
 

@@ -145,7 +145,7 @@ def markup() -> str:
 
 
 ICON = PLAYER / "watch" / "icon.svg"
-PICTURE = ASSETS / "screenshots" / "desktop.png"
+PICTURE = ASSETS / "site" / "preview.png"
 
 
 def head(picture: str | None) -> str:

@@ -53,11 +53,15 @@ def export_site(
     comparisons: Path = RECORDED,
     url: str = "",
     engine: EngineFiles | None = None,
+    docs: Path | None = None,
 ) -> Path:
     """Write the site; returns its first page. url: where it will be served, which previews of links
-    need for their picture. engine: the engine that runs in its visitors' tabs. Raises InflightError
-    if nothing is recorded or the folder cannot be written.
+    need for their picture. engine: the engine that runs in its visitors' tabs. docs: the documents
+    as `make docs` has built them. Raises InflightError if nothing is recorded, there are no such
+    documents, or the folder cannot be written.
     """
+    if docs is not None and not (docs / "index.html").exists():
+        raise InflightError(f"{docs} holds no documents; `make docs` builds them in build/docs.")
     runs = list(recorded_runs(traces))
     if not runs:
         raise InflightError(
@@ -100,6 +104,9 @@ def export_site(
         if (beginning := opening(comparisons)) is not None:
             options["opening"] = {"url": _brought(folder, "opening.js", beginning)}
         options["embed"] = "embed.html"
+        if docs is not None:
+            shutil.copytree(docs, folder / "docs", dirs_exist_ok=True)
+            options["docs"] = "docs/index.html"
         if engine is not None:
             engine.write(folder)
             in_tab = {

@@ -189,6 +189,13 @@ export class Bar {
             story.href + (app.speech.name === "en" ? "" : `?lang=${app.speech.name}`),
           ),
       });
+    const { docs } = app.options;
+    if (docs)
+      items.push({
+        text: "Documents",
+        note: "Tutorials, reference, what was measured",
+        act: () => location.assign(docs),
+      });
     if (app.run)
       items.push({
         text: "About this run",
