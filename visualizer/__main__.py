@@ -114,7 +114,7 @@ def export_site(
     ] = False,
     pyodide: Annotated[
         Path | None,
-        typer.Option(help="Folder of the npm package pyodide, if npm has not put it here."),
+        typer.Option(help="Folder of the npm package pyodide, instead of fetching it."),
     ] = None,
     docs: Annotated[
         Path | None,
@@ -123,11 +123,14 @@ def export_site(
     json: Json = False,
 ) -> None:
     """Write the recorded runs and comparisons as a static site."""
-    from visualizer.page.engine_files import EngineFiles, find_pyodide
+    from core.browser.pyodide import fetch_pyodide, find_pyodide
+    from visualizer.page.engine_files import EngineFiles
     from visualizer.page.site import export_site as export
 
-    found = find_pyodide(pyodide) if engine or pyodide else None
-    files = None if found is None else EngineFiles(found, _smollm2())
+    files = None
+    if engine or pyodide:
+        found = find_pyodide(pyodide) if pyodide else fetch_pyodide()
+        files = EngineFiles(found, _smollm2())
     with ProgressReporter(f"Writing {folder}"):
         first = export(folder, url=url, engine=files, docs=docs)
 

@@ -155,7 +155,7 @@ def launch(
     origins = origins_of(trace_hosts)
     # Where a proxy or a tunnel stands in front it has names of its own, which only it knows.
     if is_space():
-        _bring_the_model_that_answers()
+        _bring_what_a_space_shows()
     behind = is_space() or share or root_path or (trust_visitors and not are_strangers(host, False))
     names = None if behind else (host, *allow_hosts)
     here = here or limits(host=reached, trusted=trust_visitors)
@@ -281,16 +281,18 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _bring_the_model_that_answers() -> None:
-    """What visitors of a Space see first was written by SmolLM2, and only what is here is
-    offered.
+def _bring_what_a_space_shows() -> None:
+    """What visitors of a Space see first was written by SmolLM2, and Write runs in Pyodide; only
+    what is here is offered.
     """
+    from core.browser.pyodide import fetch_pyodide
     from core.torch_engine.models.smollm2 import fetch  # imports transformers
 
-    try:
-        fetch()
-    except UnsupportedModel as error:
-        print(error, flush=True)
+    for bring in (fetch, fetch_pyodide):
+        try:
+            bring()
+        except InflightError as error:
+            print(error, flush=True)
 
 
 def _first_choice(here: Limits) -> str:

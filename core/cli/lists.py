@@ -13,7 +13,7 @@ from rich.text import Text
 from core.cli.options import Json
 from core.cli.output import finish, print_line, print_note, table
 from core.config import BUILTIN_MODELS, SMOLLM2, EngineConfig, model_source
-from core.errors import UnsupportedModel
+from core.errors import InflightError, UnsupportedModel
 from core.torch_engine.models.names import is_fetched
 from core.trace.messages import english
 from core.workload.presets import PRESETS, Preset
@@ -71,6 +71,7 @@ def _fetch(name: str) -> None:
         raise UnsupportedModel(
             f"Only {SMOLLM2} is fetched ahead; any other model comes at its first use."
         )
+    from core.browser.pyodide import fetch_pyodide
     from core.torch_engine.models import smollm2
     from core.torch_engine.models.watch import ProgressBar
 
@@ -80,6 +81,10 @@ def _fetch(name: str) -> None:
             smollm2.packed(bar)
         except UnsupportedModel as error:
             print_note(f"It is here, but not the file with which a browser runs it. {error}")
+    try:
+        fetch_pyodide()
+    except InflightError as error:
+        print_note(str(error))
 
 
 def _print_models(found: dict[str, Any]) -> None:

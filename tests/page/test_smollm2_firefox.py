@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from core.browser.pyodide import find_pyodide
 from core.config import SMOLLM2
 from core.torch_engine.models.names import packed_smollm2
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.documents.catalogue import TRACES
 from visualizer.jobs.offers import preset_entry
-from visualizer.page.engine_files import EngineFiles, find_pyodide
+from visualizer.page.engine_files import EngineFiles
 from worlds.static_host import hosted
 from worlds.tab_engine import TabEngine
 

@@ -11,13 +11,14 @@ import pytest
 from playwright.sync_api import expect
 
 from core import Engine
+from core.browser.pyodide import find_pyodide
 from core.config import SMOLLM2
 from core.torch_engine.models.load import load_adapter
 from core.torch_engine.models.names import packed_smollm2
 from core.trace.trace import Trace
 from core.workload.presets import PRESETS
 from visualizer.page.bundle import script, style
-from visualizer.page.engine_files import EngineFiles, find_pyodide
+from visualizer.page.engine_files import EngineFiles
 from visualizer.page.site import export_site
 from worlds.browser import open_editor, settled
 from worlds.static_host import hosted

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from core.browser.pyodide import find_pyodide
 from core.errors import InflightError
-from visualizer.page.engine_files import EngineFiles, find_pyodide, sources
+from visualizer.page.engine_files import EngineFiles, sources
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ folder, and browsers keep it when all else has another version. What the worker 
 here (`.gz`), because not every host packs what it sends; the scripts, which the browser itself
 loads, are not.
 
-The interpreter is Pyodide, whose five files come from the npm package of that name: see
-`find_pyodide`.
+The interpreter is Pyodide, see `core.browser.pyodide`.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from core.browser import pyodide
 from core.browser.executor import MOST_POOL
 from core.browser.weights import pack_weights
 from core.config import ASSETS, BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
@@ -33,14 +33,6 @@ from core.errors import InflightError
 from core.torch_engine.models.names import PACKED, packed_smollm2
 from visualizer.lessons.tasks import runs_of_tasks
 
-PYODIDE = "314.0.7"
-INTERPRETER = (
-    "pyodide.mjs",
-    "pyodide.asm.mjs",
-    "pyodide.asm.wasm",
-    "python_stdlib.zip",
-    "pyodide-lock.json",
-)
 SCRIPTS = ASSETS / "engine"
 _ROOT = ASSETS.parent
 _PACKAGE = __name__.removesuffix("visualizer.page.engine_files")  # "inflight." in a wheel
@@ -163,7 +155,7 @@ class EngineFiles:
 
     def _plain(self) -> dict[str, Path | bytes]:
         """All but the models."""
-        interpreter = {name: self._pyodide / name for name in INTERPRETER}
+        interpreter = {name: self._pyodide / name for name in pyodide.FILES}
         own = {
             path.name: path for path in sorted(SCRIPTS.iterdir()) if path.suffix in (".js", ".wasm")
         }
@@ -174,35 +166,9 @@ def engine_files() -> EngineFiles | None:
     """Those that a page can offer, None where there is no Pyodide."""
     smollm2 = packed_smollm2()
     try:
-        return EngineFiles(find_pyodide(), smollm2 if smollm2.is_file() else None)
+        return EngineFiles(pyodide.find_pyodide(), smollm2 if smollm2.is_file() else None)
     except InflightError:
         return None
-
-
-def find_pyodide(folder: Path | None = None) -> Path:
-    """The folder of the npm package: the given one, that of INFLIGHT_PYODIDE, or where `npm ci`
-    puts it. Raises InflightError where it is not, in a sentence that says how to get it.
-    """
-    named = os.environ.get("INFLIGHT_PYODIDE", "")
-    found = folder or (Path(named) if named else _ROOT / "node_modules" / "pyodide")
-    try:
-        version = json.loads((found / "package.json").read_text(encoding="utf-8"))["version"]
-        is_whole = all((found / name).is_file() for name in INTERPRETER)
-    except (OSError, ValueError, KeyError):
-        version, is_whole = "", False
-    if version != PYODIDE or not is_whole:
-        what = (
-            f"{found} has another version ({version})"
-            if version and is_whole
-            else f"{found} has none"
-        )
-        raise InflightError(
-            f"The engine in the tab needs the npm package pyodide {PYODIDE}, and {what}: fetch it"
-            f" with `npm ci`, or with `npm pack pyodide@{PYODIDE}` and `tar xf"
-            f" pyodide-{PYODIDE}.tgz`, which leaves it in the folder package, and name that with"
-            " --pyodide or in INFLIGHT_PYODIDE."
-        )
-    return found
 
 
 def _unpacked_size(path: Path) -> int:
