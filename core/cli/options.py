@@ -61,7 +61,7 @@ Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to wa
 Json = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print JSON instead of tables; docs/command-line.md has the schema."
+        "--json", help="Print JSON instead of tables; docs/json.md has the keys."
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
