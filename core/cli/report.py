@@ -155,7 +155,8 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
 
 def _wait(delay: Delay) -> str:
     by = sorted(delay.queued_us.items(), key=lambda one: -one[1])
-    return ", ".join(f"{queued_by(limit)} {seconds(us / 1e6)}" for limit, us in by)
+    late = f"; overtaken by {len(delay.overtaken_by)}" if delay.overtaken_by else ""
+    return ", ".join(f"{queued_by(cause)} {seconds(us / 1e6)}" for cause, us in by) + late
 
 
 def headline(trace: Trace) -> Text:
