@@ -12,6 +12,7 @@ from core.account.delays import NAMES, QUEUED, SHARE_NAMES, SLOW, Delay, Gap, de
 from core.account.metrics import metrics
 from core.account.request_times import SLOs, request_times
 from core.cli.output import number, percent, percentile, print_line, seconds, table
+from core.simulate.fitted import USELESS
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
@@ -242,6 +243,11 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
             f" {passes:,} passes that it had not seen, each fifth of the run in turn; by"
             f" {percent(total)} in total, and {percent(worst)} in the worst fifth."
         )
+        if middle > USELESS:
+            sentences.append(
+                "That is no prediction of a pass: what depends on single passes, as ITL, or TTFT"
+                " without a queue, is not to be believed."
+            )
     return sentences
 
 
