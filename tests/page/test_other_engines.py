@@ -126,3 +126,20 @@ def test_the_mask_of_a_layer_with_a_window_has_its_window(visit):
         == [64, 64, 64, None]
         == list(trace.header.model.windows)
     )
+
+
+def test_a_queue_stands_as_the_engine_had_it(visit):
+    """SmolLM2 under priorities: from the snapshot that holds the queue of 51 to the end of the
+    rush, step by step as in Python.
+    """
+    trace = to_trace(read_raw([DATA / "vllm-http" / "priority-smollm2.raw.jsonl.gz"])[0])
+    at = next(i for i, event in enumerate(trace.events) if event.queue)
+    page = visit(replay=replay(trace))
+    frames = list(trace.frames())[at : at + 60]
+    assert len(frames[0].waiting) == 51
+    drawn = page.evaluate(
+        "([from, to]) => Array.from({length: to - from}, (_, n) =>"
+        " inflight.run.waitingAt(from + n).map((w) => w.request.id))",
+        [at, at + 60],
+    )
+    assert drawn == [[row.request for row in frame.waiting] for frame in frames]
