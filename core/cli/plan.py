@@ -89,7 +89,7 @@ def plan(
     require_file(recording)
     require_page(html)
     require_writable(out, html, read=[recording])
-    policies = _parts(policy)
+    slos, policies = parse_slos(slo), _parts(policy)
     for name in policies:
         check_policy(name)
     numbers = [
@@ -110,7 +110,7 @@ def plan(
             budgets=numbers[1],
             blocks=numbers[2],
             policies=policies,
-            slos=parse_slos(slo),
+            slos=slos,
             on_point=lambda name: work.update(next(done), name),
         )
     data = made.to_json()

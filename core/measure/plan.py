@@ -282,7 +282,7 @@ def _setting(trace: Trace) -> tuple[EngineConfig, list[str]]:
         notes.append("In a simulated run no block leaves a request as its window passes.")
     if any(event.resumed is not None for event in trace.events):
         notes.append("Some steps are not on record: what came and went in them is left out.")
-    return replace(config, num_blocks=header.num_blocks), notes
+    return config, notes
 
 
 def _as_recorded(trace: Trace) -> Trace:
