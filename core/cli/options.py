@@ -193,7 +193,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Asked:
     """What to run: requests, the model by name, the device, and the limits before a policy is
     chosen. names_model: False where it is the default one.
     """
@@ -210,14 +210,14 @@ class Plan:
         return self.limits.under(policy or self.limits.policy, **self.given)
 
 
-def plan(
+def asked_for(
     preset: str | None,
     workload: Path | None,
     model: str | None,
     limits: Mapping[str, Any],
     device_options: DeviceOptions,
     chat: bool = False,
-) -> Plan:
+) -> Asked:
     """A preset or a workload file, overridden by the options that were given; raises
     InflightError. chat: see `Workload.as_messages`.
     """
@@ -234,7 +234,7 @@ def plan(
             else device_options
         )
         named = model or saved.model
-        return Plan(
+        return Asked(
             saved.workload.as_messages() if chat else saved.workload,
             named or DEFAULT_MODEL,
             saved.config,
@@ -250,7 +250,7 @@ def plan(
         else device_options
     )
     asked = chosen.workload.as_messages() if chat else chosen.workload
-    return Plan(asked, model or chosen.model, chosen.config, limits, device_options)
+    return Asked(asked, model or chosen.model, chosen.config, limits, device_options)
 
 
 def _saved(path: Path) -> SavedWorkload:
@@ -313,7 +313,7 @@ def cost_for(spec: str) -> Cost:
     return cost_named(spec, open_run)
 
 
-def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedEngine:
+def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> SimulatedEngine:
     """On the cost model of that name; no weights are loaded. Texts are split by the tokenizer of
     the model that the requests are meant for.
 
