@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None, program: str = "python app.py") -> 
     parser.add_argument(
         "--tokenizer",
         metavar="NAME",
-        help="tokenizer of the followed engine's model: a folder or a hub id",
+        help="tokenizer for the recordings of another engine: a folder or a hub id",
     )
     parser.add_argument(
         "--model",

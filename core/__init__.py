@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from core.measure.compare import Comparison, Verdict
     from core.measure.load import Sweep, sweep_load
+    from core.measure.plan import Plan, plan
     from core.measure.policies import compare_policies
     from core.measure.traces import compare
     from core.page import Page
@@ -78,6 +79,7 @@ __all__ = [
     "PRESETS",
     "Page",
     "Pass",
+    "Plan",
     "Policy",
     "PolicyFailed",
     "Preset",
@@ -102,6 +104,7 @@ __all__ = [
     "fit",
     "import_recording",
     "metrics",
+    "plan",
     "preset",
     "register_policy",
     "request_times",
@@ -138,6 +141,7 @@ _HOMES = {
     "PRESETS": "workload.presets",
     "Page": "page",
     "Pass": "trace.events",
+    "Plan": "measure.plan",
     "Policy": "policy",
     "PolicyFailed": "errors",
     "Preset": "workload.presets",
@@ -162,6 +166,7 @@ _HOMES = {
     "fit": "simulate.fitted",
     "import_recording": "recorders.convert",
     "metrics": "account.metrics",
+    "plan": "measure.plan",
     "preset": "workload.presets",
     "register_policy": "policy",
     "request_times": "account.request_times",

@@ -19,8 +19,8 @@ draw: Callable[[Any, bool, dict[str, Any]], str] | None = None
 one file, which fetches nothing. Raises InflightError for one that cannot be shown.
 """
 plot: Callable[[Any, str, int | None], Any] | None = None
-"""(a `Trace` or a `Comparison`, the view, a step) → a Plotly figure. Raises InflightError for a
-view that there is not.
+"""(a `Trace`, a `Comparison` or a `Plan`, the view, a step) → a Plotly figure. Raises InflightError
+for a view that there is not.
 """
 animate: Callable[[Any, Path, slice, float], None] | None = None
 """Writes (a `Trace`) to (a file), with (these of its steps), each shown for (so many seconds).

@@ -84,6 +84,10 @@ class RequestView(Protocol):
         """Its place among all requests in order of submission, from 0."""
 
     @property
+    def priority(self) -> int:
+        """Its priority: 0 unless its sender gave another, and the lower, the sooner."""
+
+    @property
     def num_prompt_tokens(self) -> int:
         """Tokens of its prompt."""
 
@@ -238,8 +242,8 @@ class Policy:
         return self.name
 
     def order(self, request: RequestView) -> Any:
-        """A sort key: the smallest joins first; ties go to the older. Called once, on arrival; None
-        means arrival order.
+        """A sort key: the smallest joins first; ties go to the older. Called on arrival, and where
+        a preempted request joins the queue again; None means arrival order.
         """
         return request.num_prompt_tokens if self.order_by == "shortest" else None
 
@@ -344,6 +348,25 @@ class TransformersFifo(Policy):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Priority(Policy):
+    """The lowest number joins first, and of the highest the newest gives way and joins the queue at
+    its place: vLLM's `--scheduling-policy priority`.
+    """
+
+    order_by: str = "priority"
+    victim: str = "lowest priority"
+    requeue: bool = True
+
+    def order(self, request: RequestView) -> int:
+        """The priority itself."""
+        return request.priority
+
+    def select_victim(self, candidates: Sequence[RequestView]) -> RequestView:
+        """The newest of those with the highest number."""
+        return max(candidates, key=lambda request: (request.priority, request.arrival_index))
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecordedPolicy(Policy):
     """A trace's policy that is not installed here: its data without its rules, so nothing can run
     under it. own: fields of its class.
@@ -443,6 +466,13 @@ for _policy in (
         ),
         order_by="shortest",
         aging=8,
+    ),
+    Priority(
+        name="priority-first",
+        shows=(
+            "as continuous, but the lowest priority number joins first, and the newest of the"
+            " highest gives way (vLLM's --scheduling-policy priority)"
+        ),
     ),
     _reserved(
         "no-evict",

@@ -140,9 +140,9 @@ def launch(
     visitors share an engine, running `live_model` or else `model`; by default everywhere except on
     a Space, where they are strangers to each other. teacher_token: generated if not given. follow:
     recordings of another engine to show instead; collect: a folder that takes what engines send,
-    and is followed; tokenizer: of its model, if it is not where they say. model: the one that the
-    page opens with, which visitors may then choose. Raises InflightError under torchrun, and for a
-    model that strangers may not run.
+    and is followed; tokenizer: for recordings that are followed or opened, if their model's is not
+    where they say. model: the one that the page opens with, which visitors may then choose. Raises
+    InflightError under torchrun, and for a model that strangers may not run.
     """
     if world_size() > 1:
         raise InflightError("The page runs in one process: start it without torchrun.")
@@ -160,7 +160,11 @@ def launch(
     names = None if behind else (host, *allow_hosts)
     here = here or limits(host=reached, trusted=trust_visitors)
     model = checked_name(model)
-    here = replace(here, offered=tuple(dict.fromkeys((*here.offered, *filter(None, [model])))))
+    here = replace(
+        here,
+        offered=tuple(dict.fromkeys((*here.offered, *filter(None, [model])))),
+        tokenizer=tokenizer or "",
+    )
     live_model = _shareable(checked_name(live_model) or model or _first_choice(here), here)
     if (follow or collect) and is_space():
         raise InflightError("A Space is public: recordings of an engine cannot be followed there.")

@@ -20,7 +20,7 @@ interface RunRequest {
   maxNew: number | null;
   before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;
-  waits: [first: number, last: number, preempted: boolean, place?: number, since?: number][];
+  waits: [first: number, last: number, preempted: boolean, since?: number][];
   laneSpans: LaneSpan[];
   samples: number[];
   lastToken: number | null;
@@ -102,6 +102,7 @@ interface StepEvent {
   };
   overrun: { request: string; rows: number }[];
   drafts: { request: string; drafted: number; accepted: number }[];
+  queue?: string[]; // all who wait, where that is not the order in which they came
   warnings?: string[]; // see `warningsOf`
   resumed: Resumed | null;
 }
@@ -158,7 +159,7 @@ interface Replay extends Beside {
   complete?: boolean;
   totals?: { name: string; value: string; means: string }[];
   delays?: Delays | null;
-  begin?: { step: number; requests: any[] } | null;
+  begin?: { step: number; queue: string[]; requests: any[] } | null;
 }
 
 /** Where requests' time went: see visualizer/documents/delays.py. Times in microseconds. */

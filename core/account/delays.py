@@ -29,8 +29,9 @@ TimeShare = Literal[
 ]
 TIME_SHARES: dict[TimeShare, str] = {
     "queued": (
-        "Queued: from its arrival to the start of the first pass that computes it, by the limit"
-        " that held the head of the queue."
+        "Queued: from its arrival to the start of the first pass that computes it: overtaken while"
+        " one that came later headed the queue, passed over in steps in which one that came later"
+        " joined, otherwise by the limit that held the head of the queue."
     ),
     "prefill": "Own prompt: passes that compute its prompt for the first time.",
     "decode": (
@@ -70,6 +71,8 @@ SHARE_NAMES: dict[TimeShare, str] = {
 """The name of each, in a few words."""
 QUEUED, PREFILL, DECODE, OTHERS, PREEMPTED, AGAIN, STALLED, BETWEEN = range(len(TIME_SHARES))
 NAMES: tuple[TimeShare, ...] = tuple(TIME_SHARES)
+Cause = Limit | Literal["overtaken", "passed"]
+"""Why a request was queued."""
 NOT_RECORDED: Limit = "unrecorded"
 """In place of a limit, where the record does not say why nobody joined. "none": no limit, until a
 step and a pass of it began.
@@ -84,12 +87,13 @@ class Span(NamedTuple):
     part: int
     start: int
     end: int
-    limit: Limit | None = None
+    limit: Cause | None = None
 
 
 class Delay(NamedTuple):
     """A request's time. us, steps: by part, in the order of `TIME_SHARES`; they add up to
-    `whole_us` and `whole_steps`. queued_us, queued_steps: the time in the queue by limit.
+    `whole_us` and `whole_steps`. queued_us, queued_steps: the time in the queue by its cause.
+    overtaken_by: those that came later and joined a lane meanwhile.
 
     reason: None for one that has not ended. uncompared_us: of its decoding, passes that computed
     others' prompts as well while the run has no pass to compare them with, so that nothing of them
@@ -102,11 +106,12 @@ class Delay(NamedTuple):
     whole_steps: int
     us: tuple[int, ...]
     steps: tuple[int, ...]
-    queued_us: Mapping[Limit, int]
-    queued_steps: Mapping[Limit, int]
+    queued_us: Mapping[Cause, int]
+    queued_steps: Mapping[Cause, int]
     uncompared_us: int
     first_step: int | None
     reason: str | None
+    overtaken_by: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: parts by name, those that are 0 included."""
@@ -119,6 +124,7 @@ class Delay(NamedTuple):
             "queued_us": dict(self.queued_us),
             "queued_steps": dict(self.queued_steps),
             "uncompared_us": self.uncompared_us,
+            "overtaken_by": list(self.overtaken_by),
         }
 
 
@@ -226,12 +232,13 @@ def _named(counts: tuple[int, ...], whole: int) -> dict[str, int]:
 @dataclass
 class _Lifetime:
     """A request while its events are read. at: the time up to which its time has been assigned to
-    parts. queue: the index in the queue's reasons at which its wait began, None while it holds a
-    lane.
+    parts. number: by arrival. queue: the index in the queue's reasons at which its wait began, None
+    while it holds a lane.
     """
 
     request: str
     start: int
+    number: int = 0
     at: int = 0
     queue: int | None = None
     since: int = 0  # index of the event at which the present wait began
@@ -245,17 +252,18 @@ class _Lifetime:
     token_at: int = 0
     token_event: int = 0
     uncompared: int = 0
-    spans: list[tuple[int, int, int, Limit | None]] | None = None  # as `Span`
+    overtaken_by: tuple[str, ...] = ()
+    spans: list[tuple[int, int, int, Cause | None]] | None = None  # as `Span`
 
     def __post_init__(self) -> None:
         self.at = self.start
         self.us = [0] * len(TIME_SHARES)
         self.steps = [0] * len(TIME_SHARES)
-        self.queued_us: dict[Limit, int] = {}
-        self.queued_steps: dict[Limit, int] = {}
+        self.queued_us: dict[Cause, int] = {}
+        self.queued_steps: dict[Cause, int] = {}
         self.us_at_token = self.us
 
-    def add(self, part: int, until: int, limit: Limit | None = None) -> None:
+    def add(self, part: int, until: int, limit: Cause | None = None) -> None:
         """All time up to `until` that has not been given away goes to a part."""
         if until <= self.at:
             return
@@ -280,15 +288,27 @@ class _Lifetime:
             self.uncompared,
             self.first_step,
             self.reason,
+            self.overtaken_by,
         )
 
 
 class _Reason(NamedTuple):
-    """Why nobody joined from an event on, until the next of these. event: its index."""
+    """Why those who wait do, from an event on, until the next of these. event: its index. head,
+    joined: of the first in the queue, and of the last to come of those that joined, their number by
+    arrival, where somebody who came before them waits; otherwise -1.
+    """
 
     start: int
     event: int
     limit: Limit
+    head: int = -1
+    joined: int = -1
+
+    def of(self, number: int) -> Cause:
+        """Why the request with this number by arrival waits."""
+        if self.head > number:
+            return "overtaken"
+        return "passed" if self.joined > number else self.limit
 
 
 class _RequestClock:
@@ -302,6 +322,7 @@ class _RequestClock:
         self._events = trace.events
         self._sizes = PassSizes(trace.events)
         self._reasons: list[_Reason] = []
+        self._joined: list[tuple[int, str]] = []  # who joined a lane, and at which event
         self._keep_spans = keep_spans
         for index, moment in enumerate(walk(trace)):
             self._follow(index, moment)
@@ -327,6 +348,7 @@ class _RequestClock:
             lives[arrived.request] = _Lifetime(
                 arrived.request,
                 microseconds(arrived.t),
+                len(lives),
                 queue=-1,
                 since=index,
                 spans=[] if self._keep_spans else None,
@@ -342,11 +364,13 @@ class _RequestClock:
                 and finished.request in lives
                 and not lives[finished.request].over
             ):
-                self._end(lives[finished.request], index, start, finished.finish_reason)
+                at = start if finished.t is None else microseconds(finished.t)
+                self._end(lives[finished.request], index, at, finished.finish_reason)
+        self._joined += [(index, admitted.request) for admitted in event.admitted]
         if state.waiting:
-            limit: Limit = event.waiting.why.limit if event.waiting.why else NOT_RECORDED
-            if not self._reasons or self._reasons[-1].limit != limit:
-                self._reasons.append(_Reason(start, index, limit))
+            reason = self._reason(index, event, state.waiting)
+            if not self._reasons or self._reasons[-1][2:] != reason[2:]:
+                self._reasons.append(reason)
         for request in (*(a.request for a in event.arrived), *(p.request for p in event.preempted)):
             if request in lives and lives[request].queue == -1:
                 lives[request].queue = max(0, len(self._reasons) - 1)
@@ -361,6 +385,22 @@ class _RequestClock:
                     True,
                     finished.finish_reason,
                 )
+
+    def _reason(self, index: int, event: StepEvent, waiting: Iterable[str]) -> _Reason:
+        why, number = event.waiting.why, self._number
+        oldest = min(map(number, waiting))
+        head = number(event.waiting.request) if event.waiting.request else -1
+        joined = max([number(admitted.request) for admitted in event.admitted], default=-1)
+        return _Reason(
+            microseconds(event.t_start),
+            index,
+            why.limit if why else NOT_RECORDED,
+            *(late if late > oldest else -1 for late in (head, joined)),
+        )
+
+    def _number(self, request: str) -> int:
+        """By arrival; -1 for one that came in steps that are not shown."""
+        return self.lives[request].number if request in self.lives else -1
 
     def _passes(
         self,
@@ -468,13 +508,20 @@ class _RequestClock:
                 )
                 steps = min(index, following.event) - max(life.since, reasons[n].event)
                 if steps > 0:
-                    life.add(QUEUED, min(until, following.start), reasons[n].limit)
+                    cause = reasons[n].of(life.number)
+                    life.add(QUEUED, min(until, following.start), cause)
                     life.steps[QUEUED] += steps
-                    life.queued_steps[reasons[n].limit] = (
-                        life.queued_steps.get(reasons[n].limit, 0) + steps
-                    )
+                    life.queued_steps[cause] = life.queued_steps.get(cause, 0) + steps
+            if life.queued_us.keys() & {"overtaken", "passed"}:
+                life.overtaken_by = self._overtaking(life, index)
         life.add(PREEMPTED if life.was_preempted else QUEUED, until, self._none(life))
         life.queue = None
+
+    def _overtaking(self, life: _Lifetime, index: int) -> tuple[str, ...]:
+        """Who came after it and joined a lane before the event at which its wait ends."""
+        first, last = (bisect_left(self._joined, (at,)) for at in (life.since, index))
+        late = [r for _, r in self._joined[first:last] if self._number(r) > life.number]
+        return tuple(dict.fromkeys(late))
 
     def _none(self, life: _Lifetime) -> Limit | None:
         return None if life.was_preempted else "none"
@@ -534,7 +581,7 @@ class _RequestClock:
         return self._events[low:high]
 
 
-def _merged(pieces: Iterable[tuple[int, int, int, Limit | None]]) -> Iterator[Span]:
+def _merged(pieces: Iterable[tuple[int, int, int, Cause | None]]) -> Iterator[Span]:
     before: Span | None = None
     for piece in map(Span._make, pieces):
         if before and (before.part, before.limit) == (piece.part, piece.limit):

@@ -1,5 +1,5 @@
 """The command line: `python -m inflight run | serve | compare | show | presets | models |
-check | agree | import | watch | collect | workload | fit`.
+check | agree | import | watch | collect | workload | fit | plan`.
 
 A command is a function in a module of this package, imported when it is used, so that `--help` does
 not wait for torch. A refusal is one sentence on stderr and exit
@@ -46,6 +46,7 @@ COMMANDS: dict[str, Target] = {
     "collect": "collect:collect",
     "workload": "workload:workload",
     "fit": "fit:fit",
+    "plan": "plan:plan",
 }
 PROGRAM = "python -m inflight"
 

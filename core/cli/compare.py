@@ -19,9 +19,9 @@ from core.cli.options import (
     PresetName,
     Simulate,
     WorkloadFile,
+    asked_for,
     check_policy,
     engine_for,
-    plan,
     require_page,
     simulated_engine,
     with_options,
@@ -129,7 +129,7 @@ def compare(
             "A simulated comparison has no page; --traces saves its runs, and `show --html` makes a"
             " page of each."
         )
-    asked = plan(preset, workload, model, limits, device_options, chat)
+    asked = asked_for(preset, workload, model, limits, device_options, chat)
     configs = [asked.config(name) for name in policies]
     if simulate is not None:
         one = simulated_engine(simulate, configs[0], asked)

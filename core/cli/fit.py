@@ -42,7 +42,8 @@ def fit(
     data = {"schema": "fit/1", **cost.to_json(), "examples": examples(cost)}
     finish(data, lambda _: _print(cost, data["examples"]), json, out)
     if out is not None:
-        print_note(f"Saved {out.name}; `--simulate {out}` takes it.")
+        worth = ", for what it is worth" if cost.is_useless else ""
+        print_note(f"Saved {out.name}; `--simulate {out}` takes it{worth}.")
 
 
 def examples(cost: Linear) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -20,7 +21,8 @@ from core.account.request_times import SLOs
 from core.cli.given import refuse_idle
 from core.cli.output import loading
 from core.config import DEFAULT_MODEL, POLICIES, EngineConfig, Execution
-from core.errors import InflightError, InvalidConfig, UnsupportedModel
+from core.errors import InflightError, InvalidConfig, InvalidTrace, UnsupportedModel
+from core.recorders.raw import lines_of
 from core.torch_engine.models.libraries import load_libraries
 from core.workload.presets import preset as preset_named
 from core.workload.workload import SavedWorkload, Workload
@@ -41,7 +43,11 @@ PresetName = Annotated[
 ]
 WorkloadFile = Annotated[
     Path | None,
-    typer.Option("--workload", "-w", help="A workload file (JSON) in place of a preset."),
+    typer.Option(
+        "--workload",
+        "-w",
+        help="A workload file (JSON), or a run (a trace, a recording), in place of a preset.",
+    ),
 ]
 Chat = Annotated[
     bool,
@@ -187,7 +193,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Asked:
     """What to run: requests, the model by name, the device, and the limits before a policy is
     chosen. names_model: False where it is the default one.
     """
@@ -204,14 +210,14 @@ class Plan:
         return self.limits.under(policy or self.limits.policy, **self.given)
 
 
-def plan(
+def asked_for(
     preset: str | None,
     workload: Path | None,
     model: str | None,
     limits: Mapping[str, Any],
     device_options: DeviceOptions,
     chat: bool = False,
-) -> Plan:
+) -> Asked:
     """A preset or a workload file, overridden by the options that were given; raises
     InflightError. chat: see `Workload.as_messages`.
     """
@@ -221,14 +227,14 @@ def plan(
             " presets."
         )
     if workload is not None:
-        saved = SavedWorkload.load(workload)
+        saved = _saved(workload)
         device_options = (
             replace(device_options, device=saved.device)
             if saved.device and device_options.device == "auto"
             else device_options
         )
         named = model or saved.model
-        return Plan(
+        return Asked(
             saved.workload.as_messages() if chat else saved.workload,
             named or DEFAULT_MODEL,
             saved.config,
@@ -244,7 +250,22 @@ def plan(
         else device_options
     )
     asked = chosen.workload.as_messages() if chat else chosen.workload
-    return Plan(asked, model or chosen.model, chosen.config, limits, device_options)
+    return Asked(asked, model or chosen.model, chosen.config, limits, device_options)
+
+
+def _saved(path: Path) -> SavedWorkload:
+    """The requests in a workload file, or those of a run: of a trace, or of another engine's
+    recording, as they came and went, with its limits and its model.
+    """
+    first = ""
+    with suppress(InvalidTrace):  # no text: refused below
+        first = next(lines_of(path), "")[:20]
+    if not first.startswith('{"kind":'):
+        return SavedWorkload.load(path)
+    from core.recorders.convert import open_run
+
+    trace = open_run(path)
+    return SavedWorkload(trace.as_run(), trace.config, str(trace.header.model.name))
 
 
 def check_policy(policy: str) -> None:
@@ -292,7 +313,7 @@ def cost_for(spec: str) -> Cost:
     return cost_named(spec, open_run)
 
 
-def simulated_engine(spec: str, config: EngineConfig, asked: Plan) -> SimulatedEngine:
+def simulated_engine(spec: str, config: EngineConfig, asked: Asked) -> SimulatedEngine:
     """On the cost model of that name; no weights are loaded. Texts are split by the tokenizer of
     the model that the requests are meant for.
 

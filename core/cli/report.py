@@ -12,6 +12,7 @@ from core.account.delays import NAMES, QUEUED, SHARE_NAMES, SLOW, Delay, Gap, de
 from core.account.metrics import metrics
 from core.account.request_times import SLOs, request_times
 from core.cli.output import number, percent, percentile, print_line, seconds, table
+from core.simulate.fitted import USELESS
 from core.trace.events import StepEvent
 from core.trace.header import Header
 from core.trace.messages import english
@@ -155,7 +156,8 @@ def _gap(gap: Gap, names: Mapping[str, str]) -> str:
 
 def _wait(delay: Delay) -> str:
     by = sorted(delay.queued_us.items(), key=lambda one: -one[1])
-    return ", ".join(f"{queued_by(limit)} {seconds(us / 1e6)}" for limit, us in by)
+    late = f"; overtaken by {len(delay.overtaken_by)}" if delay.overtaken_by else ""
+    return ", ".join(f"{queued_by(cause)} {seconds(us / 1e6)}" for cause, us in by) + late
 
 
 def headline(trace: Trace) -> Text:
@@ -241,6 +243,11 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
             f" {passes:,} passes that it had not seen, each fifth of the run in turn; by"
             f" {percent(total)} in total, and {percent(worst)} in the worst fifth."
         )
+        if middle > USELESS:
+            sentences.append(
+                "That is no prediction of a pass: what depends on single passes, as ITL, or TTFT"
+                " without a queue, is not to be believed."
+            )
     return sentences
 
 

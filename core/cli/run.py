@@ -22,9 +22,9 @@ from core.cli.options import (
     PresetName,
     Simulate,
     WorkloadFile,
+    asked_for,
     engine_for,
     parse_slos,
-    plan,
     require_page,
     simulated_engine,
     with_options,
@@ -78,7 +78,7 @@ def run(
     require_writable(
         out, html, read=[*([workload] if workload else []), *([Path(simulate)] if simulate else [])]
     )
-    slos, asked = parse_slos(slo), plan(preset, workload, model, limits, device_options, chat)
+    slos, asked = parse_slos(slo), asked_for(preset, workload, model, limits, device_options, chat)
     config = asked.config(policy)
     engine = (
         simulated_engine(simulate, config, asked)

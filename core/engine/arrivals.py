@@ -54,13 +54,14 @@ class FutureRequests:
 
 class ArrivalQueue:
     """The source of a live engine's loop: requests arrive at their time by the engine's clock, and
-    a client may cancel one before any step.
+    leave at theirs; a client may cancel one before any step.
     """
 
     def __init__(self, unit: ArrivalUnit) -> None:
         self.future = FutureRequests()
         self._unit = unit
         self._cancelled: list[str] = []
+        self._leaving: list[tuple[float, str]] = []  # a heap: when, by the clock of arrivals
 
     def __bool__(self) -> bool:
         return bool(self.future) or bool(self._cancelled)
@@ -76,9 +77,14 @@ class ArrivalQueue:
                 self._arrive(self.future.take(request), loop)
             loop.scheduler.cancel(request)
         self._cancelled.clear()
-        for state in self.future.take_due(loop.number if self._unit == "step" else loop.elapsed):
+        now = loop.number if self._unit == "step" else loop.elapsed
+        for state in self.future.take_due(now):
             self._arrive(state, loop)
+        while self._leaving and self._leaving[0][0] <= now:
+            loop.scheduler.cancel(heappop(self._leaving)[1])
 
     def _arrive(self, state: RequestState, loop: StepLoop[Any]) -> None:
         planned = state.request.arrival if self._unit == "s" else loop.now
         loop.arrive(state, round(min(planned, loop.now), 6))
+        if (leaves := state.request.leaves_after) is not None:
+            heappush(self._leaving, (state.request.arrival + leaves, state.id))

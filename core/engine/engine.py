@@ -127,6 +127,8 @@ class EngineCore:
                 "Arrivals in seconds need a model in one process: the clocks of several would not"
                 " agree."
             )
+        if self.tokenizer is None:
+            workload = workload.without_texts()
         prompts = [self._validated(request) for request in workload]
         longest = max(
             (len(p) + r.sampling.max_new_tokens for p, r in zip(prompts, workload, strict=True)),

@@ -26,6 +26,7 @@ STEP_FACTS = {
     "tokens": "the tokens that each request gets",
     "waiting": "how many wait",
     "head": "who is next",
+    "queue": "the order of the queue, where a snapshot has it",
     "preempted": "who is preempted, and with how many tokens",
     "blocks": "KV blocks in use",
     "shown": "steps on record that are shown, or said not to be",
@@ -69,22 +70,24 @@ class Compared:
 class _Drawn:
     """Which requests wait and which blocks are held, according to the events of a trace."""
 
-    waiting: set[str] = field(default_factory=set)
+    requeues: bool
+    waiting: list[str] = field(default_factory=list)
     tables: dict[str, dict[int, list[int | None]]] = field(default_factory=dict)
 
     def until_the_passes(self, event: StepEvent) -> None:
         if (resumed := event.resumed) is not None:
-            self.waiting = {carried.request for carried in resumed.waiting}
+            self.waiting = [carried.request for carried in resumed.waiting]
             self.tables = {
                 c.request: {g: list(table) for g, table in enumerate(c.tables)}
                 for c in resumed.running
             }
-        self.waiting |= {arrived.request for arrived in event.arrived} | {
-            p.request for p in event.preempted
-        }
-        self.waiting -= {f.request for f in event.finished if f.when == "before"} | {
+        self.waiting += [arrived.request for arrived in event.arrived]
+        for preempted in event.preempted:
+            self.waiting.insert(len(self.waiting) if self.requeues else 0, preempted.request)
+        left = {f.request for f in event.finished if f.when == "before"} | {
             a.request for a in event.admitted
         }
+        self.waiting = list(event.queue) or [r for r in self.waiting if r not in left]
         gone = {left.request for left in event.released if left.when == "before"} | {
             p.request for p in event.preempted
         }
@@ -121,9 +124,9 @@ def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
     Damaged lines are not compared.
     """
     found = {fact: Compared(fact, means) for fact, means in STEP_FACTS.items()}
-    header, steps = _read(paths)
+    header, steps, queues = _read(paths)
     first = min(steps, default=0)
-    drawn, shown = _Drawn(), set[int]()
+    drawn, shown = _Drawn(trace.header.policy.requeue), set[int]()
     for event in trace.events:
         number = event.step if event.step in steps else event.step + first
         if (resumed := event.resumed) is not None:
@@ -132,6 +135,10 @@ def compare_steps(paths: Iterable[Path], trace: Trace) -> list[Compared]:
         drawn.until_the_passes(event)
         if number in steps:
             _compare(steps[number], event, drawn, header, found)
+        if number in queues:
+            both = set(queues[number]) & set(drawn.waiting)
+            orders = ([r for r in queue if r in both] for queue in (queues[number], drawn.waiting))
+            found["queue"].note(f"step {number}", *orders)
         drawn.after_the_passes(event)
     for number in sorted(steps):
         found["shown"].note(
@@ -255,10 +262,13 @@ def _counters(text: str) -> dict[str, int]:
     return counters
 
 
-def _read(paths: Iterable[Path]) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """The header and the steps by their numbers."""
+def _read(
+    paths: Iterable[Path],
+) -> tuple[dict[str, Any], dict[int, dict[str, Any]], dict[int, list[str]]]:
+    """The header, and by their numbers the steps, and the queues before them in snapshots."""
     header: dict[str, Any] = {}
     steps: dict[int, dict[str, Any]] = {}
+    queues: dict[int, list[str]] = {}
     for path in paths:
         for line in _lines(path):
             try:
@@ -266,10 +276,12 @@ def _read(paths: Iterable[Path]) -> tuple[dict[str, Any], dict[int, dict[str, An
                 kind = data["kind"]
                 if kind == "step":
                     steps[int(data["step"])] = data
+                elif kind == "snapshot":
+                    queues[int(data["step"])] = list(data["waiting"])
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             header = data if kind == "header" and not header else header
-    return header, steps
+    return header, steps, queues
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -58,12 +58,14 @@ _FINISH_REASONS = {"length": "length", "stop": "stop", "repetition": "stop"}
 class _Known:
     """Facts about a request that `RunState` does not hold.
 
-    has_arrived, is_over: whether the events so far say so. num_in_events: how many tokens of its
-    output they have.
+    place: by which the engine orders it in the queue, None if that is not on record. has_arrived,
+    is_over: whether the events so far say so. num_in_events: how many tokens of its output they
+    have.
     """
 
     prompt: list[int]
     max_tokens: int
+    place: tuple[int, float, str] | None = None
     output: list[int] = field(default_factory=list)
     has_arrived: bool = False
     num_in_events: int = 0
@@ -81,7 +83,7 @@ class Conversion:
         self._groups = kv_groups(self._facts) or (GroupFacts(),)
         self._first_block = self._facts.get("first_block", 1)
         self._aborts = sorted(recording.aborts, key=lambda abort: abort["t"])
-        self._run = RunState.of({}, recording.requeues)
+        self._run = RunState.of({}, self._config.policy.requeue)
         self._known: dict[str, _Known] = {}
         self._requests: list[Raw] = []
         self._changes: list[BlockChange] = []  # of the step, in the order in which they happened
@@ -89,7 +91,17 @@ class Conversion:
         self._lingering: list[str] = []  # have ended, and are computed once more in the next step
         self._number, self._t = 0, 0.0
         self._resumed: Resumed | None = None  # of the next step
+        # of the queue, by the snapshot before the next step, where the engine's rule needs facts
+        # that are not on record
+        self._order: list[str] = []
+        self._knows_order = (
+            self._config.policy.order_by == "arrival" or recording.has_priorities
+        ) and not self._facts.get("kv_connector")
         self._margins = False  # whether logprobs are on record
+
+    def begin_at(self, start: float) -> None:
+        """Another time 0, before any event."""
+        self._start = start
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -116,6 +128,7 @@ class Conversion:
         preempted = self._preempted(step)
         # who joins, once its predecessors in the lanes and in the queue are gone
         admitted = self._admitted(step, given)
+        queue = self._queue()
         # the blocks while the passes run: after those of preempted requests were given back
         used = self._blocks_used(step, given)
         # what is computed: before its tokens are counted, on which a segment's phase depends
@@ -157,6 +170,7 @@ class Conversion:
             overrun=overrun,
             released=(*released, *left),
             drafts=drafts,
+            queue=queue,
             resumed=resumed,
         )
         self._note(event)
@@ -205,11 +219,13 @@ class Conversion:
         most = max(1, min(arrived.get("max_tokens") or room, room))
         sampling = {"max_new_tokens": most, "temperature": arrived.get("temperature") or 0.0}
         sampling |= {"ignore_eos": True} if arrived.get("ignore_eos") else {}
-        self._known[request] = _Known(prompt, most)
+        self._known[request] = known = _Known(prompt, most)
         self._run.num_tokens[request] = len(prompt)
-        self._requests.append(
-            {"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t}
-        )
+        asked = {"id": request, "prompt_token_ids": prompt, "sampling": sampling, "arrival": t}
+        if "priority" in arrived:  # with which its engine recorded what decides between equals
+            known.place = arrived["priority"], arrived["arrival_time"], request
+            asked["priority"] = arrived["priority"]
+        self._requests.append(asked)
         return Arrived(request, t)
 
     def _admitted(self, step: Raw, given: Raw) -> tuple[Admitted, ...]:
@@ -235,6 +251,27 @@ class Conversion:
             self._hits += [PrefixHit(request, cached)] if cached else []
         return tuple(admitted)
 
+    def _queue(self) -> tuple[str, ...]:
+        """Who waits, where the engine's order is another than that of arrivals: by its own rule if
+        the priorities are on record, otherwise as the snapshot has it, those that it does not name
+        at the end.
+        """
+        waiting = self._run.waiting
+        if self._config.policy.order_by == "arrival":
+            return ()
+        places = {r: place for r in waiting if (place := self._known[r].place) is not None}
+        if len(places) == len(waiting):
+            ordered = sorted(waiting, key=places.__getitem__)
+        else:
+            at = {request: n for n, request in enumerate(self._order)}
+            ordered = sorted(waiting, key=lambda r: at.get(r, len(at))) if at else list(waiting)
+        self._order = []
+        if ordered == list(waiting):
+            return ()
+        waiting.clear()
+        waiting.extend(ordered)
+        return tuple(ordered)
+
     def _preempted(self, step: Raw) -> tuple[Preempted, ...]:
         """Who gave way, the newest first, as the engine chose them; their blocks are free."""
         arrival = list(self._known)
@@ -255,16 +292,18 @@ class Conversion:
         """Requests that were ended from outside before this step was scheduled."""
         finished, released = [], []
         while self._aborts and self._aborts[0]["t"] <= step["t_start"]:
-            for request in self._aborts.pop(0)["requests"]:
+            abort = self._aborts.pop(0)
+            t = round(max(0.0, abort["t"] - self._start), 6)
+            for request in abort["requests"]:
                 if request not in self._known or request in self._run.finished:
                     continue
-                finished.append(self._finish(request, "cancelled"))
+                finished.append(self._finish(request, "cancelled", t))
                 if self._run.lane_of(request) is not None:
                     released.append(self._leave(request, "before"))
         return finished, released
 
-    def _finish(self, request: str, reason: str) -> Finished:
-        finished = Finished(request, reason)
+    def _finish(self, request: str, reason: str, t: float | None = None) -> Finished:
+        finished = Finished(request, reason, t)
         self._run.finish(self._number, finished)
         return finished
 
@@ -387,6 +426,11 @@ class Conversion:
         for does, here, there in queues:
             if differ := (here & rows.keys()) ^ (there - gone):
                 return f"{start}{len(differ)} requests do not {does} in both."
+        self._order = [r for r in snapshot["waiting"] if r in rows]
+        mine = [r for r in run.waiting if r not in gone]
+        moved = [r for r, own in zip(self._order, mine, strict=True) if r != own]
+        if moved and self._knows_order:
+            return f"{start}request {moved[0]} does not have the same place in the queue."
         for request, row in rows.items():
             known, tables = (
                 self._known[request],

@@ -137,10 +137,11 @@ def open_all(openings: Iterable[tuple[str, Callable[[], Trace]]]) -> Opened:
     )
 
 
-def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
+def open_texts(files: Iterable[tuple[str, str]], tokenizer: Any = None) -> Opened:
     """The traces in these files, given as name and text; the content tells a saved trace of ours
-    from another engine's raw recording. All parts of a recording make one trace. Raises
-    InflightError if none can be opened, and InvalidTrace for two recordings of one rank.
+    from another engine's raw recording. All parts of a recording make one trace. tokenizer: of
+    recordings, see `to_trace`. Raises InflightError if none can be opened, and InvalidTrace for two
+    recordings of one rank.
     """
     raw: list[tuple[str, Iterable[str]]] = []
     openings: list[tuple[str, Callable[[], Trace]]] = []
@@ -151,7 +152,7 @@ def open_texts(files: Iterable[tuple[str, str]]) -> Opened:
             openings.append((name, partial(Trace.from_lines, text.removesuffix("\n").split("\n"))))
     recordings = gathered(raw) if raw else []
     return open_all(
-        openings + [(recording.name, partial(checked_trace, recording)) for recording in recordings]
+        openings + [(one.name, partial(checked_trace, one, tokenizer)) for one in recordings]
     )
 
 

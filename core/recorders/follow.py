@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ class Follower:
         self._refused: RawHeader | None = None  # the recording that cannot be followed
         self._missing = self._said = ""  # what is wrong with the place, and with the recording
         self._quiet = 0  # polls in a row without anything new
+        self._begun: RecordingBegun | None = None  # not told yet
 
     @property
     def sentence(self) -> str:
@@ -126,6 +128,7 @@ class Follower:
                 break
         else:
             self.has_more = True
+        self._announce(updates)
         self._quiet = 0 if updates else self._quiet + 1
         if self._quiet == _QUIET and self._lines:
             self._settle(updates)
@@ -176,10 +179,12 @@ class Follower:
         """Start on this recording. Returns whether it can be followed."""
         recording = Recording(path.name, header)
         self._lines, self._refused, self.is_over, self._said = None, header, False, ""
+        self._start: float | None = None  # time 0: the earliest arrival, as in an import
+        self._has_shown = False  # any step
         try:
             check_facts(recording)
             lines = Lines(path, header)
-            conversion = self._anew(recording, recording.untried, updates)
+            conversion = self._anew(recording, recording.untried)
         except OSError as error:
             self._said = f"{path.name} cannot be read: {error.strerror}."
         except DAMAGE as error:
@@ -201,18 +206,40 @@ class Follower:
                 self._lose(f"{path.name} is not the first part of its recording")
         return self._lines is not None
 
-    def _anew(self, recording: Recording, notes: list[str], updates: list[Update]) -> Conversion:
+    def _anew(self, recording: Recording, notes: list[str]) -> Conversion:
         """Start with nothing but the header of an engine."""
+        self._notes = notes
+        self._prepare(recording)
+        return Conversion(recording, self._start or 0.0)
+
+    def _prepare(self, recording: Recording) -> None:
+        """The header, and the rules under it; whoever polls is told before the first step."""
         model = str(recording.header.get("model", ""))
         absent = ()  # whether its steps have logprobs is not known yet
         header = replace(
-            trace_header(recording, model_folder(model), 0.0, absent, notes),
+            trace_header(recording, model_folder(model), self._start or 0.0, absent, self._notes),
             workload="followed",
             arrival_unit="s",
         )
         self._checker = Checker(header)
-        updates.append(RecordingBegun(header, model))
-        return Conversion(recording, 0.0)
+        self._begun = RecordingBegun(header, model)
+
+    def _announce(self, updates: list[Update]) -> None:
+        if self._begun is not None:
+            updates.append(self._begun)
+        self._begun = None
+
+    def _set_clock(self, step: Step, snapshot: Step | None) -> None:
+        """Before the first step that is shown: time 0 is the earliest arrival so far."""
+        rows = [*step["arrived"], *(snapshot["requests"] if snapshot else ())]
+        times = [row["t"] for row in rows if row.get("t") is not None]
+        known = [] if self._start is None else [self._start]
+        start = min([*known, *times], default=None)
+        if start is not None and start != self._start:
+            self._start = start
+            conversion = self._sequence.conversion
+            conversion.begin_at(start)
+            self._prepare(conversion.recording)
 
     # -- its steps ---------------------------------------------------------------------------------
 
@@ -284,6 +311,9 @@ class Follower:
         number = step["step"]
         snapshot = self._snapshots.get(number)
         self._snapshots = {n: known for n, known in self._snapshots.items() if n > number}
+        if not self._has_shown:
+            with suppress(*DAMAGE):  # of this step, which is found out below
+                self._set_clock(step, snapshot)
         self._show(self._sequence.take(step, snapshot), updates)
         if self._sequence.missing is not None:
             self._say_passed(self._sequence.missing)
@@ -319,11 +349,13 @@ class Follower:
                 raise InvalidTrace(fault)
         except DAMAGE as error:  # the checker may have taken part of it
             sentence = _sentence(Lost(event.step, event.step, error), self.name)
-            anew = self._anew(conversion.recording, [f"{sentence}."], updates)
+            anew = self._anew(conversion.recording, [f"{sentence}."])
             self._sequence.restart(anew, event.step, error)
             return self._lose(sentence)
         self._checker.forget_finished()
         conversion.forget_finished()
+        self._has_shown = True
+        self._announce(updates)
         updates += [*requests_seen, event._replace(warnings=self._checker.warnings)]
 
     def _lose(self, sentence: str) -> None:

@@ -66,6 +66,11 @@ class Recording:
         return self.engine in _REQUEUES
 
     @property
+    def has_priorities(self) -> bool:
+        """Whether the engine orders by priorities, and they are on record."""
+        return self.header.get("policy") == "priority" and bool(self.header.get("priorities"))
+
+    @property
     def is_hashed(self) -> bool:
         """Whether prompts were left out, and only digests of them kept."""
         return self.header.get("prompts") == "hashed"

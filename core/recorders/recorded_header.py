@@ -53,22 +53,24 @@ def recorded_config(recording: Recording) -> EngineConfig:
 
 
 def _policy(recording: Recording) -> Policy:
-    """`continuous` decides as vLLM does, first come, first served. Any other order is a policy that
-    is not installed here.
+    """`continuous` decides as vLLM does, first come, first served; `priority-first`, by priorities
+    that are on record. Any other order is a policy that is not installed here.
     """
     facts, policy = recording.header, POLICIES["continuous"]
     if recording.requeues:  # transformers: see its policy
         return replace(policy, requeue=True, victim="blocked", reserve="chunk")
+    order = facts.get("policy")
+    if recording.has_priorities:
+        policy = POLICIES["priority-first"]
     if facts.get("reserve_full_isl") is not None:
         policy = replace(
             policy,
             reserve="prompt" if facts["reserve_full_isl"] else "chunk",
             watermark=facts.get("watermark") or 0.0,
         )
-    order = facts.get("policy")
     if facts.get("scheduler") not in _SCHEDULERS and recording.engine == "vllm":
         return RecordedPolicy(name="custom", order_by="not recorded", victim="not recorded")
-    if order in (None, "fcfs"):
+    if order in (None, "fcfs") or recording.has_priorities:
         return policy
     return RecordedPolicy(
         name=str(order),

@@ -14,6 +14,13 @@ SENTENCES: dict[str, tuple[tuple[Any, ...], str]] = {
             " running request that computes nothing in one may be in another."
         ),
     ),
+    "prefill_schedule_interval": (
+        (1,),
+        (
+            "Prefill interval: prompts are computed in some steps alone, and that a request waits"
+            " for such a step is not recorded."
+        ),
+    ),
     "kv_connector": (
         (),
         (

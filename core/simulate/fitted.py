@@ -24,6 +24,8 @@ from core.trace.trace import Trace, require_trace
 
 FOLDS = 5  # parts of a run, each of which is left out of a fit and predicted by it
 LEAST = 8  # passes
+USELESS = 0.5
+"""A median error on passes left out, beyond which a fit is no prediction of a pass."""
 NOT_KNOWN = "not recorded"  # in a header of another engine's run: its device
 _MODEL = ("name", "type", "parameters", "layers", "vocab_size", "context", "kv_bytes_per_token")
 # attention's pairs are counted if the error on what was left out falls below this share of what it
@@ -63,6 +65,11 @@ class Linear:
     per_pair_s: float = 0.0
     least: Load = NOTHING
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether half of the passes that it had not seen are off by more than `USELESS`."""
+        return float(self.error.get("median", 0.0)) > USELESS
 
     @property
     def model(self) -> ModelFacts:

@@ -14,7 +14,7 @@ from core.trace.schema import from_object, table
 
 BeforeOrAfter = Literal["before", "after"]
 _NO_MICROSECONDS = 2.0**33  # seconds
-_RARE = ("warnings", "resumed")  # of a step's fields
+_RARE = ("queue", "warnings", "resumed")  # of a step's fields
 
 
 NOTHING_BINDS = LimitReached("none")
@@ -124,11 +124,12 @@ class Sampled(NamedTuple):
 
 class Finished(NamedTuple):
     """A request that is over. A cancelled one ended before the passes of the step, all others in
-    them.
+    them. t: when, where another engine recorded a moment before the step.
     """
 
     request: str
     finish_reason: str
+    t: float | None = None
 
     @property
     def when(self) -> BeforeOrAfter:
@@ -286,9 +287,10 @@ class StepEvent(NamedTuple):
     which positions in which pass. sampled: the new tokens. finished: who is over, and why. kv: the
     pool while the passes ran, and how block tables changed. budget: how the token budget was split,
     and the limit that bound. overrun, released, drafts: positions computed for nothing, lanes given
-    back, what speculation proposed. warnings: of another engine's step, what our rules find odd in
-    it, a sentence each. Whoever reads a file finds them anew. resumed: of another engine's step,
-    the state after steps before it that are not shown.
+    back, what speculation proposed. queue: of another engine's step, all who wait while its passes
+    run, in their order, where that is not the one in which they came. warnings: of another engine's
+    step, what our rules find odd in it, a sentence each. Whoever reads a file finds them anew.
+    resumed: of another engine's step, the state after steps before it that are not shown.
     """
 
     step: int
@@ -309,6 +311,7 @@ class StepEvent(NamedTuple):
     overrun: tuple[Overrun, ...] = ()
     released: tuple[LaneReleased, ...] = ()
     drafts: tuple[Draft, ...] = ()
+    queue: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     resumed: Resumed | None = None
 
@@ -343,8 +346,8 @@ class StepEvent(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data by field; the records in it become arrays in field order. A field of `_RARE`
-        is there only where it says something, and so are the group of a block change and what left
-        its table.
+        is there only where it says something, and so are the group of a block change, what left
+        its table, and the time of an end.
         """
         data = self._asdict()
         for name in _RARE:
@@ -353,6 +356,8 @@ class StepEvent(NamedTuple):
         if not any([change.group or change.left for change in self.kv.changes]):
             plain: Any = tuple([tuple(change)[:3] for change in self.kv.changes])
             data["kv"] = self.kv._replace(changes=plain)
+        if not any([finished.t is not None for finished in self.finished]):
+            data["finished"] = tuple([tuple(finished)[:2] for finished in self.finished])
         return data
 
     @classmethod

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from itertools import count
 
 from core.config import EngineConfig
-from core.policy import Policy
+from core.policy import Policy, RecordedPolicy
 from core.trace.events import NOTHING_BINDS, UNRECORDED, LimitReached, StepEvent
 from core.trace.header import GroupFacts, Header
 from core.trace.run_state import RunState
@@ -20,6 +20,15 @@ _LANES = (
 _WAITING = (
     "who is next and how many wait is recorded; the order of the others is inferred: new requests"
     " join the end, preempted ones the head"
+)
+_BY_PRIORITY = (
+    "the lowest priority first, then whoever came first, as recorded for each request; who is next"
+    " and how many wait is recorded, too"
+)
+_BY_SNAPSHOTS = (
+    "who is next and how many wait is recorded; the order of the others is that of the latest"
+    " snapshot of the queue, with new requests at the end and preempted ones at the head: by what"
+    " the engine orders them is not recorded"
 )
 _REQUEUED = "new requests join the end, and so do preempted ones"
 _REASONS = (
@@ -39,9 +48,17 @@ def inferred_by(policy: Policy) -> dict[str, str]:
     """
     return {
         "lanes": _LANES,
-        "waiting": _REQUEUED if policy.requeue else _WAITING,
+        "waiting": _queue(policy),
         "reasons": _REASONS,
     }
+
+
+def _queue(policy: Policy) -> str:
+    if policy.order_by == "priority" and not isinstance(policy, RecordedPolicy):
+        return _BY_PRIORITY
+    if policy.order_by != "arrival":
+        return _BY_SNAPSHOTS
+    return _REQUEUED if policy.requeue else _WAITING
 
 
 def lowest_free(lanes: Collection[int]) -> int:

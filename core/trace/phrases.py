@@ -139,9 +139,17 @@ def brief(why: LimitReached) -> str:
     )
 
 
-def queued_by(limit: Limit) -> str:
+_QUEUED_BY: dict[str, str] = {
+    **{limit: words.brief for limit, words in LIMITS.items()},
+    "none": "its next pass has yet to begin",
+    "overtaken": "one that came later is ahead",
+    "passed": "one that came later joins first",
+}
+
+
+def queued_by(cause: str) -> str:
     """Why a request was queued: by a key of `core.account.delays.Delay.queued_us`."""
-    return "its next pass has yet to begin" if limit == "none" else LIMITS[limit].brief
+    return _QUEUED_BY[cause]
 
 
 def bound(limit: Limit) -> str:

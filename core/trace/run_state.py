@@ -140,13 +140,14 @@ class RunState:
 
     def begin(self, event: StepEvent) -> None:
         """The state while the passes run: after steps that are not shown, arrivals, cancellations,
-        preemptions, admissions and new blocks.
+        preemptions, admissions, another order of the queue and new blocks.
         """
         self.take_resumption(event)
         self.take_arrivals(event)
         self.take_cancellations(event)
         self.take_preemptions(event)
         self.take_admissions(event)
+        self.take_queue(event)
         self.take_blocks(event.kv)
 
     def end(self, event: StepEvent) -> None:
@@ -199,6 +200,11 @@ class RunState:
         cached = event.kv.cached_tokens
         for admitted in event.admitted:
             self.admit(admitted, cached.get(admitted.request, 0))
+
+    def take_queue(self, event: StepEvent) -> None:
+        """Those who wait stand in the engine's order, and whoever comes next behind them."""
+        if event.queue:
+            self.waiting = deque(event.queue)
 
     def take_passes(self, event: StepEvent) -> None:
         """What is computed, sampled and rejected."""

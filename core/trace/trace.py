@@ -104,7 +104,43 @@ class Trace(OnPage):
             [one.request for one in self.asked.values()],
             self.header.workload,
             self.header.arrival_unit,
+            self.prompts,
         )
+
+    def as_run(self) -> Workload:
+        """The requests as they came and went, for another run: prompts as token ids, arrivals in
+        seconds, and of each as many new tokens as it got, however it ended. Whoever got none leaves
+        when its client left, or when the record ends. Where arrivals were not planned in seconds,
+        all that a step took up came with the first of them.
+        """
+        is_planned = self.header.engine is None and self.header.arrival_unit == "s"
+        arrived = {
+            a.request: a.t if is_planned else min(a.t for a in event.newcomers)
+            for event in self.events
+            for a in event.newcomers
+        }
+        ended = {
+            f.request: event.t_start if f.t is None else f.t
+            for event in self.events
+            for f in event.ends
+        }
+        tokens, end = self.outputs, self.events[-1].t_end if self.events else 0.0
+        requests = []
+        for request, t in arrived.items():
+            one, got = self.asked[request], len(tokens[request])
+            stayed = max(ended.get(request, end) - t, 1e-6)
+            most = got or one.request.sampling.max_new_tokens
+            requests.append(
+                replace(
+                    one.request.of_tokens(one.prompt),
+                    sampling=replace(
+                        one.request.sampling, max_new_tokens=most, stop=(), ignore_eos=True
+                    ),
+                    arrival=t,
+                    leaves_after=None if got else stayed,
+                )
+            )
+        return Workload(requests, self.header.workload, "s")
 
     @property
     def prompts(self) -> dict[str, list[int]]:

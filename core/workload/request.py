@@ -167,8 +167,12 @@ class Request:
     """One unit of work: a prompt as text, as token ids or as messages that the model's chat
     template writes, how to sample, and when it arrives (in steps or seconds).
 
-    Raises InvalidRequest for an empty or doubly given prompt, an empty id, or an arrival that is
-    negative or not a number.
+    priority: for policies that order by it, the lower, the sooner. leaves_after: so long after its
+    arrival, in the same unit, its client leaves if it has not finished; None for one that stays.
+
+    Raises InvalidRequest for an empty or doubly given prompt, an empty id, an arrival that is
+    negative or not a number, a priority that is not a whole number, or a departure that is not
+    after the arrival.
     """
 
     id: str
@@ -177,6 +181,8 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     arrival: float = 0
     messages: Sequence[Message] | None = None
+    priority: int = 0
+    leaves_after: float | None = None
 
     def __post_init__(self) -> None:
         if not is_text(self.id) or not self.id:
@@ -211,6 +217,15 @@ class Request:
             raise InvalidRequest(
                 f"arrival must be a finite number of at least 0, not {shown(self.arrival)}.",
                 self.id,
+            )
+        if not _is_int(self.priority) or abs(self.priority) >= 2**31:
+            raise InvalidRequest(
+                f"priority must be a whole number, not {shown(self.priority)}.", self.id
+            )
+        leaves = self.leaves_after
+        if leaves is not None and not (_is_number(leaves) and leaves > 0):
+            raise InvalidRequest(
+                f"leaves_after must be a finite number above 0, not {shown(leaves)}.", self.id
             )
 
     def _check_messages(self) -> None:
@@ -251,6 +266,8 @@ class Request:
             if v != default[k] or k == "max_new_tokens"
         }
         data = {"id": self.id, "sampling": sampling, "arrival": self.arrival}
+        data |= {"priority": self.priority} if self.priority else {}
+        data |= {} if self.leaves_after is None else {"leaves_after": self.leaves_after}
         if self.prompt is not None:
             data["prompt"] = self.prompt
         if self.prompt_token_ids is not None:

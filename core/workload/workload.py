@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,17 +27,24 @@ INTERACTIVE = "interactive"  # the name of requests that come in while an engine
 class Workload:
     """Requests in the order given; `arrival_unit` says whether arrivals count steps or seconds.
 
-    Raises InvalidWorkload for a duplicate request id or an unknown unit.
+    prompts: of requests that have run, the token ids of their texts. Raises InvalidWorkload for a
+    duplicate request id or an unknown unit.
     """
 
     requests: tuple[Request, ...]
     name: str = "custom"
     arrival_unit: ArrivalUnit = "step"
+    prompts: Mapping[str, Sequence[int]] = field(default_factory=dict, compare=False, repr=False)
 
     def __init__(
-        self, requests: Iterable[Request], name: str = "custom", arrival_unit: ArrivalUnit = "step"
+        self,
+        requests: Iterable[Request],
+        name: str = "custom",
+        arrival_unit: ArrivalUnit = "step",
+        prompts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         require(requests, Iterable, "A workload holds a list of requests")
+        object.__setattr__(self, "prompts", prompts or {})
         object.__setattr__(self, "requests", tuple(requests))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "arrival_unit", arrival_unit)
@@ -63,6 +70,21 @@ class Workload:
         """The same requests at temperature 0."""
         requests = [
             replace(r, sampling=replace(r.sampling, temperature=0.0)) for r in self.requests
+        ]
+        return Workload(requests, self.name, self.arrival_unit)
+
+    def without_texts(self) -> Workload:
+        """The same requests, for an engine without a tokenizer: as token ids where these are known,
+        and without the stop strings, which it could not find.
+        """
+        requests = [
+            replace(
+                request.of_tokens(self.prompts[request.id]),
+                sampling=replace(request.sampling, stop=()),
+            )
+            if request.id in self.prompts
+            else request
+            for request in self.requests
         ]
         return Workload(requests, self.name, self.arrival_unit)
 

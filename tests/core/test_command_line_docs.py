@@ -116,6 +116,14 @@ def test_fit():
     check(outputs("fit", str(ROOT / "assets/traces/gpt2-six.jsonl")), schemas(SECTIONS["fit"])[0])
 
 
+def test_plan():
+    run = str(ROOT / "assets/traces/gpt2-six.jsonl")
+    data = outputs("plan", run, "--lanes", "1,2", "--blocks", "1,200", "--slo", "ttft=1")
+    check(data, schemas(SECTIONS["plan"])[0])
+    told = outputs("plan", run, "--lanes", "2", "--request", "r0")
+    check(told, schemas(SECTIONS["plan"])[0])
+
+
 def test_compare():
     data = outputs("compare", "-p", "chunk-7-by-4", "-m", "shakespeare-char", "--repeats", "1")
     check(data, schemas(SECTIONS["compare"])[0])

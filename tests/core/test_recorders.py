@@ -600,3 +600,30 @@ def test_what_is_no_recording_is_refused(tmp_path, content):
     file.write_text(content)
     with pytest.raises(InvalidTrace, match=r"x\.jsonl is"):
         read_raw([file])
+
+
+def test_under_priorities_all_that_orders_the_queue_is_on_record(path):
+    """By vLLM's own time of arrival, which is not the one at which its scheduler is told."""
+    scheduler = OneByOne()
+    scheduler.scheduler_config = SimpleNamespace(policy="priority", prefill_schedule_interval=4)
+    scheduler.__class__ = Recorded
+    scheduler.record_anew()
+    request = asked("a", 1, 2)
+    request.priority, request.arrival_time = -5, 1700000000.25
+    scheduler.add_request(request)
+    run(scheduler)
+    scheduler.shutdown()
+    header, step, *_ = map(json.loads, path.read_text().splitlines())
+    (arrived,) = step["arrived"]
+    assert (header["policy"], header["priorities"]) == ("priority", True)
+    assert header["prefill_schedule_interval"] == 4
+    assert (arrived["priority"], arrived["arrival_time"]) == (-5, 1700000000.25)
+
+
+def test_first_come_first_served_has_no_priorities(path):
+    scheduler = Recorded()
+    scheduler.add_request(asked("a", 1, 2))
+    run(scheduler)
+    scheduler.shutdown()
+    header, step, *_ = map(json.loads, path.read_text().splitlines())
+    assert header["priorities"] is False and "priority" not in step["arrived"][0]

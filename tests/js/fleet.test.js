@@ -18,7 +18,11 @@ function fleet(told = () => {}) {
 
 /** A chapter of steps, a second each. */
 function chapter(fleet, of, first, length, run = 1) {
-  const beginning = { header: HEADER, begin: { run, step: first, requests: [] }, letters: {} };
+  const beginning = {
+    header: HEADER,
+    begin: { run, step: first, queue: [], requests: [] },
+    letters: {},
+  };
   const steps = {
     events: Array.from({ length }, (_, n) => event(first + n)),
     captions: [],

@@ -126,3 +126,37 @@ def test_the_mask_of_a_layer_with_a_window_has_its_window(visit):
         == [64, 64, 64, None]
         == list(trace.header.model.windows)
     )
+
+
+def test_a_queue_stands_as_the_engine_had_it(visit):
+    """SmolLM2 under priorities: from the snapshot that holds the queue of 51 to the end of the
+    rush, step by step as in Python.
+    """
+    trace = to_trace(read_raw([DATA / "vllm-http" / "priority-smollm2.raw.jsonl.gz"])[0])
+    at = next(i for i, event in enumerate(trace.events) if event.queue)
+    page = visit(replay=replay(trace))
+    frames = list(trace.frames())[at : at + 60]
+    assert len(frames[0].waiting) == 51
+    drawn = page.evaluate(
+        "([from, to]) => Array.from({length: to - from}, (_, n) =>"
+        " inflight.run.waitingAt(from + n).map((w) => w.request.id))",
+        [at, at + 60],
+    )
+    assert drawn == [[row.request for row in frame.waiting] for frame in frames]
+
+
+def test_what_if_of_another_engines_run_is_a_plan_and_says_so_before(visit, plain):
+    page = visit(replay=replay(plain))
+    page.evaluate("document.querySelector('.what-button').hidden = false")
+    button = page.locator(".what-button")
+    assert button.get_attribute("title") == (
+        "No engine here is vLLM, so this run is not run again: it can be planned."
+    )
+    button.click()
+    config, blocks = plain.config, plain.header.num_blocks
+    lanes, budget = config.max_num_seqs, config.max_num_batched_tokens
+    assert page.locator("dialog .plan-command").inner_text() == (
+        f"python -m inflight plan RECORDING --lanes {lanes},{2 * lanes},{lanes // 2}"
+        f" --budget {budget},{4 * budget},{max(lanes, budget // 2)}"
+        f" --blocks {blocks},{2 * blocks},{-(-blocks // 2)}"
+    )

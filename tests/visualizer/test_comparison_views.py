@@ -587,7 +587,7 @@ def test_the_race_gets_every_event_and_what_the_watch_tab_says_of_it(comparison)
         events = comparison.runs[name].trace.events
         assert len(replay["events"]) == len(replay["captions"]) == len(events)
         assert set(replay["texts"]["output"]) == {
-            request for event in events for request, _ in event.finished
+            finished.request for event in events for finished in event.finished
         }
         assert "prompts" not in replay["header"]
     json.dumps(made, allow_nan=False)

@@ -20,6 +20,7 @@ from core.recorders.convert import import_recording
 from core.recorders.follow import MOST_LINES, Follower
 from core.recorders.raw import read_raw
 from core.serving.event_log import EventLog, events, events_together
+from core.trace.phrases import letter
 from visualizer.documents.live import HIDDEN
 from visualizer.server.followed import Followed, at_work
 from visualizer.server.live import CHAPTER, CHAPTERS
@@ -301,3 +302,25 @@ def test_a_space_follows_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("SPACE_ID", "someone/inflight")
     with pytest.raises(InflightError, match="A Space is public"):
         launch(follow=[tmp_path])
+
+
+def test_a_request_has_the_letter_and_the_time_that_it_has_on_watch(tmp_path):
+    """Whatever else lies in the folder: two engines there, each with its own A."""
+    followed = {}
+    for name in ("vllm-0.32", "vllm-0.32-speculation"):
+        source = DATA / f"{name}.raw.jsonl.gz"
+        followed[unpack(source, tmp_path / f"{name}.raw.jsonl").stem] = import_recording(source)
+    both = Followed([tmp_path], shows_texts=True)
+    for stream in both._streams():
+        live = both.live(stream)
+        messages = asyncio.run(
+            sent(live.event_log, lambda found: any("followed" in m for m in found))
+        )
+        letters, arrived = {}, {}
+        for message in messages:
+            letters |= message.get("letters", {})
+            for event in message.get("events", ()):
+                arrived |= dict(event["arrived"])
+        (whole,) = [t for t in followed.values() if arrived.keys() & t.asked.keys()]
+        assert arrived == {a.request: a.t for event in whole.events for a in event.arrived}
+        assert letters == {request: letter(n) for n, request in enumerate(arrived)}

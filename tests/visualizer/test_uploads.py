@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from core.config import EngineConfig
+from core.config import BUILTIN_FOLDER, EngineConfig
 from core.errors import InflightError
 from visualizer.jobs.files import SEPARATOR, check_lines
 from visualizer.jobs.limits import HERE
@@ -53,6 +54,21 @@ def test_a_recording_of_another_engine_is_put_there_as_a_trace(store):
     assert trace.header.engine.name == "vLLM" and not any(
         "⟨" in t for ts in trace.texts.prompt.values() for t in ts
     )
+
+
+def test_the_owners_tokenizer_is_for_recordings_that_visitors_open_too(store):
+    """Of a model that is not on this machine under the name that the engine was given."""
+    raw = gzip.decompress(
+        (Path(__file__).parents[1] / "data" / "vllm-0.32.raw.jsonl.gz").read_bytes()
+    )
+    raw = raw.replace(b'"model": "shakespeare-bpe"', b'"model": "elsewhere"', 1)
+    assert b"elsewhere" in raw[:2000]
+    plain, read = (
+        store.trace(open_upload(raw, store, replace(HERE, tokenizer=name))["id"]).texts.prompt
+        for name in ("", str(BUILTIN_FOLDER / "shakespeare-bpe"))
+    )
+    assert all(piece.startswith("⟨") for pieces in plain.values() for piece in pieces)
+    assert not any("⟨" in piece for pieces in read.values() for piece in pieces)
 
 
 def test_ranks_that_are_opened_together_are_runs_of_their_own(store):

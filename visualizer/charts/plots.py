@@ -1,4 +1,6 @@
-"""What a trace and a comparison draw in a script or a notebook: figures of Plotly's own Python."""
+"""What a trace, a comparison and a plan draw in a script or a notebook: figures of Plotly's own
+Python.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from typing import Any
 
 from core.errors import InflightError, shown
 from core.measure.compare import Comparison
+from core.measure.plan import Plan
 from core.trace.run_state import LaneRow
 from core.trace.trace import Trace
 from visualizer.charts.comparison import FIGURES, traced
 from visualizer.charts.figure import Figure
+from visualizer.charts.frontier import frontier
 from visualizer.charts.step_figure import NOTHING, coloured, step_figure
 from visualizer.charts.theme import HUES, UNNAMED, deal, titled
 from visualizer.words import verdicts
@@ -18,13 +22,15 @@ from visualizer.words import verdicts
 _LANE_PIXELS = 26
 
 
-def plotted(what: Trace | Comparison, view: str, step: int | None) -> Any:
+def plotted(what: Trace | Comparison | Plan, view: str, step: int | None) -> Any:
     """The figure of a view; raises InflightError for one that there is not, or has nothing to
     draw.
     """
     import plotly.graph_objects as go  # takes half a second
 
-    if isinstance(what, Comparison):
+    if isinstance(what, Plan):
+        made = _one_of(_PLANNED, view)(what)
+    elif isinstance(what, Comparison):
         made = _one_of(_COMPARED, view)(what)
         if what.is_simulated:
             made.update_layout(title=f"Simulated: {made.layout['title']['text']}")
@@ -96,6 +102,7 @@ def race(comparison: Comparison) -> Figure:
 
 _LANE_AXIS: dict[str, Any] = {"autorange": "reversed", "showgrid": False}
 _OF_A_RUN: dict[str, Callable[..., Figure]] = {"lanes": lanes, "kv": kv, "mask": step_figure}
+_PLANNED = {"frontier": frontier}
 _COMPARED: dict[str, Callable[..., Figure]] = {
     "race": race,
     **{name: chart.draw for name, chart in FIGURES.items()},

@@ -154,6 +154,7 @@ class LiveRun:
             "begin": {
                 "run": self._number,
                 "step": self._step,
+                "queue": list(state.waiting),
                 "requests": [
                     {
                         "id": request,

@@ -42,15 +42,19 @@ class Keeper(Protocol):
     def put_ranks(self, ranks: Ranks, source: str | None = None) -> dict[str, Any]: ...
 
 
-def open_files(text: str, names: Sequence[str], store: Keeper) -> dict[str, Any]:
+def open_files(
+    text: str, names: Sequence[str], store: Keeper, tokenizer: Any = None
+) -> dict[str, Any]:
     """Put files into the store: `{"id", "url"}` of their run, or of the document of its ranks;
-    raises InflightError saying why they cannot be opened. names: of the files.
+    raises InflightError saying why they cannot be opened. names: of the files. tokenizer: of
+    recordings, by default that of their model.
     """
     texts = text.split(SEPARATOR)
     for one in texts:
         check_lines(one)
     opened = open_texts(
-        zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True)
+        zip(names if len(names) == len(texts) else ["This file"] * len(texts), texts, strict=True),
+        tokenizer,
     )
     trace = opened.traces[0][1]
     ranks = (

@@ -32,7 +32,7 @@ class Limits:
     shared_requests_of_one: in progress at once in the shared engine, in total and per address.
 
     waiting_jobs: that may wait for a place. kept_bytes: disk space for the runs and exports of all
-    visitors.
+    visitors. tokenizer: by which the owner wants recordings to be read, by default their model's.
     """
 
     requests: int = 64
@@ -56,6 +56,7 @@ class Limits:
     kept_bytes: int = 2**30
     offered: tuple[str, ...] = BUILTIN_MODELS
     any_model: bool = True
+    tokenizer: str = ""
 
     @property
     def question_bytes(self) -> int:

@@ -13,7 +13,7 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -78,8 +78,8 @@ class Followed:
         self._facts: dict[str, dict[str, Any]] = {}
         self._loads: defaultdict[str, EngineLoad] = defaultdict(EngineLoad)
         self._standing: dict[str, dict[str, Any]] = {}
-        # shared by all ranks, so that no two requests have the same
-        self._letters = itertools.count()
+        # by engine of several ranks, which share them, so that no two of its requests have the same
+        self._letters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class Followed:
                     partial(self._messages, name, Follower(*streams[name])),
                     self._tokenizer_of,
                     self._shows_texts,
-                    self._letters,
+                    lambda run: self._letters[run["of"]] if run["of"] else itertools.count(),
                 )
                 live.start()
             return self._lives[name]
@@ -251,7 +251,7 @@ class Followed:
             for update in follower.poll():
                 runs += isinstance(update, RecordingBegun)
                 self._note(name, runs, update)
-                messages.append(_message(update, runs))
+                messages.append(_message(update, runs, follower.facts))
             self._facts[name] = follower.facts
             self._standing[name] = {"sentence": follower.sentence, "is_over": follower.is_over}
             streams = self._streams()
@@ -325,12 +325,18 @@ def _folder(place: Path) -> Path | None:
     return place if place.is_dir() else None
 
 
-def _message(update: Update, run: int) -> LogEntry:
+def _message(update: Update, run: int, facts: dict[str, Any]) -> LogEntry:
     """The message that our own engine would log, see `core.serving.event_log`. run: the number of
-    the recording.
+    the recording. facts: its header; `of` is the engine, if it has several ranks.
     """
     if isinstance(update, RecordingBegun):
-        return {"kind": "run", "run": run, "header": update.header.to_json(), "model": update.model}
+        return {
+            "kind": "run",
+            "run": run,
+            "header": update.header.to_json(),
+            "model": update.model,
+            "of": None if facts.get("ranks") == 1 else engine_of(facts),
+        }
     if isinstance(update, RequestSeen):
         return {
             "kind": "request",

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 from core.serving.event_log import EventLog, LogEntry, ServedStep
@@ -29,8 +30,8 @@ log = logging.getLogger("inflight")
 class Live:
     """source: the engine's messages, several at a time, from a run's first on. tokenizer_of: gives
     the tokenizer for the run that such a message begins, used only here. texts: whether they are
-    shown, until a message says otherwise. letters: an iterator shared with other engines, so that
-    letters are unique; by default each run begins with A.
+    shown, until a message says otherwise. letters: gives the iterator of a run's letters, which it
+    may share with others so that they are unique; by default each run begins with A.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Live:
         source: Callable[[], AsyncIterator[Sequence[LogEntry]]],
         tokenizer_of: Callable[[dict[str, Any]], Any],
         texts: bool = True,
-        letters: Iterator[int] | None = None,
+        letters: Callable[[dict[str, Any]], Iterator[int]] = lambda run: count(),
     ) -> None:
         self._source, self._tokenizer_of, self._letters = source, tokenizer_of, letters
         self.event_log = EventLog(
@@ -93,7 +94,8 @@ class Live:
         kind = message["kind"]
         if kind == "run":
             header, tokenizer = Header.from_json(message["header"]), self._tokenizer_of(message)
-            self._run = LiveRun(header, tokenizer, message.get("run", 0), self._letters)
+            letters = self._letters(message)
+            self._run = LiveRun(header, tokenizer, message.get("run", 0), letters)
             self._begin()
             if self._is_late:
                 self._is_late = False

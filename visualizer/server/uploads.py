@@ -47,7 +47,8 @@ def open_upload(
     called = [
         name[:100].replace("\0", "").encode("utf-8", "replace").decode() for name in names[:MOST]
     ]
-    read = read_sandboxed(__name__, data, "traces", str(store.folder), confined, *called)
+    given = (str(store.folder), confined, limits.tokenizer, *called)
+    read = read_sandboxed(__name__, data, "traces", *given)
     return store.adopt(read["id"], read.get("ranks", ()), whose)
 
 
@@ -145,22 +146,25 @@ def _bound_memory(more: int) -> None:
 # -- the readers -----------------------------------------------------------------------------------
 
 
-def read_traces(folder: str, confined: str, *names: str) -> None:
+def read_traces(folder: str, confined: str, tokenizer: str, *names: str) -> None:
     """Read traces and put them into the store in a folder. confined: as JSON, the only models whose
-    tokenizers may be read; empty for any that a recording names. names: of the files.
+    tokenizers may be read; empty for any that a recording names. tokenizer: the owner's, for all
+    recordings; empty for that of their model. names: of the files.
     """
-    from core.recorders.texts import confine_to
+    from core.recorders.texts import confine_to, named_tokenizer
+
+    owners = cache(lambda: named_tokenizer(tokenizer) if tokenizer else None)
 
     if confined:
         confine_to(json.loads(confined))
 
     def read(text: str) -> dict[str, Any]:
         try:
-            return open_files(text, names, Store(Path(folder), quota=sys.maxsize))
+            return open_files(text, names, Store(Path(folder), quota=sys.maxsize), owners())
         except NotKept as error:
             return {"error": f"{error} The file itself may be fine."}
 
-    answer(read, _load_tokenizers)
+    answer(read, lambda text: _load_tokenizers(text) if owners() is None else None)
 
 
 def _load_tokenizers(text: str) -> None:

@@ -32,6 +32,9 @@ def wait_sentence(delay: Delay) -> Sentence:
     causes: Sentence = []
     for us, limit in by:
         causes += [", "] * bool(causes) + [queued_by(limit), f" ({milliseconds(us / 1e6)})"]
+    if late := delay.overtaken_by:
+        count = f"; overtaken by {len(late)} [request|requests] that came later: "
+        causes += [count, *names(late)]
     return said(
         [
             {"r": delay.request},

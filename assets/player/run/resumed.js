@@ -19,7 +19,7 @@ export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
   const since = new Map();
   for (const request of run.requests) {
     const wait = request.waits.at(-1);
-    if (wait?.[1] === Infinity) since.set(request.id, wait[4] ?? wait[0]);
+    if (wait?.[1] === Infinity) since.set(request.id, wait[3] ?? wait[0]);
     run._stopWaiting(request, i);
   }
   for (const { request, lane, computed, tables } of running) {
@@ -44,12 +44,16 @@ export function goOnFrom(run, { arrived, ended, running, waiting }, i) {
     });
     run.longest = Math.max(run.longest, computed);
   }
-  waiting.forEach(({ request, wasPreempted }, place) => {
+  for (const { request, wasPreempted } of waiting) {
     run
       ._meet(request)
-      .waits.push([i, Infinity, wasPreempted, place, wasPreempted ? i : (since.get(request) ?? i)]);
+      .waits.push([i, Infinity, wasPreempted, wasPreempted ? i : (since.get(request) ?? i)]);
     run._waitingNow += 1;
-  });
+  }
+  run._order(
+    waiting.map(({ request }) => request),
+    i,
+  );
   for (const { request, tokens } of [...running, ...waiting]) {
     const { samples, unseen } = run._meet(request);
     if (tokens.length) unseen.push([samples.length, tokens.length]);

@@ -77,6 +77,8 @@ export class Run {
     this.longest = 1; // longest cache so far
     /** @type {number[]} */
     this.numWaiting = []; // step -> requests waiting
+    /** @type {{from: number, places: Map<string, number>}[]} */
+    this.queues = []; // orders of the queue that the record gives, each from its step on
     /** @type {Map<string, RunRequest>} */
     this._byId = new Map();
     this._hues = new Map(); // request -> hue, if assigned by the server
@@ -113,6 +115,7 @@ export class Run {
     this._first = replay.begin ? replay.begin.step : 0;
     this._note(replay);
     for (const known of replay.begin ? replay.begin.requests : []) this._resume(known);
+    if (replay.begin) this._order(replay.begin.queue, -1);
     this.append(replay.events || [], replay.captions || []);
   }
 
@@ -311,6 +314,11 @@ export class Run {
     this._waitingNow += 1;
   }
 
+  /** They wait in this order from step i on. @param {string[]} queue @param {number} i */
+  _order(queue, i) {
+    this.queues.push({ from: i, places: new Map(queue.map((request, place) => [request, place])) });
+  }
+
   /** @param {RunRequest} request @param {number} i */
   _stopWaiting(request, i) {
     const wait = request.waits.at(-1);
@@ -407,6 +415,7 @@ export class Run {
       this._dealHue(met);
       this._enter(met, lane, i);
     }
+    if (event.queue?.length) this._order(event.queue, i);
     for (const { request, numCachedTokens } of event.kv.prefixHits) {
       const laneSpan = this._laneSpanOf(request);
       if (laneSpan) [laneSpan.kvLen, laneSpan.hit] = [numCachedTokens, numCachedTokens];

@@ -1,8 +1,8 @@
 // The waiting queue of a step, in its order. Pure; core/trace/run_state.py keeps the same queue.
 
 /**
- * Whoever is next, then the preempted, those of the latest step first, then the others by arrival;
- * or in the order in which they joined its end.
+ * Whoever is next, then the preempted, those of the latest step first, then those whose order the
+ * record gave last, then the others by arrival; or in the order in which they joined its end.
  * @param {Run} run @param {number} i
  */
 export function waitingAt(run, i) {
@@ -14,16 +14,17 @@ export function waitingAt(run, i) {
 
 /** @param {Run} run @param {number} i */
 function inOrder(run, i) {
+  const order = run.queues.findLast(({ from }) => from <= i);
   let waiting = /** @type {Waiting[]} */ ([]);
   for (const request of run.requests) {
     for (let w = request.waits.length - 1; w >= 0; w -= 1) {
-      const [from, to, preempted, place = null, since = from] = request.waits[w];
+      const [from, to, preempted, since = from] = request.waits[w];
       if (from > i) continue;
+      const place = order && from <= order.from ? (order.places.get(request.id) ?? null) : null;
       if (to >= i) waiting.push({ request, since, preempted, place });
       break;
     }
   }
-  // in the order that goes on after steps that are not shown
   const placed = waiting
     .filter((w) => w.place !== null)
     .sort((a, b) => (a.place ?? 0) - (b.place ?? 0));

@@ -10,7 +10,7 @@ import { exportMenu } from "./export.js";
 import { factsOf, limitsOf, notesOf, showFacts, showPolicy, sourceOf } from "./facts.js";
 import { showRuns } from "./runs_card.js";
 import { showSlow } from "./slow.js";
-import { showWhatIf } from "./what_if.js";
+import { aboutWhatIf, showWhatIf } from "./what_if.js";
 
 const TITLE = document.title;
 
@@ -94,7 +94,9 @@ export class Bar {
       if (app.engines && !app.entry?.written)
         items.push({
           text: "What if …",
-          note: "The same requests with one setting changed",
+          note: app.run?.header.engine
+            ? "What other settings would have made of it"
+            : "The same requests with one setting changed",
           act: () => showWhatIf(app),
         });
       if (app.run?.delays)
@@ -255,6 +257,7 @@ export class Bar {
         ),
       );
     app.$(".slow-button").hidden = !app.run.delays;
+    app.$(".what-button").title = aboutWhatIf(app.run);
     // no engine outside the sandbox can run it again
     root.toggleAttribute("data-own-policy", Boolean(app.entry?.written));
     this.chips.forEach((chip, i) =>

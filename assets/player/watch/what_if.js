@@ -4,6 +4,7 @@
 import { showCard } from "../parts/floating.js";
 import { h, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
+import { copyText } from "../parts/link.js";
 import { loadingWords } from "../parts/model_field.js";
 import { inLanguage, t } from "../parts/speech.js";
 import { Run } from "../run/run.js";
@@ -91,8 +92,58 @@ export function changesOf(config, policies, binding = "none") {
   return [...settings.filter((s) => s.knob === first), ...settings.filter((s) => s.knob !== first)];
 }
 
+/**
+ * What the button says before it is pressed: of another engine's run, that it is planned and not
+ * run again. @param {Run} run
+ */
+export const aboutWhatIf = ({ header }) =>
+  header.engine
+    ? t("No engine here is {engine}, so this run is not run again: it can be planned.", {
+        engine: header.engine.name,
+      })
+    : t("The same requests with one setting changed: where do the runs diverge?");
+
+/** The command that plans a run: its own settings, and others to try. @param {Run} run */
+export function planOf({ header: { config, num_blocks: blocks } }) {
+  const options = { max_num_seqs: "lanes", max_num_batched_tokens: "budget", num_blocks: "blocks" };
+  const own = { ...config, num_blocks: blocks };
+  const tried = NUMBERS.map(
+    ([knob, , others]) => `--${options[knob]} ${[own[knob], ...others(own[knob], own)].join(",")}`,
+  );
+  return `python -m inflight plan RECORDING ${tried.join(" ")}`;
+}
+
+/** The card in place of changes where no engine here can make them. */
+function showPlan(app) {
+  const command = planOf(app.run);
+  const copied = () => app.toast("The command is copied.");
+  showCard(
+    app.root,
+    "What if …",
+    h("p", {}, aboutWhatIf(app.run)),
+    h(
+      "p",
+      {},
+      t(
+        "This command simulates its requests under other settings, on a cost that is fitted to its recording, and says how far the setting that was recorded is off:",
+      ),
+    ),
+    h("p", {}, h("code", { class: "plan-command" }, command)),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "button",
+        onclick: () => copyText(app.root, "Copy this command", command, copied),
+      },
+      t("Copy"),
+    ),
+  );
+}
+
 /** The card with changes to the run on screen. */
 export async function showWhatIf(app) {
+  if (app.run?.header.engine) return showPlan(app);
   if (app.running) return app.toast("A run is in progress: wait for it to end, or cancel it.");
   const { editor } = app;
   const spec = await editor.specOnScreen();

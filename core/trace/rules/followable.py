@@ -98,8 +98,10 @@ def admissions(event: StepEvent, state: RunState, header: Header) -> str | None:
 
 
 def queue(event: StepEvent, state: RunState, header: Header) -> str | None:
-    """What is impossible about the queue: its head, its length, its reason."""
+    """What is impossible about the queue: who is in it, its head, its length, its reason."""
     count, head, why = event.waiting
+    if event.queue and sorted(event.queue) != sorted(state.waiting):
+        return "its queue is not made of those that wait"
     is_known = head is None or (head in state.arrived and head not in state.finished)
     if count < 0 or not is_known or (why is None) != (head is None):
         return "its queue is impossible"

@@ -79,7 +79,7 @@ class StepRules:
             StepRule(followable.preemptions, self._preemptions, RunState.take_preemptions),
             *self._of_recorded(recorded.admissions),
             StepRule(followable.admissions, self._admissions, RunState.take_admissions),
-            StepRule(followable.queue, self._waiting, None),
+            StepRule(followable.queue, self._waiting, RunState.take_queue),
             *self._of_recorded(recorded.queue),
             *self._of_recorded(recorded.reasons),
             StepRule(
@@ -161,6 +161,8 @@ class StepRules:
         leaving: list[str] = []
         for finished in cancelled:
             request = finished.request
+            if finished.t is not None and (self._own or finished.t > event.t_start):
+                return f"request {quoted(request)} cannot have been cancelled at that time"
             if request in state.running:
                 leaving.append(request)
             state.finish(event.step, finished)
@@ -223,6 +225,9 @@ class StepRules:
         return None
 
     def _waiting(self, event: StepEvent) -> str | None:
+        if self._own and event.queue:
+            return "the order of its queue is that in which requests came"
+        self.state.take_queue(event)
         head, why, waiting = event.waiting.request, event.waiting.why, self.state.waiting
         if event.waiting.count != len(waiting):
             return (

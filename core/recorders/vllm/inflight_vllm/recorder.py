@@ -146,6 +146,8 @@ class Recorder:
     def __init__(self, scheduler: Any, name: str, facts: dict[str, Any] | None = None) -> None:
         """facts: further facts for the header."""
         chosen, read = settings(), _Fields()
+        policy = str(read(scheduler, "scheduler_config.policy"))
+        self._by_priority = policy == "priority"
         self._scheduler, self._hashed = scheduler, chosen["hashed"]
         clock = _clock()
         self._start = clock["monotonic_ns"] / 1e9
@@ -190,7 +192,8 @@ class Recorder:
             "dtype": str(read(scheduler, "vllm_config.model_config.dtype")).removeprefix("torch."),
             "vocab_size": _called(read(scheduler, "vllm_config.model_config.get_vocab_size")),
             "max_model_len": read(scheduler, "vllm_config.model_config.max_model_len"),
-            "policy": str(read(scheduler, "scheduler_config.policy")),
+            "policy": policy,
+            "priorities": self._by_priority,
             "max_num_seqs": read(scheduler, "scheduler_config.max_num_seqs"),
             "max_num_batched_tokens": read(scheduler, "scheduler_config.max_num_batched_tokens"),
             "chunked": read(scheduler, "scheduler_config.enable_chunked_prefill"),
@@ -199,6 +202,9 @@ class Recorder:
             ),
             "reserve_full_isl": read(scheduler, "scheduler_config.scheduler_reserve_full_isl"),
             "watermark": read(scheduler, "scheduler_config.watermark"),
+            "prefill_schedule_interval": read(
+                scheduler, "scheduler_config.prefill_schedule_interval"
+            ),
             "prefix_caching": read(scheduler, "cache_config.enable_prefix_caching"),
             "block_size": read(scheduler, "block_size"),
             "num_blocks": None if blocks is None else blocks - 1,
@@ -258,6 +264,8 @@ class Recorder:
             }
         if getattr(request, "use_structured_output", False):
             known["structured"] = True
+        if self._by_priority:  # all that decides who is before whom
+            known |= {"priority": request.priority, "arrival_time": request.arrival_time}
         return known
 
     def preempted(self, request: Any) -> None:

@@ -1,0 +1,298 @@
+"""What other settings would have made of a recorded run: its requests, as they came and went,
+simulated under each on the cost that is fitted to it.
+
+The setting that was recorded is simulated as well, and its error beside the measured run says what
+the others are worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from core import page
+from core.account.metrics import distribution, wall_s
+from core.account.request_times import RequestTimes, SLOs, request_times
+from core.config import EngineConfig, PolicyOrName
+from core.errors import InflightError, require
+from core.policy import POLICIES, RecordedPolicy
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear, fit
+from core.trace.messages import english
+from core.trace.trace import Trace, require_trace
+
+LARGE = 0.25
+"""An error of the recorded setting's E2E, at p50 or p99, beyond which others are not ranked."""
+MOST_SETTINGS = 64
+_TIMES = ("ttft_s", "itl_s", "e2e_s", "queue_s")
+_SHARES = ("p50", "p99")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting. numbers: of `numbers_of`, None where it cannot run these requests: `refused`
+    says why. beyond: a sentence if some passes lay beyond what was measured. requests: the times of
+    each.
+    """
+
+    config: EngineConfig
+    numbers: dict[str, Any] | None = None
+    refused: str | None = None
+    beyond: str | None = None
+    requests: dict[str, RequestTimes] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, without the requests."""
+        return {
+            "config": self.config.to_json(),
+            "numbers": self.numbers,
+            "refused": self.refused,
+            "beyond": self.beyond,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """measured: the recorded run. again: its setting, simulated. points: the other settings, best
+    first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
+    request has to meet. notes: sentences on what a simulated run does otherwise.
+    """
+
+    measured: Point
+    again: Point
+    points: tuple[Point, ...]
+    cost: Linear
+    slos: SLOs
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self.points)} settings: {self.verdict}>"
+
+    @property
+    def errors(self) -> dict[str, float | None]:
+        """By what share the recorded setting is simulated too long or too large, by number."""
+        ours, theirs = self.again.numbers or {}, self.measured.numbers or {}
+        pairs = {
+            f"{name} {share}": (ours[name][share], theirs[name][share])
+            for name in ("ttft_s", "itl_s", "e2e_s")
+            for share in _SHARES
+        } | {"output_tok_s": (ours["output_tok_s"], theirs["output_tok_s"])}
+        return {
+            name: mine / real - 1 if mine is not None and real else None
+            for name, (mine, real) in pairs.items()
+        }
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the recorded setting is simulated so well that others can be ranked."""
+        return all(abs(self.errors[f"e2e_s {share}"] or 0.0) <= LARGE for share in _SHARES)
+
+    @property
+    def verdict(self) -> str:
+        """What the plan comes to, in a sentence or two."""
+        off = " and ".join(
+            f"{100 * (self.errors[f'e2e_s {share}'] or 0.0):+.0f} % at {share}" for share in _SHARES
+        )
+        own = f"The setting that was recorded is simulated with an E2E off by {off}"
+        if not self.is_ranked:
+            return f"{own}: too much to rank others by."
+        can = [point for point in (self.again, *self.points) if point.numbers]
+        best = min(can, key=self._rank)
+        by = "goodput is highest" if self.has_slos else "E2E at p50 is lowest"
+        where = "the recorded setting" if best is self.again else self.name_of(best.config)
+        near = self._near(best, can)
+        beside = english(f", and {near} more [is|are] within that error of it") if near else ""
+        return f"{own}. By this, {by} with {where}{beside}."
+
+    def name_of(self, config: EngineConfig) -> str:
+        """A setting in words: where it differs from the recorded one."""
+        own = self.again.config
+        parts = [
+            words
+            for name, words in (
+                ("policy", config.policy.name),
+                ("max_num_seqs", english(f"{config.max_num_seqs:,} [lane|lanes]")),
+                ("max_num_batched_tokens", f"budget {config.max_num_batched_tokens:,}"),
+                ("num_blocks", english(f"{config.num_blocks or 0:,} [block|blocks]")),
+            )
+            if getattr(config, name) != getattr(own, name)
+        ]
+        return ", ".join(parts) or "as recorded"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "schema": "plan/1",
+            "measured": self.measured.to_json(),
+            "recorded_setting": self.again.to_json(),
+            "errors": self.errors,
+            "is_ranked": self.is_ranked,
+            "verdict": self.verdict,
+            "settings": [{"name": self.name_of(p.config), **p.to_json()} for p in self.points],
+            "slos": asdict(self.slos),
+            "notes": list(self.notes),
+            "cost": self.cost.to_json(),
+        }
+
+    def plot(self) -> Any:
+        """A Plotly figure: throughput against TTFT and ITL, each point a setting."""
+        return page.brought(page.plot)(self, "frontier", None)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write `plot` as one file, which opens from disk. Raises InflightError if it cannot be
+        written.
+        """
+        try:
+            self.plot().write_html(str(path), include_plotlyjs=True)
+        except OSError as error:
+            raise InflightError(f"{path} cannot be written: {error.strerror}.") from None
+
+    @property
+    def has_slos(self) -> bool:
+        """Whether any limit is stated, so that goodput means something."""
+        return self.slos != SLOs()
+
+    def _rank(self, point: Point) -> float:
+        """The better, the less; settings that cannot run come last."""
+        if point.numbers is None:
+            return float("inf")
+        if self.has_slos:
+            return -float(point.numbers["goodput"]["requests_per_s"] or 0.0)
+        return float(point.numbers["e2e_s"]["p50"] or float("inf"))
+
+    def _near(self, best: Point, among: Sequence[Point]) -> int:
+        """How many others are as good within the error of the recorded setting's E2E at p50."""
+        error, least = abs(self.errors["e2e_s p50"] or 0.0), abs(self._rank(best))
+        return sum(abs(abs(self._rank(p)) - least) <= error * least for p in among if p is not best)
+
+
+def plan(
+    trace: Trace,
+    *,
+    lanes: Iterable[int] = (),
+    budgets: Iterable[int] = (),
+    blocks: Iterable[int] = (),
+    policies: Iterable[PolicyOrName] = (),
+    slos: SLOs | None = None,
+    on_point: Callable[[str], object] = lambda name: None,
+) -> Plan:
+    """Simulate the requests of a measured run under every combination of these settings; what is
+    not given stays as recorded.
+
+    slos: limits of a good request. on_point: called with the name of each setting before it is
+    simulated. Raises InflightError for a run to which no cost can be fitted, one of no request that
+    ended, and too many settings.
+    """
+    require_trace(trace)
+    limits = require(SLOs() if slos is None else slos, SLOs, "Limits are SLOs, as SLOs(ttft_s=1)")
+    cost = fit(trace)
+    recorded, notes = _setting(trace)
+    settings = [
+        (policy, number, budget, pool)
+        for policy, number, budget, pool in product(
+            tuple(policies) or (recorded.policy,),
+            tuple(lanes) or (recorded.max_num_seqs,),
+            tuple(budgets) or (recorded.max_num_batched_tokens,),
+            tuple(blocks) or (recorded.num_blocks,),
+        )
+    ]
+    if len(settings) > MOST_SETTINGS:
+        raise InflightError(f"{len(settings)} settings are too many; {MOST_SETTINGS} are the most.")
+    times = request_times(trace)
+    done = frozenset(request for request, one in times.items() if one.is_done)
+    if not done:
+        raise InflightError("No request of this run ended by itself, so there is nothing to plan.")
+    measured = Point(recorded, numbers_of(trace, done, limits), requests=times)
+    workload = trace.as_run()
+    is_ours = trace.header.engine is None
+
+    def simulated(config: EngineConfig) -> Point:
+        try:
+            engine = SimulatedEngine(cost, config)
+            found = engine.run(workload)
+        except InflightError as error:
+            return Point(config, refused=str(error))
+        found = found if is_ours else _as_recorded(found)
+        numbers = numbers_of(found, done, limits)
+        return Point(config, numbers, None, engine.beyond, request_times(found))
+
+    on_point("as recorded")
+    again = simulated(recorded)
+    if again.numbers is None:
+        raise InflightError(f"The recorded setting cannot be simulated: {again.refused}")
+    made = Plan(measured, again, (), cost, limits, tuple(notes))
+    points: dict[str, Point] = {}
+    for policy, number, budget, pool in settings:
+        named = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}
+        config = recorded.under(policy, **named)
+        name = made.name_of(config)
+        if config == recorded or name in points:
+            continue
+        on_point(name)
+        points[name] = simulated(config)
+    ranked = sorted(points.values(), key=made._rank) if made.is_ranked else points.values()
+    return replace(made, points=tuple(ranked))
+
+
+def numbers_of(trace: Trace, requests: frozenset[str], slos: SLOs) -> dict[str, Any]:
+    """A run in numbers, of these requests alone where they are of requests: those that ended by
+    themselves in the recorded run, since nobody knows how long the others would have stayed.
+    """
+    times = [one for request, one in request_times(trace).items() if request in requests]
+    wall, met = wall_s(trace), sum(one.meets(slos) for one in times)
+    tokens = sum(len(event.sampled) for event in trace.events)
+    found: dict[str, Any] = {
+        name: distribution(value for one in times if (value := getattr(one, name)) is not None)
+        for name in _TIMES
+        if name != "itl_s"
+    }
+    return found | {
+        "itl_s": distribution(gap for one in times for gap in one.itl_s),
+        "goodput": {"met": met, "share": met / len(times), "requests_per_s": met / wall},
+        "output_tok_s": tokens / wall,
+        "preemptions": sum(len(event.preempted) for event in trace.events),
+        "most_waiting": max((event.waiting.count for event in trace.events), default=0),
+        "steps": len(trace.events),
+        "wall_s": wall,
+    }
+
+
+def _setting(trace: Trace) -> tuple[EngineConfig, list[str]]:
+    """The recorded setting as it can be simulated, and what is then otherwise."""
+    header, config = trace.header, trace.config
+    notes = []
+    if isinstance(config.policy, RecordedPolicy):
+        notes.append(
+            f"By what the policy {config.policy.name} orders requests is not on record: simulated"
+            " first come, first served."
+        )
+        old = config.policy
+        policy = replace(POLICIES["continuous"], reserve=old.reserve, watermark=old.watermark)
+        config = replace(config, policy=policy)
+    if config.prefix_caching and "prompts" in header.absent:
+        notes.append("Prompts are not on record: no prefix is found in a simulated run.")
+        config = replace(config, prefix_caching=False)
+    engine = header.engine
+    if engine is not None and engine.long_prefill_token_threshold:
+        notes.append("A simulated run has no limit to the chunks of long prompts but the budget.")
+    if any(group.window for group in header.groups):
+        notes.append("In a simulated run no block leaves a request as its window passes.")
+    if any(event.resumed is not None for event in trace.events):
+        notes.append("Some steps are not on record: what came and went in them is left out.")
+    return config, notes
+
+
+def _as_recorded(trace: Trace) -> Trace:
+    """With every request counted from the start of the step that takes it up, as the recorder of
+    another engine counts: there it has waited for the step before already.
+    """
+    events = [
+        event._replace(arrived=tuple([a._replace(t=event.t_start) for a in event.arrived]))
+        if event.arrived
+        else event
+        for event in trace.events
+    ]
+    return replace(trace, events=events)

@@ -1,0 +1,266 @@
+"""What other settings would have made of a recorded run: predictions against what is known, when
+nothing is ranked, what is said of a recording, and the command.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inflight
+from core import EngineConfig, InflightError, Request, SamplingParams, SLOs, Trace, Workload, page
+from core.account.request_times import request_times
+from core.cli import main
+from core.measure.plan import plan
+from core.recorders.convert import open_run
+from core.simulate.cost import Load
+from core.simulate.engine import SimulatedEngine
+from core.simulate.fitted import Linear, fit
+
+ROOT = Path(__file__).resolve().parents[2]
+HTTP = ROOT / "tests/data/vllm-http"
+ASYNC, RESET = HTTP / "async.raw.jsonl.gz", HTTP / "reset-running.raw.jsonl.gz"
+SIX = ROOT / "assets/traces/gpt2-six.jsonl"
+PRIORITY = HTTP / "priority-smollm2.raw.jsonl.gz"
+COST = Linear(0.010, 0.001, 0.0, 1, Load(64, 10_000))
+
+
+def measured(count: int = 6, new: int = 4, **limits: Any) -> Trace:
+    """A run of prompts of 4 tokens in which every pass took what `COST` says, told as measured."""
+    sampling = SamplingParams(max_new_tokens=new, ignore_eos=True)
+    requests = [
+        Request(f"r{i}", prompt_token_ids=(1,) * 4, sampling=sampling, arrival=i / 1000)
+        for i in range(count)
+    ]
+    config = EngineConfig(**{"max_num_seqs": 2, "block_size": 4, **limits})
+    trace = SimulatedEngine(COST, config).run(Workload(requests, arrival_unit="s"))
+    return replace(trace, header=replace(trace.header, source="live", cost=None))
+
+
+def call(*args: object) -> int:
+    """Run a command in this process; its exit code."""
+    with pytest.raises(SystemExit) as exit_:
+        main([str(arg) for arg in args])
+    return exit_.value.code or 0
+
+
+def test_a_setting_takes_what_the_passes_it_makes_take() -> None:
+    """One lane: each request takes 14 ms for its prompt and 11 for each of three more tokens, and
+    the second waits for the first, one millisecond less than that takes.
+    """
+    made = plan(measured(), lanes=[1])
+    (alone,) = made.points
+    assert made.name_of(alone.config) == "1 lane"
+    first, second = alone.requests["r0"], alone.requests["r1"]
+    assert (first.ttft_s, first.e2e_s) == pytest.approx((0.014, 0.047), abs=2e-6)
+    assert (second.queue_s, second.ttft_s) == pytest.approx((0.046, 0.060), abs=5e-6)
+    assert alone.numbers is not None and alone.numbers["most_waiting"] == 5
+    assert alone.numbers["wall_s"] == pytest.approx(6 * 0.047, abs=2e-5)
+    assert alone.numbers["output_tok_s"] == pytest.approx(24 / (6 * 0.047), rel=1e-4)
+
+
+def test_the_recorded_setting_is_simulated_too_and_its_error_is_the_plans() -> None:
+    made = plan(measured(), lanes=[2, 1, 3])
+    assert all(abs(error) < 1e-3 for error in made.errors.values() if error is not None)
+    assert made.is_ranked and [p.config.max_num_seqs for p in made.points] == [3, 1]
+    assert made.verdict == (
+        "The setting that was recorded is simulated with an E2E off by +0 % at p50 and +0 % at p99."
+        " By this, E2E at p50 is lowest with 3 lanes."
+    )
+
+
+def test_stated_limits_rank_by_goodput() -> None:
+    slos = SLOs(ttft_s=0.05)
+    made = plan(measured(), lanes=[1, 6], slos=slos)
+    best = made.points[0]
+    assert best.numbers is not None and best.config.max_num_seqs == 6
+    met = sum(one.meets(slos) for one in best.requests.values())
+    assert best.numbers["goodput"]["met"] == met and "goodput is highest" in made.verdict
+    assert met > sum(one.meets(slos) for one in made.points[1].requests.values())
+
+
+def test_nothing_is_ranked_where_the_recorded_setting_is_far_off() -> None:
+    made = plan(open_run(RESET), lanes=[4, 16, 2])
+    assert abs(made.errors["e2e_s p50"] or 0) > 0.25 and not made.is_ranked
+    assert made.verdict.endswith(": too much to rank others by.")
+    assert [point.config.max_num_seqs for point in made.points] == [4, 16, 2]
+
+
+def test_a_setting_that_cannot_run_these_requests_says_why() -> None:
+    made = plan(measured(), blocks=[1, 20])
+    can, cannot = made.points
+    assert can.numbers is not None and cannot.numbers is None
+    assert cannot.refused is not None and "exceed the whole KV pool of 1 block" in cannot.refused
+
+
+def test_settings_combine_and_the_recorded_one_is_not_repeated() -> None:
+    made = plan(measured(), lanes=[2, 4], budgets=[64, 256], policies=["static", "continuous"])
+    names = {made.name_of(point.config) for point in made.points}
+    assert (
+        made.again.config.max_num_batched_tokens == 256
+        and len(names) == 7
+        and "static, 4 lanes, budget 64" in names
+    )
+    with pytest.raises(InflightError, match="65 settings are too many; 64 are the most"):
+        plan(measured(), lanes=range(1, 66))
+
+
+def test_only_what_was_measured_and_ended_can_be_planned() -> None:
+    trace = measured()
+    with pytest.raises(InflightError, match="A simulated trace measured nothing"):
+        plan(replace(trace, header=replace(trace.header, source="simulated")))
+    cancelled = [
+        event._replace(finished=tuple(f._replace(finish_reason="error") for f in event.finished))
+        for event in trace.events
+    ]
+    with pytest.raises(InflightError, match="No request of this run ended by itself"):
+        plan(replace(trace, events=cancelled))
+
+
+# -- a run as a workload ---------------------------------------------------------------------------
+
+
+def test_a_recording_is_a_workload_of_what_came_and_went() -> None:
+    trace = open_run(ASYNC)
+    asked, tokens, times = trace.as_run(), trace.outputs, request_times(trace)
+    assert asked.arrival_unit == "s" and len(asked) == len(trace.asked) == 48
+    for request in asked:
+        one = times[request.id]
+        assert list(request.prompt_token_ids or ()) == trace.prompts[request.id]
+        assert one.arrival is not None and 0 <= one.arrival - request.arrival < 0.2
+        if one.num_tokens:
+            assert request.sampling.max_new_tokens == len(tokens[request.id])
+            assert request.leaves_after is None
+        else:
+            assert one.finish_reason == "cancelled" and (request.leaves_after or 0) > 0
+    again = SimulatedEngine(fit(trace), trace.config).run(asked)
+    assert {r: len(ids) for r, ids in again.outputs.items() if tokens[r]} == {
+        r: len(ids) for r, ids in tokens.items() if ids
+    }
+
+
+def test_those_that_a_step_took_up_come_together() -> None:
+    """In our own runs by steps they are microseconds apart, by which a wave must not be split."""
+    trace = Trace.load(SIX)
+    assert len({a.t for a in trace.events[0].arrived}) == 6
+    assert {request.arrival for request in trace.as_run()} == {trace.events[0].arrived[0].t}
+    planned = measured(3)
+    assert [request.arrival for request in planned.as_run()] == [0.0, 0.001, 0.002]
+
+
+def test_texts_that_have_run_need_no_tokenizer_to_be_simulated() -> None:
+    trace = Trace.load(SIX)
+    assert all(request.has_text for request in trace.workload)
+    again = SimulatedEngine(fit(trace), trace.config).run(trace.workload)
+    assert again.prompts == trace.prompts
+    with pytest.raises(InflightError, match="a text prompt needs a tokenizer"):
+        SimulatedEngine(fit(trace)).run(Workload(list(trace.workload)))
+
+
+# -- recordings of another engine ------------------------------------------------------------------
+
+
+def test_requests_are_counted_from_the_step_that_takes_them_up() -> None:
+    """As the recorder counts, to whom the wait for the step before is not known."""
+    made = plan(open_run(ASYNC))
+    nobody_waits = [one.queue_s for one in made.again.requests.values() if one.num_tokens]
+    assert min(wait for wait in nobody_waits if wait is not None) == pytest.approx(0, abs=1e-5)
+    assert made.again.numbers is not None and made.measured.numbers is not None
+    done = made.measured.numbers["e2e_s"]["count"]
+    assert made.again.numbers["e2e_s"]["count"] == done < 48
+
+
+def test_what_a_simulated_run_does_otherwise_is_said(tmp_path: Path) -> None:
+    made = plan(open_run(PRIORITY))
+    assert made.again.config.policy.name == "continuous" and made.notes == (
+        "By what the policy priority orders requests is not on record: simulated first come, first"
+        " served.",
+    )
+    lines = gzip.decompress(ASYNC.read_bytes()).splitlines(keepends=True)
+    header = json.loads(lines[0]) | {"prompts": "hashed", "long_prefill_token_threshold": 32}
+    hashed = tmp_path / "run.raw.jsonl"
+    with hashed.open("wb") as out:
+        out.write(json.dumps(header).encode() + b"\n")
+        out.writelines(lines[1:])
+    made = plan(open_run(hashed))
+    assert not made.again.config.prefix_caching and len(made.notes) == 2
+    assert "no prefix is found" in made.notes[0] and "chunks of long prompts" in made.notes[1]
+
+
+# -- the picture and the command -------------------------------------------------------------------
+
+
+def test_the_picture_has_a_point_for_every_setting() -> None:
+    made = inflight.plan(measured(), lanes=[1, 6], blocks=[1, 40])
+    figure = made.plot()
+    assert figure.layout.title.text.startswith("Simulated, but for the star.")
+    for cell, name in ((0, "ttft_s"), (4, "itl_s")):
+        line, star, diamond, circles = figure.data[cell : cell + 4]
+        numbers = made.measured.numbers
+        assert numbers is not None and star.x[0] == round(numbers["output_tok_s"], 3)
+        assert len(diamond.x) == 1 and len(circles.x) == 2
+        assert {*line.x} <= {*diamond.x, *circles.x} and list(line.x) == sorted(line.x)
+        assert len(circles.text) == 2 and all("tokens per second" in text for text in circles.text)
+        scale = 1000 if name == "itl_s" else 1
+        assert star.y[0] == pytest.approx(scale * numbers[name]["p50"])
+    with pytest.raises(InflightError, match="There is no view 'waste' of it; there are frontier"):
+        page.brought(page.plot)(made, "waste", None)
+
+
+def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: Any) -> None:
+    drawn, saved = tmp_path / "plan.html", tmp_path / "plan.json"
+    code = call(
+        *("plan", SIX, "--lanes", "1,3", "--lanes", "6", "--blocks", "1", "--blocks", "40"),
+        *("--slo", "ttft=0.02", "--request", "r1", "--out", saved, "--html", drawn),
+    )
+    told = capsys.readouterr()
+    assert code == 0 and "good/s" in told.out and "cannot run" in told.out
+    rows = [line.split("  ")[0] for line in told.out.splitlines()]
+    assert rows[2:4] == ["measured", "as recorded"] and "6 lanes, 40 blocks" in rows
+    assert "request r1" in told.out and "exceed the whole KV pool" in told.err
+    data = json.loads(saved.read_text())
+    assert data["schema"] == "plan/1" and len(data["settings"]) == 6
+    assert [row["setting"] for row in data["requests"]["r1"]][:2] == ["measured", "as recorded"]
+    assert "Plotly.newPlot" in drawn.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--lanes", "many"), "--lanes takes whole numbers, as in 8,16,32."),
+        (("--lanes", "8,"), "--lanes takes whole numbers, as in 8,16,32."),
+        (("--lanes", "0"), "max_num_seqs must be a whole number from 1"),
+        (("--policy", "fifo"), "There is no policy 'fifo'"),
+        (("--request", "zz"), "gpt2-six.jsonl has no request 'zz'."),
+        (("--slo", "ttft"), "'ttft' is no SLO"),
+    ],
+)
+def test_odd_input_is_refused_in_a_sentence(capsys: Any, given: tuple[str, ...], says: str) -> None:
+    assert call("plan", SIX, *given) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_any_run_is_a_workload_of_the_commands(tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "again.jsonl"
+    assert call("run", "--workload", ASYNC, "--simulate", ASYNC, "--out", out) == 0
+    again, first = Trace.load(out), open_run(ASYNC)
+    assert again.config == first.config and again.prompts == first.prompts
+    assert call("run", "--workload", PRIORITY, "--simulate", PRIORITY) == 2
+    assert "The policy priority is not installed here" in capsys.readouterr().err
+    assert call("run", "--workload", tmp_path / "none.jsonl", "--simulate", ASYNC) == 2
+    assert "none.jsonl cannot be read" in capsys.readouterr().err
+
+
+def test_a_fit_that_predicts_no_pass_says_so(tmp_path: Path, capsys: Any) -> None:
+    assert fit(open_run(RESET)).is_useless and not fit(measured()).is_useless
+    assert call("fit", RESET, "--out", tmp_path / "cost.json") == 0
+    told = capsys.readouterr()
+    assert "That is no prediction of a pass" in told.out
+    assert told.err.strip().endswith("takes it, for what it is worth.")
+    assert call("fit", SIX) == 0
+    assert "no prediction" not in capsys.readouterr().out
