@@ -36,6 +36,7 @@ STYLES = (
     "motion",
     "opening",
     "beside",
+    "rooms",
 )
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[\w./]+\.js)";$', re.MULTILINE)
 _DOC = re.compile(r"/\*\*.*?\*/", re.DOTALL)

@@ -8,6 +8,8 @@ export class Stage {
   constructor(watch) {
     this.watch = watch;
     this.page = document.documentElement;
+    /** @type {NodeListOf<HTMLElement>} */
+    this.panels = document.querySelectorAll("#watch .panel");
     /** @type {import("../watch/page_actions.js").Held | null} */
     this.before = null;
   }
@@ -24,7 +26,7 @@ export class Stage {
    */
   async show({ run, step, views, pin }, veil = "") {
     const { watch, page } = this;
-    page.dataset.views = views.join(" ");
+    this._light(views);
     page.dataset.veil = veil;
     watch.pause();
     const tab =
@@ -42,8 +44,16 @@ export class Stage {
     }
   }
 
+  /** The panels that the stop is about. @param {string[]} views */
+  _light(views) {
+    this.page.dataset.views = views.join(" ");
+    for (const panel of this.panels)
+      panel.classList.toggle("lit", views.includes(panel.dataset.view || ""));
+  }
+
   /** Nothing is dimmed or veiled: the player is the learner's. */
   free() {
+    this._light([]);
     delete this.page.dataset.views;
     delete this.page.dataset.veil;
   }

@@ -279,7 +279,7 @@ export class Bar {
     const right =
       top.getBoundingClientRect().right - parseFloat(getComputedStyle(top).paddingRight);
     for (this.tight = 0; this.tight <= 4; this.tight += 1) {
-      root.dataset.tight = String(this.tight);
+      root.dataset.tight = "1 2 3 4".slice(0, 2 * this.tight);
       if ($(".more-button").getBoundingClientRect().right <= right + 1) break;
     }
     box.style.display = "";
