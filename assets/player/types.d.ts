@@ -283,6 +283,7 @@ interface PassItem {
   kvLen: number;
   finished: boolean;
   overrun: boolean;
+  sampled: boolean;
   drafted: number; // guessed by speculation: the last positions
   rejected: number; // … of them wrong
   pads: number;

@@ -67,3 +67,25 @@ def test_what_comes_under_a_resting_pointer_is_not_pointed_at(learn):  # noqa: F
     settled(page, "inflight.hovered === null")
     page.mouse.move(at[0] + 3, at[1])
     settled(page, "inflight.hovered")
+
+
+def test_a_pass_says_what_went_in_and_what_came_out_of_it(visit):
+    """What it writes goes in with the next one; the token that ends an answer is said in a word."""
+    trace = Trace.load(TRACES / "six-questions.jsonl")
+    page = visit(replay=replay(trace), detail="simple")
+    went_in, ends = {}, 0
+    for i, event in enumerate(trace.events[:14]):
+        seek(page, i)
+        rows = page.evaluate(
+            "inflight.row.cells.map((c) => [c.item.request.id, c.position, c.text, c.out])"
+        )
+        sampled = {s.request for s in event.sampled}
+        assert {request for request, _, _, out in rows if out is not None} == sampled
+        for request, position, text, out in rows:
+            assert text == went_in.pop((request, position), text)
+            if out and position is not None:  # not behind a fold
+                went_in[request, position + 1] = out
+            if out == "":
+                ends += 1
+                assert request in {f.request for f in event.finished}
+    assert went_in and ends == 2

@@ -191,7 +191,7 @@ export class TextsView {
           : "",
       );
       row.fresh.classList.toggle("changed", total > leaves);
-      setText(row.fresh, clean(run.newPieces(request, frame.i, output).join("")).slice(0, OUTPUT));
+      setText(row.fresh, clean(run.newPieces(request, frame.i).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       setStyle(row.fresh, "visibility", onTheWay ? "hidden" : "");
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);
