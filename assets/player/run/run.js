@@ -252,9 +252,10 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        // who asked, as they call themselves; a program of ours
+        // who asked, as they call themselves; a program of ours; whoever looks
         by: (asked && asked.by) || "",
         isBot: Boolean(asked && asked.isBot),
+        isOwn: Boolean(asked && asked.isOwn),
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
         // {generated, computed, token}: what had happened before the first step here, times in
         // seconds
