@@ -37,6 +37,17 @@ def test_a_run_that_is_not_there_is_said(visit, page_url):
     expect(page.locator(".toast")).to_have_text("This recorded run is not available: neither.")
 
 
+def test_a_part_that_is_not_there_is_said_with_its_reason(visit):
+    tabs = {"tabs": [{"name": "watch", "title": "Watch"}]}
+    trace = replay(Trace.load(TRACES / "three-short.jsonl"))
+    page = visit(options={"replay": trace, **tabs}, hash="part=write")
+    expect(page.locator(".toast")).to_contain_text("Write is not on this page: it needs the engine")
+    page.evaluate("inflightWatch.absent('nope')")
+    expect(page.locator(".toast")).to_have_text("This page has no part of this name: nope.")
+    page = visit(options={"replay": trace, **tabs}, hash="part=watch")
+    expect(page.locator(".toast")).to_be_hidden()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 390])
 def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_url, width):

@@ -583,7 +583,7 @@ export class Editor {
     }
     this.fill(spec);
     // a path or a hub id: following a link must not load it
-    if (!this.state.models.includes(spec.model)) {
+    if (!this.model.knows(spec.model)) {
       this.refused = () =>
         this.frame.say(
           t(
