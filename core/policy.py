@@ -230,12 +230,12 @@ class Policy:
         if own.select_victim is not Policy.select_victim and self.victim == Policy.victim:
             raise InvalidConfig(
                 f"The policy {self} chooses who gives way, so its `victim` has to say in words who"
-                " that is."
+                " that is; `newest` is the word for the engine's own choice."
             )
         if own.order is not Policy.order and self.order_by in ("arrival", "shortest"):
             raise InvalidConfig(
                 f"The policy {self} chooses who is next, so its `order_by` has to say in words who"
-                " that is."
+                " that is; `arrival` and `shortest` are the words for the engine's own orders."
             )
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ interface RunRequest {
   hue: number;
   by: string;
   isBot: boolean;
+  isOwn: boolean;
   maxNew: number | null;
   before: { generated: number; computed: number | null; token: number | null } | null;
   arrived: number | null;
@@ -194,7 +195,7 @@ interface Beside {
     | null;
   letters?: Record<string, string> | null;
   hues?: Record<string, number> | null;
-  asked?: Record<string, { by: string; maxNew: number }> | null;
+  asked?: Record<string, { by: string; maxNew: number; isOwn?: boolean }> | null;
   translations?: Record<string, Caption[]>; // captions in other languages
 }
 
@@ -284,6 +285,7 @@ interface PassItem {
   kvLen: number;
   finished: boolean;
   overrun: boolean;
+  sampled: boolean;
   drafted: number; // guessed by speculation: the last positions
   rejected: number; // … of them wrong
   pads: number;

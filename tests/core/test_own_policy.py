@@ -17,6 +17,7 @@ from core.config import POLICIES
 from core.errors import InvalidConfig, InvalidTrace, PolicyFailed
 from core.policy import Capacity, LimitReached, Policy, RecordedPolicy, RequestView, register_policy
 from core.proof.verify import CheckResult, verify
+from core.scheduler.scheduler_state import WaitingQueue
 from core.scheduler.state import RequestState
 from core.simulate.cost import Load
 from core.simulate.engine import SimulatedEngine
@@ -200,6 +201,24 @@ def test_a_rule_of_its_own_has_to_say_what_it_is():
     ):
         with pytest.raises(InvalidConfig, match="has to say in words"):
             own(name="silent")
+
+
+def test_either_all_requests_have_a_key_or_none():
+    def ordered(*keys: object) -> WaitingQueue:
+        given = iter(keys)
+        own = type("O", (Policy,), {"order": lambda self, request: next(given)})
+        queue = WaitingQueue(own(name="mixed", order_by="something"))
+        for request in requests(*[(1, 1)] * len(keys)):
+            queue.add(RequestState(request, (1,)))
+        return queue
+
+    assert [ordered(2, 1).head().id, ordered(None, None).head().id] == ["r1", "r0"]
+    with pytest.raises(PolicyFailed, match="orders request 'r1' by None and those before it by a"):
+        ordered("a", None)
+    with pytest.raises(
+        PolicyFailed, match="orders request 'r2' by 'a' and those before it by None"
+    ):
+        ordered(None, None, "a")
 
 
 # -- answers that cannot be followed ---------------------------------------------------------------

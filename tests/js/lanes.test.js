@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { laneScale, queueColumns } from "../../assets/player/run/lane_layout.js";
+import { written } from "../../assets/player/run/passes.js";
 import { LaneInk } from "../../assets/player/views/lane_ink.js";
 import {
   admissions,
@@ -49,14 +50,14 @@ const run = runOf([
 run.texts.output = { a: ["a1", "a2", "a3"], b: ["b1", "b2", "b3", "b4"] };
 
 const PER = 60;
-function drawn(until = Infinity) {
+function drawn(of = run, until = Infinity) {
   const [g, ink] = [new Recorder(), new LaneInk()];
   ink.place(
-    run,
+    of,
     { w: 500, h: 100, d: 1 },
     { scale: laneScale(run, false, 24, PER), axis: 0, font: 11, end: 500, words: 12, until },
   );
-  ink.drawLanes(g, { run, palette: g.palette, focus: null, presenter: false });
+  ink.drawLanes(g, { run: of, palette: g.palette, focus: null, presenter: false });
   const step = (x) => Math.floor((x - 24) / PER);
   const lane = (y) => Math.floor(y / ink.pitch);
   return {
@@ -101,7 +102,7 @@ test("a cell's word is what its step wrote, and none is written before its time"
   const all = ["0 0 a1", "0 1 b1", "1 0 a2", "1 1 b2", "2 1 b3", "5 1 b4", "6 0 a3"];
   assert.deepEqual(words(drawn()), all);
   assert.deepEqual(
-    words(drawn(2)),
+    words(drawn(run, 2)),
     all.filter((word) => Number(word[0]) <= 2),
   );
 });
@@ -118,5 +119,40 @@ test("the queue below has a column for each stretch of steps, none for a turn wi
       [2, 2],
       [5, 1],
     ],
+  );
+});
+
+test("the token that ends an answer is said to be its end", () => {
+  const ended = runOf([
+    event(0, {
+      arrived: arrivals("a"),
+      admitted: admissions(["a", 0]),
+      segments: [prefill("a", 0, 3)],
+      sampled: samples("a"),
+    }),
+    event(1, {
+      segments: [decode("a", 0, 3)],
+      sampled: [{ passIndex: 0, request: "a", tokenId: 2, logprob: 0, margin: 0 }],
+      finished: [{ request: "a", finishReason: "stop" }],
+    }),
+  ]);
+  ended.texts.output = { a: ["a1", "<|im_end|>"] };
+  const a = ended.request("a");
+  assert.deepEqual(
+    [0, 1].map((i) => written(ended, a, i)),
+    ["a1", "<|im_end|>"],
+  );
+  ended.header.model = { eos_token_ids: [2] };
+  assert.deepEqual(
+    [0, 1].map((i) => written(ended, a, i)),
+    ["a1", ""],
+  );
+  assert.deepEqual(ended.answer(a), ["a1", ""]);
+  assert.deepEqual(ended.answer(a, 0, 1), ["a1"]);
+  assert.deepEqual(
+    drawn(ended)
+      .texts.map(({ text }) => text)
+      .filter((text) => /a1|end/.test(text)),
+    ["a1", "end"],
   );
 });

@@ -2162,8 +2162,8 @@ FAULTS = (
     Fault(
         "lanes write the word of the next step",
         "assets/player/views/lane_ink.js",
-        "run.newPieces(request, i)",
-        "run.newPieces(request, i + 1)",
+        "written(run, request, i)",
+        "written(run, request, i + 1)",
         (LANES_JS,),
     ),
     Fault(

@@ -55,8 +55,9 @@ def test_a_folder_is_named_foreseen_run_and_remembered(visit, page_url, folder, 
     assert header == [str(folder), "bfloat16", True]
     first = page.evaluate("inflight.run.texts.prompt[inflight.run.requests[0].id].join('')")
     assert first == "<|user|>To be?<|end|><|assistant|>"
+    settled(page, "location.hash.includes('spec=')")
     page.reload()
-    page.wait_for_function("window.inflight && inflight.run")
+    settled(page, "inflight.run.header.model.name === arg && inflight.run.complete", str(folder))
     if page.locator("#watch .drawer").is_hidden():
         edit(page)
     expect(page.locator(f"#watch [name=model] option[value='{folder}']")).to_have_count(1)

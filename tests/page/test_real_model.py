@@ -6,6 +6,7 @@ is drawn of it fits and can be read.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -254,3 +255,40 @@ def test_a_prompt_of_thousands_of_tokens_fits_every_screen(visit, real_url):
                 assert page.evaluate(CUT) == []
             if views:
                 page.locator(".view-tabs button").first.click()
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_ones_own_question_joins_five_under_the_openings_last_picture(visit, real_url, size):
+    page = visit(f"{real_url}/", hash="opening=20", size=size, detail=None, opening=True)
+    page.get_by_label("Ask your own question").fill("What is the capital of France?")
+    page.keyboard.press("Enter")
+    settled(page, "inflight.run.complete && inflight.run.header.source === 'live'")
+    asked = page.evaluate("inflight.run.requests.map((r) => inflight.run.said(r).join('').trim())")
+    assert asked == [
+        *(r.messages[0]["content"] for r in PRESETS["six-questions"].workload.requests[:-1]),
+        "What is the capital of France?",
+    ]
+    line = page.locator(".own-line")
+    waits, enters = page.evaluate("inflight.run.requests.at(-1).waits[0].slice(0, 2)")
+    seek(page, waits)
+    assert line.inner_text() == "F is you: you wait for a lane, behind D E."
+    expect(page.locator(".waiter", has_text="you")).to_have_count(1)
+    seek(page, enters)
+    assert line.inner_text() == "F is you: the next free lane is yours."
+    seek(page, enters + 1)
+    left = page.evaluate(
+        "(i) => { const at = inflight.run.frame(i).lanes.find((l) => l.request.letter === 'F');"
+        " return inflight.run.frame(i - 1).lanes[at.lane].request.letter; }",
+        enters + 1,
+    )
+    assert re.fullmatch(
+        rf"F is you: you waited [\d.]+ m?s, until {left} was done\.", line.inner_text()
+    )
+    seek(page, page.evaluate("inflight.run.requests.at(-1).finished.step"))
+    assert " You had your answer after " in line.inner_text()
+    first = page.locator(".panel.text .said").first
+    expect(first).to_be_visible()
+    expect(first).to_contain_text("The capital of France is Paris.")
+    page.evaluate("inflight.open(inflight.options.catalogue[0])")
+    settled(page, "inflight.entry.name === 'six-questions'")
+    expect(line).to_be_hidden()

@@ -37,6 +37,17 @@ def test_a_run_that_is_not_there_is_said(visit, page_url):
     expect(page.locator(".toast")).to_have_text("This recorded run is not available: neither.")
 
 
+def test_a_part_that_is_not_there_is_said_with_its_reason(visit):
+    tabs = {"tabs": [{"name": "watch", "title": "Watch"}]}
+    trace = replay(Trace.load(TRACES / "three-short.jsonl"))
+    page = visit(options={"replay": trace, **tabs}, hash="part=write")
+    expect(page.locator(".toast")).to_contain_text("Write is not on this page: it needs the engine")
+    page.evaluate("inflightWatch.absent('nope')")
+    expect(page.locator(".toast")).to_have_text("This page has no part of this name: nope.")
+    page = visit(options={"replay": trace, **tabs}, hash="part=watch")
+    expect(page.locator(".toast")).to_be_hidden()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 390])
 def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_url, width):
@@ -67,3 +78,25 @@ def test_what_comes_under_a_resting_pointer_is_not_pointed_at(learn):  # noqa: F
     settled(page, "inflight.hovered === null")
     page.mouse.move(at[0] + 3, at[1])
     settled(page, "inflight.hovered")
+
+
+def test_a_pass_says_what_went_in_and_what_came_out_of_it(visit):
+    """What it writes goes in with the next one; the token that ends an answer is said in a word."""
+    trace = Trace.load(TRACES / "six-questions.jsonl")
+    page = visit(replay=replay(trace), detail="simple")
+    went_in, ends = {}, 0
+    for i, event in enumerate(trace.events[:14]):
+        seek(page, i)
+        rows = page.evaluate(
+            "inflight.row.cells.map((c) => [c.item.request.id, c.position, c.text, c.out])"
+        )
+        sampled = {s.request for s in event.sampled}
+        assert {request for request, _, _, out in rows if out is not None} == sampled
+        for request, position, text, out in rows:
+            assert text == went_in.pop((request, position), text)
+            if out and position is not None:  # not behind a fold
+                went_in[request, position + 1] = out
+            if out == "":
+                ends += 1
+                assert request in {f.request for f in event.finished}
+    assert went_in and ends == 2

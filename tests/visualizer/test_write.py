@@ -134,7 +134,7 @@ MISTAKEN = [
     (
         "shortest",
         changed("shortest", (KEY, f"{KEY} + 4 * request.arrival_index")),
-        "lets newer, shorter prompts pass",
+        "let the arrival count for more",
     ),
     ("shortest", changed("shortest", (KEY, "return request.arrival_index")), "Nobody starves, but"),
     (
@@ -232,6 +232,10 @@ def test_time_that_is_up_names_the_line_that_was_running():
         ),
         (f"limits = {{'max_num_seqs': 9}}\n{TASKS['promise'].code}", "its limits stay as they are"),
         (changed("promise", ('"mine"', '"continuous"')), "give yours a name of its own"),
+        (
+            changed("shortest", ("shortest prompt first", "shortest")),
+            "`arrival` and `shortest` are the words for the engine's own orders",
+        ),
         ("x" * 30_000, "at most 20,000 characters"),
     ],
 )
@@ -409,6 +413,15 @@ def test_a_policy_that_fails_beside_it_says_so():
     assert "ZeroDivisionError" in str(
         job("arrival", changed("arrival", ("-request.num_prompt_tokens", "1 / 0")), beside=True)[-1]
     )
+
+
+def test_what_a_policy_prints_is_shown():
+    printing = changed("shortest", (KEY, f"print(request.id)\n        {KEY}"))
+    assert attempt("shortest", printing)["printed"].split()[:3] == ["r0", "r1", "r2"]
+    assert attempt("shortest", TASKS["shortest"].code)["printed"] == ""
+    failing = changed("shortest", (KEY, "print('before')\n        1 / 0"))
+    assert attempt("shortest", failing)["printed"] == "before\n"
+    assert "    | before" in grade("shortest", failing).said()
 
 
 # -- words -----------------------------------------------------------------------------------------

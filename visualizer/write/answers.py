@@ -86,7 +86,7 @@ class StudentsAnswers:
 
     def to(self, lines: Sequence[str]) -> dict[str, Any]:
         """Run the lines, up to one that raises."""
-        printed, values, said, scope, raised = _Printed(), [], [], None, None
+        printed, values, said, scope, raised = Printed(), [], [], None, None
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             try:
                 scope = self._scope()
@@ -124,7 +124,9 @@ def _raised(error: BaseException) -> dict[str, Any]:
     }
 
 
-class _Printed(io.TextIOBase):
+class Printed(io.TextIOBase):
+    """What code prints: the beginning of it."""
+
     def __init__(self) -> None:
         self._text = ""
 

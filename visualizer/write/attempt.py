@@ -2,13 +2,15 @@
 rules of every run, and measured. It is to be run where the code can do no harm: see
 `assets/engine/sandbox.js`.
 
-    {"attempt": {"task", "replay", "goals", "help", "fault"}}   the answer of `Attempt`; fault: what
-    is wrong, its line and its step, with which the replay ends {"comparison": a document}
+    {"attempt": {"task", "replay", "goals", "help", "fault", "printed"}}   the answer of `Attempt`;
+    fault: what is wrong, its line and its step, with which the replay ends
+    {"comparison": a document}
     that of `Beside`, if the policy can be followed
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import re
@@ -28,6 +30,7 @@ from visualizer.documents.replay import replay, spoken
 from visualizer.jobs.limits import Limits, Spec
 from visualizer.jobs.work import Going, Host, Work
 from visualizer.words.language import elsewhere
+from visualizer.write.answers import Printed
 from visualizer.write.code import Fault, Written, told, written
 from visualizer.write.tasks import MODEL, PolicyTask
 
@@ -47,17 +50,22 @@ class Attempt(Work):
         config = self.task.config(BASELINE)
         super().__init__(Spec(self.task.workload, config, MODEL, "cpu"), limits)
         self.trace: Trace | None = None
+        self.printed = Printed()
 
     def run(self, host: Host) -> Going:
         for step in self.steps_taken(partial(host.engine, self.spec)):
             self.progress = {"step": step}
             yield
-        return {"attempt": report(self.task, self.code, self.trace, None)}
+        return {"attempt": self._report(self.trace, None)}
 
     def steps_taken(self, made: Callable[[EngineConfig], EngineCore]) -> Iterator[int]:
         """The number of each step as it ends; raises Fault at what is wrong with the code, or at
-        the step that breaks a rule, raises, or is one too many.
+        the step that breaks a rule, raises, or is one too many. What the code prints is kept.
         """
+        with contextlib.redirect_stdout(self.printed):
+            yield from self._steps_taken(made)
+
+    def _steps_taken(self, made: Callable[[EngineConfig], EngineCore]) -> Iterator[int]:
         engine = made(configured(self.task, written(self.code)))
         number: int | None = None
         try:
@@ -91,7 +99,10 @@ class Attempt(Work):
         if not isinstance(error, Fault):
             return super().failed(error)
         trace = self.trace if self.trace is not None and self.trace.events else None
-        return {"attempt": report(self.task, self.code, trace, error)}
+        return {"attempt": self._report(trace, error)}
+
+    def _report(self, trace: Trace | None, fault: Fault | None) -> dict[str, Any]:
+        return report(self.task, self.code, trace, fault) | {"printed": self.printed.taken()}
 
 
 class Beside(Attempt):

@@ -109,12 +109,13 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
         return Result(0, of, reply.ended)
     try:
         lines, says, line = reply.values
+        printed = "".join(reply.printed)
         trace = Trace.from_lines(map(str, lines)) if lines else None
     except (InflightError, TypeError, ValueError) as error:
         return Result(0, of, Fault("What came back is no run: {why}", why=error))
     if says is not None or trace is None:
         at = line if isinstance(line, int) else None
-        return Result(0, of, Fault("{why}", at, why=says), trace=trace)
+        return Result(0, of, Fault("{why}", at, why=says), printed=printed, trace=trace)
     if not (trace.complete and _is_of(task, trace)):
         return Result(0, of, Fault("What came back is a run of something else."))
     missed = [goal for goal in task.goals if not goal.is_met(trace)]
@@ -123,7 +124,7 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
         said = [f"{goal.asks} {goal.counts.found(trace)}" for goal in missed]
         help = next((one.says for one in task.help if one.is_for(trace, False)), None)
         fault = Fault("{why}", why=english(" ".join([*said, *([help] if help else [])])))
-    return Result(of - len(missed), of, fault, trace=trace)
+    return Result(of - len(missed), of, fault, printed=printed, trace=trace)
 
 
 def _is_of(task: PolicyTask, trace: Trace) -> bool:

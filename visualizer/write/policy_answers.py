@@ -28,6 +28,7 @@ class PolicyAnswers:
         fault, what that says, and where in the code it is.
         """
         values: list[Any] = []
+        printed: list[str] = []
         for task in lines:
             attempt, says, line = None, None, None
             try:
@@ -41,7 +42,8 @@ class PolicyAnswers:
                 says, line = str(fault), fault.line
             trace = None if attempt is None else attempt.trace
             values = [[] if trace is None else list(trace.lines()), says, line]
-        return {"values": values, "raised": None, "printed": []}
+            printed = ["" if attempt is None else attempt.printed.taken()]
+        return {"values": values, "raised": None, "printed": printed}
 
 
 def _engine(config: EngineConfig) -> SimulatedEngine:

@@ -95,6 +95,11 @@ export class ModelField {
       : [];
   }
 
+  /** Whether a model is the page's, or one that this visitor has named. @param {string} name */
+  knows(name) {
+    return [...this.offered.models, ...this._kept].includes(name);
+  }
+
   /** The name of the chosen one, empty while it has none. @returns {string} */
   get value() {
     return this.select.value === OWN ? this.own.value.trim() : this.select.value;
@@ -142,12 +147,7 @@ export class ModelField {
     this.looking = false;
     if (own && this.own.value.trim()) this._look(this.own.value);
     else if (own) this.own.focus();
-    else if (
-      !this.facts &&
-      this.isOwn &&
-      [...this.offered.models, ...this._kept].includes(this.value)
-    )
-      this._look(this.value);
+    else if (!this.facts && this.isOwn && this.knows(this.value)) this._look(this.value);
     this._show();
     this.options.changed();
   }

@@ -64,6 +64,7 @@ function pageParts(holder, parts) {
       // the part that was left has just put back what was on screen before it
       else window.inflightWatch?.follow();
       window.inflightWatch?.redraw();
+      if (name !== "watch") window.inflightWatch?.absent(name);
       return;
     }
     if (page.dataset.part !== name) {

@@ -13,6 +13,7 @@ export function passesOf(run, event) {
   const byPass = event.passes.map(() => []);
   for (const segment of event.segments) byPass[segment.passIndex].push(segment);
   const overrun = new Set(event.overrun.map((o) => o.request)); // wasted
+  const sampled = new Set(event.sampled.map((s) => `${s.passIndex} ${s.request}`));
   // guessed by speculation: the last positions of a segment
   const drafts = new Map(event.drafts.map((d) => [d.request, d]));
   return event.passes.map((forward, index) => {
@@ -25,6 +26,7 @@ export function passesOf(run, event) {
           request: run.request(s.request),
           finished: false,
           overrun: overrun.has(s.request),
+          sampled: sampled.has(`${index} ${s.request}`),
           drafted,
           rejected: drafted - accepted,
         };
@@ -120,6 +122,18 @@ export function allowedKeys(item, q, window) {
  * {number} position
  */
 export const queryOf = (item, position) => item.q0 + item.pads + position - item.start;
+
+/**
+ * What a step wrote for a request, as a cell shows it: null if nothing, "" if only the token that
+ * ends the answer. @param {Run} run @param {RunRequest} request @param {number} i
+ */
+export function written(run, request, i) {
+  const pieces = run.newPieces(request, i);
+  if (!pieces.length) return null;
+  const text = pieces.join("");
+  const ends = !text && request.samples.at(-1) === i && run.endedItself(request);
+  return ends ? "" : visible(text);
+}
 
 const shownPieces = new Map();
 

@@ -255,9 +255,10 @@ export class Run {
         index: this.requests.length,
         letter: this.letters[id] ?? id,
         hue: -1,
-        // who asked, as they call themselves; a program of ours
+        // who asked, as they call themselves; a program of ours; whoever looks
         by: (asked && asked.by) || "",
         isBot: Boolean(asked && asked.isBot),
+        isOwn: Boolean(asked && asked.isOwn),
         maxNew: asked ? asked.maxNew : plan && plan.sampling ? plan.sampling.max_new_tokens : null,
         // {generated, computed, token}: what had happened before the first step here, times in
         // seconds
@@ -482,25 +483,25 @@ export class Run {
   }
 
   /**
-   * The pieces of an answer as it is read: the token by which the model ended it says nothing.
-   * @param {RunRequest} request
+   * The pieces from ≤ n < end of an answer as it is read: the token by which the model ended it
+   * says nothing. @param {RunRequest} request @param {number} from @param {number} end
    */
-  answer(request) {
-    const pieces = this.texts.output[request.id] || [];
-    return pieces.length && this.endedItself(request) ? pieces.with(-1, "") : pieces;
+  answer(request, from = 0, end = Infinity) {
+    const all = this.texts.output[request.id] || [];
+    const pieces = all.slice(from, end);
+    const hasLast = pieces.length && end >= all.length;
+    return hasLast && this.endedItself(request) ? pieces.with(-1, "") : pieces;
   }
 
   /**
    * The pieces of text that a request got by a step and not before it: several, where its tokens
    * are several. @param {RunRequest} request @param {number} i
    */
-  newPieces(request, i, pieces = this.texts.output[request.id] || []) {
-    if (this.isSimulated)
-      return Array.from(
-        { length: this.numGenerated(request, i) - this.numGenerated(request, i - 1) },
-        () => NO_TEXT,
-      );
-    return pieces.slice(this.numGenerated(request, i - 1), this.numGenerated(request, i));
+  newPieces(request, i) {
+    const [from, end] = [this.numGenerated(request, i - 1), this.numGenerated(request, i)];
+    return this.isSimulated
+      ? Array.from({ length: end - from }, () => NO_TEXT)
+      : this.answer(request, from, end);
   }
 
   /**

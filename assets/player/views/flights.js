@@ -5,7 +5,7 @@
 
 import { h, setAttr } from "../parts/dom.js";
 import { measure, setFont, Surface } from "../parts/surface.js";
-import { queryOf, visible } from "../run/passes.js";
+import { queryOf, written } from "../run/passes.js";
 import { easeBoth, easeOut, inFlight, lerp, movingIn, phase, some, turn } from "./phases.js";
 
 const MOST = { requests: 24, rows: 40, blocks: 24, texts: 24, toTab: 6 }; // that fly at once
@@ -398,18 +398,18 @@ export class Flights {
     const flying = sampled.flatMap(({ request, passIndex }) => {
       const place = this.places.get(`text ${request.index}`);
       const to = place || (this.places.has(`text ${request.index}`) ? null : tab);
-      return to ? [{ request, passIndex, to, isText: Boolean(place) }] : [];
+      const text = written(run, request, index);
+      return to && text ? [{ request, passIndex, text, to, isText: Boolean(place) }] : [];
     });
     const big = state.presenter ? PRESENTED : 1;
     setFont(g, `${12 * big}px ${palette.mono}`);
     const e = easeBoth(done);
-    for (const { request, passIndex, to, isText } of some(
+    for (const { request, passIndex, text, to, isText } of some(
       flying,
       flying[0]?.isText ? MOST.texts : MOST.toTab,
     )) {
       const from = this._source(request, passIndex);
       if (!from) continue;
-      const text = visible(run.newPieces(request, index).join(""));
       const w = Math.max(12, measure(g, text) + 10 * big);
       const end = isText ? { x: to.x + w / 2 - 4, y: to.y + to.h / 2 } : middle(to);
       const [x, y] = [

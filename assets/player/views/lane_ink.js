@@ -12,7 +12,7 @@ import { count } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { fillBox, measure, setFont, shorten, strokeBox } from "../parts/surface.js";
 import { indexAt, lanePieces, queueColumns } from "../run/lane_layout.js";
-import { visible } from "../run/passes.js";
+import { written } from "../run/passes.js";
 import { DECODE, OVERRUN, PREFILL, WASTED } from "../run/run.js";
 
 export const GUTTER = 24; // left of the lanes: their numbers
@@ -163,7 +163,7 @@ export class LaneInk {
 
   /**
    * What a step read and wrote for a request, in its cell: of a prefill how many tokens it reads
-   * and the word that came of it.
+   * and the word that came of it; of the last token, that the answer ends.
    * @param {Ink} g @param {LaneState} state @param {RunRequest} request @param {number} i @param
    * {boolean} reads @param {number} x @param {number} width @param {number} y
    */
@@ -173,16 +173,14 @@ export class LaneInk {
     // stands before the words
     const letter = reads || x < this.gutter + 1 ? this._letterSize(false) * 0.9 + 6 : 0;
     const room = width - 6 - letter;
-    const pieces = run.newPieces(request, i);
-    const font = (/** @type {number} */ size) => setFont(g, `${size}px ${palette.mono}`);
-    font(words);
+    const token = written(run, request, i);
+    const small = `${Math.min(words, 12)}px`;
+    const family = token === "" ? palette.sans : palette.mono;
+    let said = token === "" ? t("end") : (token ?? "");
     g.textBaseline = "middle";
-    let said = "";
-    if (pieces.length) {
-      said = visible(pieces.join(""));
-      if (measure(g, said) > room) font(Math.min(words, 12));
-      said = shorten(g, said, room);
-    }
+    setFont(g, `${words}px ${family}`);
+    if (measure(g, said) > room) setFont(g, `${small} ${family}`);
+    said = shorten(g, said, room);
     const wide = measure(g, said);
     g.fillStyle = reads ? palette.ink : palette.of(request).text;
     if (said !== "…")
@@ -192,7 +190,7 @@ export class LaneInk {
       (n, s) => n + (s.request === request.id && s.phase === "prefill" ? s.length : 0),
       0,
     );
-    setFont(g, `${Math.min(words, 12)}px ${palette.sans}`);
+    setFont(g, `${small} ${palette.sans}`);
     const telling = [t(`reads ${count(length)} [token|tokens]`), t(`reads ${count(length)}`)].find(
       (one) => measure(g, one) < room - wide - 6,
     );

@@ -1,30 +1,40 @@
-// The forward pass as it ran: every token in order, by request; pads as pads; one row per pass.
-// What does not fit is counted.
+// The forward pass as it ran: every token in order, by request, and after an arrow what came out;
+// pads as pads; one row per pass. What does not fit is counted.
 
 import { dims } from "../parts/colours.js";
 import { find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
 import { CanvasView, fillBox, isIn, measure, setFont, strokeBox } from "../parts/surface.js";
-import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
+import { guessAt, NOT_TAKEN, overrunWords, visible, written } from "../run/passes.js";
 import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
 const FLYING = 40; // cells that come from their lanes by flight, at most
+// How many tokens of a request are shown, and whether what came out: the first that fits.
+const FOLDS = [
+  ...[1e9, 24, 12, 6, 3].map((most) => ({ most, saysOut: true })),
+  ...[24, 12, 6, 3, 2, 1, 0].map((most) => ({ most, saysOut: false })),
+];
 
 /**
  * A token, or a placeholder for several: pads of a row or of a graph, folded tokens.
  * @typedef {{item: PassItem, text: string, position?: number, guess?: string, phase?: string,
  * added?: boolean, pads?: number, fold?: number, from?: number | null, sum?: boolean, graph?:
- * number, bucket?: number | null}} Cell added: by a chat template, drawn small
+ * number, bucket?: number | null, out?: string | null}} Cell added: by a chat template, drawn small;
+ * out: what came of a request in this pass, "" if only the end of its answer, said after its last
+ * token
  * @typedef {Cell & {x: number, y: number, w: number, h: number, flies?: boolean, come?: number}}
  * PlacedCell come: how far it has come on its way here
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
+/** What is said of what came out. @param {Cell} cell */
+const outWords = ({ out }) => (typeof out === "string" ? `→ ${out || t("end")}` : "");
+
 export class PackedRow extends CanvasView {
   /** @type {Phase[]} */
-  moves = ["row"]; // when it looks other than the moment before
+  moves = ["row", "text"]; // when it looks other than the moment before
 
   /** @param {HTMLElement} panel @param {ViewActions} actions */
   constructor(panel, actions) {
@@ -39,9 +49,10 @@ export class PackedRow extends CanvasView {
   /**
    * Cells of one pass, long runs folded to "first two … +n" where `most` tokens a request is
    * exceeded.
-   * @param {Run} run @param {Pass} pass @param {number} most
+   * @param {Run} run @param {Pass} pass @param {number} most @param {Frame | null} frame of which
+   * it is said what came out
    */
-  _cellsOf(run, pass, most) {
+  _cellsOf(run, pass, most, frame = null) {
     /** @type {Cell[]} */
     const cells = [];
     const token = (/** @type {PassItem} */ item, /** @type {number} */ position) => {
@@ -79,6 +90,7 @@ export class PackedRow extends CanvasView {
           phase: item.phase,
         });
       }
+      if (frame && item.sampled) cells[cells.length - 1].out = written(run, item.request, frame.i);
     }
     if (pass.graphPads)
       cells.push({
@@ -117,13 +129,15 @@ export class PackedRow extends CanvasView {
       for (const cell of cells) {
         const pad = cell.added ? 0 : style.pad;
         const w = Math.max(style.least, measure(g, cell.text) + 2 * pad);
-        if (x + w > width && x > left) {
+        const out = outWords(cell);
+        const all = w + (out ? measure(g, out) + 2 * style.pad + GAP : 0);
+        if (x + all > width && x > left) {
           x = left;
           y += style.h + style.line;
         }
         if (y + style.h > height + 0.5) return null;
         placed.push({ ...cell, x, y, w: Math.min(w, width - left), h: style.h });
-        x += w + GAP;
+        x += all + GAP;
       }
     }
     return placed;
@@ -134,6 +148,7 @@ export class PackedRow extends CanvasView {
     const { surface } = this;
     const {
       run,
+      frame,
       frame: { event, passes },
       palette,
       presenter,
@@ -209,8 +224,8 @@ export class PackedRow extends CanvasView {
     const label = passes.length > 1 ? measure(g, "0") + 12 : 0;
     /** @type {PlacedCell[] | null} */
     let placed = null;
-    for (const most of [1e9, 24, 12, 6, 3, 2, 1, 0]) {
-      const groups = shown.map((p) => this._cellsOf(run, p, most));
+    for (const { most, saysOut } of FOLDS) {
+      const groups = shown.map((p) => this._cellsOf(run, p, most, saysOut ? frame : null));
       if (hidden.length) groups.splice(-1, 0, [this._sumOf(hidden)]);
       placed = this._place(g, groups, style, thumb + label, surface.w, surface.h);
       if (placed) break;
@@ -240,6 +255,7 @@ export class PackedRow extends CanvasView {
     placed.forEach((/** @type {PlacedCell} */ cell, n) => {
       Object.assign(cell, { flies: flying?.has(cell), come: turn(come, n, placed.length) });
       if (cell.come === 1 || !cell.flies) this.ink(g, state, cell, cell.come);
+      this._out(g, state, cell);
     });
     this.cells = placed;
     const what = (/** @type {PassItem} */ i) =>
@@ -341,6 +357,17 @@ export class PackedRow extends CanvasView {
     ) {
       strokeBox(g, palette.ink, 2, x, y, w, h);
     }
+    g.globalAlpha = 1;
+  }
+
+  /**
+   * What came out, behind the last token that went in. @param {Ink} g @param {ViewState} state
+   * @param {PlacedCell} cell
+   */
+  _out(g, { palette, focus, share }, cell) {
+    g.globalAlpha = phase(share, "text") * (dims(focus, cell.item.request) ? 0.2 : 1);
+    g.fillStyle = cell.out ? palette.ink : palette.soft;
+    g.fillText(outWords(cell), cell.x + cell.w + 2 * GAP, cell.y + cell.h / 2 + 0.5);
     g.globalAlpha = 1;
   }
 
@@ -451,7 +478,7 @@ export class PackedRow extends CanvasView {
   table({ run, frame }) {
     return {
       caption: t("Tokens of this forward pass, in order"),
-      columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads"],
+      columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads", "Came out"],
       rows: frame.passes.flatMap((p) =>
         p.items
           .map((i) => [
@@ -465,6 +492,7 @@ export class PackedRow extends CanvasView {
                 : visible(run.tokenText(i.request, i.start + n)),
             ).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
             String(i.pads),
+            i.sampled ? written(run, i.request, frame.i) || t("end") : "",
           ])
           .concat(
             p.graphPads
@@ -476,6 +504,7 @@ export class PackedRow extends CanvasView {
                     "–",
                     "",
                     String(p.graphPads),
+                    "",
                   ],
                 ]
               : [],

@@ -250,7 +250,7 @@ export class PeopleView {
     );
     setText(
       row.fresh,
-      clean((holds ? run.newPieces(request, frame.i, output) : []).join(""))
+      clean((holds ? run.newPieces(request, frame.i) : []).join(""))
         .slice(0, OUTPUT)
         .replace(BREAKS, " "),
     );

@@ -124,7 +124,8 @@ export class TextsView {
       ]),
     ];
     if (simple) shown.splice(Math.max(SEEN, held.length), Infinity);
-    if (simple) shown.sort((a, b) => a.index - b.index); // everybody keeps their place
+    // everybody keeps their place, whoever looks the first
+    if (simple) shown.sort((a, b) => Number(b.isOwn) - Number(a.isOwn) || a.index - b.index);
     const onTheWay = Boolean(movingIn(state)) && phase(state.share, "text") < 1;
     const masked = pair.leaks && state.leak.on ? pair.members[0].run : null;
     const running = held.filter((r) => !(r.finished && r.finished.step < frame.i)).length;
@@ -191,7 +192,7 @@ export class TextsView {
           : "",
       );
       row.fresh.classList.toggle("changed", total > leaves);
-      setText(row.fresh, clean(run.newPieces(request, frame.i, output).join("")).slice(0, OUTPUT));
+      setText(row.fresh, clean(run.newPieces(request, frame.i).join("")).slice(0, OUTPUT));
       row.fresh.hidden = total === before;
       setStyle(row.fresh, "visibility", onTheWay ? "hidden" : "");
       setStyle(row.el, "--tint", request.hue < 0 ? "var(--empty)" : `var(--tint-${request.hue})`);

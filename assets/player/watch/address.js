@@ -43,6 +43,7 @@ export class Address {
     if (["time", "steps"].includes(p.get("axis") || "")) app.setClock(p.get("axis") === "time");
     if (p.get("present") === "1" && !app.presenter) app.present(true, true);
     return {
+      part: p.get("part"),
       run: p.get("run"),
       comparison: p.get("racer") && p.get("comparison"),
       racer: p.get("racer"),

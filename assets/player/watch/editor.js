@@ -465,9 +465,13 @@ export class Editor {
     return this.runSpec(this.spec());
   }
 
-  async runSpec(spec) {
+  /**
+   * @param {any} spec
+   * @param {Beside["asked"]} asked
+   */
+  async runSpec(spec, asked = null) {
     return this._running(spec, "Starting the engine.", (tell) =>
-      this.app.live.start(spec, this.app.visit.visitor, tell),
+      this.app.live.start(spec, this.app.visit.visitor, tell, asked),
     );
   }
 
@@ -495,6 +499,7 @@ export class Editor {
       progress: (share, words) => {
         frame.progress(share);
         this.frame.say(words);
+        if (!frame.isOpen && !app.live.run) app.toast(words, 1500); // until its first step is there
       },
       done: (words) => this.frame.say(words),
       failed: (sentence, action) => {
@@ -578,7 +583,7 @@ export class Editor {
     }
     this.fill(spec);
     // a path or a hub id: following a link must not load it
-    if (!this.state.models.includes(spec.model)) {
+    if (!this.model.knows(spec.model)) {
       this.refused = () =>
         this.frame.say(
           t(

@@ -23,7 +23,7 @@ export const EXPLAINED = {
     asks: "What is one pass?",
     says: [
       "All tokens that the model reads in this step lie side by side in one row: one pass serves everybody.",
-      "A newcomer brings its whole prompt, the others only the token that they wrote last.",
+      "A newcomer brings its whole prompt, the others only the token that they wrote last; after the arrow stands what each writes next.",
     ],
     picture: "row",
     lesson: "one-pass",

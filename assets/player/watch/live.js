@@ -21,16 +21,17 @@ export class Live {
   }
 
   /**
-   * Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}. True if it ran to
-   * its end.
+   * Run a spec. tell: {progress(share, words), done(), failed(sentence, action)}; asked: of its
+   * requests, see `Beside`. True if it ran to its end.
    */
-  async start(spec, visitor, tell) {
+  async start(spec, visitor, tell, asked) {
     const { app } = this;
-    return this._follow(tell, async (signal) => {
+    const begin = async (signal) => {
       const job = await app.engines.begin("run", spec, visitor, signal);
       if (app.engines.outlives(job)) remember({ job, spec });
       return job;
-    });
+    };
+    return this._follow(tell, begin, asked);
   }
 
   /** The run that was in progress before a reload: {job, spec}, or null. */
@@ -44,7 +45,7 @@ export class Live {
     return this._follow(tell, async () => job);
   }
 
-  async _follow(tell, begin) {
+  async _follow(tell, begin, asked = null) {
     const { app } = this;
     /** @type {AbortController} */
     this._abort = new AbortController();
@@ -65,7 +66,7 @@ export class Live {
         if (delta.events && delta.events.length) {
           if (!this.run) {
             app.transport.toggle(false);
-            this.run = new Run({ ...begun, complete: false, events: [], captions: [] });
+            this.run = new Run({ ...begun, asked, complete: false, events: [], captions: [] });
             this.run.goesOn = true;
             if (app.edge === this)
               this.show({ run: this.run, entry: null, replay: null, index: 0 });

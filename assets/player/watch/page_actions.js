@@ -153,5 +153,6 @@ export function pageActions(app) {
     edited: () => app.editor.said(),
     toast: (sentence, ms, action) => app.toast(sentence, ms, action),
     missing: (run) => app.missing(run),
+    absent: (part) => app.absent(part),
   };
 }

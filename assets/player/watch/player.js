@@ -249,6 +249,8 @@ export class Player {
   async start() {
     const { options, address } = this;
     const wanted = address.read();
+    const names = ["watch", ...options.tabs.map((/** @type {any} */ tab) => tab.name)];
+    if (wanted.part && !names.includes(wanted.part)) this.absent(wanted.part);
     for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"])
       wanted[key] ??= options[key] ?? null;
     if (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) return;
@@ -548,6 +550,15 @@ export class Player {
 
   toast(sentence, ms = 4000, /** @type {Action | null | ""} */ action = null) {
     showToast(this.root, sentence, ms, action);
+  }
+
+  /** A part of the page is asked for that is not here. @param {string} part */
+  absent(part) {
+    const why = "Write is not on this page: it needs the engine that runs in a visitor’s tab.";
+    this.toast(
+      part === "write" ? why : `${t("This page has no part of this name:")} ${part}.`,
+      8000,
+    );
   }
 
   /** A recorded run is asked for that is not here. @param {string} run */

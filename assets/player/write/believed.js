@@ -50,6 +50,7 @@ const isAttempt = has({
   fault: orNone(isFault),
   replay: orNone(isRun),
   case: (value) => value === undefined || orNone(isCase)(value),
+  printed: (value) => value === undefined || isText(value),
 });
 const isFigure = has({
   name: isText,

@@ -9,24 +9,25 @@ import { t } from "../parts/speech.js";
 export const coded = (text) =>
   text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 
-/** The case that shows what is wrong, as it can be run by hand; the rest are Python's comments. */
-function caseOf({ lines, expected, got, printed }) {
-  const said = printed
+/** What the code printed, as comments of Python. @param {string} printed */
+const linesOf = (printed) =>
+  printed
     .split("\n")
     .filter(Boolean)
     .map((line) => `# ${t("printed")} ${line}`);
-  const text = [
+
+/** @param {string} label @param {string[]} lines */
+const codeOf = (label, lines) =>
+  h("pre", { class: "case", tabindex: "0", "aria-label": t(label) }, lines.join("\n"));
+
+/** The case that shows what is wrong, as it can be run by hand; the rest are Python's comments. */
+const caseOf = ({ lines, expected, got, printed }) =>
+  codeOf("The smallest case that shows it", [
     ...lines,
     ...(expected === null ? [] : [`# ${t("expected")} ${expected}`]),
     ...(got === null ? [] : [`# ${t("got")} ${got}`]),
-    ...said,
-  ].join("\n");
-  return h(
-    "pre",
-    { class: "case", tabindex: "0", "aria-label": t("The smallest case that shows it") },
-    text,
-  );
-}
+    ...linesOf(printed),
+  ]);
 
 /**
  * @typedef {{loading?: {what: string, done: number, total: number} | null,
@@ -99,7 +100,10 @@ export class Outcome {
     if (!part.stop || attempt || sentence) bar.hidden = true;
     box.replaceChildren(
       ...(attempt
-        ? this._said(attempt)
+        ? [
+            ...this._said(attempt),
+            ...(attempt.printed ? [codeOf("What it printed", linesOf(attempt.printed))] : []),
+          ]
         : sentence
           ? [h("p", { class: "fault" }, t(sentence))]
           : []),

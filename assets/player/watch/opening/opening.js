@@ -23,6 +23,7 @@ import { inLanguage, speaking, t } from "../../parts/speech.js";
 import { Surface } from "../../parts/surface.js";
 import { Run } from "../../run/run.js";
 import { SEEN } from "../bar.js";
+import { OwnQuestion } from "../own_question.js";
 import { inWords, LENGTH, Plot } from "./plot.js";
 import { drawOpening } from "./scene.js";
 
@@ -51,6 +52,7 @@ export class Opening {
     this.hint = $(".opening-hint");
     this.pictures = $(".opening-pictures");
     this.surface = new Surface(canvasIn(this.el, ".opening-stage canvas"), () => this.draw());
+    this.question = new OwnQuestion(app); // once all is told
     /** @type {any} */
     this.doc = null; // see visualizer/documents/opening.py
     /** @type {Plot} */
@@ -122,12 +124,9 @@ export class Opening {
   /** Cover Watch, and fetch the two runs; false if they cannot be had. */
   async _show() {
     const { app } = this;
-    const beside = [...app.$(".stage").children].filter(
-      (el) => el !== this.el && !el.matches(".head"),
-    );
     /** @type {any[]} */
-    this._beside = beside;
-    for (const el of beside) el.inert = true;
+    this._beside = [...app.$(".stage").children].filter((el) => !el.matches(".head, .opening"));
+    for (const el of this._beside) el.inert = true;
     app.root.toggleAttribute("data-opening", true);
     this.el.hidden = false;
     this.el.classList.remove("leaving");
@@ -143,6 +142,7 @@ export class Opening {
       this.plot = NO_PLOT; // Watch is there without it
     }
     if (!this.plot) this.close(false);
+    else this.question.offer(this.doc.comparison).then(() => this._tell());
     return Boolean(this.plot) && this.on;
   }
 
@@ -170,11 +170,9 @@ export class Opening {
     const { app, doc, plot } = this;
     const racer = doc.after;
     const { comparison, title } = doc;
-    app.openReplay(
-      { ...doc.runs[racer], ...inLanguage(doc).spoken },
-      { step: plot.fast.run.stepOf(plot.hood) },
-      { name: null, title: `${title}: ${racer}`, comparison, racer },
-    );
+    const entry = { name: null, title: `${title}: ${racer}`, comparison, racer };
+    const replay = { ...doc.runs[racer], ...inLanguage(doc).spoken };
+    app.openReplay(replay, { step: plot.fast.run.stepOf(plot.hood) }, entry);
   }
 
   /** End it on the run that it told of. */
@@ -363,6 +361,7 @@ export class Opening {
   _tell() {
     const over = this.at >= LENGTH;
     const touch = matchMedia("(pointer: coarse)").matches;
+    this.el.classList.toggle("asks", Boolean(this.question.preset) && (over || this.still));
     setAttr(this.playButton, "aria-label", t(this.playing ? "Pause" : over ? "Once more" : "Play"));
     this.playButton.replaceChildren(icon(this.playing ? "pause" : over ? "first" : "play"));
     setText(
@@ -390,7 +389,7 @@ export class Opening {
       !isOurKey(e, app.root) ||
       OTHERS_KEYS.test(e.key) ||
       app.root.querySelector("dialog[open]") ||
-      el.closest?.(".menu")
+      el.closest?.(".menu, form")
     )
       return;
     if (el.closest?.("button") && (e.key === "Enter" || e.key === " ")) return; // it is pressed
