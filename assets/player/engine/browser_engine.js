@@ -36,7 +36,9 @@ export class BrowserEngine {
     this._agreed = new Set();
     /** @type {Map<string, TabJob>} */
     this._jobs = new Map();
-    window.addEventListener("pagehide", () => this.end());
+    // a job of a page that is left has not failed: loaded again, the page takes it up
+    window.addEventListener("pagehide", () => this.worker?.terminate());
+    window.addEventListener("pageshow", ({ persisted }) => persisted && this.end());
     bring(this);
   }
 

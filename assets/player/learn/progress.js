@@ -1,7 +1,7 @@
 // How far the learner is, kept only in this browser: {lesson: {at: index of the stop, answered:
 // names of stops}}. Without storage nothing is kept.
 
-import { keep, keptData } from "../parts/kept.js";
+import { keepEntry, keptData } from "../parts/kept.js";
 
 const KEPT_AS = "inflight-lessons";
 
@@ -36,7 +36,7 @@ export class Progress {
 
   _keep(lesson, change) {
     const { at, answered } = this.of(lesson);
-    this.lessons[lesson.name] = { at, answered, ...change };
-    keep("good", KEPT_AS, JSON.stringify(this.lessons));
+    const now = { at, answered, ...change };
+    this.lessons = keepEntry("good", KEPT_AS, this.lessons, lesson.name, now);
   }
 }

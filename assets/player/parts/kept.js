@@ -23,6 +23,19 @@ export function keptData(store, key) {
 }
 
 /**
+ * Change one entry of the object kept under a key, whose others another tab may have written
+ * meanwhile; returns the object. known: what it is where nothing is kept.
+ * @param {Store} store @param {string} key @param {Record<string, any>} known @param {string} name
+ * @param {object} change
+ */
+export function keepEntry(store, key, known, name, change) {
+  const all = { ...known, ...keptData(store, key) };
+  all[name] = { ...all[name], ...change };
+  keep(store, key, JSON.stringify(all));
+  return all;
+}
+
+/**
  * Keep a text; null drops it. @param {Store} store @param {string} key @param {string | null} text
  */
 export function keep(store, key, text) {

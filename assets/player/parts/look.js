@@ -142,33 +142,27 @@ export function putSentence(el, sentence, /** @type {Action | null} */ action = 
   );
 }
 
-/** @type {WeakMap<Element, number>} */
-const toasts = new WeakMap(); // the timer that takes each away
+/** @type {WeakMap<Element, {timer: number, say: () => void}>} */
+const toasts = new WeakMap(); // what takes each away, and writes it
 
 export function showToast(root, sentence, ms, /** @type {Action | null | ""} */ action = null) {
   const el = root.querySelector(".toast");
-  putSentence(
-    el,
-    sentence,
-    action
-      ? {
-          text: action.text,
-          act: () => {
-            el.hidden = true;
-            action.act();
-          },
-        }
-      : null,
-  );
+  const act = () => {
+    el.hidden = true;
+    if (action) action.act();
+  };
+  const say = () => putSentence(el, sentence, action ? { text: action.text, act } : null);
+  say();
   el.hidden = false;
-  clearTimeout(toasts.get(el));
-  toasts.set(
-    el,
-    setTimeout(() => {
-      el.hidden = true;
-    }, ms),
-  );
+  clearTimeout(toasts.get(el)?.timer);
+  const timer = setTimeout(() => {
+    el.hidden = true;
+  }, ms);
+  toasts.set(el, { timer, say });
 }
+
+/** Write it again, in another language. */
+export const sayToast = (root) => toasts.get(root.querySelector(".toast"))?.say();
 
 export function hideToast(root) {
   root.querySelector(".toast").hidden = true;

@@ -30,6 +30,7 @@ export class Address {
   /** @param {App} app */
   constructor(app) {
     this.app = app;
+    this.owes = false; // whether it names a run that is yet to be begun: till then it stays
     this.due = 0; // the timer of the next write; 0: none is pending
     window.addEventListener("hashchange", () => this.follow());
   }
@@ -143,6 +144,7 @@ export class Address {
     // another part has the address
     if (
       !this.app.run ||
+      this.owes ||
       (document.documentElement.dataset.part || "watch") !== "watch" ||
       addressed().has("part")
     )

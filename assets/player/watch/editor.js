@@ -3,6 +3,7 @@
 
 import { download, h, icon, setText } from "../parts/dom.js";
 import { count } from "../parts/format.js";
+import { keep, keptData } from "../parts/kept.js";
 import { t } from "../parts/speech.js";
 import { Drawer } from "../parts/drawer.js";
 import { ModelField } from "../parts/model_field.js";
@@ -15,6 +16,7 @@ import { loadWorkload } from "./workload_file.js";
 const NUMBERS = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
 const SAMPLING = ["temperature", "top_k", "top_p", "seed"];
 const CHECKS = ["chunked_prefill", "prefill_first", "prefix_caching"];
+const TYPED = "inflight-typed"; // in the session's storage: the spec that its visitor typed last
 const OFF_ELSEWHERE = ["prefill_first", "prefix_caching"]; // under a policy that does not take them
 
 export class Editor {
@@ -105,7 +107,7 @@ export class Editor {
       this.isChosenByHand = false;
       this.messages.turn(takes);
     }
-    this.touch();
+    this._compare();
   }
 
   /** What a visitor asks for ends where the model ends it. */
@@ -155,7 +157,7 @@ export class Editor {
     const preset = this.state.presets.find((p) => p.name === this.field("preset").value);
     if (preset) setText(this.$(".preset-shows"), t(preset.shows));
     this._policy();
-    if (!this.app.running) this.touch();
+    if (!this.app.running) this._compare();
   }
 
   /** Another run came on screen. */
@@ -176,19 +178,31 @@ export class Editor {
     return this.asShown !== undefined && this.changed;
   }
 
-  /** Fill the form again; overwritten edits can be restored. */
+  /**
+   * Fill the form again; overwritten edits can be restored. @param {() => void} fill
+   * @returns {Action | null} which does that
+   */
   setAside(fill) {
     const edits = this.edited ? this.spec() : null;
+    if (edits) keep("visit", TYPED, null);
     fill();
-    if (edits)
-      this.frame.say("Your edits were set aside.", false, {
-        text: "Restore them",
-        act: () => {
-          this.fill(/** @type {any} the form's own spec */ (edits));
-          this.asShown = null;
-          this.touch();
-        },
-      });
+    if (!edits) return null;
+    const restore = { text: "Restore your edits", act: () => this.edit(edits) };
+    this.frame.say("Your edits were set aside.", false, restore);
+    return restore;
+  }
+
+  /** Put a spec into the form as edits, which the picture does not show yet. */
+  edit(spec) {
+    this.fill(spec);
+    this.asShown = null;
+    this.touch();
+  }
+
+  /** What the visitor typed last before the page was loaded again, or null. */
+  get typed() {
+    const spec = keptData("visit", TYPED);
+    return isSpec(spec) ? spec : null;
   }
 
   /** Put a spec into the form. */
@@ -235,6 +249,7 @@ export class Editor {
       ...policies.map((p) => h("option", { value: p.name }, p.name)),
     );
     this.model.fill(this.state);
+    if (this.typed) this.edit(this.typed);
     this.frame.button.disabled = false;
   }
 
@@ -303,7 +318,7 @@ export class Editor {
     this.touchedSampling.clear();
     this._policy();
     this.asShown = JSON.stringify(this.spec());
-    this.touch();
+    this._compare();
   }
 
   /** The preset whose recording is on screen. */
@@ -355,7 +370,7 @@ export class Editor {
       });
     }
     this.asShown = entry && !own ? JSON.stringify(this.spec()) : null;
-    this.touch();
+    this._compare();
   }
 
   _policy() {
@@ -417,8 +432,14 @@ export class Editor {
     for (let n = 0; ; n += 1) if (!taken.has(`r${n}`)) return `r${n}`;
   }
 
-  /** Show whether form and picture differ. */
+  /** The visitor has changed something. */
   touch() {
+    if (this.state) keep("visit", TYPED, JSON.stringify(this.spec()));
+    this._compare();
+  }
+
+  /** Show whether form and picture differ. */
+  _compare() {
     const { changed } = this;
     setText(this.frame.button, t(changed ? "Run these changes" : "Run"));
     if (this.refused) this.refused();
@@ -477,11 +498,18 @@ export class Editor {
 
   /** Return to the run that was in progress before the page was reloaded; whether there was one. */
   async resume() {
-    const { left } = this.app.live;
+    const { live, visit } = this.app;
+    const { left } = live;
     if (!left || !(await this.ready())) return false;
-    this.fill(left.spec);
-    this.app.toast("The run that was going on is taken up again.");
-    await this._running(left.spec, "Taking up the run.", (tell) => this.app.live.resume(tell));
+    if (!this.edited) this.edit(left.spec);
+    this.app.toast(
+      left.job
+        ? "The run that was going on is taken up again."
+        : "The run that was going on starts again.",
+    );
+    await this._running(left.spec, "Taking up the run.", (tell) =>
+      live.resume(visit.visitor, tell),
+    );
     return true;
   }
 
@@ -562,7 +590,11 @@ export class Editor {
 
   /** Run the spec of a link, and go to its step. */
   async restore(wanted) {
-    if (!(await this.ready())) return;
+    if (await this.ready()) await this._restore(wanted);
+    this.app.address.owes = false;
+  }
+
+  async _restore(wanted) {
     let spec;
     try {
       spec = await unpack(wanted.spec);
@@ -581,9 +613,9 @@ export class Editor {
         dtype: spec.dtype,
       };
     }
-    this.fill(spec);
     // a path or a hub id: following a link must not load it
     if (!this.model.knows(spec.model)) {
+      const restore = this.setAside(() => this.edit(spec));
       this.refused = () =>
         this.frame.say(
           t(
@@ -593,10 +625,12 @@ export class Editor {
             { name: spec.model },
           ),
           true,
+          restore,
         );
       await this.toggle(true);
       return this.refused();
     }
+    if (!this.edited) this.edit(spec);
     this.app.toast("Running what the link describes.");
     if (wanted.what && (await restoreFork(this.app, spec, wanted))) return;
     if (await this.runSpec(spec)) this.app.look(wanted);

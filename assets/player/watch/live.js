@@ -1,6 +1,6 @@
 // A run as it happens: keeps the previous picture until the first step arrives, and returns to it
-// if the run fails; the partial run is then one click away. The session storage names the run in
-// progress, so that a reloaded page finds it.
+// if the run fails; the partial run is then one click away. The session storage has the run in
+// progress, so that a reloaded page finds it, or, if it went with the page, begins it again.
 
 import { count } from "../parts/format.js";
 import { keep, keptData } from "../parts/kept.js";
@@ -9,7 +9,7 @@ import { Refusal, fetchJson } from "../parts/server.js";
 import { tell } from "../parts/speech.js";
 import { Run } from "../run/run.js";
 
-const GOES_ON = "inflight-run"; // in the session's storage: {job, spec}
+const GOES_ON = "inflight-run"; // in the session's storage: {spec}, and {job} if that outlives the page
 
 export class Live {
   constructor(app) {
@@ -27,6 +27,7 @@ export class Live {
   async start(spec, visitor, tell, asked) {
     const { app } = this;
     const begin = async (signal) => {
+      remember({ spec });
       const job = await app.engines.begin("run", spec, visitor, signal);
       if (app.engines.outlives(job)) remember({ job, spec });
       return job;
@@ -34,19 +35,20 @@ export class Live {
     return this._follow(tell, begin, asked);
   }
 
-  /** The run that was in progress before a reload: {job, spec}, or null. */
+  /** The run that was in progress before a reload: {spec, job}, or null. */
   get left() {
     return keptData("visit", GOES_ON);
   }
 
-  /** Follow that run from its start. */
-  async resume(tell) {
-    const { job } = this.left;
-    return this._follow(tell, async () => job);
+  /** Follow that run from its start, or start it again. */
+  async resume(visitor, tell) {
+    const { job, spec } = this.left;
+    return job ? this._follow(tell, async () => job) : this.start(spec, visitor, tell);
   }
 
   async _follow(tell, begin, asked = null) {
     const { app } = this;
+    app.address.owes = false;
     /** @type {AbortController} */
     this._abort = new AbortController();
     this.id = null;

@@ -8,6 +8,7 @@ import {
   drawSoon,
   paintTheme,
   prefersDark,
+  sayToast,
   showEmpty,
   showToast,
   whenStyled,
@@ -161,6 +162,7 @@ export class Player {
     this.speech = new Speech(root, () => {
       this.bar.named();
       this.editor.named();
+      sayToast(root);
       this.redraw();
       this.changed();
     });
@@ -251,6 +253,7 @@ export class Player {
     const wanted = address.read();
     const names = ["watch", ...options.tabs.map((/** @type {any} */ tab) => tab.name)];
     if (wanted.part && !names.includes(wanted.part)) this.absent(wanted.part);
+    address.owes = Boolean(wanted.spec && this.engines);
     for (const key of wanted.request ? ["rank"] : ["step", "rank", "at"])
       wanted[key] ??= options[key] ?? null;
     if (wanted.trace.length && (await openAddress(this, wanted.trace, wanted))) return;
@@ -273,9 +276,17 @@ export class Player {
     else if (options.model && !wanted.run)
       await this.editor
         .toggle(true)
-        .then(() => this.editor.model.choose({ model: options.model, seen: true }));
+        .then(
+          () =>
+            this.editor.edited || this.editor.model.choose({ model: options.model, seen: true }),
+        );
     else if (wanted.spec)
       this.toast("This link describes a run that only a page with an engine can make.", 8000);
+    else if (this.engines && this.editor.typed)
+      this.toast("What you typed is still here.", 8000, {
+        text: "Edit requests",
+        act: () => this.editor.toggle(true),
+      });
   }
 
   /** A recorded run of the catalogue: fetched once, then kept. */

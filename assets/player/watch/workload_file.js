@@ -21,7 +21,7 @@ export async function loadWorkload(editor, input) {
   const data = savedIn(text);
   if (!data) return published(editor, text, file.name);
   const now = editor.spec();
-  take(editor, {
+  edit(editor, {
     workload: data.workload || data,
     config: { ...now.config, ...(data.config || {}) },
     model: data.model || now.model,
@@ -50,16 +50,9 @@ async function published(editor, text, name) {
     shared && policy.knobs.includes("prefix_caching")
       ? { ...now.config, prefix_caching: true, block_size: shared }
       : now.config;
-  take(editor, { ...now, workload, config }, () => {
-    editor.field("preset").value = "";
-    setText(editor.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);
-  });
+  edit(editor, { ...now, workload, config });
+  editor.field("preset").value = "";
+  setText(editor.$(".preset-shows"), `${workload.name}: ${says.join(" ")}`);
 }
 
-/** Put a spec into the form as edits, which the picture does not show yet. */
-function take(editor, spec, then = () => {}) {
-  editor.setAside(() => editor.fill(spec));
-  then();
-  editor.asShown = null;
-  editor.touch();
-}
+const edit = (editor, spec) => editor.setAside(() => editor.edit(spec));

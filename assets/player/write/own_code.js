@@ -1,7 +1,7 @@
 // The code that a visitor wrote and the tasks that it solved, in this browser; and code in a link,
 // packed after the #.
 
-import { keep, keptData } from "../parts/kept.js";
+import { keepEntry, keptData } from "../parts/kept.js";
 import { pack, unpack } from "../watch/address.js";
 
 const KEY = "inflight-write"; // {task: {code, done}}
@@ -26,12 +26,9 @@ export class OwnCode {
 
   /** Keep what changed: {code} or {done}; null code is forgotten. */
   keep(task, changed) {
-    this._all = { ...jsonOr(this._all), [task]: { ...this._all[task], ...changed } };
-    keep("good", KEY, JSON.stringify(this._all));
+    this._all = keepEntry("good", KEY, this._all, task, changed);
   }
 }
-
-const jsonOr = (data) => (data && typeof data === "object" && !Array.isArray(data) ? data : {});
 
 /** Code for an address, or null if it is too long for one. @param {string} code */
 export const packed = (code) => pack({ code });

@@ -1,0 +1,166 @@
+"""Nothing of a visitor is lost when their page is loaded again: what they run, what they have
+typed, and nothing of another tab.
+"""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from visualizer.page.bundle import script
+from visualizer.page.site import export_site
+from worlds.browser import open_editor, settled
+from worlds.pyodide import engine_files  # noqa: F401
+from worlds.static_host import hosted
+
+pytestmark = pytest.mark.slow
+RUN = ".inflight:not(.compare) .drawer .run-button"
+CANCEL = ".inflight:not(.compare) .drawer .cancel-button"
+PROMPTS = ".inflight:not(.compare) .request-rows > .request-row > textarea"
+OWN = "Wherefore art thou silent"
+ASKED = "inflight.run.header.workload.requests[0].prompt"
+ENDED = f"!inflight.running && inflight.live.ended && {ASKED} === '{OWN}'"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, engine_files):  # noqa: F811
+    folder = tmp_path_factory.mktemp("site")
+    export_site(folder, engine=engine_files)
+    (folder / "favicon.ico").touch()
+    with hosted(folder) as host:
+        yield host
+
+
+@pytest.fixture(params=["a site of files", "a server's page"])
+def opened(request, site, visit):
+    """`opened(hash)`: a page whose engine is in the visitor's tab."""
+    url = site.url if "files" in request.param else request.getfixturevalue("page_url")
+    return lambda hash="run=short-and-long": visit(url=url, hash=hash, in_tab=True)
+
+
+def type_own(page, tokens=6):
+    open_editor(page)
+    page.locator(PROMPTS).first.fill(OWN)
+    for row in page.locator(".request-row [aria-label='New tokens']").all():
+        row.fill(str(tokens))
+    page.select_option(".inflight:not(.compare) [name=policy]", "sequential")
+
+
+def reload(page):
+    page.reload()
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+
+
+def at_work(page):
+    settled(page, f"inflight.running && {ASKED} === '{OWN}' && inflight.run.length > 3")
+
+
+def has_typed(page, text):
+    open_editor(page)
+    expect(page.locator(PROMPTS).first).to_have_value(text)
+
+
+def test_a_run_goes_on_after_a_reload_and_after_another(opened):
+    page = opened()
+    type_own(page, tokens=200)
+    page.click(RUN)
+    for _ in range(2):
+        at_work(page)
+        reload(page)
+    at_work(page)
+    has_typed(page, OWN)
+    page.click(CANCEL)
+    settled(page, "!inflight.running")
+    assert page.evaluate("sessionStorage['inflight-run']") is None
+
+
+def test_a_reload_at_once_after_a_reload_brings_back_what_was_run(opened):
+    page = opened()
+    type_own(page)
+    page.click(RUN)
+    settled(page, f"{ENDED} && location.hash.includes('spec=')")
+    reload(page)
+    # another run is drawn, and the address written, while this one is prepared
+    page.evaluate("new Promise((done) => setTimeout(done, 600))")
+    reload(page)
+    settled(page, ENDED)
+
+
+def test_what_is_typed_stays_beside_the_run_on_screen(opened):
+    page = opened()
+    type_own(page)
+    page.click(RUN)
+    settled(page, f"{ENDED} && location.hash.includes('spec=')")
+    page.locator(PROMPTS).first.fill("Not yet run")
+    reload(page)
+    settled(page, ENDED)
+    has_typed(page, "Not yet run")
+    expect(page.locator(RUN)).to_have_text("Run these changes")
+
+
+def test_typed_and_never_run(opened):
+    page = opened()
+    type_own(page)
+    for _ in range(2):
+        reload(page)
+    assert page.evaluate("inflight.entry.name") == "short-and-long"
+    page.locator(".toast").get_by_role("button", name="Edit requests").click()
+    expect(page.locator(PROMPTS).first).to_have_value(OWN)
+    expect(page.locator(".drawer .run-message").first).to_contain_text("These are your edits")
+    page.get_by_role("button", name="Show its requests").click()
+    reload(page)
+    open_editor(page)
+    expect(page.locator(PROMPTS)).to_have_count(12)
+
+
+def test_each_tab_has_its_own(opened):
+    one = opened()
+    type_own(one)
+    other = one.context.new_page()
+    other.goto(one.url)
+    other.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    open_editor(other)
+    other.locator(PROMPTS).first.fill("Of the other tab")
+    other.reload()
+    other.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    has_typed(other, "Of the other tab")
+    one.bring_to_front()
+    reload(one)
+    has_typed(one, OWN)
+
+
+def test_requests_too_long_for_an_address(opened):
+    page = opened()
+    type_own(page)
+    page.evaluate(
+        """() => {
+            const spec = inflight.editor.spec(), [request] = spec.workload.requests;
+            const noise = () => [...crypto.getRandomValues(new Uint8Array(60))].join(' ');
+            spec.workload.requests = Array.from({ length: 60 }, (_, n) => ({
+                ...request, id: `n${n}`, prompt: n ? noise() : request.prompt, arrival: n }));
+            inflight.editor.edit(spec);
+        }"""
+    )
+    page.click(RUN)
+    settled(page, ENDED)
+    assert page.evaluate("inflight.entry.spec") is None
+    reload(page)
+    has_typed(page, OWN)
+    expect(page.locator(PROMPTS)).to_have_count(60)
+
+
+def test_code_that_another_tab_wrote_meanwhile_stays(site, fresh):
+    page = f"<script>{script('write/own_code.js')}</script>"
+    (site.folder / "own.html").write_text(f"<!doctype html><title>Code</title>{page}")
+    one = fresh()
+    other = one.context.new_page()
+    for tab in (one, other):
+        tab.goto(f"{site.url}own.html")
+        tab.evaluate("window.own = new inflightModules['write/own_code.js'].OwnCode()")
+    one.evaluate("own.keep('first', { code: 'a' })")
+    other.evaluate("own.keep('second', { code: 'b' })")
+    one.evaluate("own.keep('first', { done: true })")
+    other.reload()
+    kept = "(own => ['first', 'second'].map(task => [own.of(task), own.isDone(task)]))"
+    own = "new inflightModules['write/own_code.js'].OwnCode()"
+    assert other.evaluate(f"{kept}({own})") == [["a", True], ["b", False]]
