@@ -64,7 +64,7 @@ const worker = [
 ];
 
 export default [
-  { ignores: [".venv/", "out/", "assets/vendor/codemirror.js"] },
+  { ignores: ["build/", ".venv/", "out/", "assets/vendor/codemirror.js"] },
   js.configs.recommended,
   {
     files: ["assets/engine/**", "tests/data/**"],
