@@ -90,5 +90,7 @@ function says(run, request, { i, waiting }) {
           time: t(wallClock(run.events[finished.step].tEnd - (arrived ?? 0))),
         })
       : "",
+    " ",
+    t("The model, SmolLM2, is small and often wrong: watch the scheduling."),
   ];
 }
