@@ -5,6 +5,7 @@ that does nothing. Knows no command.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -25,12 +26,12 @@ class Command(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """click's; raises InflightError for a value that is empty, or a number that is not
-        finite.
+        """click's; raises InflightError for a value that is empty, a number that is not finite, and
+        an option that is given twice and takes one value.
         """
         told = list(args)
         rest = super().parse_args(ctx, args)
-        texts, _, _ = self.make_parser(ctx).parse_args(args=told)
+        texts, _, order = self.make_parser(ctx).parse_args(args=told)
         names = {
             param.name: (
                 max(param.opts, key=len) if param.param_type_name == "option" else param.name
@@ -42,6 +43,10 @@ class Command(TyperCommand):
                 raise InflightError(
                     f"{names[name]} has an empty value: give it one, or leave it out."
                 )
+        for param, times in Counter(order).items():
+            once = param.param_type_name == "option" and not param.multiple
+            if once and times > 1:
+                raise InflightError(f"{names[param.name]} is given {times} times: give it once.")
         for name, value in ctx.params.items():
             if any(
                 isinstance(number, float) and not math.isfinite(number) for number in _each(value)

@@ -78,6 +78,14 @@ def plan(
             "--html", help="Save the picture, throughput against latency: one file, for a browser."
         ),
     ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            help="Save the simulated run of each setting in this folder, to be watched: its name"
+            " is the row's number.",
+            show_default=False,
+        ),
+    ] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -88,6 +96,8 @@ def plan(
     """
     require_file(recording)
     require_page(html)
+    if traces is not None and not traces.is_dir():
+        raise InflightError(f"There is no folder {traces}.")
     require_writable(out, html, read=[recording])
     slos, policies = parse_slos(slo), _parts(policy)
     for name in policies:
@@ -117,6 +127,9 @@ def plan(
     if request:
         data["requests"] = {name: _story(made, name) for name in request}
     refused = saved(made.save_html, html)
+    for n, point in enumerate((made.again, *made.points)):
+        if traces is not None and point.numbers is not None:
+            refused += saved(made.run(point).save, traces / f"{n}.jsonl")
     finish(data, lambda _: _print(made, request or ()), json, out, refused)
 
 
@@ -136,14 +149,17 @@ def _numbers(option: str, given: Sequence[str] | None) -> list[int]:
 def _print(plan: Plan, requests: Sequence[str]) -> None:
     good = ("good/s",) if plan.has_slos else ()
     rows = [
-        ("measured", *_cells(plan.measured, plan)),
-        ("as recorded", *_cells(plan.again, plan)),
-        ("  off by", *_errors(plan)),
-        *((plan.name_of(point.config), *_cells(point, plan)) for point in plan.points),
+        ("", "measured", *_cells(plan.measured, plan)),
+        ("0", "as recorded", *_cells(plan.again, plan)),
+        ("", "  off by", *_errors(plan)),
+        *(
+            (str(n), plan.name_of(point.config), *_cells(point, plan))
+            for n, point in enumerate(plan.points, 1)
+        ),
     ]
     print_line("Simulated, but for the first row: a fitted cost stands in for the forward pass.")
-    columns = ("setting", *_COLUMNS, *good)
-    table(columns, rows, right=columns[1:])
+    columns = ("", "setting", *_COLUMNS, *good)
+    table(columns, rows, right=columns[2:])
     print_line(plan.verdict)
     for name in requests:
         print_line()

@@ -7,7 +7,7 @@ the others are worth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -23,6 +23,7 @@ from core.simulate.engine import SimulatedEngine
 from core.simulate.fitted import Linear, fit
 from core.trace.messages import english
 from core.trace.trace import Trace, require_trace
+from core.workload.workload import Workload
 
 LARGE = 0.25
 """An error of the recorded setting's E2E, at p50 or p99, beyond which others are not ranked."""
@@ -58,7 +59,8 @@ class Point:
 class Plan:
     """measured: the recorded run. again: its setting, simulated. points: the other settings, best
     first if they are ranked, otherwise in the order in which they were asked for. slos: what a good
-    request has to meet. notes: sentences on what a simulated run does otherwise.
+    request has to meet. notes: sentences on what a simulated run does otherwise. workload: the
+    requests as they are simulated.
     """
 
     measured: Point
@@ -67,6 +69,7 @@ class Plan:
     cost: Linear
     slos: SLOs
     notes: tuple[str, ...]
+    workload: Workload
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.points)} settings: {self.verdict}>"
@@ -101,11 +104,13 @@ class Plan:
             return f"{own}: too much to rank others by."
         can = [point for point in (self.again, *self.points) if point.numbers]
         best = min(can, key=self._rank)
+        near = [point for point in can if self._is_near(point, best)]
+        if self.again in near:
+            return f"{own}. No other is better than it by more than that."
         by = "goodput is highest" if self.has_slos else "E2E at p50 is lowest"
-        where = "the recorded setting" if best is self.again else self.name_of(best.config)
-        near = self._near(best, can)
-        beside = english(f", and {near} more [is|are] within that error of it") if near else ""
-        return f"{own}. By this, {by} with {where}{beside}."
+        others = len(near) - 1
+        beside = english(f", and {others} more [is|are] within that error of it") if others else ""
+        return f"{own}. By this, {by} with {self.name_of(best.config)}{beside}."
 
     def name_of(self, config: EngineConfig) -> str:
         """A setting in words: where it differs from the recorded one."""
@@ -121,6 +126,12 @@ class Plan:
             if getattr(config, name) != getattr(own, name)
         ]
         return ", ".join(parts) or "as recorded"
+
+    def run(self, point: Point) -> Trace:
+        """The simulated run of a setting, labelled as one. Raises InflightError for a setting that
+        cannot run these requests.
+        """
+        return SimulatedEngine(self.cost, point.config).run(self.workload)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -163,10 +174,10 @@ class Plan:
             return -float(point.numbers["goodput"]["requests_per_s"] or 0.0)
         return float(point.numbers["e2e_s"]["p50"] or float("inf"))
 
-    def _near(self, best: Point, among: Sequence[Point]) -> int:
-        """How many others are as good within the error of the recorded setting's E2E at p50."""
+    def _is_near(self, point: Point, best: Point) -> bool:
+        """Whether it is as good within the error of the recorded setting's E2E at p50."""
         error, least = abs(self.errors["e2e_s p50"] or 0.0), abs(self._rank(best))
-        return sum(abs(abs(self._rank(p)) - least) <= error * least for p in among if p is not best)
+        return abs(abs(self._rank(point)) - least) <= error * least
 
 
 def plan(
@@ -223,7 +234,7 @@ def plan(
     again = simulated(recorded)
     if again.numbers is None:
         raise InflightError(f"The recorded setting cannot be simulated: {again.refused}")
-    made = Plan(measured, again, (), cost, limits, tuple(notes))
+    made = Plan(measured, again, (), cost, limits, tuple(notes), workload)
     points: dict[str, Point] = {}
     for policy, number, budget, pool in settings:
         named = {"max_num_seqs": number, "max_num_batched_tokens": budget, "num_blocks": pool}

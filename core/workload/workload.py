@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from core.config import EngineConfig
 from core.errors import InflightError, InvalidWorkload, require, shown
-from core.files import open_file, path_of, save_json
+from core.files import open_file, path_of, written
 from core.workload.request import Request, is_text
 
 ArrivalUnit = Literal["step", "s"]
@@ -132,10 +132,23 @@ class Workload:
         return cls(requests, data.get("name", "custom"), data.get("arrival_unit", "step"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a workload file, which `load` reads; raises InflightError if it cannot be
-        written.
+        """Write a workload file, which `load` reads, a request a line; raises InflightError if it
+        cannot be written, or would be larger than `load` takes.
         """
-        save_json(path, self.to_json())
+        opening = json.dumps(self.heading(), ensure_ascii=False)[:-1] + ', "requests": ['
+        size = len(opening.encode()) + 8
+        with written(path) as out:
+            out.write(opening)
+            for n, request in enumerate(self.requests):
+                line = json.dumps(request.to_json(), ensure_ascii=False, separators=(",", ":"))
+                size += len(line.encode()) + 2
+                if size > MAX_FILE_BYTES:
+                    raise InvalidWorkload(
+                        f"{path_of(path).name} would be larger than the {MAX_FILE_BYTES >> 20} MiB"
+                        f" that a workload file may have: {n:,} of these requests fit."
+                    )
+                out.write(f"{',' if n else ''}\n{line}")
+            out.write("\n]}\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Workload:

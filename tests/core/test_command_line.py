@@ -244,3 +244,11 @@ def test_a_number_of_hundreds_of_digits_is_not_said_whole(capsys):
         said = refusal(capsys, "show", TRACE, *options)
         assert "there is no pass 99999" in said or "has no step 99999" in said
         assert len(said) < 200
+
+
+def test_an_option_that_takes_one_value_is_not_given_twice(capsys):
+    """The last one won, in silence."""
+    said = refusal(capsys, *RUN, "--max-num-seqs", "2", "--max-num-seqs", "3")
+    assert said == "--max-num-seqs is given 2 times: give it once.\n"
+    said = refusal(capsys, *RUN, "--chunked-prefill", "--no-chunked-prefill")
+    assert said == "--chunked-prefill is given 2 times: give it once.\n"

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from core.account.delays import QUEUED, delays
-from core.config import EngineConfig
-from core.errors import InvalidRequest
+from core.config import POLICIES, EngineConfig
+from core.errors import InvalidRequest, InvalidTrace
 from core.recorders.compare import compare_steps
 from core.recorders.convert import checked_trace
 from core.recorders.follow import Follower, RecordingBegun
 from core.recorders.raw import read_raw
+from core.scheduler.scheduler_state import WaitingQueue
+from core.scheduler.state import RequestState, RequestStatus
 from core.simulate.engine import SimulatedEngine
 from core.simulate.roofline import Roofline
 from core.trace.events import StepEvent
@@ -127,6 +129,11 @@ def test_who_is_overtaken_is_told_by_whom_and_for_how_long(tmp_path: Path) -> No
     assert b.queued_us["lanes"] == 1_000_000 and b.overtaken_by == c.overtaken_by == ("d",)
     assert sum(b.queued_us.values()) == b.us[QUEUED]
     assert d.overtaken_by == a.overtaken_by == () and "overtaken" not in d.queued_us
+    real = checked_trace(read_raw([SMOLLM2])[0])
+    number = {request: n for n, request in enumerate(real.asked)}
+    late = {one.request: one.overtaken_by for one in delays(real).requests}
+    assert len(late["chatcmpl-8cf821f8b027b7d1-a071f834"]) == 22
+    assert all(number[other] > number[r] for r, others in late.items() for other in others)
 
 
 def test_a_client_that_leaves_is_served_until_it_leaves(tmp_path: Path) -> None:
@@ -135,6 +142,49 @@ def test_a_client_that_leaves_is_served_until_it_leaves(tmp_path: Path) -> None:
     assert gone == ("c", "cancelled", 3.75)
     left = delays(trace).requests[2]
     assert (left.request, left.whole_us, left.reason) == ("c", 2_500_000, "cancelled")
+    again = {r.id: (r.arrival, r.leaves_after, r.priority) for r in trace.as_run()}
+    assert again == {
+        "a": (0.0, None, 0),
+        "b": (1.0, None, 5),
+        "c": (1.0, 2.75, 5),
+        "d": (1.0, None, -5),
+    }
+
+
+@pytest.mark.parametrize("queue", [("d", "b"), ("d", "b", "b"), ("a", "b", "c")])
+def test_a_queue_of_others_than_those_that_wait_is_refused(
+    tmp_path: Path, queue: tuple[str, ...]
+) -> None:
+    trace, _ = opened(written(tmp_path / "run.raw.jsonl", small()))
+    trace.events[1] = trace.events[1]._replace(queue=queue)
+    with pytest.raises(InvalidTrace, match="its queue is not made of those that wait"):
+        Trace.from_lines(trace.lines())
+
+
+def test_a_client_that_left_after_the_step_that_says_so_is_odd(tmp_path: Path) -> None:
+    trace, _ = opened(written(tmp_path / "run.raw.jsonl", small()))
+    at, event = next((i, e) for i, e in enumerate(trace.events) if any(f.t for f in e.finished))
+    late = tuple(f._replace(t=event.t_start + 1) for f in event.finished)
+    trace.events[at] = event._replace(finished=late)
+    warned = Trace.from_lines(trace.lines()).events[at].warnings
+    assert warned == ("Request “c” cannot have been cancelled at that time.",)
+
+
+def test_whoever_gave_way_stands_in_the_queue_by_its_priority() -> None:
+    queue = WaitingQueue(POLICIES["priority-first"])
+    b, d, e = (
+        RequestState(Request(name, prompt_token_ids=[1], priority=p), (1,))
+        for name, p in (("b", 5), ("d", 9), ("e", 1))
+    )
+    queue.add(b)
+    queue.add(d)
+    assert queue.head() is b
+    queue.remove(b, RequestStatus.RUNNING)
+    assert queue.head() is d
+    queue.put_back(b)
+    assert queue.head() is b
+    queue.add(e)
+    assert queue.head() is e
 
 
 def test_a_recording_is_followed_on_the_clock_on_which_it_is_opened(tmp_path: Path) -> None:

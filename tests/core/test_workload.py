@@ -38,6 +38,27 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert [r.id for r in workload] == ["a", "b"] and len(workload) == 2
 
 
+def test_what_is_written_is_read_and_what_would_be_too_large_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request a line: ids took a line each, and a file that was written was then refused."""
+    workload = Workload([request(f"r{n}", 400, 2, n) for n in range(20)])
+    workload.save(path := tmp_path / "w.json")
+    lines = path.read_text().splitlines()
+    assert len(lines) == 22 and json.loads(lines[1].rstrip(","))["id"] == "r0"
+    monkeypatch.setattr("core.workload.workload.MAX_FILE_BYTES", path.stat().st_size + 8)
+    workload.save(path)
+    assert Workload.load(path) == workload
+    monkeypatch.setattr("core.workload.workload.MAX_FILE_BYTES", path.stat().st_size - 20)
+    with pytest.raises(
+        InvalidWorkload, match=r"w.json would be larger .* 19 of these requests fit"
+    ):
+        workload.save(path)
+    assert len(list(tmp_path.iterdir())) == 1
+    Workload([]).save(path)
+    assert not Workload.load(path).requests
+
+
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_presets_go_there_and_back(name: str) -> None:
     assert (

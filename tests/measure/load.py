@@ -219,9 +219,11 @@ def _print_load(data: dict[str, Any]) -> None:
         print_line("SIMULATED: a cost model stands in for the forward pass.")
     if data["capacity_requests_per_s"]:
         print_line(
-            f"{data['source'].capitalize()} capacity: {data['capacity_requests_per_s']:.2f}"
+            f"{data['source'].capitalize()} capacity of {data['points'][0]['policy']}:"
+            f" {data['capacity_requests_per_s']:.2f}"
             " requests/s."
         )
+    has_limits = any(limit is not None for limit in data["slos"].values())
     columns = (
         "policy",
         "rate",
@@ -235,7 +237,7 @@ def _print_load(data: dict[str, Any]) -> None:
         "ITL p99",
         "E2E p50",
         "E2E p99",
-        "good req/s",
+        *(["good req/s"] if has_limits else []),
         "",
     )
     times = (
@@ -258,7 +260,7 @@ def _print_load(data: dict[str, Any]) -> None:
                 number(n["requests_per_s"]),
                 number(n["output_tok_s"]),
                 *(percentile(n[name], p) for name, p in times),
-                number(n["goodput"]["requests_per_s"]),
+                *([number(n["goodput"]["requests_per_s"])] if has_limits else []),
                 _left_out(point),
             )
         )
