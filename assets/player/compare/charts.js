@@ -184,7 +184,7 @@ function figurePage(data, source) {
  * The colours used by visualizer/charts, each mapped to this theme's own.
  * @param {Palette} palette
  */
-export function coloursOf(palette) {
+function coloursOf(palette) {
   const table = new Map([
     ["#ffffff", palette.panel],
     ["#faf8f4", palette.panel],

@@ -12,7 +12,7 @@ const ENDS = 3000; // ms in which a cancelled job may end by itself
  * Why there is no engine, in a sentence. lasting: trying again is of no use. more: {size, kept} of
  * a model that is fetched once its visitor has agreed.
  */
-export class NoEngine extends Error {
+class NoEngine extends Error {
   constructor(sentence, lasting = false, /** @type {{size?: number, kept?: boolean}} */ more = {}) {
     super(sentence);
     this.lasting = lasting;

@@ -204,8 +204,8 @@ export function clipped(g, x, y, w, h, draw) {
 }
 
 /**
- * Whether a point lies in a rectangle. @param {{x: number, y: number, w: number, h: number}} box
- * @param {number} x @param {number} y
+ * @typedef {{x: number, y: number, w: number, h: number}} Box
+ * Whether a point lies in a rectangle. @param {Box} box @param {number} x @param {number} y
  */
 export const isIn = (box, x, y) =>
   x >= box.x && x < box.x + box.w && y >= box.y && y < box.y + box.h;
@@ -229,4 +229,12 @@ export function strokeBox(g, colour, line, x, y, w, h, dash = []) {
   g.setLineDash(dash);
   g.strokeRect(x, y, w, h);
   g.setLineDash([]);
+}
+
+/**
+ * Outline a rectangle from within, so that no line lies outside it. @param {Ink} g @param {string}
+ * colour @param {number} line @param {Box} box @param {number[]} [dash]
+ */
+export function frameBox(g, colour, line, { x, y, w, h }, dash) {
+  strokeBox(g, colour, line, x + line / 2, y + line / 2, w - line, h - line, dash);
 }

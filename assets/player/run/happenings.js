@@ -30,7 +30,7 @@ export function betweenSteps(run, i) {
  * @param {Run} run @param {number} i a step that has one before it
  * @returns {Happenings}
  */
-export function happeningsOf(run, i) {
+function happeningsOf(run, i) {
   const event = run.events[i];
   const spansAt = (/** @type {number} */ step) =>
     run.holders[step].filter((index) => index >= 0).map((index) => run.laneSpans[index]);

@@ -20,7 +20,7 @@ export const PREEMPTED = 16;
 export const OVERRUN = 32;
 export const HELD = PREFILL | DECODE | WASTED | STALLED | OVERRUN; // a request is in the lane
 
-export const NO_TEXT = "—"; // in place of a token of a simulated run, which no model chose
+const NO_TEXT = "—"; // in place of a token of a simulated run, which no model chose
 
 /**
  * The number of entries of `list`, sorted ascending, with values of at most `x`. value: of an

@@ -1,22 +1,24 @@
-// The KV cache: how long each running request's cache is, and the block map of the pool (owner,
-// fill, shared, free, vanished).
+// The block map of the KV pool: who owns each block, and how full, shared, free or just lost it is.
 
 import { dims } from "../parts/colours.js";
 import { clamp, setAttr, setText } from "../parts/dom.js";
-import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
+import { t, tell } from "../parts/speech.js";
 import {
   CanvasView,
   fillBox,
+  frameBox,
   isIn,
   measure,
   setFont,
   shorten,
   strokeBox,
 } from "../parts/surface.js";
-import { bandName, heldBy, heldWords, placesAt, tokensHeld } from "../run/holdings.js";
+import { bandName, placesAt } from "../run/holdings.js";
 import { blocksBetween } from "./blocks_between.js";
-import { easeOut, lerp, movingIn, phase } from "./phases.js";
+import { movingIn } from "./phases.js";
+
+/** @typedef {import("../parts/surface.js").Box} Box */
 
 /** What a block of a group holds the cache of, as a line. @param {Run} run @param {number} group */
 function ofLayers(run, group) {
@@ -34,306 +36,17 @@ function ofLayers(run, group) {
     : `Of ${which} with a window of ${count(window)} [token|tokens]`;
 }
 
-export class LengthsView extends CanvasView {
-  /** @type {Phase[]} */
-  moves = ["leave", "block"]; // when it looks other than the moment before
-
-  /** @param {HTMLElement} panel @param {ViewActions} actions */
-  constructor(panel, actions) {
-    super(panel, actions, ".lengths canvas", ".lengths-key");
-    this.pitch = 0; // of a lane, its gap included
-    /** @type {Map<Band, {stretches: [number, number][], tokens: number}[]>} */
-    this.held = new Map();
-  }
-
-  /** @param {ViewState} state */
-  draw(state) {
-    const { surface } = this;
-    const { run, frame, palette, focus, presenter } = state;
-    this.state = state;
-    this.held = new Map(); // band → lane → what it holds
-    for (const band of run.isGrouped ? run.bands : [])
-      this.held.set(
-        band,
-        frame.lanes.map((lane) => heldBy(run, band, lane, frame.i)),
-      );
-    if (run.isGrouped) setText(this.key, this._bandsKey(run));
-    else
-      tell(
-        this.key,
-        `${count(tokensHeld(run, frame))} of ${count(run.numBlocks * run.blockSize)} tokens`,
-      );
-    if (!surface.visible) return;
-    const g = surface.begin();
-    const come = movingIn(state) ? easeOut(phase(state.share, "block")) : 1;
-    const large = !presenter ? 12 : state.alone === "kv" ? 28 : 20;
-    const pitch = Math.min(surface.h / run.numLanes, presenter ? 2.6 * large : 40);
-    this.pitch = pitch;
-    const gap = pitch >= 8 ? 3 : pitch >= 4 ? 1 : 0;
-    const label = large > 20 ? 34 : 26;
-    const size = Math.max(11, Math.min(large, presenter ? pitch : pitch - 2));
-    setFont(g, `${size}px ${palette.mono}`);
-    // numbers behind a lane's bars
-    const perLane = run.isGrouped && pitch / run.bands.length < 9 ? run.bands.length : 1;
-    const room =
-      surface.w -
-      label -
-      measure(
-        g,
-        Array(perLane)
-          .fill(t(count(run.longest)))
-          .join("/"),
-      ) -
-      10;
-    g.textBaseline = "middle";
-    for (const lane of frame.lanes) {
-      const y = lane.lane * pitch + gap / 2;
-      const height = Math.max(1, pitch - gap);
-      const { request } = lane;
-      g.globalAlpha = dims(focus, request) ? 0.2 : 1;
-      fillBox(g, palette.empty, label, y, surface.w - label, height);
-      if (pitch >= 9) {
-        setFont(g, `700 ${size}px ${palette.mono}`);
-        g.fillStyle = request ? palette.ink : palette.soft;
-        g.fillText(request ? request.letter : "–", 4, y + height / 2 + 0.5);
-      }
-      const lost = !request && frame.vanished.find((v) => v.lane === lane.lane);
-      if (lost) this._lost(g, state, lost, label, y, height, room, size);
-      if (!request) continue;
-      const colours = palette.of(request);
-      const old = (room * lane.before) / run.longest;
-      const now = lerp(old, (room * lane.kvLen) / run.longest, come);
-      // kept for the wave, or overrun
-      const finished = Boolean(request.finished && request.finished.step < frame.i);
-      if (run.isGrouped) {
-        this._bands(g, state, lane, { label, y, height, room, size, finished });
-        continue;
-      }
-      fillBox(
-        g,
-        finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid,
-        label,
-        y,
-        old,
-        height,
-      );
-      if (now > old) {
-        const prefill =
-          lane.kvLen - lane.before > 1 ||
-          frame.event.segments.some((s) => s.request === request.id && s.phase === "prefill");
-        const width = Math.max(2, now - old);
-        if (prefill && height > 5) {
-          fillBox(g, colours.tint, label + old, y, width, height);
-          strokeBox(
-            g,
-            colours.solid,
-            1.5,
-            label + old + 0.75,
-            y + 0.75,
-            Math.max(0.5, width - 1.5),
-            height - 1.5,
-          );
-        } else {
-          g.fillRect(label + old, y, width, height);
-          fillBox(g, palette.ink, label + now - 2, y, 2, height);
-        }
-      }
-      // block boundaries
-      if ((run.blockSize * room) / run.longest >= 5) {
-        g.fillStyle = palette.panel;
-        g.globalAlpha *= 0.7;
-        for (let p = run.blockSize; p < lane.kvLen; p += run.blockSize)
-          g.fillRect(label + (room * p) / run.longest - 0.5, y, 1, height);
-        g.globalAlpha = dims(focus, request) ? 0.2 : 1;
-      }
-      if (pitch >= 9) {
-        g.fillStyle = palette.ink;
-        setFont(g, `${size}px ${palette.mono}`);
-        g.fillText(
-          t(count(come > 0 ? lane.kvLen : lane.before)),
-          label + now + 6,
-          y + height / 2 + 0.5,
-        );
-      }
-    }
-    g.globalAlpha = 1;
-    setAttr(
-      surface.canvas,
-      "aria-label",
-      `${t("Cache lengths")}: ${frame.lanes.flatMap((l) => (l.request ? [`${l.request.letter} ${l.kvLen}`] : [])).join(", ") || t("all empty")}`,
-    );
-  }
-
-  /** How many tokens all requests hold in each band. @param {Run} run */
-  _bandsKey(run) {
-    return run.bands
-      .map((band) => `${t(bandName(band))}: ${t(count(this._held(band)))}`)
-      .join(" · ");
-  }
-
-  /** @param {Band} band */
-  _held(band) {
-    return (this.held.get(band) || []).reduce((n, { tokens }) => n + tokens, 0);
-  }
-
-  /**
-   * A bar for each band, one below the other: what is held, new positions framed, and hollow what
-   * the window has passed.
-   * @param {Ink} g @param {ViewState} state @param {Frame["lanes"][number]} lane @param {any} place
-   */
-  _bands(g, { run, palette }, lane, { label, y, height, room, size, finished }) {
-    const colours = palette.of(/** @type {RunRequest} */ (lane.request));
-    const each = height / run.bands.length;
-    const thick = Math.max(1, each - (each >= 5 ? 2 : each >= 3 ? 1 : 0));
-    const x = (/** @type {number} */ position) => label + (room * position) / run.longest;
-    run.bands.forEach((band, b) => {
-      const { stretches, tokens } = /** @type {any} */ (this.held.get(band))[lane.lane];
-      const top = y + b * each;
-      const first = stretches.length ? stretches[0][0] : lane.kvLen;
-      if (first && thick >= 3)
-        strokeBox(
-          g,
-          colours.solid,
-          1,
-          label + 0.5,
-          top + 0.5,
-          Math.max(1, x(first) - label - 1),
-          thick - 1,
-          [2, 2],
-        );
-      for (const [from, end] of stretches) {
-        const old = Math.max(from, Math.min(end, lane.before));
-        fillBox(
-          g,
-          finished ? palette.hatch(g, colours.solid, palette.empty) : colours.solid,
-          x(from),
-          top,
-          x(old) - x(from),
-          thick,
-        );
-        if (end <= old) continue;
-        const width = Math.max(2, x(end) - x(old));
-        fillBox(
-          g,
-          lane.kvLen - lane.before > 1 ? colours.tint : colours.solid,
-          x(old),
-          top,
-          width,
-          thick,
-        );
-        if (lane.kvLen - lane.before === 1) fillBox(g, palette.ink, x(end) - 2, top, 2, thick);
-        else if (thick > 5)
-          strokeBox(
-            g,
-            colours.solid,
-            1.5,
-            x(old) + 0.75,
-            top + 0.75,
-            Math.max(0.5, width - 1.5),
-            thick - 1.5,
-          );
-      }
-      if (each < 9) return;
-      g.fillStyle = palette.ink;
-      setFont(g, `${Math.min(size, Math.max(9, each - 1))}px ${palette.mono}`);
-      g.fillText(t(count(tokens)), x(lane.kvLen) + 6, top + thick / 2 + 0.5);
-    });
-    if (each < 9 && height >= 9) {
-      g.fillStyle = palette.ink;
-      setFont(g, `${size}px ${palette.mono}`);
-      g.fillText(
-        run.bands
-          .map((band) => t(count(/** @type {any} */ (this.held.get(band))[lane.lane].tokens)))
-          .join("/"),
-        x(lane.kvLen) + 6,
-        y + height / 2 + 0.5,
-      );
-    }
-  }
-
-  /**
-   * A cache that was just freed by preemption: its length as an empty frame.
-   * @param {Ink} g @param {ViewState} state @param {any} lost @param {number} label @param {number}
-   * y @param {number} height @param {number} room @param {number} size
-   */
-  _lost(g, { run, palette, focus, share }, lost, label, y, height, room, size) {
-    const gone = easeOut(phase(share, "leave"));
-    g.globalAlpha = dims(focus, lost.request) ? 0.2 : 1;
-    g.setLineDash([4, 3]);
-    g.strokeStyle = palette.of(lost.request).solid;
-    g.lineWidth = 1.5;
-    const width = (room * lost.tokensLost) / run.longest;
-    if (gone < 1) fillBox(g, palette.of(lost.request).solid, label, y, width * (1 - gone), height);
-    g.strokeRect(label + 0.75, y + 0.75, Math.max(2, width - 1.5), height - 1.5);
-    g.setLineDash([]);
-    if (this.pitch >= 11) {
-      setFont(g, `${size}px ${palette.mono}`);
-      g.fillStyle = palette.ink;
-      g.fillText(
-        `${lost.request.letter} −${lost.tokensLost}`,
-        label + width + 6,
-        y + height / 2 + 0.5,
-      );
-    }
-  }
-
-  /** @param {number} x @param {number} y */
-  hit(x, y) {
-    const lane = this.state?.frame.lanes[Math.floor(y / this.pitch)];
-    if (!lane) return null;
-    if (!lane.request) return { request: null, lines: [[`lane ${lane.lane} is free`]] };
-    const grown = lane.kvLen - lane.before;
-    const note = grown ? `, ${grown} of them new in this step` : "";
-    /** @type {Span[][]} */
-    const lines = [
-      [{ request: lane.request }, ` holds ${count(lane.kvLen)} [position|positions]${note}`],
-    ];
-    const { run } = /** @type {ViewState} */ (this.state);
-    if (run.isGrouped) {
-      lines[0] = [
-        { request: lane.request },
-        ` has ${count(lane.kvLen)} [position|positions]${note}`,
-      ];
-      for (const [band, held] of this.held)
-        lines.push([heldWords(band, lane.kvLen, held[lane.lane].tokens)]);
-    }
-    return { request: lane.request, lines };
-  }
-
-  places() {
-    return (this.state?.frame.lanes || []).map(({ lane }) => ({
-      x: 0,
-      y: lane * this.pitch,
-      w: this.surface.w,
-      h: this.pitch,
-    }));
-  }
-
-  /** @param {ViewState} state */
-  table({ run, frame }) {
-    const bands = run.isGrouped ? run.bands : [];
-    return {
-      caption: t("Length of each request's cache"),
-      columns: ["Lane", "Request", "Before this step", "After", ...bands.map(bandName)],
-      rows: frame.lanes.flatMap((l) =>
-        l.request
-          ? [
-              [
-                String(l.lane),
-                l.request.letter,
-                String(l.before),
-                String(l.kvLen),
-                ...bands.map((band) => String(heldBy(run, band, l, frame.i).tokens)),
-              ],
-            ]
-          : [],
-      ),
-    };
-  }
-}
-
 /** What marks the blocks of a band, where there are several. @param {Band} band */
 const mark = ({ index }) => "′".repeat(index);
+
+/**
+ * The positions of a cache that an owner's block is for: first, and one past the last.
+ * @param {Run} run @param {BlockOwner} owner @returns {[number, number]}
+ */
+function positionsOf(run, { at, group }) {
+  const { blockSize } = run.groups[group];
+  return [at * blockSize, (at + 1) * blockSize];
+}
 
 export class BlocksView extends CanvasView {
   /** @type {Phase[]} */
@@ -443,17 +156,21 @@ export class BlocksView extends CanvasView {
     if (marked.length && !state.simple)
       setText(this.key, [t(`${count(kv.used)} of ${count(kv.total)}`), ...marked].join(" · "));
     this.tiles.forEach(({ x, y }, tile) => {
-      if (group === 1) this._block(g, state, tile, x, y, bw - gap, bh - gap - strip, strip);
-      else this._tile(g, state, tile, x, y, bw - gap, bh - gap);
+      const box = { x, y, w: bw - gap, h: bh - gap - strip };
+      if (group === 1) this._block(g, state, tile, box, strip);
+      else this._tile(g, state, tile, box);
     });
     g.globalAlpha = 1;
     const preempted = [...this.ghosts.values()].filter((ghost) => !ghost.passed).length;
     const shared = [...this.owned.values()].filter((o) => o.length > 1).length;
-    setAttr(
-      surface.canvas,
-      "aria-label",
-      `${t(`Block map: ${kv.used} of ${kv.total} blocks in use`)}${shared ? `, ${t(`${shared} shared`)}` : ""}${preempted ? `, ${t(`${preempted} freed by preemption`)}` : ""}${this.ghosts.size > preempted ? `, ${t(`${this.ghosts.size - preempted} behind a window`)}` : ""}`,
-    );
+    const passed = this.ghosts.size - preempted;
+    const words = [
+      `Block map: ${kv.used} of ${kv.total} blocks in use`,
+      shared && `${shared} shared`,
+      preempted && `${preempted} freed by preemption`,
+      passed && `${passed} behind a window`,
+    ].flatMap((part) => (part ? [t(part)] : []));
+    setAttr(surface.canvas, "aria-label", words.join(", "));
   }
 
   /** @param {ViewState} state */
@@ -472,11 +189,12 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * h: of the fill; strip: what is left below it for a label, or 0.
-   * @param {Ink} g @param {ViewState} state @param {number} block @param {number} x @param {number}
-   * y @param {number} w @param {number} h @param {number} strip
+   * box: of the fill; strip: what is left below it for a label, or 0.
+   * @param {Ink} g @param {ViewState} state @param {number} block @param {Box} box @param {number}
+   * strip
    */
-  _block(g, { palette, focus, hot, run }, block, x, y, w, h, strip) {
+  _block(g, { palette, focus, hot, run }, block, box, strip) {
+    const { x, y, w, h } = box;
     const owners = this.shown.get(block);
     const ghost = this.ghosts.get(block);
     const lit = owners
@@ -486,19 +204,10 @@ export class BlocksView extends CanvasView {
     const forgotten = this.forgotten.get(block);
     if (!owners) {
       fillBox(g, palette.empty, x, y, w, h);
-      if (forgotten) this._forget(g, palette, forgotten, x, y, w, h);
+      if (forgotten) this._forget(g, palette, forgotten, box);
       if (ghost) {
         // freed in this step: an empty frame, crossed
-        strokeBox(
-          g,
-          palette.of(ghost.request).solid,
-          1.5,
-          x + 0.75,
-          y + 0.75,
-          w - 1.5,
-          h - 1.5,
-          [3, 2],
-        );
+        frameBox(g, palette.of(ghost.request).solid, 1.5, box, [3, 2]);
         g.beginPath();
         g.moveTo(x + 2, y + h - 2);
         g.lineTo(x + w - 2, y + 2);
@@ -516,38 +225,29 @@ export class BlocksView extends CanvasView {
       fillBox(g, colours.solid, x + n * part, y + h * (1 - o.fill), part, h * o.fill);
     });
     g.globalAlpha = lit ? 1 : 0.2;
-    if (forgotten) this._forget(g, palette, forgotten, x, y, w, h);
-    if (owners.some((o) => o.fresh) && w > 7) {
-      // new in this step
-      strokeBox(g, palette.ink, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5);
-    }
-    if (owners.length > 1 && w > 7) {
+    if (forgotten) this._forget(g, palette, forgotten, box);
+    // new in this step
+    if (owners.some((o) => o.fresh) && w > 7) frameBox(g, palette.ink, 1.5, box);
+    if (owners.length > 1 && w > 7)
       strokeBox(g, palette.ink, 1.2, x + 1, y + 1, w - 2, h - 2, [2, 2]);
-    }
     if (strip) this._label(g, palette, run, owners, ghost && ghost.request, x, y + h + 1, w, strip);
     const [from, end] = hot?.keys || [0, 0];
-    if (
-      owners.some(
-        (o) =>
-          o.request === hot?.request &&
-          from < (o.at + 1) * run.groups[o.group].blockSize &&
-          end > o.at * run.groups[o.group].blockSize,
-      )
-    ) {
-      strokeBox(g, palette.ink, 2.5, x + 1, y + 1, w - 2, h - 2);
-    }
+    const isHot = owners.some((o) => {
+      const [first, past] = positionsOf(run, o);
+      return o.request === hot?.request && from < past && end > first;
+    });
+    if (isHot) strokeBox(g, palette.ink, 2.5, x + 1, y + 1, w - 2, h - 2);
   }
 
   /**
    * A prefix that was kept for others goes, as its block is needed. @param {Ink} g @param {Palette}
-   * palette @param {{request: RunRequest, left: number}} forgotten @param {number} x @param
-   * {number} y @param {number} w @param {number} h
+   * palette @param {{request: RunRequest, left: number}} forgotten @param {Box} box
    */
-  _forget(g, palette, { request, left }, x, y, w, h) {
+  _forget(g, palette, { request, left }, box) {
     const alpha = g.globalAlpha;
     g.globalAlpha = alpha * left;
-    fillBox(g, palette.of(request).cached, x, y, w, h);
-    strokeBox(g, palette.of(request).solid, 1.5, x + 0.75, y + 0.75, w - 1.5, h - 1.5, [3, 2]);
+    fillBox(g, palette.of(request).cached, box.x, box.y, box.w, box.h);
+    frameBox(g, palette.of(request).solid, 1.5, box, [3, 2]);
     g.globalAlpha = alpha;
   }
 
@@ -579,10 +279,9 @@ export class BlocksView extends CanvasView {
   }
 
   /**
-   * @param {Ink} g @param {ViewState} state @param {number} tile @param {number} x @param {number}
-   * y @param {number} w @param {number} h
+   * @param {Ink} g @param {ViewState} state @param {number} tile @param {Box} box
    */
-  _tile(g, { palette, focus, run }, tile, x, y, w, h) {
+  _tile(g, { palette, focus, run }, tile, { x, y, w, h }) {
     const size = Math.min(this.group, run.numBlocks - tile * this.group);
     const held = Array.from({ length: size }, (_, n) =>
       this.shown.get(tile * this.group + n),
@@ -601,48 +300,34 @@ export class BlocksView extends CanvasView {
     const tile = this.tiles.findIndex((place) => isIn(place, x, y));
     if (tile < 0 || !this.state) return null;
     const { run } = this.state;
+    const last = Math.min((tile + 1) * this.group, run.numBlocks) - 1;
     if (this.group > 1)
-      return {
-        request: null,
-        lines: [
-          [
-            `Blocks ${tile * this.group} to ${Math.min((tile + 1) * this.group, run.numBlocks) - 1}`,
-          ],
-        ],
-      };
+      return { request: null, lines: [[`Blocks ${tile * this.group} to ${last}`]] };
     const owners = this.owned.get(tile);
+    const was = this.ghosts.get(tile);
     if (!owners) {
-      const ghost = this.ghosts.get(tile);
-      if (ghost?.passed)
-        return {
-          request: ghost.request,
-          lines: [
-            [
-              `Block ${tile}: given back in this step, as the window of `,
-              { request: ghost.request },
-              " has passed it",
-            ],
-          ],
-        };
-      return ghost
-        ? {
-            request: ghost.request,
-            lines: [
-              [`Block ${tile}: freed in this step, `, { request: ghost.request }, " was preempted"],
-            ],
-          }
-        : { request: null, lines: [[`Block ${tile} is free`]] };
+      if (!was) return { request: null, lines: [[`Block ${tile} is free`]] };
+      const { request, passed } = was;
+      const line = passed
+        ? [
+            `Block ${tile}: given back in this step, as the window of `,
+            { request },
+            " has passed it",
+          ]
+        : [`Block ${tile}: freed in this step, `, { request }, " was preempted"];
+      return { request, lines: [line] };
     }
     const lines = owners.map((o) => {
-      const { blockSize } = run.groups[o.group];
-      const from = o.at * blockSize;
+      const { blockSize, kind } = run.groups[o.group];
+      const [first, past] = positionsOf(run, o);
+      const which = `${kind === "ring" ? "slots" : "positions"} ${first} to ${past - 1}`;
+      const filled = `${Math.round(o.fill * blockSize)} of ${blockSize} filled`;
       return [
         `Block ${tile}: `,
         { request: o.request },
-        ` ${run.groups[o.group].kind === "ring" ? "slots" : "positions"} ${from} to ${from + blockSize - 1}, ${Math.round(o.fill * blockSize)} of ${blockSize} filled${o.fresh ? ", new in this step" : ""}`,
+        ` ${which}, ${filled}${o.fresh ? ", new in this step" : ""}`,
       ];
     });
-    const was = this.ghosts.get(tile);
     if (run.isGrouped) lines.push([ofLayers(run, owners[0].group)]);
     if (was)
       lines.push([
@@ -652,14 +337,11 @@ export class BlocksView extends CanvasView {
           : " was preempted in this step and lost it",
       ]);
     if (owners.length > 1) lines.push([`Shared by ${owners.length}: one copy in memory`]);
-    const o = owners[0];
+    const { request } = owners[0];
     return {
-      request: o.request,
+      request,
       lit: owners.map((owner) => owner.request),
-      hot: {
-        request: o.request,
-        keys: [o.at * run.groups[o.group].blockSize, (o.at + 1) * run.groups[o.group].blockSize],
-      },
+      hot: { request, keys: positionsOf(run, owners[0]) },
       lines,
     };
   }
@@ -672,8 +354,9 @@ export class BlocksView extends CanvasView {
   table({ run, frame }) {
     const owned = [...this.owners(frame, run)].sort((a, b) => a[0] - b[0]);
     const { kv } = frame.event;
+    const freed = frame.vanished.map((v) => v.request.letter).join(", ");
     return {
-      caption: `${t(`Blocks in use: ${kv.used} of ${kv.total}`)}${frame.vanished.length ? `; ${t("freed by preemption")}: ${frame.vanished.map((v) => v.request.letter).join(", ")}` : ""}`,
+      caption: `${t(`Blocks in use: ${kv.used} of ${kv.total}`)}${freed && `; ${t("freed by preemption")}: ${freed}`}`,
       columns: ["Block", "Owner", "Its block", "Filled"],
       rows: owned
         .slice(0, 500)

@@ -5,8 +5,21 @@ import { dims } from "../parts/colours.js";
 import { find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
+<<<<<<< HEAD
 import { CanvasView, fillBox, isIn, measure, setFont, strokeBox } from "../parts/surface.js";
 import { guessAt, NOT_TAKEN, overrunWords, visible, written } from "../run/passes.js";
+=======
+import {
+  CanvasView,
+  fillBox,
+  frameBox,
+  isIn,
+  measure,
+  setFont,
+  strokeBox,
+} from "../parts/surface.js";
+import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
+>>>>>>> lines
 import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
@@ -29,8 +42,19 @@ const FOLDS = [
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
+<<<<<<< HEAD
 /** What is said of what came out. @param {Cell} cell */
 const outWords = ({ out }) => (typeof out === "string" ? `→ ${out || t("end")}` : "");
+=======
+/**
+ * A token as it is read in the row. @param {Run} run @param {PassItem} item @param {number}
+ * position
+ */
+const textOf = (run, item, position) =>
+  guessAt(item, position) === "forgotten"
+    ? NOT_TAKEN
+    : visible(run.tokenText(item.request, position));
+>>>>>>> lines
 
 export class PackedRow extends CanvasView {
   /** @type {Phase[]} */
@@ -62,11 +86,7 @@ export class PackedRow extends CanvasView {
         item,
         position,
         guess,
-        text: added
-          ? "·"
-          : guess === "forgotten"
-            ? NOT_TAKEN
-            : visible(run.tokenText(item.request, position)),
+        text: added ? "·" : textOf(run, item, position),
         added,
         phase: guess ? "draft" : item.phase,
       };
@@ -114,10 +134,10 @@ export class PackedRow extends CanvasView {
   }
 
   /**
-   * @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left @param
-   * {number} width @param {number} height
+   * @param {Ink} g @param {Cell[][]} groups @param {Style} style @param {number} left
    */
-  _place(g, groups, style, left, width, height) {
+  _place(g, groups, style, left) {
+    const { w: width, h: height } = this.surface;
     let x = left;
     let y = 0;
     const placed = [];
@@ -227,7 +247,7 @@ export class PackedRow extends CanvasView {
     for (const { most, saysOut } of FOLDS) {
       const groups = shown.map((p) => this._cellsOf(run, p, most, saysOut ? frame : null));
       if (hidden.length) groups.splice(-1, 0, [this._sumOf(hidden)]);
-      placed = this._place(g, groups, style, thumb + label, surface.w, surface.h);
+      placed = this._place(g, groups, style, thumb + label);
       if (placed) break;
     }
     if (!placed) placed = this._counted(g, run, shown, style, thumb + label);
@@ -258,22 +278,14 @@ export class PackedRow extends CanvasView {
       this._out(g, state, cell);
     });
     this.cells = placed;
-    const what = (/** @type {PassItem} */ i) =>
-      i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`;
-    setAttr(
-      surface.canvas,
-      "aria-label",
-      `${t(passes.length > 1 ? `${passes.length} passes` : "One pass")}: ${passes
-        .map((p) =>
-          p.items
-            .map(
-              (i) =>
-                `${i.request.letter} ${t(what(i))}${i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : ""}`,
-            )
-            .join(", "),
-        )
-        .join("; ")}`,
-    );
+    const said = (/** @type {PassItem} */ i) => {
+      const what = i.finished ? "finished" : `${i.length} ${i.overrun ? "overrun" : i.phase}`;
+      const after = i.pads ? ` ${t(`after ${count(i.pads)} [pad|pads]`)}` : "";
+      return `${i.request.letter} ${t(what)}${after}`;
+    };
+    const heard = passes.map((p) => p.items.map(said).join(", ")).join("; ");
+    const passed = t(passes.length > 1 ? `${passes.length} passes` : "One pass");
+    setAttr(surface.canvas, "aria-label", `${passed}: ${heard}`);
   }
 
   /**
@@ -293,14 +305,7 @@ export class PackedRow extends CanvasView {
         text: `+${t(`${count(tokens)} [token|tokens] of ${count(rest.filter((c) => !c.graph).length)} [request|requests]`)}`,
         sum: true,
       };
-      const placed = this._place(
-        g,
-        [[...cells.slice(0, n), last]],
-        style,
-        left,
-        this.surface.w,
-        this.surface.h,
-      );
+      const placed = this._place(g, [[...cells.slice(0, n), last]], style, left);
       if (placed) return placed;
     }
     return [];
@@ -349,14 +354,8 @@ export class PackedRow extends CanvasView {
       x + Math.max(cell.added ? 0 : style.pad, (w - measure(g, cell.text)) / 2),
       y + h / 2 + 0.5,
     );
-    if (
-      hot &&
-      hot.request === cell.item.request &&
-      hot.q !== undefined &&
-      cell.position === hot.q
-    ) {
+    if (hot?.request === cell.item.request && hot.q !== undefined && cell.position === hot.q)
       strokeBox(g, palette.ink, 2, x, y, w, h);
-    }
     g.globalAlpha = 1;
   }
 
@@ -384,25 +383,10 @@ export class PackedRow extends CanvasView {
       if (!item.length) return;
       const colours = palette.ofItem(item);
       g.globalAlpha = dims(focus, item.request) ? 0.2 : 1;
-      fillBox(
-        g,
-        item.phase === "decode" ? colours.solid : colours.tint,
-        item.pads * cw,
-        1 + row * rh,
-        item.length * cw,
-        rh - (rh > 4 ? 1 : 0),
-      );
-      if (item.phase !== "decode" && rh > 3) {
-        strokeBox(
-          g,
-          colours.solid,
-          1,
-          item.pads * cw + 0.5,
-          1.5 + row * rh,
-          item.length * cw - 1,
-          rh - 2,
-        );
-      }
+      const [x, y, w] = [item.pads * cw, 1 + row * rh, item.length * cw];
+      const decodes = item.phase === "decode";
+      fillBox(g, decodes ? colours.solid : colours.tint, x, y, w, rh - (rh > 4 ? 1 : 0));
+      if (!decodes && rh > 3) frameBox(g, colours.solid, 1, { x, y, w, h: rh - 1 });
     });
     g.globalAlpha = 1;
   }
@@ -414,15 +398,13 @@ export class PackedRow extends CanvasView {
     const { item, position = 0 } = cell;
     const request = item.request;
     if (cell.sum) return { request: null, lines: [[cell.text]] };
-    if (cell.graph)
+    if (cell.graph) {
+      const has = `the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions]`;
       return {
         request: null,
-        lines: [
-          [
-            `Graph padding: the CUDA graph has ${count(cell.bucket ?? 0)} [position|positions], ${cell.graph} of them for no request`,
-          ],
-        ],
+        lines: [[`Graph padding: ${has}, ${cell.graph} of them for no request`]],
       };
+    }
     if (cell.pads) {
       const why = item.finished
         ? "finished; its row is still computed until the wave ends"
@@ -476,6 +458,8 @@ export class PackedRow extends CanvasView {
 
   /** @param {ViewState} state */
   table({ run, frame }) {
+    const padded = (/** @type {Pass} */ { index, graphPads }) =>
+      [index + 1, t("nobody"), t("graph padding"), "–", "", graphPads].map(String);
     return {
       caption: t("Tokens of this forward pass, in order"),
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads", "Came out"],
@@ -487,13 +471,12 @@ export class PackedRow extends CanvasView {
             `${t(i.phase)}${i.overrun ? `, ${t("overrun")}` : ""}`,
             i.length ? t(`${i.start} to ${i.kvLen - 1}`) : "–",
             Array.from({ length: Math.min(i.length, 40) }, (_, n) =>
-              guessAt(i, i.start + n) === "forgotten"
-                ? NOT_TAKEN
-                : visible(run.tokenText(i.request, i.start + n)),
+              textOf(run, i, i.start + n),
             ).join(" ") + (i.length > 40 ? ` … +${i.length - 40}` : ""),
             String(i.pads),
             i.sampled ? written(run, i.request, frame.i) || t("end") : "",
           ])
+<<<<<<< HEAD
           .concat(
             p.graphPads
               ? [
@@ -509,6 +492,9 @@ export class PackedRow extends CanvasView {
                 ]
               : [],
           ),
+=======
+          .concat(p.graphPads ? [padded(p)] : []),
+>>>>>>> lines
       ),
     };
   }

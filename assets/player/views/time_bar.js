@@ -10,14 +10,14 @@ const SEEN = 0.02; // of the whole
 /** @typedef {NonNullable<ReturnType<typeof import("../run/delays.js").timeOf>>} RequestTime */
 
 /** @param {RequestTime} time */
-export const timeWords = (time) =>
+const timeWords = (time) =>
   `${t(milliseconds(time.whole))}: ${time.parts.map(({ label, seconds }) => `${t(label)} ${t(milliseconds(seconds))}`).join(", ")}`;
 
 /**
  * What a part is, and what it is made of. @param {RequestTime} time @param
  * {RequestTime["parts"][number]} part
  */
-export function partWords(time, { name, label, means, seconds, steps }) {
+function partWords(time, { name, label, means, seconds, steps }) {
   const head = `${t(label)}: ${t(milliseconds(seconds))}${steps ? `, ${t(`${steps} [step|steps]`)}` : ""}`;
   const limits =
     name === "queued"

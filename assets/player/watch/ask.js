@@ -4,7 +4,8 @@
 
 import { clamp, h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
-import { BlocksView, LengthsView } from "../views/kv.js";
+import { BlocksView } from "../views/kv.js";
+import { LengthsView } from "../views/lengths.js";
 import { MaskView } from "../views/mask/mask.js";
 import { PackedRow } from "../views/packed_row.js";
 import { StripView } from "../views/strip.js";

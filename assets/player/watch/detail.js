@@ -27,7 +27,7 @@ const known = (text) => (text === "simple" || text === "full" ? text : null);
  * What an address asks for: in words, or by naming something that only Full shows. @param
  * {URLSearchParams} p
  */
-export const detailOf = (p) =>
+const detailOf = (p) =>
   known(p.get("detail")) ||
   (Object.entries(ONLY_FULL).some(
     ([name, value]) => p.has(name) && (value === null || p.get(name) === value),
