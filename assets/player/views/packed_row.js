@@ -5,10 +5,6 @@ import { dims } from "../parts/colours.js";
 import { find, setAttr } from "../parts/dom.js";
 import { t, tell } from "../parts/speech.js";
 import { count } from "../parts/format.js";
-<<<<<<< HEAD
-import { CanvasView, fillBox, isIn, measure, setFont, strokeBox } from "../parts/surface.js";
-import { guessAt, NOT_TAKEN, overrunWords, visible, written } from "../run/passes.js";
-=======
 import {
   CanvasView,
   fillBox,
@@ -18,8 +14,7 @@ import {
   setFont,
   strokeBox,
 } from "../parts/surface.js";
-import { guessAt, NOT_TAKEN, overrunWords, visible } from "../run/passes.js";
->>>>>>> lines
+import { guessAt, NOT_TAKEN, overrunWords, visible, written } from "../run/passes.js";
 import { movingIn, phase, some, turn } from "./phases.js";
 
 const GAP = 2;
@@ -42,10 +37,9 @@ const FOLDS = [
  * @typedef {{h: number, pad: number, font: number, line: number, least: number}} Style
  */
 
-<<<<<<< HEAD
 /** What is said of what came out. @param {Cell} cell */
 const outWords = ({ out }) => (typeof out === "string" ? `→ ${out || t("end")}` : "");
-=======
+
 /**
  * A token as it is read in the row. @param {Run} run @param {PassItem} item @param {number}
  * position
@@ -54,7 +48,6 @@ const textOf = (run, item, position) =>
   guessAt(item, position) === "forgotten"
     ? NOT_TAKEN
     : visible(run.tokenText(item.request, position));
->>>>>>> lines
 
 export class PackedRow extends CanvasView {
   /** @type {Phase[]} */
@@ -459,7 +452,7 @@ export class PackedRow extends CanvasView {
   /** @param {ViewState} state */
   table({ run, frame }) {
     const padded = (/** @type {Pass} */ { index, graphPads }) =>
-      [index + 1, t("nobody"), t("graph padding"), "–", "", graphPads].map(String);
+      [index + 1, t("nobody"), t("graph padding"), "–", "", graphPads, ""].map(String);
     return {
       caption: t("Tokens of this forward pass, in order"),
       columns: ["Pass", "Request", "Phase", "Positions", "Tokens", "Pads", "Came out"],
@@ -476,25 +469,7 @@ export class PackedRow extends CanvasView {
             String(i.pads),
             i.sampled ? written(run, i.request, frame.i) || t("end") : "",
           ])
-<<<<<<< HEAD
-          .concat(
-            p.graphPads
-              ? [
-                  [
-                    String(p.index + 1),
-                    t("nobody"),
-                    t("graph padding"),
-                    "–",
-                    "",
-                    String(p.graphPads),
-                    "",
-                  ],
-                ]
-              : [],
-          ),
-=======
           .concat(p.graphPads ? [padded(p)] : []),
->>>>>>> lines
       ),
     };
   }
