@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 /**
  * met, says: whether the run meets it, and what it shows, null before one; heard: the same said to
  * who does not see the mark.
- * @param {{met: boolean, asks: any[], says: any[] | null, heard: string}} goal
+ * @param {{met: boolean, asks: (string | Node)[], says: (string | Node)[] | null, heard: string}} goal
  */
 export const goalItem = ({ met, asks, says, heard }) =>
   h(
