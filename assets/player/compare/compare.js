@@ -1,7 +1,7 @@
 // The Compare page: a race on top, the measurements below. It shows one document
 // (visualizer/documents/comparison.py); an engine, if there is one, measures others.
 
-import { download, h, setText } from "../parts/dom.js";
+import { download, h, setText, tableOf } from "../parts/dom.js";
 import { count } from "../parts/format.js";
 import { putLanguage } from "../parts/language.js";
 import { addressed, copyLink, linkTo, noLink, setAddress } from "../parts/link.js";
@@ -22,6 +22,7 @@ import {
   pressesButton,
   showEmpty,
   showToast,
+  toggleFullscreen,
   whenStyled,
 } from "../parts/look.js";
 import { NewComparison } from "./new_comparison.js";
@@ -367,33 +368,14 @@ export class Compare {
     const { columns, rows } = inLanguage(this.doc).table;
     const unseen = t("not observable");
     this.$(".metrics").replaceChildren(
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
+      tableOf(
+        columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)),
+        rows.map(([name, ...cells]) =>
           h(
             "tr",
             {},
-            ...columns.map((c) => h("th", { scope: "col", title: c.definition }, c.title)),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          ...rows.map((row) =>
-            h(
-              "tr",
-              {},
-              ...row.map((cell, i) =>
-                h(
-                  i ? "td" : "th",
-                  i ? { class: cell === unseen ? "unseen" : null } : { scope: "row" },
-                  cell,
-                ),
-              ),
-            ),
+            h("th", { scope: "row" }, name),
+            ...cells.map((cell) => h("td", { class: cell === unseen ? "unseen" : null }, cell)),
           ),
         ),
       ),
@@ -578,12 +560,7 @@ export class Compare {
       if (isTyping(at) || pressesButton(e) || at.closest?.(".metrics")) return;
       const own = {
         p: () => this.present(!this.presenter),
-        f:
-          this.presenter &&
-          (() =>
-            document.fullscreenElement
-              ? document.exitFullscreen()
-              : this.root.requestFullscreen?.()),
+        f: this.presenter && (() => toggleFullscreen(this.root)),
       };
       const act = this.bar.key(e) || own[e.key];
       if (!act) return;

@@ -2,7 +2,7 @@
 //
 //   document ─→ home (lessons, questions, glossary) ─→ lesson, stop by stop ─→ Stage ─→ the player
 
-import { h, hasMoved, setText } from "../parts/dom.js";
+import { h, hasMoved, setText, tableOf } from "../parts/dom.js";
 import { besidePlayer, fillPart, fillTabs, isTyping, pageWatch } from "../parts/look.js";
 import { keepLanguage, wantedLanguage } from "../parts/language.js";
 import { addressed, setAddress, turnPage } from "../parts/link.js";
@@ -290,16 +290,10 @@ export class Learn {
         role: "group",
         "aria-label": label,
       },
-      h(
-        "table",
-        {},
-        h("thead", {}, h("tr", {}, h("td", {}), ...columns.map(head))),
-        h(
-          "tbody",
-          {},
-          ...rows.map(([what, ...names]) =>
-            h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
-          ),
+      tableOf(
+        [h("td"), ...columns.map(head)],
+        rows.map(([what, ...names]) =>
+          h("tr", {}, h("th", { scope: "row" }, what), ...names.map((name) => h("td", {}, name))),
         ),
       ),
     );

@@ -3,6 +3,7 @@
 //   begin ─→ html[data-task], the requests open ─→ "inflight-ran" {id} ─→ lesson_check ─→ a mark and a sentence for each goal ─→ end
 
 import { h, setText } from "../parts/dom.js";
+import { goalItem } from "../parts/goal.js";
 import { sentence, sentenceText } from "./sentences.js";
 
 export class Task {
@@ -112,24 +113,9 @@ export class Task {
       { class: "goals" },
       ...this.stop.goals.map(({ name, text }) => {
         const { met = false, says = null } = this.found[name] || {};
-        return h(
-          "li",
-          { class: met ? "goal met" : "goal" },
-          h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
-          h(
-            "span",
-            {},
-            h(
-              "span",
-              { class: "hidden-text" },
-              says ? (met ? words.goal_met : words.goal_open) : "",
-            ),
-            h("b", {}, ...sentence(text, learn.watch.state, terms)),
-            says
-              ? h("span", { class: "goal-says" }, ...sentence(says, learn.watch.state, terms))
-              : null,
-          ),
-        );
+        const told = (/** @type {string} */ line) => sentence(line, learn.watch.state, terms);
+        const heard = met ? words.goal_met : words.goal_open;
+        return goalItem({ met, asks: told(text), says: says && told(says), heard });
       }),
     );
   }

@@ -1,6 +1,6 @@
 // The page's address in large type, for others to join.
 
-import { bareCard } from "../parts/floating.js";
+import { bareCard, closing } from "../parts/floating.js";
 import { h } from "../parts/dom.js";
 import { t } from "../parts/speech.js";
 
@@ -30,9 +30,6 @@ export async function showAddress(live) {
         ),
         h("p", {}, h("code", {}, "python app.py --host 0.0.0.0")),
       ];
-  dialog.replaceChildren(
-    ...said,
-    h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close"))),
-  );
+  dialog.replaceChildren(...said, closing());
   dialog.showModal();
 }

@@ -20,6 +20,13 @@ export function h(tag, props = {}, ...children) {
   return el;
 }
 
+/**
+ * A table from the cells of its head and its rows; before: its caption.
+ * @param {Element[]} heads @param {Element[]} rows @param {Element[]} before
+ */
+export const tableOf = (heads, rows, ...before) =>
+  h("table", {}, ...before, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
+
 /** An icon from the sprite in player.html. @param {string} name */
 export function icon(name) {
   const ns = "http://www.w3.org/2000/svg";

@@ -2,7 +2,7 @@
 // keys.
 
 import { spans } from "./chips.js";
-import { clamp, h } from "./dom.js";
+import { clamp, h, icon } from "./dom.js";
 import { t, translateLine } from "./speech.js";
 
 export class Menu {
@@ -132,8 +132,22 @@ export function showKeys(root, about) {
   );
 }
 
-const closing = () =>
+/** What closes a card, at its end. */
+export const closing = () =>
   h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
+
+/** The head of a card that is long: its title, and what closes it. @param {string} title */
+export const cardHead = (title) =>
+  h(
+    "header",
+    { class: "runs-head" },
+    h("h2", {}, t(title)),
+    h(
+      "form",
+      { method: "dialog" },
+      h("button", { class: "icon-button", "aria-label": t("Close") }, icon("close")),
+    ),
+  );
 
 /**
  * @param {HTMLElement} root with a `dialog.card`

@@ -168,6 +168,10 @@ export function hideToast(root) {
   root.querySelector(".toast").hidden = true;
 }
 
+/** A part fills the screen, or leaves it. @param {HTMLElement} root */
+export const toggleFullscreen = (root) =>
+  document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen?.();
+
 /** The sentence shown when there is nothing else to show; null removes it. */
 export function showEmpty(root, sentence) {
   const box = root.querySelector(".empty-state");

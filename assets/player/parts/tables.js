@@ -1,6 +1,6 @@
 // Every canvas as a table of the same step, for screen readers.
 
-import { h } from "./dom.js";
+import { h, tableOf } from "./dom.js";
 import { t } from "./speech.js";
 
 export class Tables {
@@ -37,24 +37,17 @@ export class Tables {
 export function fillTable(holder, { caption, columns, rows }) {
   holder.setAttribute("aria-label", caption);
   holder.replaceChildren(
-    h(
-      "table",
-      {},
-      h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, ...columns.map((c) => h("th", { scope: "col" }, t(c))))),
-      h(
-        "tbody",
-        {},
-        ...rows.map((row) =>
-          h(
-            "tr",
-            {},
-            ...row.map((cell, n) =>
-              h(n ? "td" : "th", n ? {} : { scope: "row" }, h("bdi", {}, cell)),
-            ),
-          ),
+    tableOf(
+      columns.map((c) => h("th", { scope: "col" }, t(c))),
+      rows.map(([first, ...cells]) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, h("bdi", {}, first)),
+          ...cells.map((cell) => h("td", {}, h("bdi", {}, cell))),
         ),
       ),
+      h("caption", {}, caption),
     ),
   );
 }

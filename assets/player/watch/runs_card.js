@@ -1,7 +1,7 @@
 // The runs that can be opened: recorded ones, and those of this visit, which can also be shared,
 // compared and removed until the page is closed.
 
-import { bareCard } from "../parts/floating.js";
+import { bareCard, cardHead } from "../parts/floating.js";
 import { h, icon } from "../parts/dom.js";
 import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
@@ -174,16 +174,7 @@ export function showRuns(app) {
     const rest = catalogue.filter((e) => !Number.isInteger(e.question));
     if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
     dialog.replaceChildren(
-      h(
-        "header",
-        { class: "runs-head" },
-        h("h2", {}, t("Runs")),
-        h(
-          "form",
-          { method: "dialog" },
-          h("button", { class: "icon-button", "aria-label": t("Close") }, icon("close")),
-        ),
-      ),
+      cardHead("Runs"),
       ...(app.visit.runs.length
         ? [
             h(

@@ -2,9 +2,9 @@
 // and every request's time in a table that sorts. The numbers and the sentences are
 // visualizer/documents/delays.py's.
 
-import { bareCard } from "../parts/floating.js";
+import { bareCard, cardHead } from "../parts/floating.js";
 import { chip, spans } from "../parts/chips.js";
-import { h, icon } from "../parts/dom.js";
+import { h, tableOf } from "../parts/dom.js";
 import { count, milliseconds } from "../parts/format.js";
 import { speaking, t, tell } from "../parts/speech.js";
 import { timeOf } from "../run/delays.js";
@@ -164,21 +164,13 @@ function table(app, go) {
         ),
       );
     box.replaceChildren(
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            head("request", "request"),
-            h("td", {}),
-            ...columns.map(([key, words, means]) => head(key, words, means)),
-          ),
-        ),
-        h("tbody", {}, ...shown.slice(0, MOST_ROWS).map(row)),
+      tableOf(
+        [
+          head("request", "request"),
+          h("td"),
+          ...columns.map(([key, words, means]) => head(key, words, means)),
+        ],
+        shown.slice(0, MOST_ROWS).map(row),
       ),
     );
     const rest = shown.length - MOST_ROWS;
@@ -218,16 +210,7 @@ export function showSlow(app, finds = false) {
     app.look({ step, pin });
   };
   dialog.replaceChildren(
-    h(
-      "header",
-      { class: "runs-head" },
-      h("h2", {}, t("What was slow?")),
-      h(
-        "form",
-        { method: "dialog" },
-        h("button", { class: "icon-button", "aria-label": t("Close") }, icon("close")),
-      ),
-    ),
+    cardHead("What was slow?"),
     ...(run.header.source === "simulated"
       ? [h("p", {}, t("Simulated: these times come from a cost model."))]
       : []),

@@ -1,7 +1,7 @@
 // Play, step, jump: buttons, keys, speed; and the player's other keys.
 
 import { clamp, setText } from "../parts/dom.js";
-import { isOurKey, isTyping, pressesButton } from "../parts/look.js";
+import { isOurKey, isTyping, pressesButton, toggleFullscreen } from "../parts/look.js";
 import { showKeys } from "../parts/floating.js";
 import { t } from "../parts/speech.js";
 import { focusView } from "./presenter.js";
@@ -204,8 +204,7 @@ export function playerKeys(app) {
     else if (e.key === "a" && app.ranks.current) app.ranks.showAll(!app.ranks.all);
     else if (e.key === "z" && app.pinned) app.mask.zoomTo(app.pinned);
     else if (e.key === "r") app.narration.open(app.narration.list.hidden);
-    else if (app.presenter && e.key === "f")
-      document.fullscreenElement ? document.exitFullscreen() : app.root.requestFullscreen?.();
+    else if (app.presenter && e.key === "f") toggleFullscreen(app.root);
     else if (app.presenter && /^[1-6]$/.test(e.key)) focusView(app, Number(e.key));
     else if (!app.presenter && /^[0-9]$/.test(e.key))
       app.ranks.choose(app.ranks.members.find((m) => m.rank === Number(e.key)));

@@ -2,6 +2,7 @@
 // is wrong, what helps, or that all is done.
 
 import { h, setText } from "../parts/dom.js";
+import { goalItem } from "../parts/goal.js";
 import { bytes } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 
@@ -190,20 +191,8 @@ export class Outcome {
       ...part.task.goals.map(({ name, asks }) => {
         const { met = false, says = null } =
           attempt?.goals.find((goal) => goal.name === name) || {};
-        return h(
-          "li",
-          { class: met ? "goal met" : "goal" },
-          h("span", { class: "goal-mark", "aria-hidden": "true" }, met ? "✓" : ""),
-          h(
-            "span",
-            {},
-            says
-              ? h("span", { class: "hidden-text" }, `${t(met ? "Met:" : "Not met yet:")} `)
-              : null,
-            h("b", {}, t(asks)),
-            says ? h("span", { class: "goal-says" }, ` ${t(says)}`) : null,
-          ),
-        );
+        const heard = `${t(met ? "Met:" : "Not met yet:")} `;
+        return goalItem({ met, asks: [t(asks)], says: says && [` ${t(says)}`], heard });
       }),
     );
   }
