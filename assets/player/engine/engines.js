@@ -165,6 +165,18 @@ export class Engines {
     return /** @type {Engine} */ (this._jobs.get(job) || this.server);
   }
 
+  /** Bytes of a large model that this browser keeps for the tab. @param {string} model */
+  async kept(model) {
+    return this.tab && LARGE.includes(model) && this.models.includes(model)
+      ? /** @type {BrowserEngine} */ (this.tab).kept(model)
+      : 0;
+  }
+
+  /** Take it out of this browser. @param {string} model */
+  async remove(model) {
+    return /** @type {BrowserEngine} */ (this.tab).remove(model);
+  }
+
   /** A call about what the tab made is the tab's. */
   async call(name, ...args) {
     const engine = args.some(isOurs) || !this.server ? this.tab : this.server;
