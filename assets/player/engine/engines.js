@@ -56,6 +56,7 @@ export class Engines {
   constructor(tab, server, { models = /** @type {string[]} */ ([]), offers = "" } = {}) {
     this.tab = tab;
     this.server = server;
+    this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
     this.models = models;
     this.offers = offers;
     /** @type {Map<string, Engine>} */
