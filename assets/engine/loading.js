@@ -2,8 +2,11 @@
 // kept in this browser, and the interpreter, started from them or restored from a picture of its
 // memory. Where a browser keeps nothing, every start is a first one.
 
+import { Download, isPacked, stored } from "./download.js";
+
 const KEPT = "inflight-engine"; // the cache, see `caches`
 const SNAPSHOT = "snapshot";
+export const LARGE = 2e7; // bytes of a file that is fetched after a question, and kept in pieces
 const INTERPRETER = [
   "pyodide.mjs",
   "pyodide.asm.mjs",
@@ -126,6 +129,28 @@ export class Files {
     return Boolean(await this._kept(name));
   }
 
+  /** Bytes of a file, or of pieces of it, in this browser. @param {string} name */
+  async amount(name) {
+    const cache = await opened();
+    const sizes = (await this._addresses(name)).map(async (url) => {
+      const kept = /** @type {Response} */ (await cache?.match(url));
+      return Number(kept.headers.get("Content-Length")) || (await kept.blob()).size;
+    });
+    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+  }
+
+  /** Take a file, and pieces of it, out of this browser. @param {string} name */
+  async remove(name) {
+    const cache = await opened();
+    for (const url of await this._addresses(name)) await cache?.delete(url);
+  }
+
+  /** Where a file, and pieces of it, are kept. @param {string} name */
+  async _addresses(name) {
+    const kept = (await (await opened())?.keys().catch(() => [])) || [];
+    return kept.map(({ url }) => url).filter((url) => url.startsWith(this._place(name)));
+  }
+
   /** The picture of the interpreter's memory that was kept, or undefined. */
   async snapshot() {
     return (await this._kept(SNAPSHOT))?.arrayBuffer();
@@ -149,7 +174,7 @@ export class Files {
     if (!manifest && !all) return;
     const stays = Object.keys(manifest?.beside ?? {}).map((name) => this._place(name));
     for (const { url } of (await cache?.keys().catch(() => [])) || [])
-      if (!stays.includes(url) && (all || !url.startsWith(this.base)))
+      if (!stays.some((place) => url.startsWith(place)) && (all || !url.startsWith(this.base)))
         await cache?.delete(url).catch(() => {});
   }
 
@@ -183,17 +208,21 @@ export class Files {
     });
   }
 
+  /** From the network, a large file from where its last download ended. */
   async _fetched(address, size, count) {
-    const answer = await fetch(address).catch(() => null);
+    const download = new Download(address, size, size > LARGE ? await opened() : undefined);
+    const answer = await download.begin();
     if (!answer) throw new Refused(UNREACHED);
     if (!answer.ok) throw new Refused(answer.status === 404 ? GONE : UNREACHED);
     try {
-      return await unpacked(answer, size, (n, more) => {
-        this.fetched += more;
-        count(n);
-      });
+      const bytes = await unpacked(download, size, count);
+      await download.forget(); // it is kept as a whole
+      return bytes;
     } catch (error) {
+      await download.failed();
       throw error instanceof Refused ? error : new Refused(BROKEN);
+    } finally {
+      this.fetched += download.fetched;
     }
   }
 
@@ -202,13 +231,10 @@ export class Files {
   }
 
   async _keep(name, bytes) {
-    const type = TYPES[name.split(".").at(-1)] || "application/octet-stream";
+    const cache = await opened();
+    const whole = stored(bytes, bytes.byteLength, TYPES[name.split(".").at(-1)]);
     // no room: fetched again next time
-    await (
-      await opened()
-    )
-      ?.put(this._place(name), new Response(bytes, { headers: { "Content-Type": type } }))
-      .catch(() => {});
+    await cache?.put(this._place(name), whole).catch(() => {});
   }
 }
 
@@ -226,21 +252,19 @@ async function opened() {
 }
 
 /**
- * The body of an answer, unpacked unless its host has done that. count: called with the bytes so
- * far, and how many of them are new.
+ * A file, unpacked unless its host has done that. count: called with the bytes so far.
+ * @param {Download} download @param {number} size @param {(bytes: number) => void} count
  */
-async function unpacked(answer, size, count) {
-  const reader = answer.body.getReader();
-  let sum = 0;
+async function unpacked(download, size, count) {
   const next = async () => {
-    const { value } = await reader.read();
-    if (value) count((sum += value.length), value.length);
+    const value = await download.next();
+    count(download.sum);
     return value;
   };
   const first = await next();
   // a page, "<", stands where the file was
   if (size && (!first || first[0] === 0x3c)) throw new Refused(GONE);
-  const packed = first?.[0] === 0x1f && first[1] === 0x8b;
+  const packed = first && isPacked(first);
   const stream = new ReadableStream({
     start: (control) => control.enqueue(first),
     pull: async (control) => {
@@ -253,7 +277,7 @@ async function unpacked(answer, size, count) {
   const bytes = await new Response(
     packed ? stream.pipeThrough(new DecompressionStream("gzip")) : stream,
   ).arrayBuffer();
-  if (packed && size && sum !== size) throw new Refused(BROKEN);
+  if (packed && size && download.sum !== size) throw new Refused(BROKEN);
   return bytes;
 }
 

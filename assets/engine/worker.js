@@ -5,10 +5,12 @@
 //   {id, do: "call", name, args}       answer {value}: see `visualizer.browser.tab.Tab`
 //   {id, do: "begin", kind, spec, limit}  delta {delta} … until one is `done`; limit: ms that Python may compute at a time
 //   {id, do: "cancel", of}             ends what was begun with that id
+//   {id, do: "kept", model}            answer {value}: bytes of it in this browser, of pieces of it too
+//   {id, do: "remove", model}          answer {value: 0}, once they are gone
 //
-// or failed {sentence, lasting, more}; more: {size, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
+// or failed {sentence, lasting, more}; more: {size, arrived, kept} of a model that is not here yet and larger than what is fetched unasked. One job computes at a time, those behind it wait; calls are answered between its turns.
 
-import { Files, Refused, interpreter, obstacle, roomFor } from "./loading.js";
+import { Files, LARGE, Refused, interpreter, obstacle, roomFor } from "./loading.js";
 import { Model } from "./model.js";
 
 const BASE = new URL("./", import.meta.url).href;
@@ -17,12 +19,10 @@ const SAID = 50; // ms between two words about loading
 // ms after which Python is told again that its time is over, and then at every look
 const AGAIN = 250;
 const HEARD = 500; // ms between two signs of life of a timed run
-const UNASKED = 2e7; // bytes of a model that are fetched without a question
 
 /** @type {any} */ let python;
 /** @type {any} see visualizer/browser/tab.py */ let tab;
 /** @type {Promise<any> | undefined} */ let begun;
-/** @type {Files | undefined} */ let files;
 /** @type {Map<string, Promise<Model>>} */ const models = new Map();
 /** @type {Map<number, any>} jobs by the id of their request */ const jobs = new Map();
 let last = Promise.resolve();
@@ -31,6 +31,7 @@ let deadline = Infinity;
 let told = 0; // how often it was said that the time is over
 let alive = 0;
 let progress = (/** @type {any} */ _) => {};
+const files = new Files(BASE, (now) => progress(now));
 
 const say = (message) => self.postMessage(message);
 
@@ -69,6 +70,9 @@ const stepped =
         say({ kind: "alive" });
       }
     : undefined;
+
+/** @param {string} model */
+const weightsOf = (model) => `${model}/weights`;
 
 /** Let messages in. */
 const turn = () =>
@@ -119,17 +123,19 @@ async function admitted(files, name, agreed) {
   if (!Object.hasOwn(known, name))
     throw new Refused("The engine in this tab does not have this model.", true);
   const room = roomFor(memory[name]);
-  const weights = `${name}/weights`;
+  const weights = weightsOf(name);
   const size = sizes[`${weights}.gz`];
-  if (size > UNASKED && !agreed && !(await files.has(weights)))
-    throw new Refused("The model is not in this browser yet.", false, { size, kept: files.keeps });
+  if (size > LARGE && !agreed && !(await files.has(weights))) {
+    const about = { size, arrived: await files.amount(weights), kept: files.keeps };
+    throw new Refused("The model is not in this browser yet.", false, about);
+  }
   return room;
 }
 
 async function model(/** @type {Files} */ files, name, /** @type {WebAssembly.Memory} */ room) {
-  const found = await files.get([`${name}/weights`, "kernels.wasm"]);
+  const found = await files.get([weightsOf(name), "kernels.wasm"]);
   const made = new Model(
-    /** @type {ArrayBuffer} */ (found.get(`${name}/weights`)),
+    /** @type {ArrayBuffer} */ (found.get(weightsOf(name))),
     await WebAssembly.compile(/** @type {ArrayBuffer} */ (found.get("kernels.wasm"))),
     room,
   );
@@ -150,7 +156,6 @@ async function load({ id, model: name, agreed = false, fresh = false }) {
       say({ kind: "loading", id, ...state });
     }, SAID);
   };
-  files ??= new Files(BASE, (now) => progress(now));
   if (fresh) await files.forget(true);
   else if (!begun) files.forget(false);
   const room = name && !models.has(name) ? await admitted(files, name, agreed) : null;
@@ -233,6 +238,15 @@ const asked = {
   },
   async cancel({ of }) {
     jobs.get(of)?.stop();
+  },
+  async kept({ id, model: name }) {
+    await files.manifest();
+    say({ kind: "answer", id, value: await files.amount(weightsOf(name)) });
+  },
+  async remove({ id, model: name }) {
+    await files.manifest();
+    await files.remove(weightsOf(name));
+    say({ kind: "answer", id, value: 0 });
   },
 };
 

@@ -17,6 +17,7 @@ from core.trace.trace import Trace
 from visualizer.documents.catalogue import TRACES
 from visualizer.page.site import export_site
 from worlds.browser import settled
+from worlds.page_server import serve
 from worlds.pyodide import engine_files  # noqa: F401
 from worlds.static_host import hosted
 
@@ -219,3 +220,20 @@ def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(
     page.click("#watch .edit-button")
     settled(page, "inflight.editor.state")
     assert device.evaluate("s => s.value") == "auto"
+
+
+def test_where_pyodide_cannot_be_had_the_page_says_why_there_is_neither(visit, tmp_path):
+    why = "they need Pyodide, which `python -m inflight models --fetch smollm2` brings to the machine that serves this page."
+    with serve(INFLIGHT_PYODIDE=str(tmp_path)) as url:
+        page = visit(url=url, hash="run=short-and-long", in_tab=True)
+        page.locator("#watch .tabs button", has_text="Write").click(force=True)
+        expect(page.locator("#watch .toast")).to_contain_text(why)
+        page.click("#watch .edit-button")
+        settled(page, "inflight.editor.state")
+        device = page.locator("#watch label:has([name=device])")
+        expect(device.locator("small")).to_contain_text(why)
+        assert device.locator("option").all_inner_texts() == ["auto", "CPU", "CUDA"]
+        page.locator("#watch .tabs button", has_text="Learn").click()
+        page.locator(".inflight-learn .tabs button", has_text="Write").click(force=True)
+        expect(page.locator(".inflight-learn .toast")).to_contain_text(why)
+        page.goto("about:blank")

@@ -184,21 +184,104 @@ def test_what_if_leak_and_a_comparison_run_on_it(site, fresh):
     assert len(fetched(site)) == 1
 
 
-def test_a_download_that_breaks_off_is_tried_again(site, fresh):
-    page = fresh()
+KEPT = """caches.open('inflight-engine').then((cache) => cache.keys()).then((kept) =>
+    kept.map(({ url }) => url).filter((url) => url.includes('smollm2')))"""
+LOADED = "engine.ready('smollm2').then(({ fetched }) => fetched, (e) => e.message)"
+WHOLE = 92_000_000  # bytes, and some more
+
+
+def keeps(page, condition):
+    """Wait until this holds of what is `kept`; looking in every frame would hold up the worker."""
+    page.evaluate(
+        f"""async () => {{
+            for (let kept = []; !({condition}); kept = await {KEPT})
+                await new Promise((done) => setTimeout(done, 500));
+        }}"""
+    )
+
+
+def begun(page, site):
+    """A page that is asked for the model: the question."""
     page.goto(f"{site.url}engine.html")
     address = next(path.name for path in (site.folder / "engine").glob("????????????"))
     page.evaluate("(name) => start(`engine/${name}/`)", address)
-    site.broken = {WEIGHTS: 1_000_000}
-    page.evaluate(
-        "() => { window.loading = engine.ready('smollm2').then(() => 'ready', e => e.message); }"
-    )
-    page.locator(BAR).get_by_role("button", name="Fetch it").click()
-    expect(page.locator(BAR)).to_contain_text("The download of the engine broke off")
+    page.evaluate(f"() => {{ window.loading = {LOADED}; }}")
+    return page.locator(BAR)
+
+
+def test_a_download_that_breaks_off_is_taken_up_where_it_ended(site, fresh):
+    page = fresh()
+    bar = begun(page, site)
+    site.broken = {WEIGHTS: 60_000_000}
+    bar.get_by_role("button", name="Fetch it").click()
+    expect(bar).to_contain_text("The download of the engine broke off")
+    kept, sent, site.broken = page.evaluate("engine.kept('smollm2')"), site.sent, {}
+    assert 2**22 <= kept <= 60_000_000
+    bar.get_by_role("button", name="Try again").click()
+    assert page.evaluate("loading") > WHOLE  # all that this page's worker fetched
+    size = (site.folder / "engine" / WEIGHTS).stat().st_size
+    assert size <= kept + site.sent - sent < size + 2**20 and len(fetched(site)) == 2
+    keeps(page, "kept.length === 1 && !kept[0].includes('?')")
+
+
+def test_a_reload_in_the_middle_of_the_download(site, fresh):
+    page = fresh()
+    bar = begun(page, site)
+    site.pace = 40e6
+    bar.get_by_role("button", name="Fetch it").click()
+    keeps(page, "kept.length >= 3")
+    page.reload()
+    site.pace = None
+    bar = begun(page, site)
+    expect(bar).to_contain_text(OFFER)
+    expect(bar).to_contain_text("MB of it are here already.")
+    bar.get_by_role("button", name="Fetch it").click()
+    assert 0 < page.evaluate("loading") < WHOLE
+
+
+@pytest.mark.parametrize("wrong", ["no ranges", "a piece that is not right"])
+def test_a_download_that_cannot_be_taken_up_begins_anew(site, fresh, wrong):
+    page = fresh()
+    bar = begun(page, site)
+    site.broken, site.ranges = {WEIGHTS: 60_000_000}, wrong != "no ranges"
+    bar.get_by_role("button", name="Fetch it").click()
+    expect(bar).to_contain_text("The download of the engine broke off")
     site.broken = {}
-    page.locator(BAR).get_by_role("button", name="Try again").click()
-    assert page.evaluate("loading") == "ready"
-    assert len(fetched(site)) == 2
+    if site.ranges:
+        page.evaluate(
+            """async () => {
+                const cache = await caches.open('inflight-engine');
+                const kept = (await cache.keys()).filter(({ url }) => url.includes('?from='));
+                const size = (await (await cache.match(kept.at(-1))).arrayBuffer()).byteLength;
+                await cache.put(kept.at(-1), new Response(new Uint8Array(size)));
+            }"""
+        )
+        bar.get_by_role("button", name="Try again").click()
+        expect(bar).to_contain_text("The download of the engine broke off")
+        assert page.evaluate(KEPT) == []
+    bar.get_by_role("button", name="Try again").click()
+    assert page.evaluate("loading") > WHOLE
+
+
+def test_it_is_taken_out_of_this_browser_where_its_size_is_shown(site, fresh):
+    page = fresh(viewport={"width": 1440, "height": 900})
+    watched(page, site)
+    open_editor(page)
+    says = page.locator(".drawer .model-says").first
+    expect(says).to_contain_text("To fetch88.7 MiB")
+    for row in page.locator(".request-row [aria-label='New tokens']").all():
+        row.fill("4")
+    press_run(page)
+    page.locator(BAR).get_by_role("button", name="Fetch it").click()
+    ended(page)
+    expect(says).to_contain_text("In this browser94.1 MiB")
+    says.get_by_role("button", name="Remove").click()
+    expect(says).to_contain_text("To fetch88.7 MiB")
+    assert page.evaluate(KEPT) == []
+    settled(page, "location.hash.includes('spec=')")
+    page.reload()
+    page.wait_for_function("() => window.inflight && inflight.drawn >= 0")
+    expect(page.locator(BAR)).to_contain_text(OFFER)  # its address runs it again
 
 
 def test_another_version_of_all_else_does_not_fetch_it_again(site, fresh):

@@ -147,6 +147,8 @@ def test_a_large_model_lies_beside_the_rest_under_a_number_of_its_own(
     client = TestClient(Starlette(routes=engine_routes(files)))
     found = client.get("/engine/smollm2-1/weights.gz")
     assert found.content == smollm2.read_bytes() and found.headers["cache-control"] == FOREVER
+    rest = client.get("/engine/smollm2-1/weights.gz", headers={"range": "bytes=100-"})
+    assert rest.status_code == 206 and rest.content == smollm2.read_bytes()[100:]
     assert client.get("/engine/smollm2-0/weights.gz").status_code == 404
     bare = TestClient(Starlette(routes=engine_routes(plain)))
     assert bare.get("/engine/smollm2-1/weights.gz").status_code == 404

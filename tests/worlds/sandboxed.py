@@ -79,6 +79,6 @@ def page_files(**files: Any) -> dict[str, bytes]:
         "index.html": b"<!doctype html><title>page</title><link rel=icon href=data:,>",
         "sandbox.js": source.encode(),
         "open.js": source.replace(_POLICY, "").encode(),
-        "loading.js": (ENGINE / "loading.js").read_bytes(),
+        **{name: (ENGINE / name).read_bytes() for name in ("loading.js", "download.js")},
         **files,
     }

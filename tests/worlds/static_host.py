@@ -5,6 +5,7 @@ types, little bandwidth, answers that break off.
 from __future__ import annotations
 
 import mimetypes
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ class Host:
         # the end of a path to the number of bytes after which its answer breaks off; -1: 404
         self.broken: dict[str, int] = {}
         self.held: set[str] = set()  # ends of paths that are answered once they are taken out
+        self.ranges = True  # whether it sends the rest of a file to who has its beginning
         self.asked: list[str] = []
         self.sent = 0
         self._wire = threading.Lock()
@@ -48,14 +50,19 @@ class Host:
             or mimetypes.guess_type(file.name)[0]
             or "application/octet-stream"
         )
-        to.send_response(200)
+        start = re.fullmatch(r"bytes=(\d+)-", to.headers.get("Range", "")) if self.ranges else None
+        begin, whole = int(start[1]) if start else 0, len(data)
+        data = data[begin:stops]
+        to.send_response(206 if start else 200)
+        if start:
+            to.send_header("Content-Range", f"bytes {begin}-{whole - 1}/{whole}")
         to.send_header("Content-Type", kind)
         if file.suffix in self.packed:
             to.send_header("Content-Encoding", "gzip")
-        to.send_header("Content-Length", str(len(data)))
+        to.send_header("Content-Length", str(whole - begin))
         to.end_headers()
-        for at in range(0, len(data[:stops]), 16384):
-            piece = data[at : min(at + 16384, len(data) if stops is None else stops)]
+        for at in range(0, len(data), 16384):
+            piece = data[at : at + 16384]
             if self.pace:
                 with self._wire:
                     time.sleep(len(piece) / self.pace)

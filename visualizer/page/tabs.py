@@ -26,6 +26,8 @@ TABS: list[dict[str, Any]] = [
 ]
 WRITE: dict[str, Any] = {"name": "write", "title": "Write"}
 """Where there is an engine in the visitor's tab, whose sandbox runs what is written."""
+WITHOUT_WRITE = WRITE | {"lacks": True}
+"""The same where there is none: its button says why."""
 STORY: dict[str, Any] = {"name": "story", "title": "Story", "href": "story"}
 """A page of its own, by its address."""
 
@@ -61,14 +63,16 @@ def packed_plotly() -> bytes:
 EDITOR = ASSETS / "vendor" / "codemirror.js"
 
 
-def with_write(tabs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The page's parts, with Write beside the lessons."""
+def with_write(
+    tabs: Sequence[dict[str, Any]], write: dict[str, Any] = WRITE
+) -> list[dict[str, Any]]:
+    """The page's parts, with Write beside the lessons. write: WITHOUT_WRITE where it cannot run."""
     at = (
         1 + [tab["name"] for tab in tabs].index("learn")
         if any(tab["name"] == "learn" for tab in tabs)
         else len(tabs)
     )
-    return [*tabs[:at], WRITE, *tabs[at:]]
+    return [*tabs[:at], write, *tabs[at:]]
 
 
 def write_files(folder: Path) -> dict[str, Path]:
@@ -109,14 +113,9 @@ def options(
                 STORY,
             ],
         )
+    tabs = with_write(tabs, WRITE if engine else WITHOUT_WRITE)
     if engine:
-        found["write"], tabs = (
-            {
-                "engine": engine["engine"],
-                "codemirror": url(paths["codemirror"]),
-            },
-            with_write(tabs),
-        )
+        found["write"] = {"engine": engine["engine"], "codemirror": url(paths["codemirror"])}
     return {
         name: part(name, url(paths[name]), {"tabs": tabs, **given}) for name, given in found.items()
     }

@@ -24,7 +24,12 @@ export class NewComparison {
     this.$ = (s) => form.querySelector(s);
     this.fields = form.elements;
     this.presets = [];
-    this.model = new ModelField(form, { call: options.call, changed: () => this.device?.named() });
+    this.model = new ModelField(form, {
+      call: options.call,
+      changed: () => this.device?.named(),
+      kept: async (name) => options.engines?.kept(name) ?? 0,
+      remove: (name) => options.engines.remove(name),
+    });
     this.device = new DeviceField(this.fields.device, options.engines, () => this.model.spec);
     this.fields.device.parentElement.hidden = !options.engines?.tab;
     options.opener.addEventListener("click", () => this.toggle());

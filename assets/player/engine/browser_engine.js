@@ -6,14 +6,19 @@
 import { LoadingBar } from "./loading_bar.js";
 
 const GONE = "This run is no longer in this tab: run it again.";
+const KEPT = "inflight-engine"; // the cache, see assets/engine/loading.js
 const ENDS = 3000; // ms in which a cancelled job may end by itself
 
 /**
- * Why there is no engine, in a sentence. lasting: trying again is of no use. more: {size, kept} of
- * a model that is fetched once its visitor has agreed.
+ * Why there is no engine, in a sentence. lasting: trying again is of no use. more: {size, arrived,
+ * kept} of a model that is fetched once its visitor has agreed.
  */
 class NoEngine extends Error {
-  constructor(sentence, lasting = false, /** @type {{size?: number, kept?: boolean}} */ more = {}) {
+  constructor(
+    sentence,
+    lasting = false,
+    /** @type {{size?: number, arrived?: number, kept?: boolean}} */ more = {},
+  ) {
     super(sentence);
     this.lasting = lasting;
     this.more = more;
@@ -107,6 +112,23 @@ export class BrowserEngine {
       ENDS,
     );
     return { cancelled: true };
+  }
+
+  // -- what this browser keeps -------------------------------------------------------------------
+
+  /** Bytes of a model, or of what has arrived of it. @param {string} model */
+  async kept(model) {
+    try {
+      return (await window.caches.has(KEPT)) ? await this._ask({ do: "kept", model }) : 0;
+    } catch {
+      return 0;
+    }
+  }
+
+  /** Take a model out of this browser; a run that has it keeps it. @param {string} model */
+  async remove(model) {
+    this._agreed.delete(model);
+    await this._ask({ do: "remove", model });
   }
 
   // -- the worker --------------------------------------------------------------------------------

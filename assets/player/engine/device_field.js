@@ -3,6 +3,7 @@
 // every form of the page.
 
 import { h, setText } from "../parts/dom.js";
+import { NO_PYODIDE } from "../parts/look.js";
 import { t } from "../parts/speech.js";
 
 const TAB = "tab"; // beside the devices of a spec; there it is "auto"
@@ -77,7 +78,9 @@ export class DeviceField {
           ? "The engine runs in this tab: what you type stays on your machine."
           : engines?.tab && !engines.fits(this.asked())
             ? "This tab computes {models} in float32, the server all else."
-            : "Where it computes them.",
+            : engines?.lacksTab
+              ? NO_PYODIDE
+              : "Where it computes them.",
         { models: engines?.models.join(", ") || "" },
       ),
     );

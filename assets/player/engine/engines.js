@@ -56,6 +56,7 @@ export class Engines {
   constructor(tab, server, { models = /** @type {string[]} */ ([]), offers = "" } = {}) {
     this.tab = tab;
     this.server = server;
+    this.lacksTab = !tab; // the page, not this browser, of which that is said when it is tried
     this.models = models;
     this.offers = offers;
     /** @type {Map<string, Engine>} */
@@ -163,6 +164,18 @@ export class Engines {
   /** Who has a job; one from before the page was loaded is the server's. */
   _of(job) {
     return /** @type {Engine} */ (this._jobs.get(job) || this.server);
+  }
+
+  /** Bytes of a large model that this browser keeps for the tab. @param {string} model */
+  async kept(model) {
+    return this.tab && LARGE.includes(model) && this.models.includes(model)
+      ? /** @type {BrowserEngine} */ (this.tab).kept(model)
+      : 0;
+  }
+
+  /** Take it out of this browser. @param {string} model */
+  async remove(model) {
+    return /** @type {BrowserEngine} */ (this.tab).remove(model);
   }
 
   /** A call about what the tab made is the tab's. */

@@ -62,14 +62,16 @@ export class LoadingBar {
 
   /**
    * A model is large: resolves to whether to fetch it. @param {string} model @param {{size?:
-   * number, kept?: boolean}} about @param {AbortSignal | undefined} signal ends the question
+   * number, arrived?: number, kept?: boolean}} about arrived: bytes of it that are here already
+   * @param {AbortSignal | undefined} signal ends the question
    */
-  offer(model, { size = 0, kept }, signal) {
+  offer(model, { size = 0, arrived = 0, kept }, signal) {
     const megabytes = Math.round(size / 1e6);
+    const here = arrived ? ` ${t(`${Math.round(arrived / 1e6)} MB of it are here already.`)}` : "";
     const words = kept
       ? t(`To run here, {name} is fetched once: ${megabytes} MB.`, { name: model })
       : t(`To run here, {name} is fetched: ${megabytes} MB.`, { name: model });
-    return this._choice(words, "Fetch it", "Cancel", signal);
+    return this._choice(words + here, "Fetch it", "Cancel", signal);
   }
 
   /**

@@ -89,6 +89,10 @@ export function besidePlayer(root) {
 
 export const layoutOf = (width) => (width <= 600 ? "phone" : width <= 1200 ? "tablet" : "desk");
 
+/** Why a page with a server has neither Write nor an engine in its visitors' tabs. */
+export const NO_PYODIDE =
+  "Write and the engine in your own browser are missing: they need Pyodide, which `python -m inflight models --fetch smollm2` brings to the machine that serves this page.";
+
 /**
  * The parts of the page as buttons; choosing one is the DOM event `inflight-tab`. A tab with an
  * address is a page of its own.
@@ -111,13 +115,17 @@ export function fillTabs(root, tabs, current) {
             {
               type: "button",
               "aria-current": tab.name === current ? "page" : null,
+              "aria-disabled": tab.lacks ? "true" : null,
+              title: tab.lacks ? t(NO_PYODIDE) : null,
               onclick: (e) =>
-                root.dispatchEvent(
-                  new CustomEvent("inflight-tab", {
-                    detail: { name: tab.name, byKey: e.detail === 0 },
-                    bubbles: true,
-                  }),
-                ),
+                tab.lacks
+                  ? showToast(root, NO_PYODIDE, 12000)
+                  : root.dispatchEvent(
+                      new CustomEvent("inflight-tab", {
+                        detail: { name: tab.name, byKey: e.detail === 0 },
+                        bubbles: true,
+                      }),
+                    ),
             },
             t(tab.title),
           ),

@@ -25,13 +25,21 @@ export class ModelField {
   /**
    * form: has the fields model, own_model and dtype, and a `.model-says`. options.call: asks who
    * computes; device, blockSize: of the form; changed: called when another model was chosen, or is
-   * now known.
+   * now known; kept, remove: bytes of a model in this browser, and what takes it out.
    * @param {HTMLFormElement} form
    * @param {{call: (name: string, ...args: any[]) => Promise<any>, device?: () => string,
-   * blockSize?: () => number, changed?: () => void}} options
+   * blockSize?: () => number, changed?: () => void, kept?: (name: string) => Promise<number>,
+   * remove?: (name: string) => Promise<void>}} options
    */
   constructor(form, options) {
-    this.options = { device: () => "auto", blockSize: () => 16, changed: () => {}, ...options };
+    this.options = {
+      device: () => "auto",
+      blockSize: () => 16,
+      changed: () => {},
+      kept: async () => 0,
+      remove: async () => {},
+      ...options,
+    };
     const field = (/** @type {string} */ name) =>
       /** @type {any} */ (form.elements.namedItem(name));
     /** @type {HTMLSelectElement} */
@@ -53,6 +61,7 @@ export class ModelField {
     };
     /** @type {any} what the server says about the chosen one, null until it has */
     this.facts = null;
+    this.kept = 0; // bytes of it in this browser
     this._asked = 0;
     this.select.addEventListener("change", () => this._chosen());
     this.own.addEventListener("change", () => this.own.value.trim() && this._look(this.own.value));
@@ -142,6 +151,7 @@ export class ModelField {
     const own = this.select.value === OWN;
     labelOf(this.own).hidden = !own;
     this.facts = this.offered.facts[this.select.value] ?? null;
+    this.kept = 0;
     this.error = "";
     this._asked += 1;
     this.looking = false;
@@ -150,6 +160,21 @@ export class ModelField {
     else if (!this.facts && this.isOwn && this.knows(this.value)) this._look(this.value);
     this._show();
     this.options.changed();
+    this.weigh();
+  }
+
+  /** See how much of the chosen one this browser keeps, which runs change. */
+  async weigh() {
+    const name = this.value;
+    const kept = await this.options.kept(name);
+    if (name !== this.value || kept === this.kept) return;
+    this.kept = kept;
+    this._show();
+  }
+
+  async _remove() {
+    await this.options.remove(this.value);
+    await this.weigh();
   }
 
   /** Ask the server what a model is. @param {string} name */
@@ -251,7 +276,12 @@ export class ModelField {
     const [unit, size] = n >= 1e9 ? [" G", 1e9] : n >= 1e6 ? [" M", 1e6] : ["", 1];
     const number = `${t(size > 1 ? (n / size).toPrecision(3) : count(n))}${unit}`;
     const fits = free === null || facts.loaded || weights <= free;
-    /** @type {[string, string][]} */
+    const remove = h(
+      "button",
+      { type: "button", class: "link", onclick: () => this._remove() },
+      t("Remove"),
+    );
+    /** @type {[string, string, HTMLElement?][]} */
     const rows = [
       ["Parameters", `${number}, ${t(`${count(layers)} [layer|layers]`)}`],
       ["Stored in", stored.join(", ")],
@@ -279,7 +309,8 @@ export class ModelField {
             }),
       ],
       ["Context", !context ? "" : t(`${count(context)} [token|tokens]`)],
-      ["To fetch", download ? bytes(download) : ""],
+      ["To fetch", download > this.kept ? bytes(download) : ""],
+      ["In this browser", this.kept ? `${bytes(this.kept)} ` : "", remove],
     ];
     return [
       h("b", {}, facts.architecture),
@@ -288,7 +319,7 @@ export class ModelField {
         {},
         ...rows
           .filter(([, words]) => words)
-          .flatMap(([name, words]) => [h("dt", {}, t(name)), h("dd", {}, words)]),
+          .flatMap(([name, words, act]) => [h("dt", {}, t(name)), h("dd", {}, words, act)]),
       ),
       ...(fits
         ? []

@@ -85,6 +85,8 @@ export class Editor {
       device: () => this.device.value,
       blockSize: () => Number(this.field("block_size").value),
       changed: () => this._modelChanged(),
+      kept: (name) => app.engines.kept(name),
+      remove: (name) => app.engines.remove(name),
     });
     this.device = new DeviceField(this.field("device"), app.engines, () => this.model.spec);
     this.messages = new Messages(
@@ -121,6 +123,7 @@ export class Editor {
     this.frame.toggle(on, this.app.$(".edit-button"));
     if (!on) return;
     this.device.named();
+    this.model.weigh();
     await this._follow();
   }
 
@@ -536,6 +539,7 @@ export class Editor {
       },
     });
     frame.busy(false);
+    this.model.weigh();
     const { ended } = app.live;
     if (ran && ended && ended.entry) {
       await this.keep(ended.run, ended.entry, spec, this.titleOf(spec));

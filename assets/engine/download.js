@@ -1,0 +1,106 @@
+// A file on its way. Pieces of a large one are kept as they arrive, packed as they are sent, so
+// that a download that breaks off is taken up where it ended, if its host sends parts of a file.
+
+const PIECE = 2 ** 22; // bytes
+
+/** An answer for the cache, which says how long it is. */
+export const stored = (body, size, type = "application/octet-stream") =>
+  new Response(body, { headers: { "Content-Type": type, "Content-Length": String(size) } });
+
+/** Whether bytes begin as gzip packs them: some hosts unpack on the way. */
+export const isPacked = (bytes) => bytes[0] === 0x1f && bytes[1] === 0x8b;
+
+export class Download {
+  /**
+   * @param {string} address
+   * @param {number} size bytes, as it is sent
+   * @param {Cache | undefined} cache for pieces of it; undefined: none are kept
+   */
+  constructor(address, size, cache) {
+    this.address = address;
+    this.size = size;
+    this.cache = cache;
+    this.sum = 0; // bytes that were handed on
+    this.fetched = 0; // of those, from the network
+    this.isOver = false; // nothing more will arrive
+    /** @type {Uint8Array<ArrayBuffer>[]} */ this.before = []; // pieces that were kept
+    this.from = 0; // where the next piece begins …
+    /** @type {Uint8Array<ArrayBuffer>[]} */ this.chunks = []; // … and what of it has arrived
+    this.length = 0; // in bytes
+  }
+
+  /** Ask for what is not here: the answer, null if there is none. */
+  async begin() {
+    const kept = await this._kept();
+    const from = kept.reduce((sum, { length }) => sum + length, 0);
+    /** @type {RequestInit} */
+    const rest = { headers: from ? { Range: `bytes=${from}-` } : {}, cache: "no-store" };
+    const answer = await fetch(this.address, this.cache ? rest : {}).catch(() => null);
+    if (answer?.status === 206) [this.before, this.from] = [kept, from];
+    else if (answer?.status === 416) await this.forget();
+    this.reader = answer?.body?.getReader();
+    return answer;
+  }
+
+  /** The next bytes; undefined at the end. Throws if it breaks off. */
+  async next() {
+    const chunk = this.before.shift() ?? (await this._arrived());
+    this.sum += chunk?.length ?? 0;
+    return chunk;
+  }
+
+  /** It could not be used. What has arrived is kept if that is all that was wrong. */
+  async failed() {
+    this.reader?.cancel().catch(() => {});
+    if (this.isOver && this.sum < this.size) await this._keep();
+    else await this.forget();
+  }
+
+  /** Drop the pieces. */
+  async forget() {
+    for (const { url } of (await this.cache?.keys()) ?? [])
+      if (url.startsWith(this._name(""))) await this.cache?.delete(url);
+  }
+
+  async _arrived() {
+    let value;
+    try {
+      ({ value } = await /** @type {any} */ (this.reader).read());
+    } finally {
+      this.isOver = !value;
+    }
+    if (!value) return undefined;
+    this.fetched += value.length;
+    if (!this.sum && !isPacked(value)) this.cache = undefined;
+    this.chunks.push(value);
+    this.length += value.length;
+    if (this.length >= PIECE) await this._keep();
+    return value;
+  }
+
+  async _keep() {
+    const { chunks, length, from } = this;
+    [this.chunks, this.length, this.from] = [[], 0, from + length];
+    // no room: fetched again next time
+    if (length)
+      await this.cache?.put(this._name(from), stored(new Blob(chunks), length)).catch(() => {});
+  }
+
+  /**
+   * The pieces from the beginning on, up to a gap or to the file's last byte: that is always asked
+   * for.
+   */
+  async _kept() {
+    const found = [];
+    for (let from = 0; ; from += found[found.length - 1].length) {
+      const kept = await this.cache?.match(this._name(from)).catch(() => undefined);
+      const piece = new Uint8Array((await kept?.arrayBuffer()) ?? []);
+      if (!piece.length || from + piece.length >= this.size) return found;
+      found.push(piece);
+    }
+  }
+
+  _name(from) {
+    return `${this.address}?from=${from}`;
+  }
+}
