@@ -63,6 +63,28 @@ def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_u
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("width", [360, 390])
+def test_no_tab_is_cut_in_any_part_on_a_phone(visit, page_url, width, language):
+    page = visit(
+        url=f"{page_url}/",
+        hash=f"run=gpt2-six&lang={language}",
+        size=(width, 740),
+        detail="simple",
+        is_mobile=True,
+        has_touch=True,
+    )
+    settled(page, "inflight.speech.name === arg", language)
+    shown = "[...document.querySelectorAll('.tabs')].find((tabs) => tabs.offsetWidth)"
+    for part in ("watch", "compare", "live", "learn", "write"):
+        page.evaluate("(part) => { location.hash = `part=${part}`; }", part)
+        settled(
+            page, f"(document.documentElement.dataset.part || 'watch') === arg && {shown}", part
+        )
+        assert page.evaluate(f"{shown}.scrollWidth - {shown}.clientWidth") <= 0, part
+
+
+@pytest.mark.slow
 def test_what_comes_under_a_resting_pointer_is_not_pointed_at(learn):  # noqa: F811
     page = learn("lesson=static-batching&stop=wave")
     drawn(page, "static-batching", "wave")
