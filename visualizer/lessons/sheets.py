@@ -160,7 +160,8 @@ def _state(section: Element, at: At, has_texts: bool) -> None:
         _request_row(table, at, arrived.request, t("arrives in the next step"), "", "")
     done = {f.request for e in events if e.step <= at.step for f in e.finished}
     for request in sorted(done, key=at.letters.__getitem__) if has_texts else ():
-        _add_sentence(section, "p", [{"r": at.letters[request]}, f" {at.trace.text(request)}"])
+        answer: list[Span] = [{"r": at.letters[request]}, f" {at.trace.text(request)}"]
+        _add_sentence(section, "p", answer, class_="answered")
 
 
 def _request_row(table: Element, at: At, request: str, *cells: str) -> None:
