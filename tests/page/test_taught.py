@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
@@ -46,6 +48,37 @@ def test_a_part_that_is_not_there_is_said_with_its_reason(visit):
     expect(page.locator(".toast")).to_have_text("This page has no part of this name: nope.")
     page = visit(options={"replay": trace, **tabs}, hash="part=watch")
     expect(page.locator(".toast")).to_be_hidden()
+
+
+def test_a_file_is_opened_from_all_runs_and_by_dropping_it(visit, tmp_path):
+    files = {
+        name: replay(Trace.load(TRACES / f"{name}.jsonl"))
+        for name in ("one-request", "kv-pressure")
+    }
+    catalogue = [
+        {"name": name, "title": name, "shows": "", "policy": "", "steps": 1, "url": f"{name}.json"}
+        for name in files
+    ]
+    page = visit(
+        options={"catalogue": catalogue},
+        files={f"{name}.json": json.dumps(run) for name, run in files.items()},
+    )
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(files["kv-pressure"]))
+    page.click(".runs-button:visible")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Open a file").click()
+    chooser.value.set_files(path)
+    uploaded = "inflight.run.header.source === 'uploaded' && inflight.run.length === arg"
+    settled(page, uploaded, len(files["kv-pressure"]["events"]))
+    page.evaluate(
+        """(text) => { const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([text], "other.json"));
+        for (const kind of ["dragover", "drop"]) document.querySelector(".stage").dispatchEvent(
+            new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true })); }""",
+        json.dumps(files["one-request"]),
+    )
+    settled(page, uploaded, len(files["one-request"]["events"]))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { lanePieces } from "../run/lane_layout.js";
 import { OVERRUN, WASTED } from "../run/run.js";
+import { openFile } from "./open_file.js";
 
 const [WIDTH, HEIGHT] = [132, 40];
 
@@ -178,6 +179,18 @@ export function showRuns(app) {
         "header",
         { class: "runs-head" },
         h("h2", {}, t("Runs")),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "button",
+            onclick: () => {
+              dialog.close();
+              openFile(app);
+            },
+          },
+          t("Open a file"),
+        ),
         h(
           "form",
           { method: "dialog" },
