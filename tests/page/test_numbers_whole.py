@@ -62,4 +62,16 @@ def test_a_number_is_shown_whole_or_not_at_all(visit, page_url, size):
         page.evaluate("(lesson) => { location.hash = `part=learn&lesson=${lesson}`; }", lesson)
         settled(page, "(lesson) => inflightLearn.drawn.startsWith(lesson)", lesson)
         look(lesson)
+    for comparison in ("six-questions", "engines-kv-pressure", "scheduler-zoo"):
+        page.evaluate(
+            "(name) => { location.hash = `part=compare&comparison=${name}`; }", comparison
+        )
+        settled(page, "inflightCompare.doc.name === arg && inflightCompare.race", comparison)
+        look(comparison)
+    page.evaluate("() => { location.hash = 'part=write&task=shortest'; }")
+    settled(page, "inflightWrite.task.name === 'shortest'")
+    look("write")
+    page.click(".inflight-write .run-button")
+    settled(page, "inflightWrite.outcome.attempt")
+    look("write", "run")
     assert cut == {}

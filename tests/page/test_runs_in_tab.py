@@ -223,7 +223,9 @@ def test_on_a_servers_page_the_tab_is_the_first_choice_and_the_choice_is_kept(
 
 
 def test_where_pyodide_cannot_be_had_the_page_says_why_there_is_neither(visit, tmp_path):
-    why = "they need Pyodide, which `python -m inflight models --fetch smollm2` brings to the machine that serves this page."
+    why = (
+        "they need Pyodide, which `python -m inflight models --fetch smollm2` brings to the machine"
+    )
     with serve(INFLIGHT_PYODIDE=str(tmp_path)) as url:
         page = visit(url=url, hash="run=short-and-long", in_tab=True)
         page.locator("#watch .tabs button", has_text="Write").click(force=True)

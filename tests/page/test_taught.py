@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
@@ -48,6 +50,37 @@ def test_a_part_that_is_not_there_is_said_with_its_reason(visit):
     expect(page.locator(".toast")).to_be_hidden()
 
 
+def test_a_file_is_opened_from_all_runs_and_by_dropping_it(visit, tmp_path):
+    files = {
+        name: replay(Trace.load(TRACES / f"{name}.jsonl"))
+        for name in ("one-request", "kv-pressure")
+    }
+    catalogue = [
+        {"name": name, "title": name, "shows": "", "policy": "", "steps": 1, "url": f"{name}.json"}
+        for name in files
+    ]
+    page = visit(
+        options={"catalogue": catalogue},
+        files={f"{name}.json": json.dumps(run) for name, run in files.items()},
+    )
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(files["kv-pressure"]))
+    page.click(".runs-button:visible")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Open a file").click()
+    chooser.value.set_files(path)
+    uploaded = "inflight.run.header.source === 'uploaded' && inflight.run.length === arg"
+    settled(page, uploaded, len(files["kv-pressure"]["events"]))
+    page.evaluate(
+        """(text) => { const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([text], "other.json"));
+        for (const kind of ["dragover", "drop"]) document.querySelector(".stage").dispatchEvent(
+            new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true })); }""",
+        json.dumps(files["one-request"]),
+    )
+    settled(page, uploaded, len(files["one-request"]["events"]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 390])
 def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_url, width):
@@ -60,6 +93,28 @@ def test_a_phones_bar_shows_every_part_whole_and_its_mask_has_room(visit, page_u
     )
     expect(page.locator("#watch .intro")).to_be_visible()
     assert page.locator("#watch .mask .canvas").bounding_box()["height"] > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("width", [360, 390])
+def test_no_tab_is_cut_in_any_part_on_a_phone(visit, page_url, width, language):
+    page = visit(
+        url=f"{page_url}/",
+        hash=f"run=gpt2-six&lang={language}",
+        size=(width, 740),
+        detail="simple",
+        is_mobile=True,
+        has_touch=True,
+    )
+    settled(page, "inflight.speech.name === arg", language)
+    shown = "[...document.querySelectorAll('.tabs')].find((tabs) => tabs.offsetWidth)"
+    for part in ("watch", "compare", "live", "learn", "write"):
+        page.evaluate("(part) => { location.hash = `part=${part}`; }", part)
+        settled(
+            page, f"(document.documentElement.dataset.part || 'watch') === arg && {shown}", part
+        )
+        assert page.evaluate(f"{shown}.scrollWidth - {shown}.clientWidth") <= 0, part
 
 
 @pytest.mark.slow

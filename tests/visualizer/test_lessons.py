@@ -287,6 +287,24 @@ def test_a_sheet_says_what_the_lesson_says_and_keeps_the_answers_apart(kind):
             )
 
 
+def test_a_worksheet_can_be_answered_on_paper():
+    """What the page shows beside the lanes is printed, and what cannot be pressed is not there."""
+    for lesson in LESSONS:
+        made, page = lesson_document(lesson, TRACES, "en"), sheet(lesson.name, "learner", TRACES)
+        chosen = [s["ask"] for s in made["stops"] if s["ask"] and s["ask"]["kind"] == "choose"]
+        boxes = re.findall(r'<ul class="boxes">(.*?)</ul>', page, re.DOTALL)
+        assert [b.count("<li>") for b in boxes] == [len(ask["options"]) for ask in chosen]
+        assert "#part=" not in page and "Point at" not in page and "Tap " not in page
+    first = sheet("paged-kv", "learner", TRACES)
+    held = "Step 4. Lanes: 3 of 5; Token budget: 63 of 96; KV blocks: 25 of 32 · 8 tokens each."
+    assert held in first
+    row = '<td><span class="chip">A</span></td><td>in lane 0</td><td>61</td><td>1</td><td>65</td>'
+    assert row in first
+    arrives = "<td>arrives in the next step</td><td>225</td>"
+    assert arrives in sheet("long-prompt", "learner", TRACES)
+    assert " The answer is 4." in sheet("ragged-batching", "learner", TRACES)
+
+
 def test_a_picture_has_a_cell_for_every_position_that_was_computed():
     at = At(TRACES("brief-static"), TRACES("brief-static").events[-1].step)
     drawn = len(lanes_picture(at).findall("rect")) - at.config.num_lanes

@@ -1,9 +1,9 @@
 """Sheets to print, one for the teacher and one for the learner, made from a lesson's document and
 pictures of its runs.
 
-The learner's sheet has the lesson's questions, with room to write and masks to fill in; the answers
-are on a separate page. The teacher's has what each stop shows and says, the answers, and where to
-click.
+The learner's sheet has the lesson's questions, each with what it asks about, room to write, boxes
+to tick and masks to fill in; the answers are on a separate page. The teacher's has what each stop
+shows and says, and the answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from visualizer.lessons.facts import At
 from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.pictures import lanes_picture, mask_picture
 from visualizer.lessons.texts import FOLDER, Span, plain, texts
-from visualizer.words.language import speaking
+from visualizer.words.language import speaking, t
 
 KINDS = ("teacher", "learner")
 
@@ -74,7 +74,6 @@ def _teacher(
 ) -> None:
     for number, stop in enumerate(made["stops"], 1):
         section = _section(body, f"{number}. {stop['title']}")
-        _add(section, "p", f"#part=learn&lesson={made['name']}&stop={stop['name']}", class_="where")
         section.append(_picture(stop, traces))
         for spans in stop["text"]:
             _add_sentence(section, "p", spans)
@@ -92,11 +91,15 @@ def _learner(
         place = stop["then"] or stop
         if stop["ask"]["kind"] == "paint":
             section.append(mask_picture(At(traces(place["run"]), place["step"]), blank=True))
+        elif stop["views"] == ["mask"]:
+            section.append(_picture(stop, traces))
         else:
-            section.append(lanes_picture(At(traces(stop["run"]), stop["step"]), blank_after=True))
+            at = At(traces(stop["run"]), stop["step"])
+            section.append(lanes_picture(at, blank_after=True))
+            _state(section, at, "text" in stop["views"])
         _add_sentence(section, "p", stop["ask"]["text"])
         if stop["ask"]["kind"] == "choose":
-            options = SubElement(section, "ol")
+            options = SubElement(section, "ul", {"class": "boxes"})
             for option in stop["ask"]["options"]:
                 _add_sentence(options, "li", option["text"])
         SubElement(section, "div", {"class": "line"})
@@ -127,6 +130,45 @@ def _answer(
     else:
         _add_sentence(holder, "p", next(o["text"] for o in ask["options"] if o["right"]))
     _add_sentence(holder, "p", ask["why"])
+
+
+def _state(section: Element, at: At, has_texts: bool) -> None:
+    """The step in numbers, as the page shows it: its limits, and for each request its prompt, what
+    the step computed and its cache. has_texts: also what those have written that are done.
+    """
+    event, frame, config = at.event, at.frame, at.config
+    used, limit = event.budget.decode + event.budget.prefill, event.budget.limit
+    blocks = f"{event.kv.used:,} of {event.kv.total:,} · {config.block_size} [token|tokens] each"
+    limits = {
+        "Lanes": f"{len(frame.lanes)} of {config.num_lanes}",
+        "Token budget": "no limit" if limit is None else f"{used:,} of {limit:,}",
+        "KV blocks": blocks,
+    }
+    said = "; ".join(f"{t(name)}: {t(value)}" for name, value in limits.items())
+    _add(section, "p", f"{t(f'Step {at.step}.')} {said}.", class_="where")
+    table = SubElement(section, "table")
+    head = SubElement(table, "tr")
+    for name in ("Request", "", "Prompt", "In this step", "Cache"):
+        _add(head, "th", t(name) if name else "")
+    for lane in frame.lanes:
+        where = t(f"in lane {lane.lane}")
+        _request_row(table, at, lane.request, where, str(lane.length), str(lane.kv_len))
+    for waiting in frame.waiting:
+        _request_row(table, at, waiting.request, t("waits"), "", "")
+    events = at.trace.events
+    for arrived in next((e.arrived for e in events if e.step > at.step), ()):
+        _request_row(table, at, arrived.request, t("arrives in the next step"), "", "")
+    done = {f.request for e in events if e.step <= at.step for f in e.finished}
+    for request in sorted(done, key=at.letters.__getitem__) if has_texts else ():
+        answer: list[Span] = [{"r": at.letters[request]}, f" {at.trace.text(request)}"]
+        _add_sentence(section, "p", answer, class_="answered")
+
+
+def _request_row(table: Element, at: At, request: str, *cells: str) -> None:
+    row, (where, *numbers) = SubElement(table, "tr"), cells
+    _add_sentence(row, "td", [{"r": at.letters[request]}])
+    for text in (where, f"{at.trace.prompt_lengths[request]:,}", *numbers):
+        _add(row, "td", text)
 
 
 def _picture(stop: dict[str, Any], traces: Callable[[str], Trace]) -> Element:

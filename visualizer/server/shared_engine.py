@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from core.serving.classroom import Classroom
     from core.serving.engine import ServingEngine
 
-LANES = 8
+LANES = 3  # three people see how the fourth waits; the teacher may open more
 SUGGESTED = 3  # prompts, to who has none yet
 # steps a second until the teacher changes it: at full speed a request ends before another joins
 PACE = 8.0

@@ -136,12 +136,17 @@ export function showKeys(root, about) {
 export const closing = () =>
   h("form", { method: "dialog" }, h("button", { class: "button primary" }, t("Close")));
 
-/** The head of a card that is long: its title, and what closes it. @param {string} title */
-export const cardHead = (title) =>
+/**
+ * The head of a card that is long: its title, more, and what closes it.
+ * @param {string} title
+ * @param {...Node} more
+ */
+export const cardHead = (title, ...more) =>
   h(
     "header",
     { class: "runs-head" },
     h("h2", {}, t(title)),
+    ...more,
     h(
       "form",
       { method: "dialog" },

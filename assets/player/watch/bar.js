@@ -81,6 +81,9 @@ export class Bar {
         act: () => app.opening.play(),
       });
     const small = app.layout === "phone" || app.store.state.narrow;
+    const runs = app.$(".runs-button");
+    if (!runs.hidden && !runs.offsetWidth)
+      items.push({ text: "All runs", act: () => showRuns(app) });
     if (small || this.tight >= 2) {
       if (small && app.engines)
         items.push({ text: "Edit requests", act: () => app.editor.toggle() });

@@ -23,16 +23,30 @@ export function openFile(app) {
   input.type = "file";
   input.multiple = true;
   input.accept = ".jsonl,.json,.gz,application/json,application/gzip";
-  input.addEventListener("change", () =>
-    tried(app, "file", async () => {
-      if (!input.files?.length) return;
-      const files = [];
-      for (const file of input.files) files.push([file.name, await textOf(app, file.stream())]);
-      await openTexts(app, files, {});
-    }),
-  );
+  input.addEventListener("change", () => openFiles(app, input.files));
   input.click();
 }
+
+/** Open what is dropped on Watch, too. */
+export function openDropped(app) {
+  const takes = (/** @type {DragEvent} */ e) =>
+    e.dataTransfer?.types.includes("Files") &&
+    (document.documentElement.dataset.part || "watch") === "watch";
+  app.root.addEventListener("dragover", (e) => takes(e) && e.preventDefault());
+  app.root.addEventListener("drop", (e) => {
+    if (!takes(e)) return;
+    e.preventDefault();
+    openFiles(app, e.dataTransfer.files);
+  });
+}
+
+const openFiles = (app, chosen) =>
+  tried(app, "file", async () => {
+    if (!chosen?.length) return;
+    const files = [];
+    for (const file of chosen) files.push([file.name, await textOf(app, file.stream())]);
+    await openTexts(app, files, {});
+  });
 
 /** The run at an address, or the ranks at several, at a step. True if it is on screen. */
 export async function openAddress(app, addresses, wanted = {}) {

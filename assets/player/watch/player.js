@@ -38,7 +38,7 @@ import { focusView, present } from "./presenter.js";
 import { Cursor, pointCanvas, pointElements } from "./pointing.js";
 import { Ask } from "./ask.js";
 import { Address } from "./address.js";
-import { openAddress, openRacer } from "./open_file.js";
+import { openAddress, openDropped, openRacer } from "./open_file.js";
 import { take } from "./export.js";
 import { pageActions } from "./page_actions.js";
 import { Store, UNLIT } from "./store.js";
@@ -526,6 +526,7 @@ export class Player {
 
   _buttons() {
     const { $ } = this;
+    openDropped(this);
     $(".speed").replaceChildren(
       ...SPEEDS.map((s) => h("option", { value: String(s) }, `${s} / s`)),
     );

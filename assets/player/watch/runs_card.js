@@ -7,6 +7,7 @@ import { count, duration } from "../parts/format.js";
 import { t } from "../parts/speech.js";
 import { lanePieces } from "../run/lane_layout.js";
 import { OVERRUN, WASTED } from "../run/run.js";
+import { openFile } from "./open_file.js";
 
 const [WIDTH, HEIGHT] = [132, 40];
 
@@ -174,7 +175,21 @@ export function showRuns(app) {
     const rest = catalogue.filter((e) => !Number.isInteger(e.question));
     if (rest.length) groups.push([{ title: "Recorded runs", answer: "" }, rest]);
     dialog.replaceChildren(
-      cardHead("Runs"),
+      cardHead(
+        "Runs",
+        h(
+          "button",
+          {
+            type: "button",
+            class: "button",
+            onclick: () => {
+              dialog.close();
+              openFile(app);
+            },
+          },
+          t("Open a file"),
+        ),
+      ),
       ...(app.visit.runs.length
         ? [
             h(
