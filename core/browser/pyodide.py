@@ -52,9 +52,11 @@ def find_pyodide(folder: Path | None = None) -> Path:
 
 
 def fetch_pyodide() -> Path:
-    """Its folder, fetched from the npm registry (6.5 MB) unless it is here. Raises InflightError
-    where it cannot be had.
+    """Its folder, fetched from the npm registry (6.5 MB) unless it is here, or is looked for in
+    INFLIGHT_PYODIDE alone. Raises InflightError where it cannot be had.
     """
+    if os.environ.get("INFLIGHT_PYODIDE"):
+        return find_pyodide()
     with suppress(InflightError):
         return find_pyodide()
     registry = os.environ.get("NPM_CONFIG_REGISTRY") or "https://registry.npmjs.org"

@@ -18,6 +18,8 @@
                                              its steps a second
     python tests/measure/fits.py             how far a cost fitted to one recorded run is off for
                                              another; runs nothing
+    python tests/measure/plans.py            how far predictions for settings that were not recorded
+                                             are off
     python tests/measure/recorder_cost.py    what the recorder costs vLLM's engine thread; run it by
                                              the Python of a vLLM environment
     python tests/measure/record_engines.py   the comparisons with vLLM and transformers that ship

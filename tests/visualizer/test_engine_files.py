@@ -16,16 +16,15 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from core.browser import pyodide as pyodides
+from core.browser.pyodide import FILES, VERSION, find_pyodide
 from core.config import BUILTIN_MODELS
 from core.errors import InflightError
 from core.torch_engine.models import smollm2 as fetched
 from visualizer.__main__ import main
 from visualizer.page import engine_files, site
 from visualizer.page.engine_files import (
-    INTERPRETER,
-    PYODIDE,
     EngineFiles,
-    find_pyodide,
     modules_in_tab,
 )
 from visualizer.server.engine_files import engine_routes
@@ -55,8 +54,8 @@ def pyodide(tmp_path: Path) -> Path:
     """A stand-in for the npm package: what its files hold is of no interest here."""
     folder = tmp_path / "pyodide"
     folder.mkdir()
-    (folder / "package.json").write_text(json.dumps({"version": PYODIDE}))
-    for name in INTERPRETER:
+    (folder / "package.json").write_text(json.dumps({"version": VERSION}))
+    for name in FILES:
         (folder / name).write_bytes(name.encode() * 100)
     return folder
 
@@ -159,7 +158,7 @@ def test_a_site_brings_the_fetched_model_and_is_written_without_it_where_it_cann
 ) -> None:
     monkeypatch.setenv("INFLIGHT_MODELS_DIR", str(tmp_path / "models"))
     given = []
-    monkeypatch.setattr(site, "export_site", lambda folder, url, engine: given.append(engine))
+    monkeypatch.setattr(site, "export_site", lambda folder, url, engine, docs: given.append(engine))
 
     def exported() -> tuple[str, ...]:
         with pytest.raises(SystemExit) as ended:
@@ -180,10 +179,6 @@ def test_a_site_brings_the_fetched_model_and_is_written_without_it_where_it_cann
     assert exported() == (*BUILTIN_MODELS, "smollm2")
 
 
-def test_the_interpreter_is_the_one_that_npm_is_asked_for() -> None:
-    assert json.loads((ROOT / "package.json").read_text())["dependencies"]["pyodide"] == PYODIDE
-
-
 def test_where_it_is_absent_a_sentence_says_how_to_get_it(pyodide, tmp_path, monkeypatch) -> None:
     assert find_pyodide(pyodide) == pyodide
     monkeypatch.setenv("INFLIGHT_PYODIDE", str(pyodide))
@@ -192,14 +187,14 @@ def test_where_it_is_absent_a_sentence_says_how_to_get_it(pyodide, tmp_path, mon
         if fault == "another version":
             (pyodide / "package.json").write_text('{"version": "0.1.0"}')
         elif fault == "a file is missing":
-            (pyodide / "package.json").write_text(json.dumps({"version": PYODIDE}))
-            (pyodide / INTERPRETER[0]).unlink()
+            (pyodide / "package.json").write_text(json.dumps({"version": VERSION}))
+            (pyodide / FILES[0]).unlink()
         else:
             shutil.rmtree(pyodide)
-        with pytest.raises(InflightError, match=f"npm pack pyodide@{PYODIDE}"):
+        with pytest.raises(InflightError, match=f"needs the npm package pyodide {VERSION}"):
             find_pyodide()
     monkeypatch.delenv("INFLIGHT_PYODIDE")
-    monkeypatch.setattr(engine_files, "_ROOT", tmp_path)
+    monkeypatch.setattr(pyodides, "_NPM", tmp_path / "pyodide")
     assert engine_files.engine_files() is None
 
 
@@ -209,7 +204,7 @@ def test_a_site_with_the_engine_is_refused_before_anything_is_written(
     monkeypatch.setenv("INFLIGHT_PYODIDE", str(tmp_path / "nowhere"))
     with pytest.raises(SystemExit):
         main(["export-site", str(tmp_path / "site"), "--engine"])
-    assert "npm pack pyodide" in capsys.readouterr().err and not (tmp_path / "site").exists()
+    assert "needs the npm package" in capsys.readouterr().err and not (tmp_path / "site").exists()
 
 
 @pytest.mark.slow
