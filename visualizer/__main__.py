@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -181,6 +181,7 @@ def grade(
         typer.Option("--start", help="Write the file with what the tasks begin with, no grade."),
     ] = False,
     seed: Annotated[int, typer.Option(help="Which random cases are asked.")] = 0,
+    lang: Annotated[Literal["en", "de"], typer.Option(help="The language of the verdicts.")] = "en",
     html: Html = None,
     json: Json = False,
 ) -> None:
@@ -188,6 +189,7 @@ def grade(
 
     Exit code 1 if one was not solved. docs/grading.md has the JSON, and what a file can do.
     """
+    from visualizer.words.language import speaking, t
     from visualizer.write.grade import BY_DEFAULT, as_json, graded
     from visualizer.write.tasks import starting
 
@@ -198,17 +200,19 @@ def grade(
         return
     require_writable(html, read=[require_file(file)])
     source, found = file.read_bytes(), []
-    try:
-        for one in graded(names, source, seed):
-            found.append(one)
-            if not json:
-                print_line(one.said())
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    if json:
-        print_json(as_json(str(file), source, seed, found))
-    elif any(one.result.lines for one in found):
-        print_line(f"To see a case for yourself, paste its lines into `python -i {file}`.")
+    with speaking(lang):
+        try:
+            for one in graded(names, source, seed):
+                found.append(one)
+                if not json:
+                    print_line(one.said())
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        if json:
+            print_json(as_json(str(file), source, seed, found))
+        elif any(one.result.lines for one in found):
+            see = "To see a case for yourself, paste its lines into `python -i {file}`."
+            print_line(t(see, file=str(file)))
     if html is not None:
         drawn = (one.result for one in reversed(found) if one.result.trace is not None)
         _draw(html, next(drawn, None))

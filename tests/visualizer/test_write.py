@@ -18,6 +18,7 @@ from core.simulate.engine import SimulatedEngine
 from core.simulate.named import cost_named
 from core.trace.messages import english, key_of
 from visualizer.browser.answers import Answers
+from visualizer.words import language
 from visualizer.words.language import catalogue
 from visualizer.write import code as written_code
 from visualizer.write import process
@@ -425,6 +426,18 @@ def test_what_a_policy_prints_is_shown():
 
 
 # -- words -----------------------------------------------------------------------------------------
+
+
+def test_a_grade_is_told_in_german(monkeypatch):
+    monkeypatch.setattr(language, "missing_keys", missing := set())
+    with language.speaking("de"):
+        begun = grade("arrival", TASKS["arrival"].code)
+        solved = grade("arrival", changed("arrival", ("-request.num_prompt_tokens", "None")))
+        said = begun.said()
+        assert "Niemand kommt vor" in said and "höchstens: 6." in said and "wachsen" in said
+        assert solved.said().startswith("arrival: richtig. 1 Ziel in 0,")
+        assert begun.to_json()["message"] in said
+    assert not missing
 
 
 def test_every_sentence_has_its_german():

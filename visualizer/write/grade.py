@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from core import __version__
 from core.config import EngineConfig
 from core.errors import InflightError
-from core.trace.messages import english
 from core.trace.trace import Trace
+from visualizer.words.language import t
 from visualizer.write import policy_answers
 from visualizer.write.cases import Reply, Result
 from visualizer.write.code import Fault
@@ -43,26 +43,30 @@ class Grade(NamedTuple):
             "cases": result.right,
             "of": result.of,
             "seconds": round(self.seconds, 4),
-            "message": None if fault is None else str(fault),
+            "message": None if fault is None else _told(fault),
             "line": None if fault is None else fault.line,
             "case": case,
         }
 
     def said(self) -> str:
-        """The verdict, and the case that shows why, to be pasted into Python."""
-        result, what = self.result, "cases" if self.task in EXERCISES else "goals"
-        if result.is_right:
-            return f"{self.task}: right. {result.of} {what} in {self.seconds:.2f} s"
-        lines = [f"{self.task}: {_plain(str(result.fault))}"]
+        """The verdict in the current language, and the case that shows why, to be pasted into
+        Python.
+        """
+        result = self.result
+        what = "[case|cases]" if self.task in EXERCISES else "[goal|goals]"
+        if result.fault is None:
+            return f"{self.task}: {t(f'right. {result.of} {what} in {self.seconds:.2f} s')}"
+        lines = [f"{self.task}: {_plain(_told(result.fault))}"]
         if result.lines:
-            lines[0] += f" (case {result.right + 1} of {result.of}, {self.seconds:.2f} s)"
+            case = t(f"case {result.right + 1} of {result.of}, {self.seconds:.2f} s")
+            lines[0] += f" ({case})"
             lines += ["", *(f"    {line}" for line in result.lines)]
-            for mark, text in (("expected", result.expected), ("got     ", result.got)):
-                lines += [f"    # {mark} {_plain(text)}"] if text is not None else []
+            for mark, text in (("expected", result.expected), ("got", result.got)):
+                lines += [f"    # {t(mark):<8} {_plain(text)}"] if text is not None else []
             lines.append("")
         if result.printed.strip():
             printed = (f"    | {_plain(line)}" for line in result.printed.splitlines())
-            lines += ["    It printed:", *printed, ""]
+            lines += [f"    {t('It printed:')}", *printed, ""]
         return "\n".join(lines)
 
 
@@ -121,9 +125,9 @@ def judged(task: PolicyTask, reply: Reply) -> Result:
     missed = [goal for goal in task.goals if not goal.is_met(trace)]
     fault = None
     if missed:
-        said = [f"{goal.asks} {goal.counts.found(trace)}" for goal in missed]
-        help = next((one.says for one in task.help if one.is_for(trace, False)), None)
-        fault = Fault("{why}", why=english(" ".join([*said, *([help] if help else [])])))
+        said = [part for goal in missed for part in (goal.asks, goal.counts.found(trace))]
+        said += [one.says for one in task.help if one.is_for(trace, False)][:1]
+        fault = Fault("{why}", why=" ".join(map(t, said)))
     return Result(of - len(missed), of, fault, printed=printed, trace=trace)
 
 
@@ -140,6 +144,11 @@ def _is_of(task: PolicyTask, trace: Trace) -> bool:
             if f.name not in free
         )
     )
+
+
+def _told(fault: Fault) -> str:
+    """In the current language."""
+    return t(fault.says, **fault.holes)
 
 
 def _plain(text: str) -> str:
