@@ -184,7 +184,10 @@ def expected(trace: Trace) -> Iterator[dict[str, Any]]:
         kv_lens = {one.request: one.kv_len for one in frame.lanes}
         wrote: dict[str, list[str]] = {}
         for owner, _ in event.tokens:
-            wrote.setdefault(owner, []).append(trace.texts.output[owner][written[owner]])
+            pieces = trace.texts.output[owner]
+            # the token by which a model ends its answer is not read
+            ends = written[owner] == len(pieces) - 1 and trace.text(owner) != "".join(pieces)
+            wrote.setdefault(owner, []).append("" if ends else pieces[written[owner]])
             written[owner] += 1
         masks = [trace.mask(event.step, n) for n in range(len(event.passes))]
         lanes = [
