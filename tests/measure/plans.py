@@ -1,8 +1,9 @@
 """`python tests/measure/plans.py`: what `plan` predicts, beside what was measured.
 
 Of each comparison that ships, every run is planned for the policies of the others, whose requests
-are the same and came at the same times, and the predictions are held against those runs. Recordings
-of vLLM have no second setting of the same requests: of each its own is simulated. Runs no model.
+are the same and came at the same times, and the predictions are held against those runs. So is
+every recording of vLLM under the same traffic. Of other recordings their own setting is simulated.
+Runs no model.
 """
 
 from __future__ import annotations
@@ -89,6 +90,24 @@ def compared(folder: Path) -> Iterator[Prediction]:
         yield Prediction(f"{folder.name}: {of}", by, errors(found.numbers, measured), e2e)
 
 
+def settings() -> Iterator[Prediction]:
+    """Recordings of vLLM that had the same traffic, each predicted by each of the others."""
+    runs = {
+        path.name.partition(".")[0]: open_run(path)
+        for path in sorted((ROOT / "tests/data/vllm-settings").glob("*.raw.jsonl.gz"))
+    }
+    measured = {name: plan(run).measured.numbers for name, run in runs.items()}
+    for by, of in permutations(runs, 2):
+        model, target = of.rpartition("-lanes")[0], runs[of].config
+        if by.rpartition("-lanes")[0] != model:
+            continue
+        made = plan(runs[by], lanes=[target.max_num_seqs], budgets=[target.max_num_batched_tokens])
+        numbers, real = made.points[0].numbers, measured[of]
+        assert numbers is not None and real is not None
+        e2e = numbers["e2e_s"]["p50"], real["e2e_s"]["p50"]
+        yield Prediction(f"{model} by vLLM: {of}", by, errors(numbers, real), e2e)
+
+
 def recorded() -> Iterator[Prediction]:
     """Each recording of vLLM, its own setting simulated."""
     for path in sorted((ROOT / "tests/data/vllm-http").glob("*.raw.jsonl.gz")):
@@ -96,7 +115,8 @@ def recorded() -> Iterator[Prediction]:
         ours, theirs = made.again.numbers, made.measured.numbers
         assert ours is not None and theirs is not None
         e2e = ours["e2e_s"]["p50"], theirs["e2e_s"]["p50"]
-        yield Prediction(f"vLLM: {path.name.partition('.')[0]}", "itself", made.errors, e2e)
+        name = path.name.partition(".")[0]
+        yield Prediction(f"{name} by vLLM: its own setting", "itself", made.errors, e2e)
 
 
 def ranked(found: list[Prediction]) -> tuple[int, int]:
@@ -107,7 +127,7 @@ def ranked(found: list[Prediction]) -> tuple[int, int]:
     for one, other in combinations(found, 2):
         same = one.by == other.by and one.of.partition(":")[0] == other.of.partition(":")[0]
         low, high = sorted((one.e2e[1], other.e2e[1]))
-        if not same or one.of.startswith("vLLM") or high < low * (1 + APART):
+        if not same or high < low * (1 + APART):
             continue
         total += 1
         right += (one.e2e[0] < other.e2e[0]) == (one.e2e[1] < other.e2e[1])
@@ -123,28 +143,33 @@ def plans(json: Json = False) -> None:
             work.update(n, folder.name)
             found += compared(folder)
         work.update(len(folders), "vLLM")
-        found += recorded()
-    held_out, own = ([p for p in found if (p.by == "itself") is is_own] for is_own in (False, True))
-    right, total = ranked(found)
+        kinds = {
+            "of our own, held out": found,
+            "of vLLM, held out": list(settings()),
+            "of vLLM, of its own setting": list(recorded()),
+        }
     data = {
-        "schema": "plans/1",
-        "predictions": [one._asdict() for one in found],
-        "ranked_right": right,
-        "pairs": total,
+        "schema": "plans/2",
+        "predictions": {kind: [one._asdict() for one in some] for kind, some in kinds.items()},
+        "ranked": {kind: ranked(some) for kind, some in kinds.items()},
     }
 
     def show(_: object) -> None:
-        rows = [(p.of, p.by, *(percent(p.errors[name]) for name in NUMBERS)) for p in found]
+        every = [one for some in kinds.values() for one in some]
+        rows = [(p.of, p.by, *(percent(p.errors[name]) for name in NUMBERS)) for p in every]
         table(("predicted", "by", *NUMBERS), rows, right=NUMBERS)
-        for kind, some in (("held out", held_out), ("of its own setting", own)):
+        for kind, some in kinds.items():
             parts = [
                 f"{name} {percent(median(off))} in the median, {sum(e <= NEAR for e in off)} of"
                 f" {len(off)} within {percent(NEAR)}"
                 for name in NUMBERS
                 if (off := [abs(e) for p in some if (e := p.errors[name]) is not None])
             ]
-            print_line(f"{len(some)} {kind}: {'; '.join(parts)}.")
-        print_line(f"{right} of {total} pairs that are {percent(APART)} apart are ranked right.")
+            right, total = ranked(some)
+            print_line(
+                f"{len(some)} {kind}: {'; '.join(parts)}; {right} of {total} pairs that are"
+                f" {percent(APART)} apart are ranked right."
+            )
 
     finish(data, show, json)
 

@@ -52,14 +52,14 @@ FIELD_TERMS = set(
         """chat face hub hugging tensor tokenizer adapter attention client batch batches batching block bot bots budget cache caches caching chunked connector continuous cpu cuda decode decoder decodes drift encoder engine engines
         float bf gpt gpus graph host http inflight itl key keys kib kv log mib ms pad pads player policies policy prefill prefix prompt prompts ragged rank ranks ring scheduler tab tok token
         tokens tpot ttft vllm enter esc escape exit export html ids json link llm mb png seed slot static thread threads top trace
-        apple code cpus csv gpu logit logits lora max median multimodal pipeline pool pooling python qr romeo sandbox server transformers azure browser burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang sharegpt simd smollm tensorrt video webassembly""",  # noqa: E501
+        apple code cpus csv gpu logit logits lora max median multimodal pipeline pool pooling python qr romeo sandbox server transformers azure browser burstgpt core mini mooncake nano nanogpt perfetto plotly poisson sglang priority pyodide sharegpt simd smollm story tensorrt video webassembly""",  # noqa: E501
     )
 )
 ALIKE = set(
     re.findall(
         r"\w+",
         "also an blocks downloads fast finger hand id in lies live min minus moment name phase plan"
-        " position rest so still text was will zoo",
+        " per position rest so stand still text was will zoo",
     )
 )
 NOT_OURS = re.compile(
@@ -359,8 +359,9 @@ def test_live_and_what_is_measured_here_are_german(live_url, visit):  # noqa: F8
     control(live_url, steps_per_s=None)
     expect(page.locator(".own-state")).to_contain_text("Fertig")
     said += heard(page)
+    ids = page.evaluate("inflightLive.batch.run.requests.map(request => request.id)")
     assert (
-        english(said, pieces(page) | words([live_url, "localhost"])) == []
+        english(said, pieces(page) | words([live_url, "localhost", *ids])) == []
         and page.evaluate("[...inflightLive.speech.missingKeys]") == []
     )
 
