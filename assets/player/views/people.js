@@ -38,8 +38,7 @@ export class PeopleView {
     this.title = h("span", { class: "title" });
     this.key = h("i", { class: "key" });
     this.list = h("ol", { class: "people-lanes" });
-    this.invited = h("span", {});
-    this.invite = h("p", { class: "people-invite", hidden: true }, this.invited);
+    this.invite = h("p", { class: "people-invite", hidden: true });
     this.why = h("span", { class: "door-why" });
     // what matters most now, where nothing else says it: a projector
     this.note = h("p", { class: "people-note" });
@@ -49,6 +48,7 @@ export class PeopleView {
     this.chart = new LaneChart(canvas, redraw);
     panel.append(
       h("h3", {}, this.title, this.key),
+      this.invite,
       this.box,
       this.note,
       h(
@@ -58,7 +58,7 @@ export class PeopleView {
         this.why,
       ),
     );
-    this.box.append(h("div", { class: "people-track" }, strip, this.list), this.invite);
+    this.box.append(h("div", { class: "people-track" }, strip, this.list));
     this.door = new DoorView(panel, DOOR);
     /** @type {PersonRow[]} */
     this.rows = [];
@@ -73,7 +73,7 @@ export class PeopleView {
     this._rows(lanes);
     for (const row of this.rows.slice(0, lanes)) this._free(row);
     tell(this.key, `${count(lanes)} [lane is|lanes are] free`);
-    setText(this.invited, sentence);
+    setText(this.invite, sentence);
     this.invite.hidden = !sentence;
     this.panel.classList.add("empty");
     setText(this.why, "");
