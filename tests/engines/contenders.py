@@ -42,14 +42,19 @@ def vllm(asked: EngineTask, engine: VllmProcess) -> Contender:
     )
 
 
-def transformers_batching(asked: EngineTask, model: Any) -> Contender:
+def transformers_batching(asked: EngineTask, model: Any, ends: frozenset[int]) -> Contender:
     """transformers' continuous batching on a loaded model, under the same limits; a prompt is cut
-    wherever its budget ends.
+    wherever its budget ends. ends: the tokens with which the model ends an answer.
     """
     config = asked.config
     limits = {"num_blocks": config.num_blocks, "allow_block_sharing": config.prefix_caching}
     work = [
-        BaselineRequest(r.id, tuple(asked.prompts[r.id]), r.sampling.max_new_tokens)
+        BaselineRequest(
+            r.id,
+            tuple(asked.prompts[r.id]),
+            r.sampling.max_new_tokens,
+            frozenset() if r.sampling.ignore_eos else ends,
+        )
         for r in asked.workload
     ]
     by_id = {request.id: request for request in work}

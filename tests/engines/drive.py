@@ -18,7 +18,7 @@ import sys
 import time
 from typing import IO, Any
 
-from core.config import ASSETS
+from core.config import model_source
 from core.workload.request import Request
 from engines.task import ARRIVALS, EngineTask, drive
 
@@ -32,7 +32,7 @@ def engine_of(asked: EngineTask) -> Any:
     config = asked.config
     return LLMEngine.from_engine_args(
         EngineArgs(
-            model=str(ASSETS / "models" / asked.model),
+            model=model_source(asked.model),
             dtype="float32",
             max_model_len=asked.longest,
             max_num_seqs=config.max_num_seqs,

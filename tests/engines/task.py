@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.config import EngineConfig
+from core.engine.requests import prompt_ids
 from core.workload.presets import Preset
 from core.workload.request import Request
 from core.workload.workload import Workload
@@ -24,7 +25,7 @@ ARRIVALS = (
 
 @dataclass(frozen=True)
 class EngineTask:
-    """model: a built-in name. prompts: token ids by request, so that every engine gets the same
+    """model: a name that comes with the code. prompts: token ids by request, so that every engine gets the same
     tokens. Arrivals count steps.
     """
 
@@ -39,9 +40,7 @@ class EngineTask:
         without a limit has room for every lane.
         """
         requests = preset.workload.greedy()
-        prompts = {
-            r.id: list(r.prompt_token_ids or tokenizer(r.prompt)["input_ids"]) for r in requests
-        }
+        prompts = {r.id: list(prompt_ids(r, tokenizer)) for r in requests}
         longest = max(len(prompts[r.id]) + r.sampling.max_new_tokens for r in requests)
         config, each = preset.config, -(-longest // BLOCK_SIZE)
         blocks = (

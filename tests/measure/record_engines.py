@@ -34,6 +34,9 @@ from visualizer.documents.comparison import RECORDED, Shown
 from visualizer.documents.record import Say, load_of_a_quiet_machine, save_all, timed
 
 ENGINE_PRESETS = (
+    "six-questions",
+    "sixteen-questions",
+    "chat-under-pressure",
     "short-and-long",
     "long-prompt-arrives",
     "long-prompt-chunked",
@@ -84,7 +87,7 @@ def _compare_engines(chosen: Preset, python: str, traces: Path, repeats: int, sa
         contenders = [
             vllm(asked, other),
             engine_contender(engine, asked.workload),
-            transformers_batching(asked, adapter.model),
+            transformers_batching(asked, adapter.model, adapter.eos_token_ids),
         ]
         shown = timed(
             contenders,
