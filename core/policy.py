@@ -258,10 +258,8 @@ class Policy:
             return LimitReached("lanes", 0, 1, capacity.num_lanes)
         if self.one_prefill and not all(r.is_decoding for r in capacity.running):
             return LimitReached("prefill", 0, 1, 1)
-        left, pending = (
-            capacity.tokens_left,
-            request.num_tokens - capacity.cached_blocks * capacity.block_size,
-        )
+        left = capacity.tokens_left
+        pending = request.num_tokens - capacity.cached_blocks * capacity.block_size
         # a longer recomputation has to be cut anyway
         whole = not capacity.cuts_prompts and pending <= capacity.token_budget
         if left <= 0 or (whole and left < pending):

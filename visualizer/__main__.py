@@ -113,8 +113,7 @@ def export_site(
         typer.Option("--engine", help="With the engine, which then runs in each visitor's tab."),
     ] = False,
     pyodide: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the npm package pyodide, instead of fetching it."),
+        Path | None, typer.Option(help="Folder of the npm package pyodide, instead of fetching it.")
     ] = None,
     docs: Annotated[
         Path | None,

@@ -382,10 +382,7 @@ def _tunnel(host: str, port: int) -> str | None:
 
 
 def _serve_until_interrupted(
-    server: Server,
-    shared: SharedEngine | None,
-    listening: uvicorn.Server,
-    thread: threading.Thread,
+    server: Server, shared: SharedEngine | None, listening: uvicorn.Server, thread: threading.Thread
 ) -> None:
     """Wait for Ctrl-C or SIGTERM, then end: requests in the shared engine are finished, other
     engines end at their next step, the folder is removed, and no other thread is waited for. A

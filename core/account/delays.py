@@ -381,10 +381,8 @@ class _RequestClock:
                 and finished.request in lives
                 and not lives[finished.request].over
             ):
-                lives[finished.request].over, lives[finished.request].reason = (
-                    True,
-                    finished.finish_reason,
-                )
+                lives[finished.request].over = True
+                lives[finished.request].reason = finished.finish_reason
 
     def _reason(self, index: int, event: StepEvent, waiting: Iterable[str]) -> _Reason:
         why, number = event.waiting.why, self._number

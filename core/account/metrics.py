@@ -227,10 +227,8 @@ def _positions(trace: Trace) -> dict[str, int]:
     passes = [forward for event in trace.events for forward in event.passes]
     overrun = sum(row.rows for event in trace.events for row in event.overrun)
     beyond = sum(p.bucket - p.rows * p.width for p in passes if p.bucket is not None)
-    tokens, padding = (
-        sum(p.tokens for p in passes) - overrun,
-        sum(p.padding for p in passes) + overrun + beyond,
-    )
+    tokens = sum(p.tokens for p in passes) - overrun
+    padding = sum(p.padding for p in passes) + overrun + beyond
     return {"tokens": tokens, "padding": padding, "computed": tokens + padding}
 
 

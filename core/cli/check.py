@@ -333,10 +333,8 @@ def _engine(header: Header) -> Engine:
     """
     if header.is_simulated:
         raise InflightError("A simulated run has no model to run again.")
-    name, device_options = (
-        str(header.model.name),
-        DeviceOptions(header.device.split(":")[0], header.dtype, header.threads),
-    )
+    name = str(header.model.name)
+    device_options = DeviceOptions(header.device.split(":")[0], header.dtype, header.threads)
     if header.engine is None:
         config = header.config if header.policy.name in POLICIES else EngineConfig()
     else:
@@ -349,11 +347,9 @@ def _engine(header: Header) -> Engine:
                 f"The model {shown(name)} is neither built in nor a folder here, so its tokens"
                 " cannot be computed again."
             )
-        name, config, device_options = (
-            str(folder),
-            EngineConfig(),
-            DeviceOptions(dtype=header.dtype or "auto"),
-        )
+        name = str(folder)
+        config = EngineConfig()
+        device_options = DeviceOptions(dtype=header.dtype or "auto")
     engine = engine_for(name, config, device_options, Execution())
     if header.leak:
         from core.proof.mistakes import leaky_engine  # with torch

@@ -65,8 +65,7 @@ POLICY = f"The batching policy: {', '.join(POLICIES)}."
 MORE_POLICIES = f"A policy, of {', '.join(POLICIES)}; repeatable"
 Repeats = Annotated[int, typer.Option(min=1, help="Timed rounds, after one to warm up.")]
 Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys."),
+    bool, typer.Option("--json", help="Print JSON instead of tables; docs/json.md has the keys.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result here as JSON.")]
 Html = Annotated[

@@ -253,12 +253,10 @@ def cost_sentences(cost: Mapping[str, Any] | None) -> list[str]:
 
 def totals(numbers: dict[str, Any], asynchronous: bool = False) -> list[str]:
     """The metrics in four or five lines. asynchronous: the host's time overlapped the device's."""
-    lanes, positions, kv, parts = (
-        numbers["lane_steps"],
-        numbers["positions"],
-        numbers["kv_blocks"],
-        numbers["time_s"],
-    )
+    lanes = numbers["lane_steps"]
+    positions = numbers["positions"]
+    kv = numbers["kv_blocks"]
+    parts = numbers["time_s"]
     wall = numbers["wall_s"]
     lines = [
         (

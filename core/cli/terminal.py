@@ -96,10 +96,8 @@ def mask_lines(
     event = _checked(trace, step, pass_index)
     forward = event.passes[pass_index]
     segments = [s for s in event.segments if s.pass_index == pass_index]
-    names, styles = (
-        letters(trace),
-        {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)},
-    )
+    names = letters(trace)
+    styles = {s.request: COLOURS[i % len(COLOURS)] for i, s in enumerate(segments)}
     mask = trace.mask(step, pass_index, order, layer)
     cached = sum(s.start for s in segments)
     shape = f"[{forward.rows}, {forward.width}]"

@@ -63,11 +63,9 @@ class EngineCore:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         limits = EngineConfig() if config is None else require(config, EngineConfig, _A_CONFIG)
-        self.model, self.tokenizer, self.config = (
-            executor.model,
-            tokenizer,
-            limits.under(policy) if policy else limits,
-        )
+        self.model = executor.model
+        self.tokenizer = tokenizer
+        self.config = limits.under(policy) if policy else limits
         self.recorder = recorder or TraceRecorder()
         self.outputs: Outputs = StopStrings(tokenizer)  # may be replaced between runs
         self.executor, self._clock, self._sleep = executor, clock, sleep

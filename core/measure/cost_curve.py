@@ -133,10 +133,8 @@ def measuring_cost(
     longest = model.context or max(contexts)
     grid = {("tokens", n): (n, min(_SHORT, longest)) for n in batches}
     grid |= {("kv", length): (_REQUESTS, length) for length in contexts if length <= longest}
-    blocks, most = (
-        max(n * -(-length // _BLOCK) for n, length in grid.values()),
-        max(n for n, _ in grid.values()),
-    )
+    blocks = max(n * -(-length // _BLOCK) for n, length in grid.values())
+    most = max(n for n, _ in grid.values())
     config = EngineConfig(
         max_num_seqs=most, max_num_batched_tokens=most, block_size=_BLOCK, num_blocks=blocks
     )

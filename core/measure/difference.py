@@ -21,17 +21,15 @@ from core.errors import InflightError
 from core.simulate.fitted import Linear, fit_passes, kv_bytes_per_token, measured
 from core.trace.trace import Trace
 
-FINISHED, IDLE, WORK, PASSES, PADDING, TOKENS, KV, MIXED, REST = (
-    "finished",
-    "idle",
-    "work",
-    "passes",
-    "padding",
-    "tokens",
-    "kv",
-    "mixed",
-    "rest",
-)
+FINISHED = "finished"
+IDLE = "idle"
+WORK = "work"
+PASSES = "passes"
+PADDING = "padding"
+TOKENS = "tokens"
+KV = "kv"
+MIXED = "mixed"
+REST = "rest"
 
 
 @dataclass(frozen=True)

@@ -102,10 +102,7 @@ class ModelRerun:
                         sampling, max_new_tokens=len(tokens), ignore_eos=True, stop=()
                     )
                 to_run.append(
-                    (
-                        replace(request.of_tokens(prompt), arrival=arrival, sampling=sampling),
-                        0,
-                    )
+                    (replace(request.of_tokens(prompt), arrival=arrival, sampling=sampling), 0)
                 )
         num_tokens = sum(len(record.tokens.get(request.id, ())) for request, _ in to_run)
         while to_run:
@@ -118,13 +115,7 @@ class ModelRerun:
                 more for request, known in to_run if (more := self._compare(request, known, here))
             ]
         return RerunResult(
-            num_tokens,
-            self._ties,
-            self._parted,
-            drawn,
-            self._rounding,
-            self._apart,
-            self._facts,
+            num_tokens, self._ties, self._parted, drawn, self._rounding, self._apart, self._facts
         )
 
     def _compare(
@@ -141,10 +132,8 @@ class ModelRerun:
                 raise InvalidTrace(
                     f"{where} is {tokens[position]} on record, and the model writes none."
                 )
-            found, is_other = (
-                here.facts[request][position - known],
-                ours[position - known] != tokens[position],
-            )
+            found = here.facts[request][position - known]
+            is_other = ours[position - known] != tokens[position]
             may_part = is_other and self._may_part(asked, found[1])
             for mine, theirs in list(zip(found, record.facts[request][position], strict=True))[
                 may_part:
@@ -208,10 +197,8 @@ class ModelRerun:
         """The rest of a request, whose tokens before `position` are those on record; None if no
         more are.
         """
-        tokens, most = (
-            self.on_record.tokens[asked.id],
-            asked.sampling.max_new_tokens - (position - known),
-        )
+        tokens = self.on_record.tokens[asked.id]
+        most = asked.sampling.max_new_tokens - (position - known)
         if position == len(tokens):
             return None
         taken = tuple(tokens[known:position])

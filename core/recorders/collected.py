@@ -65,12 +65,10 @@ class Collection:
         most_bytes: int = 2**36,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.folder, self._part_bytes, self._most_bytes, self._tell = (
-            folder,
-            part_bytes,
-            most_bytes,
-            tell,
-        )
+        self.folder = folder
+        self._part_bytes = part_bytes
+        self._most_bytes = most_bytes
+        self._tell = tell
         self._streams: OrderedDict[str, _CollectedStream] = OrderedDict()
         self._lock = threading.Lock()
         self._trouble = ""
@@ -132,11 +130,9 @@ class Collection:
             wants_snapshot = True
         content = b"".join(news)
         _append(stream.path, content)
-        stream.taken, stream.size, stream.at = (
-            max(stream.taken, first + len(lines)),
-            stream.size + len(content),
-            time.monotonic(),
-        )
+        stream.taken = max(stream.taken, first + len(lines))
+        stream.size += len(content)
+        stream.at = time.monotonic()
         self._bytes += len(content)
         self._streams.move_to_end(key)
         if news and news[-1].startswith(b'{"kind":"end"'):
@@ -189,12 +185,8 @@ class Collection:
                 if line.endswith(b"\n"):
                     count, end = count + 1, end + len(line)
             file.truncate(end)
-        stream.path, stream.part, stream.size, stream.taken = (
-            path,
-            part,
-            end,
-            json.loads(header)["line"] + count,
-        )
+        stream.taken = json.loads(header)["line"] + count
+        stream.path, stream.part, stream.size = path, part, end
         return True
 
     def _begin(self, stream: _CollectedStream, line: int) -> None:

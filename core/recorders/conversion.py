@@ -432,10 +432,8 @@ class Conversion:
         if moved and self._knows_order:
             return f"{start}request {moved[0]} does not have the same place in the queue."
         for request, row in rows.items():
-            known, tables = (
-                self._known[request],
-                {g: list(t) for g, t in enumerate(self._own(row.get("blocks", ()))) if t},
-            )
+            known = self._known[request]
+            tables = {g: list(t) for g, t in enumerate(self._own(row.get("blocks", ()))) if t}
             if row["output"][: known.max_tokens] != known.output:
                 return f"{start}request {request} does not have the same tokens in both."
             if request in run.computed and row["computed"] != run.computed[request]:

@@ -164,11 +164,9 @@ def _model(folder: Path | None, facts: dict[str, Any]) -> ModelFacts:
     if folder is None:
         return ModelFacts(name=name, vocab_size=facts.get("vocab_size"), context=context)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    layers, heads, size = (
-        config.get("num_hidden_layers", config.get("n_layer")),
-        config.get("num_key_value_heads"),
-        config.get("head_dim"),
-    )
+    layers = config.get("num_hidden_layers", config.get("n_layer"))
+    heads = config.get("num_key_value_heads")
+    size = config.get("head_dim")
     bytes_each = 4 if "32" in str(facts.get("dtype")) else 2
     return ModelFacts(
         name=name,

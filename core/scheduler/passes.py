@@ -333,11 +333,9 @@ def _pass_over(state: SchedulerState) -> tuple[Plan, dict[RequestState, int], Li
     over: Limit | None = None  # what ended the search
     begun = sorted(state.running, key=lambda s: s.is_prefilling)
     for request in [*begun, *state.waiting]:
-        runs, pending, why = (
-            request.status is RequestStatus.RUNNING,
-            request.num_uncomputed_tokens,
-            None,
-        )
+        runs = request.status is RequestStatus.RUNNING
+        pending = request.num_uncomputed_tokens
+        why = None
         count = min(pending, left)
         if over is None and is_scarce and plan and (not runs or request.is_prefilling):
             over = "margin"

@@ -55,26 +55,18 @@ class ServingEngine:
         name: str | None = None,
         hidden: Hidden = Hidden(),  # noqa: B008
     ) -> None:
-        self.engine, self.limits, self.name = (
-            engine,
-            limits or ServingLimits(),
-            public_name(name or engine.model.name or ""),
-        )
+        self.engine = engine
+        self.limits = limits or ServingLimits()
+        self.name = public_name(name or engine.model.name or "")
         # Tokenizers are not thread-safe: the engine's own belongs to its thread, this one to the
         # event loop, others to prompts and to `session`.
-        self.tokenizer, self._of_session = (
-            copy.deepcopy(engine.tokenizer),
-            copy.deepcopy(engine.tokenizer),
-        )
-        self._tokenizing, self._saving = (
-            Tokenizing(copy.deepcopy(engine.tokenizer)),
-            threading.Lock(),
-        )
+        self.tokenizer = copy.deepcopy(engine.tokenizer)
+        self._of_session = copy.deepcopy(engine.tokenizer)
+        self._tokenizing = Tokenizing(copy.deepcopy(engine.tokenizer))
+        self._saving = threading.Lock()
         self.event_log, self.metrics = EngineLog(hidden), ServingMetrics(self.name, engine)
-        self._validator, self._places = (
-            RequestValidator(engine, self.limits, self.name),
-            Places(self.limits),
-        )
+        self._validator = RequestValidator(engine, self.limits, self.name)
+        self._places = Places(self.limits)
         self._session = Session(self.limits.kept_tokens)
         engine.recorder = self._session
         engine.outputs = outputs = OutputProcessor(engine.tokenizer, self.metrics, self.event_log)

@@ -28,12 +28,10 @@ class Wait:
     """
 
     def __init__(self, seconds: float, then: Callable[[], object]) -> None:
-        self._loop, self._each, self._then, self._left = (
-            asyncio.get_running_loop(),
-            seconds / _LOOKS,
-            then,
-            _LOOKS,
-        )
+        self._loop = asyncio.get_running_loop()
+        self._each = seconds / _LOOKS
+        self._then = then
+        self._left = _LOOKS
         self._next = self._loop.call_later(self._each, self._look)
 
     def _look(self) -> None:

@@ -364,10 +364,8 @@ def measured_on(header: Header) -> dict[str, Any]:
 
 def _is_about(about: Any) -> bool:
     """Whether these are facts of a model and of where it ran."""
-    model, words = (
-        about.get("model", {}),
-        [about.get(name) or "" for name in ("device", "device_name", "dtype")],
-    )
+    model = about.get("model", {})
+    words = [about.get(name) or "" for name in ("device", "device_name", "dtype")]
     sizes = [size for name, size in model.items() if name not in ("name", "type")]
     return (
         all(
@@ -393,10 +391,8 @@ def _in_words(model: ModelFacts) -> str:
 
 
 def _fitted_to(about: Mapping[str, Any]) -> str:
-    model, engine = (
-        about["model"].get("name", "a model without a name"),
-        about["engine"] or "this engine",
-    )
+    model = about["model"].get("name", "a model without a name")
+    engine = about["engine"] or "this engine"
     where = [
         str(about[name]) for name in ("device_name", "device") if about[name] not in ("", NOT_KNOWN)
     ]

@@ -131,12 +131,10 @@ class ModelExecutor:
         backend: Backend | None = None,
         runner: Callable[[int], Runner] | None = None,
     ) -> None:
-        self._adapter, self._execution, self._backend, self._given_runner = (
-            adapter,
-            execution,
-            backend,
-            runner,
-        )
+        self._adapter = adapter
+        self._execution = execution
+        self._backend = backend
+        self._given_runner = runner
         self._memory: MemoryBudget | None = None  # of the GPU, measured once for the largest pass
 
     @property

@@ -84,10 +84,8 @@ class Trace(OnPage):
             f"{len(self.asked):,} [request|requests], {len(self.events):,} [step|steps], {new:,}"
             " new [token|tokens]"
         )
-        how, cut = (
-            "simulated, " if self.header.is_simulated else "",
-            ("" if self.complete else ", cut short"),
-        )
+        how = "simulated, " if self.header.is_simulated else ""
+        cut = "" if self.complete else ", cut short"
         return (
             f"<Trace of {self.header.workload} under {self.header.policy.name}: {how}{counts}{cut}>"
         )
@@ -340,10 +338,8 @@ class Trace(OnPage):
     def lines(self) -> Iterator[str]:
         """The trace as JSON lines, without line ends; see `core.trace.file`."""
         prompt, output = self.texts.prompt, self.texts.output
-        seal, records = (
-            file.Seal(),
-            file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r])),
-        )
+        seal = file.Seal()
+        records = file.Records(lambda r: file.TokenTexts(r, prompt[r], output[r]))
         yield seal.line(file.header_record(self.header))
         for one in self.asked.values():
             records.request(one)
@@ -391,10 +387,8 @@ class Trace(OnPage):
             elif isinstance(record, file.TokenizedRequest):
                 trace.asked[record.request.id] = record
             elif isinstance(record, file.TokenTexts):
-                texts.prompt[record.request], texts.output[record.request] = (
-                    record.prompt,
-                    record.output,
-                )
+                texts.prompt[record.request] = record.prompt
+                texts.output[record.request] = record.output
             else:
                 trace.complete = record.complete
                 if not record.is_written:
@@ -412,10 +406,8 @@ class Trace(OnPage):
         outputs = self.outputs
         for request, ids in self.prompts.items():
             if request not in texts.prompt:
-                texts.prompt[request], texts.output[request] = (
-                    [*map(plain, ids)],
-                    [*map(plain, outputs[request])],
-                )
+                texts.prompt[request] = [*map(plain, ids)]
+                texts.output[request] = [*map(plain, outputs[request])]
 
 
 def require_trace(trace: Trace) -> None:

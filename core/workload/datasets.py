@@ -82,10 +82,8 @@ class Dataset:
         block = max(1, math.floor(self.block_tokens * scale))
         sizes = []
         for at, size in enumerate(self.sizes):
-            prompt, output = (
-                max(1, math.floor(size.prompt_tokens * scale)),
-                max(1, math.floor(size.output_tokens * scale)),
-            )
+            prompt = max(1, math.floor(size.prompt_tokens * scale))
+            output = max(1, math.floor(size.output_tokens * scale))
             if self.hash_ids:  # whole blocks, and as much of the last one as there was
                 rest = size.prompt_tokens - (len(self.hash_ids[at]) - 1) * self.block_tokens
                 prompt = (len(self.hash_ids[at]) - 1) * block + max(

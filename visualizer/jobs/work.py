@@ -164,13 +164,8 @@ class Run(Work):
         if trace is None:
             return super().news() if "loading" in self.progress else None
         if self._deltas is None:
-            self._deltas, body = (
-                Deltas.of(trace, self.tokenizer),
-                {
-                    "records": RECORDS,
-                    "header": trace.about(),
-                },
-            )
+            self._deltas = Deltas.of(trace, self.tokenizer)
+            body = {"records": RECORDS, "header": trace.about()}
         events = trace.events[self._num_sent :]
         if events:
             body |= self._deltas.delta(events)

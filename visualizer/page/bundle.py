@@ -174,10 +174,8 @@ def page_html(
         'Inflight.mount(document.querySelector(".inflight"),'
         ' JSON.parse(document.getElementById("inflight-props").textContent));\n'
     )
-    page, icon = (
-        (PLAYER / "watch" / "page.html").read_text(encoding="utf-8"),
-        base64.b64encode(ICON.read_bytes()).decode(),
-    )
+    page = (PLAYER / "watch" / "page.html").read_text(encoding="utf-8")
+    icon = base64.b64encode(ICON.read_bytes()).decode()
     parts = {
         "<!--HEAD-->": (
             f'{head(picture)}\n<link rel="icon" href="data:image/svg+xml;base64,{icon}">'

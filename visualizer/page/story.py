@@ -89,13 +89,8 @@ def story_html(
     others = others or {code: f"story?lang={code}" for code in LANGUAGES if code != language}
     page = words(language)["page"]
     (other, address), *_ = others.items()
-    place, places = (
-        "brief-continuous start",
-        {
-            "static": "brief-static start",
-            "continuous": "brief-continuous start",
-        },
-    )
+    place = "brief-continuous start"
+    places = {"static": "brief-static start", "continuous": "brief-continuous start"}
 
     def told(name: str) -> list[Span]:
         return said(page[name], place, places, language)

@@ -42,10 +42,7 @@ def tab_script(name: str) -> str:
         "markup": (PLAYER / name / f"{name}.html").read_text(encoding="utf-8"),
     }
     if name == "write":
-        files |= {
-            "model": MODEL,
-            "tasks": [task.to_json() for task in tasks().values()],
-        }
+        files |= {"model": MODEL, "tasks": [task.to_json() for task in tasks().values()]}
     return (
         f"window.inflight{name.capitalize()}Files ="
         f" {inert_json(files)};\n{script(f'{name}/{name}.js')}"
@@ -104,15 +101,8 @@ def options(
     found = {"compare": {**of_a_server, "plotly": url(paths["plotly"])}, "learn": of_a_server}
     tabs = [*TABS, STORY]
     if live is not None:
-        found["live"], tabs = (
-            {"base": "", **live},
-            [
-                *TABS[:2],
-                {"name": "live", "title": "Live"},
-                *TABS[2:],
-                STORY,
-            ],
-        )
+        found["live"] = {"base": "", **live}
+        tabs = [*TABS[:2], {"name": "live", "title": "Live"}, *TABS[2:], STORY]
     tabs = with_write(tabs, WRITE if engine else WITHOUT_WRITE)
     if engine:
         found["write"] = {"engine": engine["engine"], "codemirror": url(paths["codemirror"])}

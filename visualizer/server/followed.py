@@ -202,14 +202,8 @@ class Followed:
             for engine in engines
             for rank in engine["ranks"]
         }
-        placed, alone = (
-            self._placed(Placement.of, [rank["of"] for rank in mine]),
-            {
-                "ranks": [],
-                "count": 1,
-                "says": [],
-            },
-        )
+        placed = self._placed(Placement.of, [rank["of"] for rank in mine])
+        alone = {"ranks": [], "count": 1, "says": []}
         told = (
             alone
             if placed is None

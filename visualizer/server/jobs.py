@@ -66,13 +66,11 @@ class Job:
         store: Store | None = None,
         queue: str = "runs",
     ) -> None:
-        self.work, self.limits, self.models, self.store, self.queue = (
-            work,
-            limits,
-            models,
-            store,
-            queue,
-        )
+        self.work = work
+        self.limits = limits
+        self.models = models
+        self.store = store
+        self.queue = queue
         self.id = secrets.token_urlsafe(12)
         self.visitor = self.address = ""
         self.event_log = EventLog()

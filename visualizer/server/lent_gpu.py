@@ -31,8 +31,7 @@ log = logging.getLogger("inflight")
 
 
 Part = tuple[
-    Trace | None,
-    dict[str, Any],
+    Trace | None, dict[str, Any]
     # the run with its events since the previous part, once it has begun; the job's answer, once it
     # has ended
 ]
@@ -148,11 +147,9 @@ class LentRun(Run):
                             part.header, part.asked, [], complete=False, tokenizer=self.tokenizer
                         )
                     trace = self.trace
-                    trace.header, trace.asked, trace.complete = (
-                        part.header,
-                        part.asked,
-                        part.complete,
-                    )
+                    trace.header = part.header
+                    trace.asked = part.asked
+                    trace.complete = part.complete
                     trace.events += part.events
                 yield
         return answer

@@ -16,14 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import InflightError, shown
 from core.serving.http.collect import BODY
-from core.serving.http.guard import (
-    BodyBounds,
-    Guard,
-    Refusal,
-    json_check,
-    path_of,
-    sites_check,
-)
+from core.serving.http.guard import BodyBounds, Guard, Refusal, json_check, path_of, sites_check
 from core.serving.http.sites import Sites
 
 log = logging.getLogger("inflight")

@@ -216,10 +216,8 @@ async def turn(turns: Turns, address: str, request: Request) -> AsyncIterator[No
     """Hold a place once it is this request's turn. Its body must have been read. Raises
     TooManyRequests, and ClientDisconnect once nobody waits for the answer.
     """
-    taking, leaving = (
-        asyncio.ensure_future(turns.take(address)),
-        asyncio.ensure_future(_left(request)),
-    )
+    taking = asyncio.ensure_future(turns.take(address))
+    leaving = asyncio.ensure_future(_left(request))
     leaving.add_done_callback(lambda _: taking.cancel())
     try:
         await taking

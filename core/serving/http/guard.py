@@ -141,10 +141,8 @@ class Guard:
                 what = "Nothing more came for" if each_piece else "The body did not arrive within"
                 refused = self._refusal(408, f"{what} {seconds:g} seconds.")
                 return {"type": "http.disconnect"}
-            received, more = (
-                received + len(message.get("body", b"")),
-                message.get("more_body", False),
-            )
+            received += len(message.get("body", b""))
+            more = message.get("more_body", False)
             if received > most:
                 refused = too_large
                 return {"type": "http.disconnect"}

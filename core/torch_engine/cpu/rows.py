@@ -40,13 +40,11 @@ def normed(source, weight, size, eps, target, like):
 
 
 def _rms_norm_share(like, numbers, eps, thread, threads):
-    x, out, rows, size, weight = (
-        pointer(numbers[0], like),
-        pointer(numbers[1], like),
-        numbers[2],
-        numbers[3],
-        pointer(numbers[4], like),
-    )
+    x = pointer(numbers[0], like)
+    out = pointer(numbers[1], like)
+    rows = numbers[2]
+    size = numbers[3]
+    weight = pointer(numbers[4], like)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         normed(at(x, row * size), weight, size, np.float32(eps), at(out, row * size), like)
 
@@ -92,10 +90,8 @@ def gelu(x: torch.Tensor) -> torch.Tensor:
 def _gate_share(like, numbers, bend, thread, threads):
     rows, size = numbers[2], numbers[3] // 2
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-        gate, out = (
-            at(pointer(numbers[0], like), 2 * row * size),
-            at(pointer(numbers[1], like), row * size),
-        )
+        gate = at(pointer(numbers[0], like), 2 * row * size)
+        out = at(pointer(numbers[1], like), row * size)
         for i in range(size):
             out[i] = narrow(_activated(wide(gate[i]), bend) * wide(gate[size + i]), like)
 
@@ -135,19 +131,15 @@ def _logit_stats_share(like, numbers, factor, thread, threads):
     put together.
     """
     rows, size = numbers[1], numbers[2]
-    best, margins, logsumexps = (
-        pointer(numbers[3], numbers),
-        floats(numbers[4], 0),
-        floats(numbers[5], 0),
-    )
+    best = pointer(numbers[3], numbers)
+    margins = floats(numbers[4], 0)
+    logsumexps = floats(numbers[5], 0)
     blocks = (size + _BLOCK - 1) // _BLOCK
     room = floats(numbers[6], thread * numbers[7])
-    block, lanes, highest, sums = (
-        room,
-        at(room, _BLOCK),
-        at(room, _BLOCK + _LANES),
-        at(room, _BLOCK + _LANES + blocks),
-    )
+    block = room
+    lanes = at(room, _BLOCK)
+    highest = at(room, _BLOCK + _LANES)
+    sums = at(room, _BLOCK + _LANES + blocks)
     for row in range(rows * thread // threads, rows * (thread + 1) // threads):
         logits = at(pointer(numbers[0], like), row * size)
         winner = 0  # the first of the highest
@@ -178,11 +170,9 @@ def logit_stats(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
     """See `LogitStats` in `core.torch_engine.sampling`."""
     logits = logits.contiguous()
     count, size = logits.shape
-    best, margin, logsumexp = (
-        torch.empty(count, dtype=torch.int64),
-        torch.empty(count),
-        torch.empty(count),
-    )
+    best = torch.empty(count, dtype=torch.int64)
+    margin = torch.empty(count)
+    logsumexp = torch.empty(count)
     room = torch.empty(torch.get_num_threads(), _BLOCK + _LANES + 2 * (-(-size // _BLOCK)))
     results = (tensor.data_ptr() for tensor in (best, margin, logsumexp))
     logit_stats_kernel(

@@ -212,16 +212,12 @@ class Buffers:
         array[:] = 0
         slots[:] = self._trash_slot
         real = host.ids.size
-        ids[:real], lanes[:real], positions[:real], slots[:real] = (
-            host.ids,
-            host.lanes,
-            host.positions,
-            host.slots,
-        )
-        sample_rows[: host.sample_rows.size], sample_lanes[: host.sample_lanes.size] = (
-            host.sample_rows,
-            host.sample_lanes,
-        )
+        ids[:real] = host.ids
+        lanes[:real] = host.lanes
+        positions[:real] = host.positions
+        slots[:real] = host.slots
+        sample_rows[: host.sample_rows.size] = host.sample_rows
+        sample_lanes[: host.sample_lanes.size] = host.sample_lanes
         np.concatenate((host.query_rows, host.query_lens, host.kv_lens, *tiles), out=small.numpy())
         return Staged(data, small)
 

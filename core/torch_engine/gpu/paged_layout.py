@@ -168,12 +168,10 @@ def _decode_tiles(
     # one tile.
     share = -(-int(lengths.sum(dtype=np.int64)) // extra) if extra else most
     if most <= share or most <= (2 * LEAST_BLOCKS - 1) * key_block:
-        sequences, first, last, splits = (
-            decodes,
-            np.zeros_like(decodes),
-            lengths,
-            np.ones_like(decodes),
-        )
+        sequences = decodes
+        first = np.zeros_like(decodes)
+        last = lengths
+        splits = np.ones_like(decodes)
         begins = np.arange(decodes.size)
     else:
         blocks = -(-lengths // key_block)

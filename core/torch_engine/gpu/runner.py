@@ -179,17 +179,13 @@ class PagedRunner:
         clock: Callable[[], float],
         capture: Capture | None,
     ) -> None:
-        self.adapter, self.asynchronous, self.notes = (
-            adapter,
-            choice.asynchronous,
-            list(choice.notes),
-        )
-        self._clock, self._execution, self._capture, self._backend = (
-            clock,
-            execution,
-            capture,
-            choice.backend,
-        )
+        self.adapter = adapter
+        self.asynchronous = choice.asynchronous
+        self.notes = list(choice.notes)
+        self._clock = clock
+        self._execution = execution
+        self._capture = capture
+        self._backend = choice.backend
         num_lanes, block_size = config.num_lanes, config.block_size
         longest = adapter.max_model_len or num_blocks * block_size
         self._place = device = adapter.device  # looking it up on the model takes microseconds

@@ -42,11 +42,9 @@ def longest_token(tokenizer: Any | None) -> int | None:
     if tokenizer is None or backend is None:
         return None
     made, names = json.loads(backend.to_str()), tokenizer.get_vocab()
-    model, normalizers, splits = (
-        made["model"],
-        _parts(made["normalizer"]),
-        _parts(made["pre_tokenizer"]),
-    )
+    model = made["model"]
+    normalizers = _parts(made["normalizer"])
+    splits = _parts(made["pre_tokenizer"])
     of_bytes = any(part["type"] == "ByteLevel" for part in (*normalizers, *splits))
     alphabet = (
         _byte_alphabet()

@@ -216,18 +216,14 @@ class Checker:
         """A pool that is not configured has room for all lanes and no more; one on a cost model
         that knows its memory takes all of that.
         """
-        config, room, per_token = (
-            self._config,
-            (self._header.cost or {}).get("kv_bytes"),
-            self._header.model.kv_bytes_per_token,
-        )
+        config = self._config
+        room = (self._header.cost or {}).get("kv_bytes")
+        per_token = self._header.model.kv_bytes_per_token
         if isinstance(room, int) and per_token:
             most, of = room // (config.block_size * per_token), "its memory has room for"
         elif config.num_blocks is None and not self._header.is_interactive:
-            most, of = (
-                max(1, -(-self._longest // config.block_size) * config.num_lanes),
-                f"{config.num_lanes} lanes can use",
-            )
+            most = max(1, -(-self._longest // config.block_size) * config.num_lanes)
+            of = f"{config.num_lanes} lanes can use"
         else:
             return None
         return (

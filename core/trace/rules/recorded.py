@@ -74,10 +74,8 @@ class RecordedRules:
         """The parts that are recorded are those between the recorded times."""
         if not event.passes:
             return None
-        scheduling, computing = (
-            event.passes[0].t_start - event.t_start,
-            event.passes[-1].t_end - event.passes[0].t_start,
-        )
+        scheduling = event.passes[0].t_start - event.t_start
+        computing = event.passes[-1].t_end - event.passes[0].t_start
         if (
             max(abs(event.timings.schedule - scheduling), abs(event.timings.forward - computing))
             > ROUNDING
@@ -196,10 +194,8 @@ class RecordedRules:
         """What a pass may hold, and how far each request may be computed in one step. state: while
         the passes run, before any of them.
         """
-        over, drafted = (
-            {row.request for row in event.overrun},
-            {d.request: d.drafted for d in event.drafts},
-        )
+        over = {row.request for row in event.overrun}
+        drafted = {d.request: d.drafted for d in event.drafts}
         longest, context = self._longest, self._header.model.context
         alone = len(state.running) + len(state.waiting) < 2
         if any(forward.layout != self._policy.layout for forward in event.passes):

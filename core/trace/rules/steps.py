@@ -314,10 +314,8 @@ class StepRules:
                 f"pass {index} samples for other requests than those whose tokens are all computed"
             )
         vocabulary = self._vocab_size or math.inf
-        accepted, ended = (
-            {d.request: d.accepted for d in event.drafts},
-            {f.request for f in event.finished},
-        )
+        accepted = {d.request: d.accepted for d in event.drafts}
+        ended = {f.request for f in event.finished}
         for request, count in Counter(s.request for s in sampled).items():
             most = 1 + accepted.get(request, 0)
             if count > most or (count < most and request not in ended):

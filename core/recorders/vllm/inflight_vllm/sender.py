@@ -119,12 +119,8 @@ class Sender:
             wait = min(2 * wait, _LONGEST_WAIT)
         if is_out:
             log.info("Inflight sends to %s again.", self.name)
-        self._sent, self._lines, self._size, self._at = (
-            self._sent + len(self._lines),
-            [],
-            0,
-            time.monotonic(),
-        )
+        self._sent += len(self._lines)
+        self._lines, self._size, self._at = [], 0, time.monotonic()
         return wants_snapshot
 
     def _post(self, body: bytes) -> bool:
