@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from core.measure.compare import Comparison, Verdict
     from core.measure.load import Sweep, sweep_load
     from core.measure.plan import Plan, plan
-    from core.measure.policies import compare_policies
-    from core.measure.traces import compare
+    from core.measure.policies import compare, compare_policies
     from core.page import Page
     from core.policy import POLICIES, Capacity, LimitReached, Policy, RequestView, register_policy
     from core.proof.verify import CheckResult, check

@@ -51,8 +51,6 @@ from visualizer.page.tabs import options as parts_of
 from visualizer.page.tabs import player_options, write_files
 from visualizer.server.api import Server
 from visualizer.server.collected import Collected
-from visualizer.server.embed import embed_routes
-from visualizer.server.engine_files import engine_routes
 from visualizer.server.followed import Followed
 from visualizer.server.lent_gpu import report_start
 from visualizer.server.limits import are_strangers, is_space, limits
@@ -64,11 +62,11 @@ from visualizer.server.middleware import (
     origins_of,
     page_guard,
 )
+from visualizer.server.pages import embed_routes, engine_routes, story_routes
 from visualizer.server.response_cache import ResponseCache
 from visualizer.server.routes import TAKING, routes
 from visualizer.server.shared_engine import SharedEngine
 from visualizer.server.store import Store, address, own_folder
-from visualizer.server.story import story_routes
 
 # What the first picture is made of, on a first visit and later: fetched while Gradio's own scripts
 # are.

@@ -29,8 +29,7 @@ from typing import Any
 
 from core.config import EngineConfig
 from core.engine.arrivals import ArrivalQueue, FutureRequests
-from core.engine.clock import ManualClock
-from core.engine.loop import NOBODY, StepLoop
+from core.engine.loop import NOBODY, ManualClock, StepLoop
 from core.engine.runner import CARRIED, PassResult, Sample
 from core.engine.step import Step
 from core.errors import InflightError, InvalidWorkload, PolicyFailed, malformed, shown

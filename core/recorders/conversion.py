@@ -14,8 +14,7 @@ from itertools import count
 
 from core.errors import InvalidTrace
 from core.recorders.groups import kv_groups
-from core.recorders.missing_steps import MissingSteps, Raw
-from core.recorders.raw import Recording
+from core.recorders.raw import MissingSteps, Raw, Recording
 from core.recorders.recorded_header import recorded_config
 from core.trace.detokenize import LEFT_OUT, plain
 from core.trace.events import (

@@ -29,8 +29,7 @@ from core.recorders.growing import (
     part_of,
     recording_named,
 )
-from core.recorders.missing_steps import MissingSteps
-from core.recorders.raw import Recording, take
+from core.recorders.raw import MissingSteps, Recording, take
 from core.recorders.recorded_header import check_facts, trace_header
 from core.recorders.sequence import DAMAGE, Contradiction, EventSequence, Lost
 from core.recorders.texts import model_folder

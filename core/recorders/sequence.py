@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from core.errors import InflightError
 from core.recorders.conversion import Conversion
-from core.recorders.missing_steps import MissingSteps, Raw
+from core.recorders.raw import MissingSteps, Raw
 from core.trace.events import StepEvent
 
 DAMAGE = (

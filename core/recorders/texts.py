@@ -14,8 +14,7 @@ from typing import Any
 from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, SMOLLM2, model_source
 from core.errors import UnsupportedModel
-from core.torch_engine.models.hub import hub_answers
-from core.torch_engine.models.pretrained import read_tokenizer
+from core.torch_engine.models.pretrained import hub_answers, read_tokenizer
 from core.torch_engine.models.tokenizer import has_tokenizer
 from core.trace.detokenize import plain
 

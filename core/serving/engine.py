@@ -27,15 +27,13 @@ from core.errors import InvalidRequest, Unavailable
 from core.serving import messages
 from core.serving.engine_thread import EngineThread
 from core.serving.event_log import EngineLog, Hidden
-from core.serving.limits import ServingLimits
+from core.serving.limits import AcceptedPlace, Places, ServingLimits
 from core.serving.messages import Cancel, ClassState, RunStart, ToEngine
 from core.serving.metrics import ServingMetrics
 from core.serving.output_processor import OutputProcessor
-from core.serving.places import AcceptedPlace, Places
-from core.serving.request_validator import CheckedPrompt, RequestValidator
+from core.serving.request_validator import CheckedPrompt, RequestValidator, Tokenizing
 from core.serving.session import Session
 from core.serving.stream import TokenStream, closed
-from core.serving.tokenizing import Tokenizing
 from core.torch_engine.models.names import public_name
 from core.trace.trace import Trace
 from core.workload.request import Message, SamplingParams

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from core.errors import ExecutionFailed, InflightError, Unavailable
-from core.serving.places import AcceptedPlace
+from core.serving.limits import AcceptedPlace
 from core.workload.request import FinishReason, Message, SamplingParams
 
 

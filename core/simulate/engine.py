@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.config import EngineConfig, PolicyOrName
-from core.engine.clock import ManualClock
 from core.engine.engine import EngineCore
+from core.engine.loop import ManualClock
 from core.engine.outputs import StopStrings
 from core.engine.recorder import TraceRecorder, Window
 from core.engine.runner import PassResult, Sample

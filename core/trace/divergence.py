@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.errors import InflightError
-from core.trace.events import StepEvent
+from core.trace.events import Ran, StepEvent
 from core.trace.messages import english
 from core.trace.phrases import reason, setting
-from core.trace.ran import Ran
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ Times are seconds since the run began. Request ids stand for requests, lanes and
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
 
+from core.config import EngineConfig
 from core.policy import Limit, LimitReached
 from core.trace.schema import from_object, table
 
@@ -372,3 +374,23 @@ class StepEvent(NamedTuple):
 RECORDS = table(StepEvent)
 """The fields of an event and of each record in it, see `table`: what the browser reads events by.
 """
+
+
+class Ran(Protocol):
+    """A run: a `core.trace.trace.Trace`."""
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """What was asked, by request id."""
+
+    @property
+    def events(self) -> Sequence[StepEvent]:
+        """What happened, step by step."""
+
+    @property
+    def config(self) -> EngineConfig:
+        """The limits under which it ran."""
+
+    @property
+    def outputs(self) -> Mapping[str, Sequence[int]]:
+        """Generated token ids by request."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from core.trace.events import Limit, LimitReached, Resumed
-from core.trace.ran import Ran
+from core.trace.events import Limit, LimitReached, Ran, Resumed
 
 
 class LimitWords(NamedTuple):

@@ -1527,7 +1527,7 @@ FAULTS = (
     ),
     Fault(
         "a place is given back as often as it is freed",
-        "core/serving/places.py",
+        "core/serving/limits.py",
         "            if place.is_taken:\n",
         "            if True:\n",
         (TURNS,),
@@ -1824,7 +1824,7 @@ FAULTS = (
     ),
     Fault(
         "a newcomer has a round from before the present one",
-        "visualizer/server/job_queue.py",
+        "visualizer/server/jobs.py",
         "job.round = self._last_round[job.address] = max(\n"
         "            served, self._last_round.get(job.address, 0) + 1\n"
         "        )",

@@ -1,17 +1,21 @@
 """What a page of figures needs beside their script: runs as small as a figure can have them, and
-the words that its views may say.
+the words that its views may say. And the embeddable page: one figure of a recorded run in a frame
+of another site, as its address says (`#run=…&view=lanes,mask`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from core.trace.trace import Trace
+from visualizer.documents.catalogue import RUNS
 from visualizer.documents.replay import replay
-from visualizer.page.bundle import modules
-from visualizer.words.language import catalogue, speaking
+from visualizer.lessons.texts import LANGUAGES
+from visualizer.page.bundle import PLAYER, figure_style, inert_json, modules, script
+from visualizer.words.language import catalogue, elsewhere, speaking, t
 
 _HEADER = (
     "config",
@@ -76,3 +80,33 @@ def figure_words(language: str, entry: str = "figure/figure.js") -> dict[str, st
 def _fixed(key: str) -> list[str]:
     """What is between the numbers, quotes and choices of a sentence."""
     return [part.strip() for part in _HOLES.split(key) if part.strip()]
+
+
+ENTRY = "figure/embed.js"
+
+
+def embed_html(urls: Mapping[str, Mapping[str, str]], player: str) -> str:
+    """The page. urls: by run and language, where its `figure_replay` is; player: where the whole
+    player is.
+    """
+    data = {
+        "runs": {
+            name: {"title": _titles(RUNS[name].title), "urls": dict(found)}
+            for name, found in urls.items()
+        },
+        "words": {
+            language: figure_words(language, ENTRY) for language in LANGUAGES if language != "en"
+        },
+        "player": player,
+    }
+    parts = {
+        "/*STYLE*/": figure_style(),
+        "<!--DATA-->": inert_json(data),
+        "/*SCRIPT*/": script(ENTRY),
+    }
+    html = (PLAYER / "figure" / "embed.html").read_text(encoding="utf-8")
+    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found.group()], html)
+
+
+def _titles(title: str) -> dict[str, str]:
+    return {"en": title, **elsewhere(lambda: t(title))}

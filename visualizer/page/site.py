@@ -27,9 +27,8 @@ from visualizer.lessons.lessons import LESSONS
 from visualizer.lessons.sheets import KINDS, plan, sheet
 from visualizer.lessons.texts import LANGUAGES
 from visualizer.page.bundle import PICTURE, inert_json, page_html
-from visualizer.page.embed import embed_html
 from visualizer.page.engine_files import EngineFiles
-from visualizer.page.figure import figure_replay
+from visualizer.page.figure import embed_html, figure_replay
 from visualizer.page.one_file import lesson_html
 from visualizer.page.story import FONTS, runs_of_story, story_html
 from visualizer.page.tabs import (

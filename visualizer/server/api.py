@@ -26,10 +26,9 @@ from visualizer.jobs.calls import answered
 from visualizer.jobs.limits import Limits, Refused, check
 from visualizer.jobs.work import LeakyRun
 from visualizer.server import comparisons
-from visualizer.server.job_queue import JobQueue
-from visualizer.server.jobs import Job, Jobs
+from visualizer.server.jobs import Job, JobQueue, Jobs
 from visualizer.server.lent_gpu import is_lent, run_for
-from visualizer.server.models import foreseen, model_of
+from visualizer.server.models import foreseen, model_of, weigh_by
 from visualizer.server.recorded_runs import Lessons, promise_opening, promise_recorded_runs
 from visualizer.server.store import Store
 from visualizer.server.uploads import open_dataset, open_upload
@@ -72,7 +71,7 @@ class Server:
     ) -> None:
         self.store, self._limits, self.model_at_start = store, limits, model
         self._models, self._is_warm, self._served = models or ModelCache(), threading.Lock(), 0.0
-        queues: dict[str, JobQueue[Job]] = {
+        queues: dict[str, JobQueue] = {
             "runs": JobQueue(limits.concurrent_runs, limits.waiting_jobs),
             "comparisons": JobQueue(1, limits.waiting_jobs // 4),
         }
@@ -213,8 +212,6 @@ class Server:
         trace = self.store.trace(run)
         which = model_of(trace.header, self._limits, self._models)
         load_libraries()
-        from visualizer.server.attention_weights import weigh_by
-
         adapter, _ = self._models.get(*which)
         layers = len(adapter.shapes)
         return {

@@ -30,7 +30,7 @@ def _each_row(
 
 @within
 def normed(source, weight, size, eps, target, like):
-    """A row by its RMS norm: see `RMSNorm` in `core.torch_engine.fused_norms`."""
+    """A row by its RMS norm: see `RMSNorm` in `core.torch_engine.stand_ins`."""
     squares = np.float32(0.0)
     for i in range(size):
         squares += wide(source[i]) * wide(source[i])
@@ -53,7 +53,7 @@ _rms_norm = Kernel(_rms_norm_share)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """See `RMSNorm` in `core.torch_engine.fused_norms`."""
+    """See `RMSNorm` in `core.torch_engine.stand_ins`."""
     return _each_row(_rms_norm, x, weight.data_ptr(), factor=eps)
 
 

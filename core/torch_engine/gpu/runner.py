@@ -20,7 +20,6 @@ from core.engine.runner import PassResult, Sample, current_observer, sampling_ro
 from core.scheduler.output import SchedulerOutput
 from core.torch_engine.attention.kv_pool import KVPool
 from core.torch_engine.choose import AttentionChoice
-from core.torch_engine.fused_norms import fused_norms
 from core.torch_engine.gpu.buffers import Buffers, HostPass, LaneTables, PassShape, Staged, lay_out
 from core.torch_engine.gpu.fused_norms import rms_norm
 from core.torch_engine.gpu.paged_layout import (
@@ -35,7 +34,7 @@ from core.torch_engine.gpu.sampling_kernel import sample_rows
 from core.torch_engine.models.adapter import ModelAdapter
 from core.torch_engine.pool_size import memory_used
 from core.torch_engine.sampling import as_samples, choose_tokens
-from core.torch_engine.stand_ins import replaced_in
+from core.torch_engine.stand_ins import fused_norms, replaced_in
 from core.trace.header import ExecutionFacts
 from core.workload.request import SamplingParams
 

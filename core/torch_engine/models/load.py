@@ -18,10 +18,16 @@ from core.config import BUILTIN_MODELS
 from core.errors import UnsupportedModel, first_sentence
 from core.torch_engine.models import tensor_parallel
 from core.torch_engine.models.adapter import ModelAdapter
-from core.torch_engine.models.hub import HUB_TIMEOUT, check_hub, quoted
 from core.torch_engine.models.names import folder_fault
 from core.torch_engine.models.prepared import prepared
-from core.torch_engine.models.pretrained import read_config, read_model, read_tokenizer
+from core.torch_engine.models.pretrained import (
+    HUB_TIMEOUT,
+    check_hub,
+    quoted,
+    read_config,
+    read_model,
+    read_tokenizer,
+)
 from core.torch_engine.models.probe import probe
 from core.torch_engine.models.tokenizer import has_tokenizer
 from core.torch_engine.models.watch import FetchBar, Stopped, Watch, nobody, watching

@@ -13,8 +13,12 @@ from core.browser.tokenizer import PlainTokenizer
 from core.config import BUILTIN_FOLDER, BUILTIN_MODELS, SMOLLM2
 from core.errors import UnsupportedModel
 from core.torch_engine.models.gguf import is_gguf
-from core.torch_engine.models.hub import hub_answers, unreachable
-from core.torch_engine.models.pretrained import read_config, read_tokenizer
+from core.torch_engine.models.pretrained import (
+    hub_answers,
+    read_config,
+    read_tokenizer,
+    unreachable,
+)
 from core.torch_engine.models.weight_files import BadWeights
 
 MOST_CONTEXT = 2**31 - 1  # tokens, for a model whose config states no context
